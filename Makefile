@@ -1,0 +1,50 @@
+# Each target sets up what it needs in .venv by itself, with uv when it is there, else with venv and pip.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+UV := $(shell command -v uv 2>/dev/null)
+
+ifdef UV
+create  = $(UV) venv --quiet --allow-existing --python $(PYTHON) $(VENV)
+install = $(UV) pip install --quiet --python $(BIN)/python --constraint constraints.txt
+else
+create  = $(PYTHON) -m venv $(VENV)
+install = $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
+endif
+
+.PHONY: help demo test lint format bench clean
+
+help:  ## Show what can be made
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
+
+$(VENV)/.run: pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "mcp-optimizer needs Python 3.11 or newer; name one with: make PYTHON=python3.12 ..."; exit 1; }
+	$(create)
+	$(install) --editable .
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/.run
+	$(install) --editable '.[dev]'
+	@touch $@
+
+demo: $(VENV)/.run  ## Start three demo servers and see what is found, what it costs and what it saves
+	$(BIN)/mcp-optimizer demo
+
+test: $(VENV)/.dev  ## Run all tests
+	$(BIN)/python -m pytest
+
+lint: $(VENV)/.dev  ## Check style and types
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: $(VENV)/.dev  ## Put the code into shape
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: $(VENV)/.dev  ## Measure: counting, metrics, starts, calls through the gateway
+	$(BIN)/python benchmarks/ground.py
+
+clean:  ## Remove everything that was made here
+	rm -rf $(VENV) dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -1,0 +1,76 @@
+"""Writes docs/options.md and docs/commands.md from the code, so that they cannot say anything else.
+
+`python scripts/make_docs.py` writes them; a test fails when they differ from what this would write.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import typer.main
+
+from mcp_optimizer.cli import app
+from mcp_optimizer.cli.options import SERVE_ONLY, flag
+from mcp_optimizer.settings import PREFIX, Settings
+
+DOCS = Path(__file__).parents[1] / "docs"
+
+
+def options_page() -> str:
+    lines = [
+        "# Options",
+        "",
+        "Made from `src/mcp_optimizer/settings.py` by `scripts/make_docs.py`; do not edit.",
+        "",
+        "Each option can be given as a flag, as an environment variable, or in a TOML file (`--settings FILE`,",
+        "`MCP_OPTIMIZER_SETTINGS`, `./mcp-optimizer.toml`, or `settings.toml` in your config folder). Flags beat the",
+        "environment, which beats the file. An unknown option or a bad value is an error that says where it stands.",
+        "",
+        "| flag | environment | file | default | meaning |",
+        "|---|---|---|---|---|",
+    ]
+    for name, info in Settings.model_fields.items():
+        default = "" if info.default in (None, "") else f"`{str(info.default).lower()}`"
+        only = " (`serve` only)" if name in SERVE_ONLY else ""
+        lines.append(f"| `{flag(name)}` | `{PREFIX}{name.upper()}` | `{name}` | {default} | {info.description}{only} |")
+    return "\n".join(lines) + "\n"
+
+
+def commands_page() -> str:
+    shared = {flag(name) for name in Settings.model_fields} | {"--settings", "--help"}
+    lines = [
+        "# Commands",
+        "",
+        "Made from the commands themselves by `scripts/make_docs.py`; do not edit.",
+        "",
+        "Exit codes: 0 well, 1 failed, 2 wrong usage or configuration. Every command but `init` also takes the",
+        "[options](options.md). Each one that prints has `--json`.",
+        "",
+    ]
+    group: Any = typer.main.get_command(app)
+    for name, command in group.commands.items():
+        arguments = [p for p in command.params if p.param_type_name == "argument"]
+        usage = " ".join([f"mcp-optimizer {name}", *(_shown(argument) for argument in arguments), "[OPTIONS]"])
+        lines += [f"## {name}", "", f"    {usage}", "", command.help or "", ""]
+        own = [p for p in command.params if p not in arguments and not shared.intersection(p.opts)]
+        for parameter in [*arguments, *own]:
+            label = parameter.opts[0] if parameter in own else _name(parameter)
+            lines.append(f"- `{label}`: {parameter.help}")
+        lines += [""] if [*arguments, *own] else []
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _name(argument: Any) -> str:
+    return str(argument.metavar or argument.name).strip("[]").upper()
+
+
+def _shown(argument: Any) -> str:
+    return _name(argument) if argument.required else f"[{_name(argument)}]"
+
+
+PAGES = {"options.md": options_page, "commands.md": commands_page}
+
+if __name__ == "__main__":
+    for page, make in PAGES.items():
+        (DOCS / page).write_text(make(), encoding="utf-8")

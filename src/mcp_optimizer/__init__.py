@@ -1,0 +1,49 @@
+"""mcp-optimizer: one MCP endpoint in front of many MCP servers.
+
+The public names, and nothing else; a test holds them. They load on first use, so that importing the package,
+or asking the command line for help, stays quick.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "FindToolResponse",
+    "McpTool",
+    "Optimizer",
+    "OptimizerError",
+    "Settings",
+    "TokenCounter",
+    "TokenMetrics",
+    "__version__",
+    "load_settings",
+]
+
+_HOMES = {
+    "FindToolResponse": "server",
+    "McpTool": "db.models",
+    "Optimizer": "app",
+    "OptimizerError": "errors",
+    "Settings": "settings",
+    "TokenCounter": "token_counter",
+    "TokenMetrics": "db.models",
+    "load_settings": "settings",
+}
+
+if TYPE_CHECKING:
+    from mcp_optimizer.app import Optimizer
+    from mcp_optimizer.db.models import McpTool, TokenMetrics
+    from mcp_optimizer.errors import OptimizerError
+    from mcp_optimizer.server import FindToolResponse
+    from mcp_optimizer.settings import Settings, load_settings
+    from mcp_optimizer.token_counter import TokenCounter
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)

@@ -1,0 +1,140 @@
+"""The composition root: settings in, a running optimizer out. The only place that knows concrete parts."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from mcp_optimizer import __version__
+from mcp_optimizer.catalog import LiveCatalog, Snapshot
+from mcp_optimizer.db.catalog import Catalog
+from mcp_optimizer.db.database import Database, open_database
+from mcp_optimizer.demo import demo_server_commands
+from mcp_optimizer.errors import CatalogError
+from mcp_optimizer.gateway import Gateway, ToolPage
+from mcp_optimizer.ingestion.pipeline import Ingestion
+from mcp_optimizer.search.lexical import Vocabulary
+from mcp_optimizer.server import FindToolResponse, build_server, find_response
+from mcp_optimizer.settings import Settings, load_settings
+from mcp_optimizer.token_counter import TokenCounter
+from mcp_optimizer.upstream.config import read_server_file
+from mcp_optimizer.upstream.pool import PoolOptions, UpstreamPool, UpstreamState
+from mcp_optimizer.upstream.spec import ServerSpec, Transport
+
+logger = logging.getLogger(__name__)
+
+
+class Optimizer:
+    """All of a user's MCP servers behind one object.
+
+    async with Optimizer.from_config("mcp.json") as optimizer:
+        found = await optimizer.find("create a GitHub issue")
+        result = await optimizer.call(found.tools[0].name, {"title": "..."})
+    """
+
+    def __init__(self, specs: Sequence[ServerSpec], settings: Settings) -> None:
+        self.settings = settings
+        self._counter = TokenCounter(settings.encoding)
+        self._vocabulary = Vocabulary()
+        options = PoolOptions(
+            start_timeout=settings.start_timeout,
+            call_timeout=settings.call_timeout,
+            first_pause=settings.restart_pause,
+            longest_pause=settings.restart_pause_max,
+        )
+        self._pool = UpstreamPool(specs, options, __version__)
+        self._database: Database | None = None
+        self._opening: asyncio.Task[Catalog | None] | None = None
+        self.ingestion = Ingestion(self._counter, self._vocabulary, self._opened_catalog)
+        self.catalog = LiveCatalog(self.ingestion, self._vocabulary, self._counter)
+        self.gateway = Gateway(self.catalog, self._pool, settings.find_limit)
+        self._pool.listener = self.catalog.on_state
+
+    @classmethod
+    def from_config(cls, config: str | Path | None = None, **options: Any) -> Self:
+        """From a server file (or `demo=True`), with any of the settings as keyword arguments."""
+        return cls.from_settings(load_settings({"config": config, **options}))
+
+    @classmethod
+    def from_settings(cls, settings: Settings) -> Self:
+        return cls(server_specs(settings), settings)
+
+    async def __aenter__(self) -> Self:
+        """Start everything, and wait for the servers as long as the settings say."""
+        self.start()
+        await self.wait_for_servers(self.settings.wait)
+        return self
+
+    async def __aexit__(
+        self, _type: type[BaseException] | None, _error: BaseException | None, _traceback: TracebackType | None
+    ) -> None:
+        await self.stop()
+
+    def start(self) -> None:
+        """Begin to start the servers; returns at once, and so may be asked at once."""
+        self._opening = asyncio.create_task(self._open_catalog())
+        for state in self._pool.states():
+            self.catalog.on_state(state)
+        self._pool.start()
+
+    async def wait_for_servers(self, seconds: float) -> None:
+        """Wait until every server is up or has failed, and what they list can be found."""
+        await self._pool.settled(seconds)
+        await self.catalog.caught_up()
+
+    async def stop(self) -> None:
+        await self._pool.stop()
+        await self.catalog.caught_up()
+        if self._opening is not None:
+            await self._opening
+        if self._database is not None:
+            await self._database.close()
+
+    async def find(self, tool_description: str, tool_keywords: str = "", limit: int | None = None) -> FindToolResponse:
+        """The tools that fit, with what finding them saved."""
+        return find_response(self.gateway.find(tool_description, tool_keywords, limit))
+
+    async def call(self, tool_name: str, parameters: Any = None, server_name: str | None = None) -> dict[str, Any]:
+        """Call a tool; the CallToolResult as on the wire."""
+        return await self.gateway.call(tool_name, parameters, server_name)
+
+    def tools(self, server: str | None = None, offset: int = 0) -> ToolPage:
+        return self.gateway.list_tools(server, offset)
+
+    @property
+    def snapshot(self) -> Snapshot:
+        """What the catalog holds at this moment."""
+        return self.catalog.snapshot
+
+    def servers(self) -> list[UpstreamState]:
+        return self._pool.states()
+
+    def mcp_server(self) -> Any:
+        """The MCP face, for whichever transport serves it."""
+        return build_server(self.gateway, __version__)
+
+    async def _open_catalog(self) -> Catalog | None:
+        try:
+            self._database = await open_database(self.settings.database_path)
+        except CatalogError as error:
+            logger.warning("%s Going on without it: tokens are counted anew at each start.", error)
+            return None
+        return Catalog(self._database)
+
+    async def _opened_catalog(self) -> Catalog | None:
+        return await self._opening if self._opening is not None else None
+
+
+def server_specs(settings: Settings) -> list[ServerSpec]:
+    """The servers that the settings name."""
+    if not settings.demo:
+        return read_server_file(settings.server_file, os.environ)
+    return [
+        ServerSpec(name=name, transport=Transport.STDIO, command=command, args=tuple(args))
+        for name, (command, *args) in demo_server_commands().items()
+    ]

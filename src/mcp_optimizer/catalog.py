@@ -1,0 +1,198 @@
+"""The live catalog: which tools there are now, what they cost, and the index that finds them.
+
+Listens to the pool, feeds ingestion, and publishes snapshots. A snapshot never changes; the newest one is
+swapped in with one assignment. Ingesting and indexing happen beside that, in threads; a server that dies
+leaves at once. Called by the gateway.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Coroutine, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from mcp_optimizer.db.models import McpTool, ServerStatus
+from mcp_optimizer.ingestion.pipeline import Ingestion
+from mcp_optimizer.ingestion.record import ToolRecord
+from mcp_optimizer.naming import public_names
+from mcp_optimizer.search.engine import Embedder, Entry, Mask, SearchIndex
+from mcp_optimizer.search.lexical import Vocabulary
+from mcp_optimizer.token_counter import TokenCounter
+from mcp_optimizer.upstream.listing import Listing
+from mcp_optimizer.upstream.pool import UpstreamState
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class CatalogTool:
+    """A tool of a running server, as clients see it."""
+
+    record: ToolRecord
+    name: str
+    tokens: int
+
+    @property
+    def server(self) -> str:
+        return self.record.server
+
+    @property
+    def definition(self) -> McpTool:
+        """The definition under its public name; otherwise exactly what the server sent."""
+        details = self.record.details
+        return details if details.name == self.name else details.model_copy(update={"name": self.name})
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """All that is known at one moment. Tools stand at their position in `index`; None: not running now."""
+
+    tools: tuple[CatalogTool | None, ...] = ()
+    index: SearchIndex = field(default_factory=lambda: SearchIndex((), Vocabulary()))
+    states: Mapping[str, UpstreamState] = field(default_factory=dict)
+    baseline_tokens: int = 0
+
+    @cached_property
+    def allowed(self) -> Mask:
+        return np.array([tool is not None for tool in self.tools], dtype=np.bool_)
+
+    @cached_property
+    def by_name(self) -> dict[str, CatalogTool]:
+        return {tool.name: tool for tool in self.running}
+
+    @cached_property
+    def running(self) -> tuple[CatalogTool, ...]:
+        """The tools of running servers, by server and name."""
+        return tuple(tool for tool in self.tools if tool is not None)
+
+    def at(self, positions: Iterable[int]) -> list[CatalogTool]:
+        return [tool for position in positions if (tool := self.tools[position]) is not None]
+
+    @cached_property
+    def indexed_servers(self) -> frozenset[str]:
+        return frozenset(tool.server for tool in self.running)
+
+    def missing(self) -> list[UpstreamState]:
+        """Servers whose tools cannot be found now, though they are configured and not disabled."""
+        return [
+            state
+            for state in self.states.values()
+            if state.status in (ServerStatus.STARTING, ServerStatus.FAILED)
+            or (state.status is ServerStatus.RUNNING and state.listing.tools and state.name not in self.indexed_servers)
+        ]
+
+
+class LiveCatalog:
+    """Keeps the newest snapshot. `on_state` is the pool's listener."""
+
+    def __init__(
+        self,
+        ingestion: Ingestion,
+        vocabulary: Vocabulary,
+        counter: TokenCounter,
+        embedder: Embedder | None = None,
+    ) -> None:
+        self._ingestion = ingestion
+        self._vocabulary = vocabulary
+        self._counter = counter
+        self._embedder = embedder
+        self._states: dict[str, UpstreamState] = {}
+        self._listings: dict[str, Listing] = {}
+        self._records: dict[str, list[ToolRecord]] = {}
+        self._indexed: tuple[ToolRecord, ...] = ()
+        self._index = SearchIndex((), vocabulary)
+        self._renamed_tokens: dict[tuple[str, str], int] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._indexing = asyncio.Lock()
+        self._outdated = False
+        self._news = asyncio.Event()
+        self._published: tuple[int, frozenset[str]] | None = None
+        self.snapshot = Snapshot()
+
+    def on_state(self, state: UpstreamState) -> None:
+        """Something changed about a server. Cheap, and in effect when it returns."""
+        self._states[state.name] = state
+        is_new = state.status is ServerStatus.RUNNING and self._listings.get(state.name) is not state.listing
+        if is_new:
+            self._listings[state.name] = state.listing
+            self._spawn(self._take_in(state))
+        self._publish()
+
+    async def caught_up(self) -> None:
+        """Wait until everything listed so far can be found."""
+        while self._tasks:
+            await asyncio.gather(*self._tasks)
+
+    async def changed(self) -> None:
+        """Wait for the next snapshot."""
+        await self._news.wait()
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._finished)
+
+    def _finished(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            logger.error("Taking in a server's tools failed", exc_info=error)
+
+    async def _take_in(self, state: UpstreamState) -> None:
+        records = await self._ingestion.take_in(state.name, state.listing.tools)
+        if self._listings.get(state.name) is not state.listing:
+            # A newer listing overtook this one.
+            return
+        self._records[state.name] = records
+        self._outdated = True
+        await self._reindex()
+        await self._ingestion.store(state.spec, records)
+
+    async def _reindex(self) -> None:
+        """Build a new index over everything taken in. Servers that come up meanwhile share the next one."""
+        async with self._indexing:
+            if not self._outdated:
+                return
+            self._outdated = False
+            records = tuple(record for server in sorted(self._records) for record in self._records[server])
+            index = await asyncio.to_thread(self._build, records)
+            self._indexed, self._index = records, index
+            self._publish()
+
+    def _build(self, records: Sequence[ToolRecord]) -> SearchIndex:
+        entries = [Entry(record.name, record.counts) for record in records]
+        return SearchIndex(entries, self._vocabulary, self._embedder)
+
+    def _publish(self) -> None:
+        running = frozenset(name for name, state in self._states.items() if state.status is ServerStatus.RUNNING)
+        if self._published == (id(self._index), running):
+            # Only a server's state changed, not what can be found.
+            self.snapshot = replace(self.snapshot, states=dict(self._states))
+        else:
+            self.snapshot = self._compose(running)
+            self._published = (id(self._index), running)
+        self._news.set()
+        self._news = asyncio.Event()
+
+    def _compose(self, running: frozenset[str]) -> Snapshot:
+        found = [record for record in self._indexed if record.server in running]
+        names = iter(public_names([(record.server, record.name) for record in found]))
+        tools = tuple(
+            self._named(record, next(names)) if record.server in running else None for record in self._indexed
+        )
+        baseline = sum(tool.tokens for tool in tools if tool is not None)
+        return Snapshot(tools, self._index, dict(self._states), baseline)
+
+    def _named(self, record: ToolRecord, name: str) -> CatalogTool:
+        if name == record.name:
+            return CatalogTool(record, name, record.token_count)
+        # Two servers have a tool of this name: it is sent, and therefore counted, under a longer one.
+        key = (record.definition_hash, name)
+        if key not in self._renamed_tokens:
+            renamed = record.details.model_copy(update={"name": name})
+            self._renamed_tokens[key] = self._counter.count_tool_tokens(renamed)
+        return CatalogTool(record, name, self._renamed_tokens[key])

@@ -1,0 +1,153 @@
+"""`servers` and `doctor`: which servers there are, how they stand, and how to mend those that do not work."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from mcp_optimizer.cli.options import JsonFlag, with_settings
+from mcp_optimizer.cli.running import run, started
+from mcp_optimizer.settings import Settings
+
+if TYPE_CHECKING:
+    from mcp_optimizer.app import Optimizer
+    from mcp_optimizer.upstream.pool import UpstreamState
+
+
+def register(app: typer.Typer) -> None:
+    for command in (servers, doctor):
+        app.command()(command)
+
+
+@with_settings()
+def servers(*, settings: Settings, as_json: JsonFlag = False) -> None:
+    """List the configured servers, their state and what their tools cost."""
+    run(_servers(settings, as_json))
+
+
+@with_settings()
+def doctor(*, settings: Settings, as_json: JsonFlag = False) -> None:
+    """Try every server, and say what is wrong and how to mend it. Exit code 1 if something is."""
+    healthy = run(_doctor(settings, as_json))
+    if not healthy:
+        sys.exit(1)
+
+
+async def _servers(settings: Settings, as_json: bool) -> None:
+    from rich.table import Table
+    from rich.text import Text
+
+    from mcp_optimizer.cli.show import console
+
+    async with started(settings) as optimizer:
+        rows = [_facts(optimizer, state) for state in optimizer.servers()]
+    if as_json:
+        print(json.dumps({"servers": rows}, ensure_ascii=False))
+        return
+    table = Table(box=None, pad_edge=False, expand=True, header_style="bold")
+    for title in ("server", "state", "transport"):
+        table.add_column(title, no_wrap=True)
+    for title in ("tools", "tokens"):
+        table.add_column(title, justify="right")
+    table.add_column("", overflow="fold", ratio=1)
+    for row in rows:
+        texts = (row["name"], row["status"], row["transport"], f"{row['tools']:,}", f"{row['tokens']:,}")
+        table.add_row(*map(Text, texts), Text(row.get("reason", ""), style="yellow"))
+    console().print(table)
+
+
+def _facts(optimizer: Optimizer, state: UpstreamState) -> dict[str, Any]:
+    tools = [tool for tool in optimizer.snapshot.running if tool.server == state.name]
+    facts: dict[str, Any] = {
+        "name": state.name,
+        "status": state.status.value,
+        "transport": state.spec.transport.value,
+        "tools": len(tools),
+        "tokens": sum(tool.tokens for tool in tools),
+    }
+    if state.reason:
+        facts["reason"] = state.reason
+    if state.protocol_version:
+        facts["protocol"] = state.protocol_version
+    if state.server_version:
+        facts["version"] = state.server_version
+    if state.started_in:
+        facts["started_in_s"] = round(state.started_in, 2)
+    if state.listing.left_out:
+        facts["left_out"] = [{"tool": tool.name, "reason": tool.reason} for tool in state.listing.left_out]
+    return facts
+
+
+async def _doctor(settings: Settings, as_json: bool) -> bool:
+    from mcp_optimizer.db.models import ServerStatus
+
+    # One try each: a restart would hide what the first one said.
+    patient = settings.model_copy(update={"restart_pause": 3_600.0, "restart_pause_max": 3_600.0})
+    patient = patient.model_copy(update={"wait": settings.start_timeout + 10})
+    async with started(patient) as optimizer:
+        rows = [_facts(optimizer, state) for state in optimizer.servers()]
+        states = optimizer.servers()
+    for row, state in zip(rows, states, strict=True):
+        if advice := advise(state):
+            row["advice"] = advice
+    healthy = all(state.status in (ServerStatus.RUNNING, ServerStatus.STOPPED) for state in states)
+    if as_json:
+        print(json.dumps({"healthy": healthy, "servers": rows}, ensure_ascii=False))
+    else:
+        _show_diagnosis(rows)
+    return healthy
+
+
+def advise(state: UpstreamState) -> str:
+    """What a user can do about a server that does not run."""
+    from mcp_optimizer.db.models import ServerStatus
+    from mcp_optimizer.upstream.spec import Transport
+
+    if state.status is not ServerStatus.FAILED:
+        return ""
+    reason, target = state.reason, state.spec.target
+    if "was not found" in reason:
+        return f'Install {target!r}, or write its full path as the server\'s "command".'
+    if "is not set" in reason:
+        return 'Set the variable where mcp-optimizer is started, or give the value in the server\'s "env".'
+    if "did not answer" in reason:
+        return (
+            "It starts, but does not speak MCP in time. Run its command by hand and see whether it waits for input or "
+            "a login; if it is only slow (a first npx or uvx download), raise --start-timeout."
+        )
+    if "not MCP" in reason:
+        return "Its stdout must carry MCP messages only. Look for an option that sends its logs to stderr."
+    if "exited" in reason or "ended by" in reason or "closed its stdout" in reason:
+        return "Run its command by hand to see the whole message; most often an argument, a key or a file is missing."
+    if state.spec.transport is not Transport.STDIO:
+        return f"Check that {target} is right and that the server behind it is running."
+    return "Correct its entry in the server file."
+
+
+def _show_diagnosis(rows: list[dict[str, Any]]) -> None:
+    from rich.text import Text
+
+    from mcp_optimizer.cli.show import console
+
+    out = console()
+    marks = {"running": ("✓", "green"), "failed": ("✗", "red"), "stopped": ("–", "dim"), "starting": ("…", "yellow")}
+    for row in rows:
+        mark, style = marks[row["status"]]
+        line = Text(f"{mark} {row['name']}", style=style)
+        if row["status"] == "running":
+            line.append(f"  {row['tools']} tools, {row['tokens']:,} tokens", style="default")
+            line.append(
+                f"  up in {row['started_in_s']} s, MCP {row['protocol']}, {row.get('version', '')}", style="dim"
+            )
+        else:
+            line.append(f"  {row.get('reason', row['status'])}", style="default")
+        out.print(line)
+        for tool in row.get("left_out", []):
+            out.print(Text(f"    tool {tool['tool']!r} is left out: {tool['reason']}", style="yellow"))
+        if "advice" in row:
+            out.print(Text(f"    {row['advice']}", style="cyan"))
+    failed = sum(row["status"] not in ("running", "stopped") for row in rows)
+    out.print(f"{len(rows)} servers, {failed} with a problem" if failed else f"{len(rows)} servers, all well")

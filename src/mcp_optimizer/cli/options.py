@@ -1,0 +1,82 @@
+"""Command-line options, made from `Settings`: each stands there once, with its description and default."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import logging
+from collections.abc import Callable
+from pathlib import Path
+from types import NoneType, UnionType
+from typing import Annotated, Any, Literal, get_args, get_origin
+
+import typer
+from pydantic.fields import FieldInfo
+
+from mcp_optimizer.settings import Settings, load_settings
+
+SERVE_ONLY = frozenset({"http", "allowed_hosts", "allowed_origins"})
+ONE_SHOT_ONLY = frozenset({"wait"})
+
+JsonFlag = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
+
+
+def flag(name: str) -> str:
+    return "--" + name.replace("_", "-")
+
+
+def with_settings(*, leave_out: frozenset[str] = SERVE_ONLY) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Give a command every option (but those left out); it receives them as one `settings`."""
+    fields = {name: info for name, info in Settings.model_fields.items() if name not in leave_out}
+
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        @functools.wraps(command)
+        def run(*args: Any, settings_file: Path | None = None, **values: Any) -> None:
+            flags = {name: values.pop(name) for name in fields}
+            settings = load_settings(flags, settings_file=settings_file)
+            configure_logging(settings.log_level)
+            command(*args, settings=settings, **values)
+
+        own = [p for p in inspect.signature(command, eval_str=True).parameters.values() if p.name != "settings"]
+        given = [_parameter(name, info) for name, info in fields.items()]
+        signature = inspect.Signature([*own, *given, _settings_file()])
+        run.__signature__ = signature  # type: ignore[attr-defined]
+        run.__annotations__ = {p.name: p.annotation for p in signature.parameters.values()}
+        return run
+
+    return decorate
+
+
+def _parameter(name: str, info: FieldInfo) -> inspect.Parameter:
+    shown = info.description or ""
+    if info.default not in (None, "", False):
+        default = f"{info.default:g}" if isinstance(info.default, float) else info.default
+        shown = f"{shown} (default: {default})"
+    option = typer.Option(flag(name), help=shown, show_default=False, rich_help_panel="Options for every command")
+    annotation = Annotated[_plain_type(info.annotation) | None, option]  # type: ignore[valid-type] # made at run time
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
+
+
+def _settings_file() -> inspect.Parameter:
+    option = typer.Option(
+        "--settings",
+        help="TOML file with any of these options (or MCP_OPTIMIZER_SETTINGS). Default: ./mcp-optimizer.toml, "
+        "then settings.toml in your config folder.",
+        show_default=False,
+        rich_help_panel="Options for every command",
+    )
+    annotation = Annotated[Path | None, option]
+    return inspect.Parameter("settings_file", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
+
+
+def _plain_type(annotation: Any) -> Any:
+    """The type as the command line reads it; choices stay text here, and `Settings` judges them."""
+    if isinstance(annotation, UnionType):
+        annotation = next(part for part in get_args(annotation) if part is not NoneType)
+    return str if get_origin(annotation) is Literal else annotation
+
+
+def configure_logging(level: str) -> None:
+    """To stderr, ours only: the SDK's own log lines quote messages, and with them arguments and secrets."""
+    logging.basicConfig(level=logging.CRITICAL, format="%(asctime)s %(levelname)s %(message)s", datefmt="%H:%M:%S")
+    logging.getLogger("mcp_optimizer").setLevel(level.upper())

@@ -1,0 +1,59 @@
+"""Runs an optimizer for one command, with progress on a terminal while the servers start."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from mcp_optimizer.settings import Settings
+
+if TYPE_CHECKING:
+    from mcp_optimizer.app import Optimizer
+
+_T = TypeVar("_T")
+
+
+def run(work: Coroutine[Any, Any, _T]) -> _T:
+    """Run to the end, on uvloop where it is installed."""
+    try:
+        import uvloop
+    except ImportError:
+        return asyncio.run(work)
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        return runner.run(work)
+
+
+@asynccontextmanager
+async def started(settings: Settings) -> AsyncIterator[Optimizer]:
+    """A started optimizer whose servers are up, as far as they come up in the time that `--wait` gives."""
+    from mcp_optimizer.app import Optimizer
+
+    optimizer = Optimizer.from_settings(settings)
+    optimizer.start()
+    try:
+        if sys.stderr.isatty():
+            await _wait_visibly(optimizer, settings.wait)
+        else:
+            await optimizer.wait_for_servers(settings.wait)
+        yield optimizer
+    finally:
+        await optimizer.stop()
+
+
+async def _wait_visibly(optimizer: Optimizer, seconds: float) -> None:
+    from rich.console import Console
+
+    from mcp_optimizer.db.models import ServerStatus
+
+    console = Console(stderr=True)
+    waiting = asyncio.create_task(optimizer.wait_for_servers(seconds))
+    with console.status("Starting servers") as status:
+        while not waiting.done():
+            starting = [state.name for state in optimizer.servers() if state.status is ServerStatus.STARTING]
+            up = sum(state.status is ServerStatus.RUNNING for state in optimizer.servers())
+            status.update(f"{up} servers up; waiting for {', '.join(starting[:4]) or 'the index'}")
+            await asyncio.wait([waiting], timeout=0.1)
+    await waiting

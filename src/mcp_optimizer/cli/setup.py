@@ -1,0 +1,134 @@
+"""`init` and `demo`: the first two minutes with mcp-optimizer."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from mcp_optimizer.cli.options import JsonFlag, with_settings
+from mcp_optimizer.cli.running import run, started
+from mcp_optimizer.errors import ConfigurationError
+from mcp_optimizer.settings import SERVER_FILE, Settings
+
+if TYPE_CHECKING:
+    from mcp_optimizer.app import Optimizer
+
+STARTER = """\
+{
+  // The MCP servers behind mcp-optimizer. The format is the one of Claude Desktop, Cursor and others:
+  // copy your "mcpServers" here, and leave mcp-optimizer as the only server in your client.
+  "mcpServers": {
+    // A server that is started as a process. It gets only the environment that stands here
+    // (and PATH, HOME and the locale).
+    "filesystem": {
+      "command": "npx",
+      "args": ["-y", "@modelcontextprotocol/server-filesystem", "${HOME}"]
+    },
+    // ${VAR} and ${VAR:-default} are filled in from the environment that mcp-optimizer runs in.
+    "github": {
+      "disabled": true,
+      "command": "npx",
+      "args": ["-y", "@modelcontextprotocol/server-github"],
+      "env": { "GITHUB_PERSONAL_ACCESS_TOKEN": "${GITHUB_TOKEN:-}" },
+      "timeout": 30 // seconds a call may take
+    },
+    // A server that is reached over HTTP ("type": "sse" for the older transport).
+    "remote": {
+      "disabled": true,
+      "url": "https://example.com/mcp",
+      "headers": { "Authorization": "Bearer ${REMOTE_TOKEN:-}" }
+    }
+  }
+}
+"""
+
+DEMO_REQUESTS = (
+    ("search the web", ""),
+    ("move a card to another column", ""),
+    ("which customers are in the database", "sql query"),
+    ("who is working on what on this board", ""),
+    ("add a comment", "card"),
+)
+
+
+def register(app: typer.Typer) -> None:
+    for command in (init, demo):
+        app.command()(command)
+
+
+def init(
+    path: Annotated[Path, typer.Argument(help="Where to write it.")] = Path(SERVER_FILE),
+    force: Annotated[bool, typer.Option("--force", help="Overwrite a file that is already there.")] = False,
+    as_json: JsonFlag = False,
+) -> None:
+    """Write a commented starter server file."""
+    if path.exists() and not force:
+        raise ConfigurationError(f"{path} is already there. Write elsewhere, or overwrite it with --force.")
+    try:
+        path.write_text(STARTER, encoding="utf-8")
+    except OSError as error:
+        raise ConfigurationError(f"Cannot write {path}: {error.strerror}.") from error
+    if as_json:
+        print(json.dumps({"written": str(path)}))
+    else:
+        print(f"Wrote {path}. Edit it, then: mcp-optimizer doctor --config {path}")
+
+
+@with_settings()
+def demo(*, settings: Settings, as_json: JsonFlag = False) -> None:
+    """Start the bundled demo servers, make a handful of requests, and show what was found, cost and saved."""
+    run(_demo(settings.model_copy(update={"demo": True, "config": None}), as_json))
+
+
+async def _demo(settings: Settings, as_json: bool) -> None:
+    from mcp_optimizer.server import find_response
+
+    async with started(settings) as optimizer:
+        if as_json:
+            answers = [
+                {"request": text, **find_response(optimizer.gateway.find(text, words)).model_dump(exclude_none=True)}
+                for text, words in DEMO_REQUESTS
+            ]
+            print(json.dumps({"requests": answers}, ensure_ascii=False))
+            return
+        await _show_demo(optimizer)
+
+
+async def _show_demo(optimizer: Optimizer) -> None:
+    from rich.text import Text
+
+    from mcp_optimizer.cli.show import console, printable
+    from mcp_optimizer.cli.tools import show_found
+    from mcp_optimizer.own_tools import OWN_TOOLS
+    from mcp_optimizer.token_counter import TokenCounter
+
+    out = console()
+    counter = TokenCounter(optimizer.settings.encoding)
+    snapshot = optimizer.snapshot
+    for state in optimizer.servers():
+        tools = [tool for tool in snapshot.running if tool.server == state.name]
+        out.print(f"[bold]{state.name}[/]: {len(tools)} tools, {sum(tool.tokens for tool in tools):,} tokens")
+    own = sum(counter.count_tokens(json.dumps(tool, separators=(",", ":"))) for tool in OWN_TOOLS)
+    out.print(
+        f"Without mcp-optimizer, every prompt carries all {len(snapshot.running)} tools: "
+        f"[bold]{snapshot.baseline_tokens:,} tokens[/].\n"
+        f"With it, every prompt carries find_tool, call_tool and list_tools: [bold]{own} tokens[/].\n"
+    )
+    for text, words in DEMO_REQUESTS:
+        out.print(Text.assemble("▸ find_tool ", (f'"{text}"', "bold"), f" +{words}" if words else ""))
+        show_found(out, optimizer.gateway.find(text, words, 3))
+        out.print()
+    query = {"queryDescription": "SELECT name, email FROM customers ORDER BY name LIMIT 3", "maxRows": 3}
+    out.print(Text.assemble("▸ call_tool ", ("secureDatabaseQuery", "bold"), f" {json.dumps(query)}"))
+    result = await optimizer.call("secureDatabaseQuery", query)
+    out.print(Text(printable(result["content"][0]["text"])))
+    out.print(
+        "\n[bold]With your own servers[/]\n"
+        "  mcp-optimizer init                      write a starter mcp.json, or use the one of your client\n"
+        "  mcp-optimizer doctor --config mcp.json  see that every server starts\n"
+        '  and in your client: {"mcpServers": {"optimizer": {"command": "mcp-optimizer",\n'
+        '                       "args": ["serve", "--config", "/path/to/mcp.json"]}}}'
+    )

@@ -1,0 +1,159 @@
+"""`find`, `call` and `tools`: what a model does through the gateway, from a terminal."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from mcp_optimizer.cli.options import JsonFlag, with_settings
+from mcp_optimizer.cli.running import run, started
+from mcp_optimizer.settings import Settings
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from mcp_optimizer.gateway import Found
+
+
+def register(app: typer.Typer) -> None:
+    for command in (find, call, tools):
+        app.command()(command)
+
+
+@with_settings()
+def find(
+    query: Annotated[str, typer.Argument(help="What you want to do, in plain words.")],
+    *,
+    settings: Settings,
+    keywords: Annotated[str, typer.Option(help="Extra words, such as a product or server name.")] = "",
+    limit: Annotated[int | None, typer.Option(min=1, help="Most tools to show.")] = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """Search all tools, as a model does with find_tool."""
+    run(_find(settings, query, keywords, limit, as_json))
+
+
+async def _find(settings: Settings, query: str, keywords: str, limit: int | None, as_json: bool) -> None:
+    from mcp_optimizer.cli.show import console
+    from mcp_optimizer.server import find_response
+
+    async with started(settings) as optimizer:
+        found = optimizer.gateway.find(query, keywords, limit)
+        if as_json:
+            print(find_response(found).model_dump_json(exclude_none=True))
+        else:
+            show_found(console(), found)
+
+
+def show_found(out: Console, found: Found) -> None:
+    from rich.table import Table
+    from rich.text import Text
+
+    from mcp_optimizer.gateway import summary
+
+    if found.tools:
+        table = Table(box=None, pad_edge=False, expand=True, header_style="bold")
+        for title in ("tool", "server"):
+            table.add_column(title, no_wrap=True)
+        table.add_column("tokens", justify="right")
+        table.add_column("score", justify="right")
+        table.add_column("description", overflow="ellipsis", no_wrap=True, ratio=1)
+        for hit in found.tools:
+            texts = (hit.tool.name, hit.tool.server, f"{hit.tool.tokens:,}", f"{hit.score:.2f}", summary(hit.tool))
+            # Text, not markup: a server's words must not colour or rewrite our screen.
+            table.add_row(*map(Text, texts))
+        out.print(table)
+    else:
+        out.print("No tool matches. Try other words, or `mcp-optimizer tools` to see what there is.")
+    metrics = found.token_metrics
+    out.print(
+        f"[bold]{metrics.returned_tokens:,}[/] of {metrics.baseline_tokens:,} tokens: "
+        f"[green]{metrics.tokens_saved:,} saved ({metrics.savings_percentage:.1f} %)[/]"
+    )
+    for state in found.missing:
+        out.print(Text(f"not searched: {state.name} ({state.status}) {state.reason}", style="yellow"))
+
+
+@with_settings()
+def call(
+    tool: Annotated[str, typer.Argument(help="The tool's name, or server__tool.")],
+    arguments: Annotated[str, typer.Argument(metavar="[JSON]", help="Its arguments, as a JSON object.")] = "{}",
+    *,
+    settings: Settings,
+    server: Annotated[str | None, typer.Option(help="Which server, if several have the tool.")] = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """Call a tool. With --json: the CallToolResult as on the wire. Exit code 1 if the tool says it failed."""
+    result = run(_call(settings, tool, arguments, server))
+    if as_json:
+        print(json.dumps(result, ensure_ascii=False))
+    else:
+        _show_result(result)
+    if result.get("isError"):
+        sys.exit(1)
+
+
+async def _call(settings: Settings, tool: str, arguments: str, server: str | None) -> dict[str, Any]:
+    async with started(settings) as optimizer:
+        return await optimizer.call(tool, arguments, server)
+
+
+def _show_result(result: dict[str, Any]) -> None:
+    from mcp_optimizer.cli.show import printable
+
+    for block in result.get("content", []):
+        if block.get("type") == "text":
+            print(printable(block["text"]))
+        else:
+            size = len(block.get("data", ""))
+            print(f"[{block.get('type')} {block.get('mimeType', '')} {size:,} characters of base64]")
+    if not result.get("content") and "structuredContent" in result:
+        print(json.dumps(result["structuredContent"], ensure_ascii=False, indent=2))
+
+
+@with_settings()
+def tools(
+    *,
+    settings: Settings,
+    server: Annotated[str | None, typer.Option(help="Only this server's tools.")] = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """List all tools with what each costs in every prompt, largest first."""
+    run(_tools(settings, server, as_json))
+
+
+async def _tools(settings: Settings, server: str | None, as_json: bool) -> None:
+    from mcp_optimizer.cli.show import console
+    from mcp_optimizer.errors import InvalidRequest
+
+    async with started(settings) as optimizer:
+        names = [state.name for state in optimizer.servers()]
+        if server is not None and server not in names:
+            raise InvalidRequest(f"Unknown server {server!r}. Servers: {', '.join(names) or 'none'}.")
+        found = [tool for tool in optimizer.snapshot.running if server in (None, tool.server)]
+        found.sort(key=lambda tool: (-tool.tokens, tool.name))
+        if as_json:
+            rows = [{"name": tool.name, "server": tool.server, "tokens": tool.tokens} for tool in found]
+            print(json.dumps({"tools": rows, "total_tokens": sum(tool.tokens for tool in found)}, ensure_ascii=False))
+            return
+        _show_tools(console(), found)
+
+
+def _show_tools(out: Console, found: list[Any]) -> None:
+    from rich.table import Table
+    from rich.text import Text
+
+    from mcp_optimizer.gateway import summary
+
+    table = Table(box=None, pad_edge=False, expand=True, header_style="bold")
+    table.add_column("tokens", justify="right")
+    table.add_column("tool", no_wrap=True)
+    table.add_column("server", no_wrap=True)
+    table.add_column("description", overflow="ellipsis", no_wrap=True, ratio=1)
+    for tool in found:
+        table.add_row(*map(Text, (f"{tool.tokens:,}", tool.name, tool.server, summary(tool))))
+    out.print(table)
+    out.print(f"[bold]{len(found)} tools, {sum(tool.tokens for tool in found):,} tokens[/] in every prompt without us")

@@ -1,0 +1,196 @@
+"""Reads and writes of the catalog: servers, their tools, and what each definition costs and means.
+
+Called by ingestion in the background, never on the way of a request. Every writing method is one
+transaction, so a kill at any moment leaves either all of it or nothing.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from itertools import islice
+from typing import Any, TypeVar
+
+import numpy as np
+from sqlalchemy import Row, delete, insert, select, update
+from sqlalchemy.dialects.sqlite import insert as upsert
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from mcp_optimizer.db.database import Database
+from mcp_optimizer.db.models import McpServer, McpTool, ServerStatus, Tool, ToolUpdateDetails
+from mcp_optimizer.db.tables import definition_tokens, definition_vector, mcpserver, tool
+from mcp_optimizer.token_counter import TokenCounter
+
+_T = TypeVar("_T")
+
+_CHUNK = 500
+"""Rows or parameters per statement, well under SQLite's limits."""
+
+
+@dataclass(frozen=True)
+class ToolRow:
+    """A tool on its way into the table."""
+
+    details: McpTool
+    definition_hash: str
+    token_count: int
+
+
+class Catalog:
+    """The catalog database, by what it is asked."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def revive(self) -> None:
+        """Before writing: if somebody deleted the file meanwhile, begin a new one."""
+        await self._database.revive()
+
+    async def token_counts(self, hashes: Iterable[str], encoding: str) -> dict[str, int]:
+        """The stored counts of these definitions; what is missing was never counted."""
+        found: dict[str, int] = {}
+        columns = (definition_tokens.c.definition_hash, definition_tokens.c.token_count)
+        async with self._reading() as connection:
+            for chunk in _chunks(hashes):
+                query = select(*columns).where(
+                    definition_tokens.c.encoding == encoding, definition_tokens.c.definition_hash.in_(chunk)
+                )
+                found.update((row[0], row[1]) for row in await connection.execute(query))
+        return found
+
+    async def save_token_counts(self, counts: Mapping[str, int], encoding: str) -> None:
+        rows = [{"definition_hash": key, "encoding": encoding, "token_count": count} for key, count in counts.items()]
+        await self._insert_missing(definition_tokens, rows)
+
+    async def vectors(self, hashes: Iterable[str], encoder: str) -> dict[str, np.ndarray]:
+        """The stored embeddings of these definitions by this encoder."""
+        found: dict[str, np.ndarray] = {}
+        columns = (definition_vector.c.definition_hash, definition_vector.c.vector)
+        async with self._reading() as connection:
+            for chunk in _chunks(hashes):
+                query = select(*columns).where(
+                    definition_vector.c.encoder == encoder, definition_vector.c.definition_hash.in_(chunk)
+                )
+                found.update((row[0], _vector(row[1])) for row in await connection.execute(query))
+        return found
+
+    async def save_vectors(self, vectors: Mapping[str, np.ndarray], encoder: str) -> None:
+        rows = [
+            {"definition_hash": key, "encoder": encoder, "vector": _blob(vector)} for key, vector in vectors.items()
+        ]
+        await self._insert_missing(definition_vector, rows)
+
+    async def save_server(self, name: str, fingerprint: str, transport: str, status: ServerStatus) -> str:
+        """Insert or refresh a server; returns its id."""
+        now = datetime.now(UTC)
+        values = {"name": name, "fingerprint": fingerprint, "transport": transport, "status": status.value}
+        statement = (
+            upsert(mcpserver)
+            .values(id=str(uuid.uuid4()), created_at=now, last_updated=now, **values)
+            .on_conflict_do_update(
+                index_elements=["name", "fingerprint"], set_={"status": status.value, "last_updated": now}
+            )
+            .returning(mcpserver.c.id)
+        )
+        async with self._database.engine.begin() as connection:
+            return str((await connection.execute(statement)).scalar_one())
+
+    async def replace_tools(self, mcpserver_id: str, rows: Sequence[ToolRow]) -> int:
+        """Make the server's tools exactly these; unchanged rows are not touched. Returns how many changed."""
+        async with self._database.engine.begin() as connection:
+            query = select(tool.c.id, tool.c.definition_hash).where(tool.c.mcpserver_id == mcpserver_id)
+            known = {row[1]: row[0] for row in await connection.execute(query)}
+            wanted = {row.definition_hash: row for row in rows}
+            gone = [known[key] for key in known.keys() - wanted.keys()]
+            new = [wanted[key] for key in wanted if key not in known]
+            for chunk in _chunks(gone):
+                await connection.execute(delete(tool).where(tool.c.id.in_(chunk)))
+            await _insert_tools(connection, mcpserver_id, new)
+        return len(gone) + len(new)
+
+    async def servers(self) -> list[McpServer]:
+        async with self._reading() as connection:
+            rows = await connection.execute(select(mcpserver).order_by(mcpserver.c.name, mcpserver.c.fingerprint))
+            return [McpServer.model_validate(dict(row._mapping)) for row in rows]
+
+    async def tools(self, mcpserver_id: str) -> list[Tool]:
+        async with self._reading() as connection:
+            rows = await connection.execute(select(tool).where(tool.c.mcpserver_id == mcpserver_id))
+            return sorted((_tool(row) for row in rows), key=lambda found: found.details.name)
+
+    async def update_tool(self, tool_id: str, changes: ToolUpdateDetails, counter: TokenCounter) -> None:
+        """Change a tool; new details are recounted, in the same transaction, unless a count is given."""
+        values: dict[str, Any] = {"last_updated": datetime.now(UTC)}
+        if changes.mcpserver_id is not None:
+            values["mcpserver_id"] = changes.mcpserver_id
+        if changes.details_embedding is not None:
+            values["details_embedding"] = _blob(changes.details_embedding)
+        if changes.details is not None:
+            values["details"] = changes.details.model_dump_json()
+            values["definition_hash"] = changes.details.definition_hash
+            values["token_count"] = counter.count_tool_tokens(changes.details)
+        if changes.token_count is not None:
+            values["token_count"] = changes.token_count
+        async with self._database.engine.begin() as connection:
+            await connection.execute(update(tool).where(tool.c.id == tool_id).values(**values))
+
+    async def delete_server(self, mcpserver_id: str) -> None:
+        """Forget a server; its tools go with it."""
+        async with self._database.engine.begin() as connection:
+            await connection.execute(delete(mcpserver).where(mcpserver.c.id == mcpserver_id))
+
+    def _reading(self) -> AsyncConnection:
+        # AUTOCOMMIT: a reader takes no lock, so it neither waits for a writer nor holds one up.
+        return self._database.engine.execution_options(isolation_level="AUTOCOMMIT").connect()
+
+    async def _insert_missing(self, table: Any, rows: Sequence[dict[str, Any]]) -> None:
+        async with self._database.engine.begin() as connection:
+            for chunk in _chunks(rows):
+                await connection.execute(upsert(table).on_conflict_do_nothing(), chunk)
+
+
+async def _insert_tools(connection: AsyncConnection, mcpserver_id: str, rows: Sequence[ToolRow]) -> None:
+    now = datetime.now(UTC)
+    for chunk in _chunks(rows):
+        values = [
+            {
+                "id": str(uuid.uuid4()),
+                "mcpserver_id": mcpserver_id,
+                "details": row.details.model_dump_json(),
+                "details_embedding": b"",
+                "token_count": row.token_count,
+                "definition_hash": row.definition_hash,
+                "last_updated": now,
+                "created_at": now,
+            }
+            for row in chunk
+        ]
+        await connection.execute(insert(tool), values)
+
+
+def _tool(row: Row[Any]) -> Tool:
+    return Tool(
+        id=row.id,
+        mcpserver_id=row.mcpserver_id,
+        details=McpTool.model_validate_json(row.details),
+        details_embedding=_vector(row.details_embedding) if row.details_embedding else None,
+        token_count=row.token_count,
+        last_updated=row.last_updated,
+        created_at=row.created_at,
+    )
+
+
+def _blob(vector: np.ndarray) -> bytes:
+    return vector.astype("<f4").tobytes()
+
+
+def _vector(blob: bytes) -> np.ndarray:
+    return np.frombuffer(blob, dtype="<f4")
+
+
+def _chunks(values: Iterable[_T]) -> Iterator[list[_T]]:
+    iterator = iter(values)
+    while chunk := list(islice(iterator, _CHUNK)):
+        yield chunk

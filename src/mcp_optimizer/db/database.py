@@ -1,0 +1,182 @@
+"""Opens the catalog's SQLite file: created, migrated, checked, and rebuilt when it is not usable.
+
+The file is disposable: losing it loses nothing that the next start does not find out again. A file that is
+damaged or is not ours is therefore set aside, never repaired and never deleted. Called by the composition
+root; knows nothing of tools.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sqlite3
+import uuid
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import Connection, Engine, create_engine, event
+from sqlalchemy.exc import DatabaseError
+from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
+from sqlalchemy.pool import StaticPool
+
+from mcp_optimizer.errors import CatalogError
+
+logger = logging.getLogger(__name__)
+
+HEAD = "0001"
+"""The newest migration; a file that is already there starts without loading Alembic."""
+
+APPLICATION_ID = 0x4D43504F
+"""Marks a SQLite file as ours ("MCPO")."""
+
+_BUSY_TIMEOUT_MS = 5_000
+
+
+@dataclass(frozen=True)
+class Database:
+    """An open catalog database, and the file behind it (None: memory only)."""
+
+    engine: AsyncEngine
+    path: Path | None
+
+    async def revive(self) -> None:
+        """Begin a new file if this one was deleted under us; SQLite itself would go on writing into nowhere."""
+        if self.path is None or self.path.exists():
+            return
+        logger.warning("The catalog %s was deleted; a new one is begun.", self.path)
+        await self.engine.dispose()
+        await asyncio.to_thread(prepare_file, self.path)
+
+    async def close(self) -> None:
+        await self.engine.dispose()
+
+
+async def open_database(path: Path | None) -> Database:
+    """Open the file at `path`, or a database in memory for None."""
+    if path is None:
+        return await _open_in_memory()
+    await asyncio.to_thread(prepare_file, path)
+    engine = create_async_engine(f"sqlite+aiosqlite:///{path}")
+    _set_pragmas(engine.sync_engine)
+    return Database(engine, path)
+
+
+async def _open_in_memory() -> Database:
+    engine = create_async_engine("sqlite+aiosqlite:///:memory:", poolclass=StaticPool)
+    _set_pragmas(engine.sync_engine)
+    async with engine.begin() as connection:
+        await connection.run_sync(_migrate)
+    return Database(engine, None)
+
+
+def prepare_file(path: Path) -> None:
+    """Leave a usable, migrated file at `path`, setting aside what is there if it is not."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise CatalogError(
+            f"Cannot create the catalog's folder {path.parent}: {error.strerror}. "
+            "Choose another place with --database FILE, or --database none."
+        ) from error
+    problem = _why_unusable(path)
+    if problem:
+        kept = _set_aside(path)
+        logger.warning("The catalog %s %s; it was moved to %s and is rebuilt.", path, problem, kept.name)
+    engine = create_engine(f"sqlite:///{path}")
+    _set_pragmas(engine)
+    try:
+        with engine.connect() as connection, connection.begin():
+            _migrate(connection)
+    except DatabaseError as error:
+        raise CatalogError(
+            f"Cannot open the catalog {path}: {error.orig}. Choose another place with --database FILE, "
+            "or --database none."
+        ) from error
+    finally:
+        engine.dispose()
+
+
+def _why_unusable(path: Path) -> str:
+    """Why the file cannot serve as our catalog; empty when it can, or when there is none yet."""
+    if not path.exists() or path.stat().st_size == 0:
+        return ""
+    try:
+        connection = sqlite3.connect(f"{path.resolve().as_uri()}?mode=rw", uri=True, timeout=_BUSY_TIMEOUT_MS / 1000)
+        try:
+            application_id = connection.execute("PRAGMA application_id").fetchone()[0]
+            tables = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
+            if application_id != APPLICATION_ID and tables:
+                return "belongs to another program"
+            if connection.execute("PRAGMA quick_check(1)").fetchone()[0] != "ok":
+                return "is damaged"
+        finally:
+            connection.close()
+    except sqlite3.OperationalError as error:
+        # Busy or not permitted says nothing about the content: leave it to the real opening.
+        logger.debug("catalog check skipped: %s", error)
+        return ""
+    except sqlite3.DatabaseError:
+        return "is damaged or not a SQLite file"
+    return ""
+
+
+def _set_aside(path: Path) -> Path:
+    stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%S")
+    kept = path.with_name(f"{path.name}.unusable-{stamp}-{uuid.uuid4().hex[:6]}")
+    path.rename(kept)
+    for suffix in ("-wal", "-shm"):
+        Path(f"{path}{suffix}").unlink(missing_ok=True)
+    return kept
+
+
+def _set_pragmas(engine: Engine) -> None:
+    """WAL so that several gateways share the file, and transactions that take the write lock at once."""
+
+    @event.listens_for(engine, "connect")
+    def _on_connect(connection: Any, _record: Any) -> None:
+        # The driver's own implicit BEGIN would start a read transaction that cannot always be upgraded.
+        connection.isolation_level = None
+        cursor = connection.cursor()
+        cursor.execute(f"PRAGMA busy_timeout = {_BUSY_TIMEOUT_MS}")
+        cursor.execute("PRAGMA journal_mode = WAL")
+        cursor.execute("PRAGMA synchronous = NORMAL")
+        cursor.execute("PRAGMA foreign_keys = ON")
+        cursor.close()
+
+    @event.listens_for(engine, "begin")
+    def _on_begin(connection: Connection) -> None:
+        connection.exec_driver_sql("BEGIN IMMEDIATE")
+
+
+def _migrate(connection: Connection) -> None:
+    """Bring the schema to `HEAD` inside the caller's transaction, so that a kill leaves all or nothing."""
+    revision = _current_revision(connection)
+    if revision == HEAD:
+        return
+    if revision is not None and revision > HEAD:
+        raise CatalogError(
+            f"The catalog was written by a newer mcp-optimizer (schema {revision}, this one knows {HEAD}). "
+            "Upgrade, or choose another file with --database FILE."
+        )
+    # Alembic takes over half a second to load: only here, and only when there is something to do.
+    from alembic import command
+    from alembic.config import Config
+
+    config = Config()
+    config.set_main_option("script_location", str(Path(__file__).parent / "migrations"))
+    config.set_main_option("path_separator", "os")
+    config.attributes["connection"] = connection
+    command.upgrade(config, "head")
+    connection.exec_driver_sql(f"PRAGMA application_id = {APPLICATION_ID}")
+
+
+def _current_revision(connection: Connection) -> str | None:
+    known = connection.exec_driver_sql(
+        "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'alembic_version'"
+    ).first()
+    if known is None:
+        return None
+    row = connection.exec_driver_sql("SELECT version_num FROM alembic_version").first()
+    return None if row is None else str(row[0])

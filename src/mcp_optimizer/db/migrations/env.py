@@ -1,0 +1,8 @@
+"""Alembic's entry point: runs the migrations on the connection that `db.database` hands over."""
+
+from alembic import context
+
+from mcp_optimizer.db.tables import metadata
+
+context.configure(connection=context.config.attributes["connection"], target_metadata=metadata)
+context.run_migrations()

@@ -1,0 +1,1 @@
+"""The numbered steps of the schema, oldest first."""

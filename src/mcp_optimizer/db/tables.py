@@ -1,0 +1,67 @@
+"""The catalog's tables for SQLAlchemy Core. Migrations create them; a test holds the two together."""
+
+from __future__ import annotations
+
+from sqlalchemy import (
+    CheckConstraint,
+    Column,
+    DateTime,
+    ForeignKey,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    Table,
+    Text,
+    UniqueConstraint,
+    func,
+)
+
+metadata = MetaData()
+
+# A server is its name and what it starts or connects to: two clients may call different servers "github".
+mcpserver = Table(
+    "mcpserver",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("name", Text, nullable=False),
+    Column("fingerprint", Text, nullable=False),
+    Column("transport", Text, nullable=False),
+    Column("status", Text, nullable=False),
+    Column("last_updated", DateTime(timezone=True), server_default=func.current_timestamp()),
+    Column("created_at", DateTime(timezone=True), server_default=func.current_timestamp()),
+    UniqueConstraint("name", "fingerprint", name="uq_mcpserver_name_fingerprint"),
+)
+
+# An empty `details_embedding` means "not embedded".
+tool = Table(
+    "tool",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("mcpserver_id", Text, ForeignKey("mcpserver.id", ondelete="CASCADE"), nullable=False),
+    Column("details", Text, nullable=False),
+    Column("details_embedding", LargeBinary, nullable=False),
+    Column("token_count", Integer, nullable=False, server_default="0"),
+    Column("definition_hash", Text, nullable=False),
+    Column("last_updated", DateTime(timezone=True), server_default=func.current_timestamp()),
+    Column("created_at", DateTime(timezone=True), server_default=func.current_timestamp()),
+    CheckConstraint("token_count >= 0", name="ck_tool_token_count"),
+    Index("ix_tool_mcpserver_id", "mcpserver_id"),
+)
+
+# What a definition costs and means, whoever serves it: an unchanged tool is never counted or embedded again.
+definition_tokens = Table(
+    "definition_tokens",
+    metadata,
+    Column("definition_hash", Text, primary_key=True),
+    Column("encoding", Text, primary_key=True),
+    Column("token_count", Integer, nullable=False),
+)
+
+definition_vector = Table(
+    "definition_vector",
+    metadata,
+    Column("definition_hash", Text, primary_key=True),
+    Column("encoder", Text, primary_key=True),
+    Column("vector", LargeBinary, nullable=False),
+)

@@ -1,0 +1,110 @@
+"""Every error this package raises on purpose, so that a caller can tell what to do about it.
+
+    OptimizerError                something went wrong; the message says what, and what to do
+    ├── ConfigurationError        the user must change a setting or a server file (exit code 2)
+    ├── CatalogError              the catalog database cannot be used
+    ├── UpstreamError             one MCP server behind the gateway failed; the others are not affected
+    │   ├── ServerUnavailable     it is not running (still starting, dead, disabled)
+    │   ├── CallTimeout           it did not answer within the call's deadline
+    │   ├── CallInterrupted       it died or closed the connection in the middle of a call
+    │   └── UpstreamRefusal       it answered with a JSON-RPC error, which passes through unchanged
+    └── RequestError              the model or client asked for something that cannot be done
+        ├── UnknownTool           no such tool; carries the nearest names
+        ├── AmbiguousTool         several servers have it; carries their names
+        ├── InvalidArguments      the arguments do not fit the tool's schema; carries the schema
+        └── InvalidRequest        one of the gateway's own tools was called wrongly
+
+A `RequestError` and an `UpstreamError` reach the model as a tool result with `isError: true`, because a
+model can act on that (an `UpstreamRefusal` stays the JSON-RPC error it was); nothing here is ever turned into
+an empty result. The translation is `for_model`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+
+class OptimizerError(Exception):
+    """Something went wrong; the message says what, and what to do."""
+
+
+class ConfigurationError(OptimizerError):
+    """A setting or a server file must be changed by the user."""
+
+
+class CatalogError(OptimizerError):
+    """The catalog database cannot be used."""
+
+
+class UpstreamError(OptimizerError):
+    """One server behind the gateway failed."""
+
+    def __init__(self, server: str, message: str) -> None:
+        super().__init__(message)
+        self.server = server
+
+
+class ServerUnavailable(UpstreamError):
+    """The server is not running now."""
+
+
+class CallTimeout(UpstreamError):
+    """The server did not answer within the call's deadline."""
+
+
+class CallInterrupted(UpstreamError):
+    """The server died, or closed the connection, in the middle of a call."""
+
+
+class UpstreamRefusal(UpstreamError):
+    """The server answered with a JSON-RPC error."""
+
+    def __init__(self, server: str, code: int, message: str, data: Any = None) -> None:
+        super().__init__(server, message)
+        self.code = code
+        self.data = data
+
+
+class RequestError(OptimizerError):
+    """The model or client asked for something that cannot be done."""
+
+
+class UnknownTool(RequestError):
+    """No running server has this tool."""
+
+    def __init__(self, name: str, nearest: Sequence[str], reason: str = "") -> None:
+        hint = f" Nearest: {', '.join(nearest)}." if nearest else ""
+        detail = f" {reason}" if reason else ""
+        super().__init__(f"Unknown tool {name!r}.{detail}{hint} Use find_tool to search.")
+        self.nearest = tuple(nearest)
+
+
+class AmbiguousTool(RequestError):
+    """Several running servers have a tool of this name."""
+
+    def __init__(self, name: str, candidates: Sequence[str]) -> None:
+        super().__init__(f"Tool {name!r} exists on several servers. Call one of: {', '.join(candidates)}.")
+        self.candidates = tuple(candidates)
+
+
+class InvalidArguments(RequestError):
+    """The arguments do not fit the tool's schema."""
+
+    def __init__(self, tool: str, problems: Sequence[str], schema: Mapping[str, Any]) -> None:
+        super().__init__(f"Invalid parameters for {tool!r}: {'; '.join(problems)}.")
+        self.problems = tuple(problems)
+        self.schema = schema
+
+
+class InvalidRequest(RequestError):
+    """One of the gateway's own tools was called wrongly."""
+
+
+def for_model(error: OptimizerError) -> str:
+    """The text a model reads: what was wrong, and what it needs to get the next call right."""
+    if isinstance(error, InvalidArguments):
+        schema = json.dumps(error.schema, ensure_ascii=False, separators=(",", ":"))
+        return f"{error} Schema: {schema}"
+    return str(error)

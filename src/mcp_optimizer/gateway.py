@@ -1,0 +1,165 @@
+"""What the gateway does, whoever asks and over whatever wire: find tools, list them, call them.
+
+Called by the MCP face, the library and the command line. Knows no transport and no SDK type; a tool's result
+passes through as the raw object that its server sent.
+"""
+
+from __future__ import annotations
+
+import difflib
+from dataclasses import dataclass
+from typing import Any
+
+from mcp_optimizer.arguments import ArgumentCheck, read_arguments
+from mcp_optimizer.catalog import CatalogTool, LiveCatalog, Snapshot
+from mcp_optimizer.db.models import ServerStatus, TokenMetrics
+from mcp_optimizer.errors import AmbiguousTool, InvalidRequest, ServerUnavailable, UnknownTool
+from mcp_optimizer.naming import without_server
+from mcp_optimizer.search.words import name_key
+from mcp_optimizer.upstream.pool import UpstreamPool, UpstreamState
+
+TOOL_META_KEY = "mcp-optimizer/tool"
+"""Where a call's reply says which tool, of which server, was really called."""
+
+_NEAREST = 3
+_PAGE = 100
+_SUMMARY = 100
+
+
+@dataclass(frozen=True)
+class FoundTool:
+    """A tool that fits, and how well."""
+
+    tool: CatalogTool
+    score: float
+
+
+@dataclass(frozen=True)
+class Found:
+    """The answer to a search: the tools, what leaving out the others saved, and what could not be searched."""
+
+    tools: tuple[FoundTool, ...]
+    token_metrics: TokenMetrics
+    missing: tuple[UpstreamState, ...]
+
+
+@dataclass(frozen=True)
+class ToolPage:
+    """A page of the plain list of tools."""
+
+    tools: tuple[CatalogTool, ...]
+    total: int
+    next_offset: int | None
+    missing: tuple[UpstreamState, ...]
+
+
+class Gateway:
+    """Find, list and call, over the newest snapshot of the catalog."""
+
+    def __init__(self, catalog: LiveCatalog, pool: UpstreamPool, find_limit: int) -> None:
+        self._catalog = catalog
+        self._pool = pool
+        self._find_limit = find_limit
+        self._check = ArgumentCheck()
+
+    def find(self, tool_description: str, tool_keywords: str = "", limit: int | None = None) -> Found:
+        """The few tools that fit a request, with exact savings against all tools of running servers."""
+        snapshot = self._catalog.snapshot
+        limit = self._find_limit if limit is None else limit
+        if limit < 1:
+            raise InvalidRequest(f"limit must be at least 1, not {limit}.")
+        hits = snapshot.index.search(tool_description, tool_keywords, snapshot.allowed, limit)
+        tools = tuple(FoundTool(tool, hit.score) for hit in hits for tool in snapshot.at([hit.position]))
+        returned = sum(found.tool.tokens for found in tools)
+        return Found(tools, TokenMetrics.of(snapshot.baseline_tokens, returned), tuple(snapshot.missing()))
+
+    def list_tools(self, server: str | None = None, offset: int = 0) -> ToolPage:
+        """All tools of running servers, or of one server, a page at a time."""
+        snapshot = self._catalog.snapshot
+        if server is not None and server not in snapshot.states:
+            raise InvalidRequest(f"Unknown server {server!r}. Servers: {', '.join(snapshot.states) or 'none'}.")
+        tools = [tool for tool in snapshot.running if server in (None, tool.server)]
+        if offset < 0:
+            raise InvalidRequest(f"offset must not be negative, but is {offset}.")
+        end = offset + _PAGE
+        missing = tuple(state for state in snapshot.missing() if server in (None, state.name))
+        return ToolPage(tuple(tools[offset:end]), len(tools), end if end < len(tools) else None, missing)
+
+    async def call(self, tool_name: str, parameters: Any = None, server_name: str | None = None) -> dict[str, Any]:
+        """Call a tool; the raw result, with the called tool's own name, server and annotations in `_meta`."""
+        tool = self.resolve(tool_name, server_name)
+        details = tool.record.details
+        arguments = read_arguments(parameters, details)
+        self._check.check(arguments, details, tool.record.definition_hash)
+        params = {"name": details.name, "arguments": arguments}
+        result = await self._pool.call(tool.server, "tools/call", params)
+        return _with_origin(result, tool)
+
+    def resolve(self, tool_name: str, server_name: str | None = None) -> CatalogTool:
+        """The tool that a name means: exactly one, or an error that helps."""
+        snapshot = self._catalog.snapshot
+        if server_name:
+            return self._on_server(snapshot, tool_name, server_name)
+        if (tool := snapshot.by_name.get(tool_name)) is not None:
+            return tool
+        for server in snapshot.states:
+            own = without_server(tool_name, server)
+            if own is not None and (tool := _own_tool(snapshot, own, server)) is not None:
+                return tool
+        candidates = [tool for tool in snapshot.running if tool.record.name == tool_name]
+        # The same words in another spelling (createIssue for create_issue) can mean only one thing.
+        candidates = candidates or [tool for tool in snapshot.running if name_key(tool.name) == name_key(tool_name)]
+        if len(candidates) == 1:
+            return candidates[0]
+        if candidates:
+            raise AmbiguousTool(tool_name, [tool.name for tool in candidates])
+        raise UnknownTool(tool_name, nearest_names(snapshot, tool_name), _not_running(snapshot, tool_name))
+
+    def _on_server(self, snapshot: Snapshot, tool_name: str, server: str) -> CatalogTool:
+        state = snapshot.states.get(server)
+        if state is None:
+            raise InvalidRequest(f"Unknown server {server!r}. Servers: {', '.join(snapshot.states) or 'none'}.")
+        if state.status is not ServerStatus.RUNNING:
+            raise ServerUnavailable(server, f"The server {server!r} is not running: {state.reason or state.status}.")
+        for name in (tool_name, without_server(tool_name, server)):
+            if name and (tool := _own_tool(snapshot, name, server)) is not None:
+                return tool
+        raise UnknownTool(tool_name, nearest_names(snapshot, tool_name, server), f"Server {server!r} has no such tool.")
+
+
+def _own_tool(snapshot: Snapshot, name: str, server: str) -> CatalogTool | None:
+    return next((tool for tool in snapshot.running if tool.server == server and tool.record.name == name), None)
+
+
+def nearest_names(snapshot: Snapshot, name: str, server: str | None = None) -> list[str]:
+    """The names most like this one: those that share its words, and those spelt alike."""
+    hits = snapshot.index.nearest_names(name, snapshot.allowed, 50)
+    related = [tool.name for tool in snapshot.at(hit.position for hit in hits) if server in (None, tool.server)]
+    start = name[:2].lower()
+    alike = [tool.name for tool in snapshot.running if tool.name[:2].lower() == start and server in (None, tool.server)]
+    pool = list(dict.fromkeys(related + alike))[:500]
+    return difflib.get_close_matches(name, pool, n=_NEAREST, cutoff=0.0)
+
+
+def _not_running(snapshot: Snapshot, name: str) -> str:
+    """If the name points at a server that is configured but down, that is the likely reason."""
+    for state in snapshot.missing():
+        if without_server(name, state.name) is not None:
+            return f"Its server {state.name!r} is {state.status}{f': {state.reason}' if state.reason else ''}."
+    return ""
+
+
+def _with_origin(result: dict[str, Any], tool: CatalogTool) -> dict[str, Any]:
+    origin: dict[str, Any] = {"name": tool.record.name, "server": tool.server}
+    if tool.record.details.annotations:
+        origin["annotations"] = tool.record.details.annotations
+    meta = result.get("_meta")
+    return {**result, "_meta": {**(meta if isinstance(meta, dict) else {}), TOOL_META_KEY: origin}}
+
+
+def summary(tool: CatalogTool) -> str:
+    """The beginning of a tool's description, for lists: one sentence at the most."""
+    text = " ".join((tool.record.details.description or tool.record.details.title or "").split())
+    end = text.find(". ")
+    text = text[: end + 1] if end > 0 else text
+    return text if len(text) <= _SUMMARY else text[: _SUMMARY - 1].rstrip() + "…"

@@ -1,0 +1,70 @@
+"""The gateway over HTTP: `/mcp` for clients, `/health` and `/ready` for whoever watches it.
+
+Host and Origin are checked on every MCP request, so that a web page cannot reach a gateway on loopback.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+from mcp.server.lowlevel import Server
+from mcp.server.transport_security import TransportSecuritySettings
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse
+from starlette.routing import Route
+
+from mcp_optimizer.catalog import LiveCatalog
+from mcp_optimizer.db.models import ServerStatus
+from mcp_optimizer.errors import ConfigurationError
+
+_LOOPBACK_HOSTS = ("127.0.0.1:*", "localhost:*", "[::1]:*")
+_LARGEST_REQUEST = 64 * 1024 * 1024
+
+
+def build_http_app(
+    server: Server[Any],
+    catalog: LiveCatalog,
+    *,
+    host: str,
+    allowed_hosts: Sequence[str],
+    allowed_origins: Sequence[str],
+    version: str,
+) -> Starlette:
+    """The ASGI application; its lifespan runs the MCP sessions."""
+    if not is_loopback(host) and not allowed_hosts:
+        raise ConfigurationError(
+            f"Serving on {host} reaches beyond this machine, and there is no authentication. If that is what you want, "
+            "name the hosts that clients may use with --allowed-hosts, such as 'gateway.internal:8765'."
+        )
+
+    async def health(_request: Request) -> JSONResponse:
+        return JSONResponse({"status": "ok", "version": version})
+
+    async def ready(_request: Request) -> JSONResponse:
+        states = catalog.snapshot.states.values()
+        counts = Counter(state.status.value for state in states)
+        starting = counts[ServerStatus.STARTING.value]
+        return JSONResponse({"ready": not starting, "servers": dict(counts)}, status_code=503 if starting else 200)
+
+    return server.streamable_http_app(
+        host=host,
+        max_request_body_size=_LARGEST_REQUEST,
+        transport_security=TransportSecuritySettings(
+            allowed_hosts=[*_LOOPBACK_HOSTS, *allowed_hosts],
+            allowed_origins=[*(f"http://{loopback}" for loopback in _LOOPBACK_HOSTS), *allowed_origins],
+        ),
+        custom_starlette_routes=[Route("/health", health), Route("/ready", ready)],
+    )
+
+
+def is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False

@@ -1,0 +1,89 @@
+"""Takes in a server's listing: looks up what is already counted, counts the rest, stores the outcome.
+
+The work is done in threads, so that no request waits for it. The database is a cache here: when it fails,
+that is said once, and ingestion goes on without it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+
+from sqlalchemy.exc import SQLAlchemyError
+
+from mcp_optimizer.db.catalog import Catalog, ToolRow
+from mcp_optimizer.db.models import McpTool, ServerStatus
+from mcp_optimizer.ingestion.record import Definition, ToolRecord, define, make_records
+from mcp_optimizer.search.lexical import Vocabulary
+from mcp_optimizer.token_counter import TokenCounter
+from mcp_optimizer.upstream.spec import ServerSpec
+
+logger = logging.getLogger(__name__)
+
+OpenedCatalog = Callable[[], Awaitable[Catalog | None]]
+"""Waits for the database to be open; None when there is none. Servers start meanwhile."""
+
+
+class Ingestion:
+    """Turns listings into records, and keeps the database up to date beside that."""
+
+    def __init__(self, counter: TokenCounter, vocabulary: Vocabulary, opened: OpenedCatalog) -> None:
+        self._counter = counter
+        self._vocabulary = vocabulary
+        self._opened = opened
+        self.counted = 0
+        """How many definitions had to be counted; none, at a start where nothing changed."""
+
+    async def take_in(self, server: str, tools: Sequence[McpTool]) -> list[ToolRecord]:
+        """The records of a server's tools. Waits for no write."""
+        definitions = await asyncio.to_thread(define, tools)
+        known = await self._known_counts(definitions)
+        missing = {item.definition_hash: item.wire_json for item in definitions if item.definition_hash not in known}
+        new = await asyncio.to_thread(self._count, missing)
+        return await asyncio.to_thread(make_records, server, definitions, {**known, **new}, self._vocabulary)
+
+    async def store(self, spec: ServerSpec, records: Sequence[ToolRecord]) -> None:
+        """Write a server and its tools; a failure is logged and changes nothing for callers."""
+        catalog = await self._opened()
+        if catalog is None:
+            return
+        rows = [ToolRow(record.details, record.definition_hash, record.token_count) for record in records]
+        # A count of 0 means that counting failed: it is not remembered, so that the next start tries again.
+        counts = {row.definition_hash: row.token_count for row in rows if row.token_count}
+        try:
+            await catalog.revive()
+            await catalog.save_token_counts(counts, self._counter.encoding_name)
+            server_id = await catalog.save_server(spec.name, spec.fingerprint, spec.transport, ServerStatus.RUNNING)
+            await catalog.replace_tools(server_id, rows)
+        except (SQLAlchemyError, OSError) as error:
+            logger.warning("The catalog could not store server %s: %s. Everything else works.", spec.name, error)
+
+    async def _known_counts(self, definitions: Sequence[Definition]) -> dict[str, int]:
+        catalog = await self._opened()
+        if catalog is None:
+            return {}
+        try:
+            hashes = [definition.definition_hash for definition in definitions]
+            return await catalog.token_counts(hashes, self._counter.encoding_name)
+        except (SQLAlchemyError, OSError) as error:
+            logger.warning("The catalog could not be read: %s. Tokens are counted anew.", error)
+            return {}
+
+    def _count(self, texts: Mapping[str, str]) -> dict[str, int]:
+        if not texts:
+            return {}
+        self.counted += len(texts)
+        try:
+            return dict(zip(texts, self._counter.count_many(list(texts.values())), strict=True))
+        except Exception:
+            # Whatever the tokenizer choked on must not cost the tools: one by one, and 0 for the culprit.
+            logger.exception("Counting a batch of %d definitions failed; counting them one by one", len(texts))
+            return {key: self._count_one(text) for key, text in texts.items()}
+
+    def _count_one(self, text: str) -> int:
+        try:
+            return self._counter.count_tokens(text)
+        except Exception:
+            logger.exception("A definition could not be counted; it counts as 0")
+            return 0

@@ -1,0 +1,69 @@
+"""A tool as search sees it: four fields of text. Pure; made once per definition, at ingestion."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from mcp_optimizer.db.models import McpTool
+
+_DEEPEST = 6
+_MOST_PARAMETERS = 400
+"""Schemas are hostile input: a recursive or enormous one is read this far and no further."""
+
+
+@dataclass(frozen=True)
+class Document:
+    """The searchable text of a tool, by field."""
+
+    name: str
+    server: str
+    description: str
+    parameters: str
+
+
+def document(server: str, tool: McpTool) -> Document:
+    title = tool.title or ""
+    description = f"{title} {tool.description or ''}".strip()
+    parameters = []
+    for count, text in enumerate(parameter_texts(tool.input_schema)):
+        if count >= _MOST_PARAMETERS:
+            break
+        parameters.append(text)
+    return Document(name=tool.name, server=server, description=description, parameters=" ".join(parameters))
+
+
+def parameter_texts(schema: Mapping[str, Any], depth: int = 0) -> Iterator[str]:
+    """Names, descriptions and choices of all parameters, nested ones too."""
+    if depth > _DEEPEST:
+        return
+    properties = schema.get("properties")
+    if isinstance(properties, Mapping):
+        for name, parameter in properties.items():
+            yield str(name)
+            if isinstance(parameter, Mapping):
+                yield from _own_texts(parameter)
+                yield from parameter_texts(parameter, depth + 1)
+    for key in ("items", "additionalProperties"):
+        if isinstance(child := schema.get(key), Mapping):
+            yield from parameter_texts(child, depth + 1)
+    for key in ("anyOf", "oneOf", "allOf"):
+        for child in _list(schema.get(key)):
+            if isinstance(child, Mapping):
+                yield from parameter_texts(child, depth + 1)
+    for key in ("$defs", "definitions"):
+        definitions = schema.get(key)
+        for child in definitions.values() if isinstance(definitions, Mapping) else ():
+            if isinstance(child, Mapping):
+                yield from parameter_texts(child, depth + 1)
+
+
+def _own_texts(parameter: Mapping[str, Any]) -> Iterator[str]:
+    if isinstance(description := parameter.get("description"), str):
+        yield description
+    yield from (choice for choice in _list(parameter.get("enum")) if isinstance(choice, str))
+
+
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []

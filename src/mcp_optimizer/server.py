@@ -1,0 +1,181 @@
+"""The MCP face: the gateway as a server that any MCP client can speak to, in both protocol eras.
+
+The SDK's types stop here. `tools/list` and `tools/call` are answered in a middleware, as raw objects: the
+SDK's own result types would drop every field they do not know from what passes through.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+import mcp_types as types
+import pydantic_core
+from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
+from mcp.server.lowlevel import Server
+from mcp.shared.exceptions import MCPError
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+from pydantic import BaseModel
+
+from mcp_optimizer.db.models import McpTool, TokenMetrics
+from mcp_optimizer.errors import InvalidRequest, OptimizerError, UnknownTool, UpstreamRefusal, for_model
+from mcp_optimizer.gateway import Found, Gateway, ToolPage, summary
+from mcp_optimizer.own_tools import INSTRUCTIONS, OWN_TOOLS
+from mcp_optimizer.upstream.pool import UpstreamState
+
+SCORES_META_KEY = "mcp-optimizer/scores"
+"""Where a find_tool reply says how well each tool fits; in `_meta`, so that it costs the model nothing."""
+
+_LIST_TTL_MS = 3_600_000
+"""The gateway's own tools do not change while it runs."""
+
+
+class FindToolResponse(BaseModel):
+    """What find_tool answers. `note` says what a reader should know of the answer, when there is something."""
+
+    tools: list[McpTool]
+    token_metrics: TokenMetrics
+    note: str | None = None
+
+
+def find_response(found: Found) -> FindToolResponse:
+    tools = [hit.tool.definition for hit in found.tools]
+    notes = [] if tools else ["No tool matches. Try other words, or list_tools to see what there is."]
+    notes += [_missing(found.missing)] if found.missing else []
+    return FindToolResponse(tools=tools, token_metrics=found.token_metrics, note=" ".join(notes) or None)
+
+
+def list_response(page: ToolPage) -> dict[str, Any]:
+    tools = [{"name": tool.name, "server": tool.server, "description": summary(tool)} for tool in page.tools]
+    answer: dict[str, Any] = {"tools": tools, "total": page.total}
+    if page.next_offset is not None:
+        answer["next_offset"] = page.next_offset
+    if page.missing:
+        answer["note"] = _missing(page.missing)
+    return answer
+
+
+def _missing(states: tuple[UpstreamState, ...]) -> str:
+    described = ", ".join(f"{state.name} ({state.status})" for state in states)
+    return f"Not included, because not running: {described}."
+
+
+def build_server(gateway: Gateway, version: str) -> Server[Any]:
+    """An MCP server in front of the gateway; one serves any number of clients."""
+    server: Server[Any] = Server(
+        "mcp-optimizer",
+        version=version,
+        title="mcp-optimizer",
+        instructions=INSTRUCTIONS,
+        # Registered so that the capability is announced; `_Answers` answers before they are reached.
+        on_list_tools=_never,
+        on_call_tool=_never,
+    )
+    server.middleware.append(_Answers(gateway, server))
+    return server
+
+
+async def _never(_context: Any, _params: Any) -> Any:
+    raise AssertionError("answered by the middleware")
+
+
+class _Answers:
+    """Answers tools/list and tools/call; everything else is the SDK's."""
+
+    def __init__(self, gateway: Gateway, server: Server[Any]) -> None:
+        self._gateway = gateway
+        self._server = server
+        self._own: dict[str, Callable[[Mapping[str, Any]], Awaitable[dict[str, Any]]]] = {
+            "find_tool": self._find_tool,
+            "call_tool": self._call_tool,
+            "list_tools": self._list_tools,
+        }
+
+    async def __call__(self, ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
+        if ctx.method == "tools/list":
+            return self._for_era({"tools": list(OWN_TOOLS)}, ctx.protocol_version, ttl_ms=_LIST_TTL_MS)
+        if ctx.method == "tools/call":
+            return self._for_era(await self._call(ctx.params or {}), ctx.protocol_version)
+        return await call_next(ctx)
+
+    async def _call(self, params: Mapping[str, Any]) -> dict[str, Any]:
+        name, arguments = params.get("name"), params.get("arguments") or {}
+        if not isinstance(name, str) or not isinstance(arguments, dict):
+            raise MCPError(types.INVALID_PARAMS, "tools/call needs a name and, if any, an object of arguments")
+        try:
+            if (own := self._own.get(name)) is not None:
+                return await own(arguments)
+            # A tool that find_tool returned, called by its own name.
+            return await self._gateway.call(name, arguments)
+        except UpstreamRefusal as refusal:
+            raise MCPError(refusal.code, str(refusal), refusal.data) from refusal
+        except UnknownTool as error:
+            if name in self._own:
+                return _error(error)
+            raise MCPError(types.INVALID_PARAMS, str(error)) from error
+        except OptimizerError as error:
+            return _error(error)
+
+    async def _find_tool(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        found = self._gateway.find(
+            _text(arguments, "tool_description", required=True),
+            _text(arguments, "tool_keywords"),
+            _number(arguments, "limit"),
+        )
+        answer = find_response(found).model_dump(mode="json", exclude_none=True)
+        scores = {hit.tool.name: hit.score for hit in found.tools}
+        return {**_reply(answer), "_meta": {SCORES_META_KEY: scores}}
+
+    async def _list_tools(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        page = self._gateway.list_tools(_text(arguments, "server") or None, _number(arguments, "offset") or 0)
+        return _reply(list_response(page))
+
+    async def _call_tool(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        name = _text(arguments, "tool_name", required=True)
+        own = {"tool_name", "server_name", "parameters"}
+        # Some models put the tool's arguments beside its name, or call them what MCP itself does.
+        beside = {key: value for key, value in arguments.items() if key not in own}
+        parameters = arguments.get("parameters", beside)
+        return await self._gateway.call(name, parameters, _text(arguments, "server_name") or None)
+
+    def _for_era(self, result: dict[str, Any], version: str, ttl_ms: int | None = None) -> dict[str, Any]:
+        """What the client's revision requires around a result, and nothing it does not know."""
+        if version not in MODERN_PROTOCOL_VERSIONS:
+            return {key: value for key, value in result.items() if key != "resultType"}
+        result = {"resultType": "complete", **result}
+        if ttl_ms is not None:
+            result |= {"ttlMs": ttl_ms, "cacheScope": "public"}
+        meta = result.get("_meta") or {}
+        return {**result, "_meta": {types.SERVER_INFO_META_KEY: self._server.server_info_stamp, **meta}}
+
+
+def _reply(answer: dict[str, Any]) -> dict[str, Any]:
+    """The same answer as text and as structured content; compact, because a model pays for every blank."""
+    text = pydantic_core.to_json(answer).decode("utf-8")
+    return {"content": [{"type": "text", "text": text}], "structuredContent": answer, "isError": False}
+
+
+def _error(error: OptimizerError) -> dict[str, Any]:
+    return {"content": [{"type": "text", "text": for_model(error)}], "isError": True}
+
+
+def _text(arguments: Mapping[str, Any], key: str, *, required: bool = False) -> str:
+    value = arguments.get(key)
+    if isinstance(value, list) and all(isinstance(item, str) for item in value):
+        value = " ".join(value)
+    if value is None and not required:
+        return ""
+    if not isinstance(value, str) or (required and not value.strip()):
+        raise InvalidRequest(f"{key} is required and must be text." if required else f"{key} must be text.")
+    return value
+
+
+def _number(arguments: Mapping[str, Any], key: str) -> int | None:
+    value = arguments.get(key)
+    if isinstance(value, str) and value.strip().lstrip("-").isdigit():
+        value = int(value)
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    if value is not None and (isinstance(value, bool) or not isinstance(value, int)):
+        raise InvalidRequest(f"{key} must be a whole number, not {value!r}.")
+    return value

@@ -1,0 +1,165 @@
+"""Every option, once: its name, its default, what it means. Reading them has no effect on anything.
+
+Flags beat the environment (`MCP_OPTIMIZER_*`), which beats a TOML file. An unknown option or a bad value is
+an error that names it and says where it came from; that is why the sources are merged here and not by a
+settings library, which would have forgotten by then.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal, Self
+
+from platformdirs import user_config_path, user_data_path
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from mcp_optimizer.errors import ConfigurationError
+
+APP_NAME = "mcp-optimizer"
+PREFIX = "MCP_OPTIMIZER_"
+
+SERVER_FILE = "mcp.json"
+SETTINGS_FILE = "mcp-optimizer.toml"
+
+LogLevel = Literal["debug", "info", "warning", "error"]
+Encoding = Literal["cl100k_base", "o200k_base"]
+
+
+class Settings(BaseModel):
+    """The options of mcp-optimizer."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    config: Path | None = Field(
+        default=None,
+        description="Server file (the mcpServers JSON of Claude Desktop, Cursor, VS Code and others). "
+        f"Default: ./{SERVER_FILE}, then the one in your config folder.",
+    )
+    demo: bool = Field(default=False, description="Use the bundled demo servers instead of a server file.")
+    database: str = Field(
+        default="",
+        description="Catalog database file, or 'none' to keep nothing on disk. Default: in your data folder.",
+    )
+    encoding: Encoding = Field(default="cl100k_base", description="Token encoding that everything is counted with.")
+    find_limit: int = Field(default=5, ge=1, le=100, description="Most tools that find_tool returns, if not told.")
+    start_timeout: float = Field(default=60.0, gt=0, description="Seconds a server has to start and list its tools.")
+    call_timeout: float = Field(
+        default=60.0, gt=0, description="Seconds a call may take; a server's own timeout in its file comes first."
+    )
+    restart_pause: float = Field(default=1.0, gt=0, description="Seconds before a dead server is first restarted.")
+    restart_pause_max: float = Field(default=60.0, gt=0, description="Longest pause between restarts, in seconds.")
+    wait: float = Field(
+        default=30.0, ge=0, description="Seconds that find, call, tools and the library wait for servers to start."
+    )
+    http: str | None = Field(
+        default=None, description="Serve streamable HTTP at HOST:PORT (path /mcp) instead of stdio."
+    )
+    allowed_hosts: str = Field(
+        default="",
+        description="Host headers to accept over HTTP, comma separated (host:port, or host:*). "
+        "Needed when not on loopback.",
+    )
+    allowed_origins: str = Field(
+        default="", description="Origin headers to accept over HTTP besides loopback ones, comma separated."
+    )
+    log_level: LogLevel = Field(default="warning", description="What is written to stderr.")
+
+    @model_validator(mode="after")
+    def _one_source_of_servers(self) -> Self:
+        if self.demo and self.config is not None:
+            raise ValueError("give either config or demo, not both")
+        return self
+
+    @property
+    def database_path(self) -> Path | None:
+        if self.database.lower() == "none":
+            return None
+        return Path(self.database).expanduser() if self.database else user_data_path(APP_NAME) / "catalog.db"
+
+    @property
+    def server_file(self) -> Path:
+        """The server file to read: the one named, else the first that exists."""
+        if self.config is not None:
+            return self.config.expanduser()
+        here = Path(SERVER_FILE)
+        return here if here.exists() else user_config_path(APP_NAME) / SERVER_FILE
+
+    @property
+    def http_address(self) -> tuple[str, int]:
+        """Host and port to serve on; a bare port means loopback."""
+        host, separator, port = (self.http or "").rpartition(":")
+        if not separator:
+            host = "127.0.0.1"
+        if not port.isdigit() or int(port) > 65535:
+            raise ConfigurationError(f"--http {self.http!r} is not HOST:PORT, such as 127.0.0.1:8765.")
+        return host.strip("[]"), int(port)
+
+
+def load_settings(
+    flags: Mapping[str, Any] | None = None,
+    environment: Mapping[str, str] | None = None,
+    settings_file: Path | None = None,
+) -> Settings:
+    """Merge the sources and validate them; each value remembers where it came from, for the error."""
+    environment = os.environ if environment is None else environment
+    flags = {name: value for name, value in (flags or {}).items() if value is not None}
+    path = settings_file or _settings_path(environment)
+    layers = [
+        *([(_from_file(path), f"in {path}")] if path else []),
+        (_from_environment(environment), f"in the environment ({PREFIX}*)"),
+        (flags, "on the command line"),
+    ]
+    merged: dict[str, Any] = {}
+    origins: dict[str, str] = {}
+    for values, origin in layers:
+        _refuse_unknown(values, origin)
+        merged |= values
+        origins |= dict.fromkeys(values, origin)
+    try:
+        return Settings(**merged)
+    except ValidationError as error:
+        raise ConfigurationError("; ".join(_explain(problem, origins) for problem in error.errors())) from None
+
+
+def _settings_path(environment: Mapping[str, str]) -> Path | None:
+    named = environment.get(f"{PREFIX}SETTINGS")
+    if named:
+        return Path(named).expanduser()
+    candidates = (Path(SETTINGS_FILE), user_config_path(APP_NAME) / "settings.toml")
+    return next((path for path in candidates if path.exists()), None)
+
+
+def _from_file(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise ConfigurationError(f"No settings file at {path}.") from None
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise ConfigurationError(f"Cannot read the settings file {path}: {error}.") from error
+
+
+def _from_environment(environment: Mapping[str, str]) -> dict[str, str]:
+    found = {name.removeprefix(PREFIX).lower(): value for name, value in environment.items() if name.startswith(PREFIX)}
+    # Names the file itself; an empty value means "not set", as in a shell script.
+    found.pop("settings", None)
+    return {name: value for name, value in found.items() if value != ""}
+
+
+def _refuse_unknown(values: Mapping[str, Any], origin: str) -> None:
+    for name in values:
+        if name not in Settings.model_fields:
+            close = difflib.get_close_matches(name, Settings.model_fields, n=1)
+            hint = f" Did you mean {close[0]!r}?" if close else f" Known: {', '.join(Settings.model_fields)}."
+            raise ConfigurationError(f"Unknown option {name!r} {origin}.{hint}")
+
+
+def _explain(problem: Any, origins: Mapping[str, str]) -> str:
+    name = str(problem["loc"][0]) if problem["loc"] else ""
+    message = problem["msg"].removeprefix("Value error, ")
+    if not name:
+        return f"{message[:1].upper()}{message[1:]}."
+    return f"Bad value {problem['input']!r} for {name!r} {origins.get(name, 'by default')}: {message}."

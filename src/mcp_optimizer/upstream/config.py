@@ -1,0 +1,208 @@
+"""Reads the server files that MCP clients use, and turns them into specs.
+
+`mcpServers` (Claude Desktop, Cursor, Cline, Gemini CLI ...) and `servers` (VS Code), JSON with comments and
+trailing commas, and variables: `${VAR}`, `${VAR:-default}`, `${env:VAR}`. A file that cannot be read is an
+error; an entry that cannot be used is a spec with a `problem`.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from mcp_optimizer.errors import ConfigurationError
+from mcp_optimizer.upstream.spec import ServerSpec, Transport
+
+_TRANSPORT_NAMES = {
+    "stdio": Transport.STDIO,
+    "http": Transport.HTTP,
+    "streamable-http": Transport.HTTP,
+    "streamable_http": Transport.HTTP,
+    "streamablehttp": Transport.HTTP,
+    "sse": Transport.SSE,
+}
+
+# A string, or a comment, or a comma that nothing but space and comments separates from a closing bracket.
+_JSONC = re.compile(r"""("(?:\\.|[^"\\])*")|(//[^\n]*|/\*.*?\*/)|(,)(?=(?:\s|//[^\n]*\n|/\*.*?\*/)*[}\]])""", re.DOTALL)
+_VARIABLE = re.compile(r"\$\{([^}]*)\}")
+_NAME = re.compile(r"(?:env:)?([A-Za-z_][A-Za-z0-9_]*)(?::-(.*))?", re.DOTALL)
+
+# Files in the wild give seconds (Cline: at most 3,600) or milliseconds (Gemini CLI: 600,000).
+_LONGEST_IN_SECONDS = 3_600
+
+
+class _Unusable(Exception):
+    """This entry cannot be used; the message becomes the spec's problem."""
+
+
+def read_server_file(path: Path, environment: Mapping[str, str]) -> list[ServerSpec]:
+    """The servers of a file, in its order."""
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except FileNotFoundError:
+        raise ConfigurationError(
+            f"No server file at {path}. Write one with `mcp-optimizer init`, name another with --config FILE, "
+            "or try --demo."
+        ) from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigurationError(f"Cannot read the server file {path}: {error}.") from error
+    return parse_server_file(text, path, environment)
+
+
+def parse_server_file(text: str, path: Path, environment: Mapping[str, str]) -> list[ServerSpec]:
+    """The servers that `text` names; `path` is for messages and for relative folders."""
+    try:
+        document = json.loads(_JSONC.sub(lambda match: match.group(1) or " ", text))
+    except json.JSONDecodeError as error:
+        raise ConfigurationError(
+            f"{path} is not valid JSON: {error.msg} at line {error.lineno}, column {error.colno}."
+        ) from None
+    return [_spec(name, entry, path, environment) for name, entry in _entries(document, path).items()]
+
+
+def _entries(document: Any, path: Path) -> dict[str, Any]:
+    if not isinstance(document, dict):
+        raise ConfigurationError(f'{path} must hold a JSON object with "mcpServers".')
+    key = "mcpServers" if "mcpServers" in document else "servers"
+    # VS Code's settings.json keeps the servers one level down.
+    nested = document.get("mcp")
+    found = document.get(key, nested.get("servers") if isinstance(nested, dict) else None)
+    if found is None:
+        keys = ", ".join(map(repr, document)) or "nothing"
+        raise ConfigurationError(f'{path} has no "mcpServers" (or "servers") object; it has {keys}.')
+    if not isinstance(found, dict):
+        raise ConfigurationError(f"{path}: {key!r} must be an object of servers by name.")
+    return found
+
+
+def _spec(name: str, entry: Any, path: Path, environment: Mapping[str, str]) -> ServerSpec:
+    try:
+        return _usable_spec(name, entry, path, environment)
+    except _Unusable as problem:
+        return ServerSpec(name=name, transport=_guess_transport(entry), problem=f"{problem} (in {path})")
+
+
+def _guess_transport(entry: Any) -> Transport:
+    return Transport.HTTP if isinstance(entry, dict) and "url" in entry else Transport.STDIO
+
+
+def _usable_spec(name: str, entry: Any, path: Path, environment: Mapping[str, str]) -> ServerSpec:
+    if not isinstance(entry, dict):
+        raise _Unusable("the entry is not an object")
+    entry = {key: _expand(value, key, environment) for key, value in entry.items()}
+    transport, certain = _transport(entry)
+    disabled = bool(entry.get("disabled", False)) or entry.get("enabled", True) is False
+    timeout = _timeout(entry.get("timeout"))
+    if transport is Transport.STDIO:
+        cwd = _text(entry, "cwd")
+        return ServerSpec(
+            name=name,
+            transport=transport,
+            command=_required(entry, "command"),
+            args=tuple(_texts(entry.get("args", []), "args")),
+            env=_mapping(entry.get("env", {}), "env"),
+            cwd=str((path.parent / Path(cwd).expanduser()).resolve()) if cwd else None,
+            timeout=timeout,
+            disabled=disabled,
+        )
+    return ServerSpec(
+        name=name,
+        transport=transport,
+        url=_url(entry),
+        headers=_mapping(entry.get("headers", {}), "headers"),
+        timeout=timeout,
+        disabled=disabled,
+        transport_is_certain=certain,
+    )
+
+
+def _transport(entry: Mapping[str, Any]) -> tuple[Transport, bool]:
+    """The entry's transport, and whether the entry itself says so."""
+    declared = entry.get("type", entry.get("transport"))
+    if declared is not None:
+        known = _TRANSPORT_NAMES.get(str(declared).lower())
+        if known is None:
+            raise _Unusable(f'unknown "type" {declared!r}; use "stdio", "http" or "sse"')
+        return known, True
+    if "command" in entry:
+        return Transport.STDIO, True
+    if "url" in entry or "serverUrl" in entry or "httpUrl" in entry:
+        url = _url(entry).partition("?")[0].rstrip("/")
+        return (Transport.SSE, True) if url.endswith("/sse") else (Transport.HTTP, "httpUrl" in entry)
+    raise _Unusable('the entry needs a "command" to start or a "url" to reach')
+
+
+def _expand(value: Any, where: str, environment: Mapping[str, str]) -> Any:
+    """Fill in the variables of every string in `value`."""
+    if isinstance(value, str):
+        return _VARIABLE.sub(lambda match: _variable(match.group(1), where, environment), value)
+    if isinstance(value, list):
+        return [_expand(item, where, environment) for item in value]
+    if isinstance(value, dict):
+        return {key: _expand(item, f"{where}.{key}", environment) for key, item in value.items()}
+    return value
+
+
+def _variable(expression: str, where: str, environment: Mapping[str, str]) -> str:
+    match = _NAME.fullmatch(expression)
+    if match is None:
+        raise _Unusable(
+            f'"{where}" uses ${{{expression}}}, which only its own client can fill in; '
+            "use ${VAR}, ${VAR:-default} or ${env:VAR}"
+        )
+    name, default = match.groups()
+    # As in a shell, `:-` also replaces an empty value.
+    found = environment.get(name)
+    if default is not None:
+        return found or default
+    if found is None:
+        raise _Unusable(f'"{where}" uses ${{{name}}}, but the environment variable {name} is not set')
+    return found
+
+
+def _timeout(value: Any) -> float | None:
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | float) or value <= 0:
+        raise _Unusable(f'"timeout" must be a positive number of seconds, not {value!r}')
+    return value / 1000 if value > _LONGEST_IN_SECONDS else float(value)
+
+
+def _required(entry: Mapping[str, Any], key: str) -> str:
+    value = _text(entry, key)
+    if not value:
+        raise _Unusable(f'"{key}" is missing or empty')
+    return value
+
+
+def _text(entry: Mapping[str, Any], key: str) -> str:
+    value = entry.get(key, "")
+    if not isinstance(value, str):
+        raise _Unusable(f'"{key}" must be a string, not {value!r}')
+    return value
+
+
+def _texts(value: Any, key: str) -> list[str]:
+    if not isinstance(value, list) or not all(isinstance(item, str | int | float) for item in value):
+        raise _Unusable(f'"{key}" must be a list of strings')
+    return [str(item) for item in value]
+
+
+def _mapping(value: Any, key: str) -> dict[str, str]:
+    if not isinstance(value, dict) or not all(isinstance(item, str | int | float | None) for item in value.values()):
+        raise _Unusable(f'"{key}" must be an object of strings')
+    return {name: _plain(item) for name, item in value.items() if item is not None}
+
+
+def _plain(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _url(entry: Mapping[str, Any]) -> str:
+    url = _text(entry, "url") or _text(entry, "httpUrl") or _text(entry, "serverUrl")
+    if not url.startswith(("http://", "https://")):
+        raise _Unusable(f'"url" must start with http:// or https://, not {url!r}')
+    return url

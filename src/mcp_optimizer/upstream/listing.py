@@ -1,0 +1,92 @@
+"""Reads a server's tools/list, all pages of it, tolerantly.
+
+The SDK's types fail a whole list for one invalid tool and drop fields they do not know. Here a tool that
+cannot be used is left out by name, with the reason, and the others stay exactly as they were sent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import ValidationError
+
+from mcp_optimizer.db.models import McpTool
+
+_MOST_PAGES = 1_000
+"""A server whose pages never end must not hold its start for ever."""
+
+Request = Callable[[str, dict[str, Any]], Awaitable[Mapping[str, Any]]]
+"""Sends one request to the server: method and params in, the raw result out."""
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """A tool that cannot be used, and why."""
+
+    name: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Listing:
+    """What a server offers."""
+
+    tools: tuple[McpTool, ...] = ()
+    left_out: tuple[LeftOut, ...] = ()
+
+
+async def list_tools(request: Request) -> Listing:
+    """Follow the cursor to the end. A repeated cursor ends it: the server would turn in circles."""
+    entries: list[Any] = []
+    seen: set[str] = set()
+    params: dict[str, Any] = {}
+    for _ in range(_MOST_PAGES):
+        result = await request("tools/list", params)
+        page = result.get("tools")
+        if isinstance(page, list):
+            entries.extend(page)
+        cursor = result.get("nextCursor")
+        if not isinstance(cursor, str) or cursor in seen:
+            break
+        seen.add(cursor)
+        params = {"cursor": cursor}
+    return read_tools(entries)
+
+
+def read_tools(entries: list[Any]) -> Listing:
+    """Sort the usable entries from the others. The first of two tools of one name wins."""
+    tools: dict[str, McpTool] = {}
+    left_out: list[LeftOut] = []
+    for position, entry in enumerate(entries):
+        name = _name(entry, position)
+        try:
+            tool = _read_tool(entry)
+        except ValueError as problem:
+            left_out.append(LeftOut(name, str(problem)))
+            continue
+        if tool.name in tools:
+            left_out.append(LeftOut(name, "the server lists this name twice; the first one is used"))
+        else:
+            tools[tool.name] = tool
+    return Listing(tuple(tools.values()), tuple(left_out))
+
+
+def _read_tool(entry: Any) -> McpTool:
+    if not isinstance(entry, dict):
+        raise ValueError("it is not an object")
+    if entry.get("inputSchema") is None:
+        # Such a tool takes nothing, and can be called.
+        entry = {**entry, "inputSchema": {"type": "object"}}
+    try:
+        return McpTool.model_validate(entry, by_name=False, by_alias=True)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        where = ".".join(map(str, first["loc"]))
+        raise ValueError(f"{where}: {first['msg']}") from None
+
+
+def _name(entry: Any, position: int) -> str:
+    name = entry.get("name") if isinstance(entry, dict) else None
+    return name if isinstance(name, str) and name else f"#{position + 1}"

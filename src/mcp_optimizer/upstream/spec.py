@@ -1,0 +1,50 @@
+"""What a configured server is: how to start it or where to reach it. Pure values, no effects."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+
+class Transport(StrEnum):
+    """How a server is spoken to."""
+
+    STDIO = "stdio"
+    HTTP = "http"
+    SSE = "sse"
+
+
+@dataclass(frozen=True)
+class ServerSpec:
+    """One entry of a server file, with its variables filled in.
+
+    `problem` says why the entry cannot be used, if so: one bad entry must not stop the others, so it is
+    carried along and reported where servers are listed.
+    """
+
+    name: str
+    transport: Transport
+    command: str = ""
+    args: tuple[str, ...] = ()
+    env: Mapping[str, str] = field(default_factory=dict, repr=False)
+    cwd: str | None = None
+    url: str = ""
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    timeout: float | None = None
+    disabled: bool = False
+    transport_is_certain: bool = True
+    problem: str = ""
+
+    @property
+    def fingerprint(self) -> str:
+        """Tells apart two servers of one name. Values of variables and headers stay out: they are secrets."""
+        identity = [self.transport, self.command, self.args, self.url, sorted(self.env), sorted(self.headers)]
+        return hashlib.sha256(json.dumps(identity).encode()).hexdigest()[:16]
+
+    @property
+    def target(self) -> str:
+        """What is started or reached, for people; without arguments or a query, which may hold secrets."""
+        return self.command if self.transport is Transport.STDIO else self.url.partition("?")[0]

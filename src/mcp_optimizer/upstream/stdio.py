@@ -1,0 +1,247 @@
+"""Runs a server as a child process and speaks newline-delimited JSON-RPC with it.
+
+Our own, rather than the SDK's, for four reasons: the exit code and the last lines of stderr tell a user what
+is wrong; a child that prints anything but MCP is given up instead of being logged line by line for ever;
+long lines are joined once; and a child gets no more of our environment than it needs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import re
+import shutil
+import signal
+import sys
+import time
+from collections import deque
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+
+import anyio
+from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
+from mcp.shared.message import SessionMessage
+from mcp_types import jsonrpc_message_adapter
+from pydantic import ValidationError
+
+from mcp_optimizer.upstream.spec import ServerSpec
+
+_NEEDED_TO_RUN = frozenset(
+    {"PATH", "HOME", "USER", "LOGNAME", "SHELL", "TERM", "TZ", "TMPDIR", "LANG", "LANGUAGE"}
+    | {"APPDATA", "COMSPEC", "HOMEDRIVE", "HOMEPATH", "LOCALAPPDATA", "PATHEXT", "PROCESSOR_ARCHITECTURE"}
+    | {"PROGRAMFILES", "SYSTEMDRIVE", "SYSTEMROOT", "TEMP", "TMP", "USERNAME", "USERPROFILE", "WINDIR"}
+)
+
+_CHUNK = 256 * 1024
+_STDERR_LINES = 20
+_STDERR_LINE = 500
+_GARBAGE_LIMIT = 100
+"""Lines that are not MCP, in a row, before a child is given up."""
+
+_GRACE = 2.0
+"""Seconds a child has to end by itself after its stdin closes, and again after SIGTERM."""
+
+_POLL = 0.01
+_KILL = getattr(signal, "SIGKILL", signal.SIGTERM)
+
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]|\x1b\[[0-9;?]*[a-zA-Z]")
+
+
+def child_environment(configured: Mapping[str, str], ours: Mapping[str, str]) -> dict[str, str]:
+    """What a child gets: what any process needs to run, and what its entry configures; nothing else of ours."""
+    needed = {
+        name: value
+        for name, value in ours.items()
+        if (name.upper() in _NEEDED_TO_RUN or name.startswith("LC_")) and not value.startswith("()")
+    }
+    return needed | dict(configured)
+
+
+def plain(text: str) -> str:
+    """A server's text, without the control characters that could rewrite a terminal."""
+    return _CONTROL.sub("", text).strip()
+
+
+class ChildProcess:
+    """A running child, and what it had to say for itself."""
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        self._process = process
+        self.stderr_tail: deque[str] = deque(maxlen=_STDERR_LINES)
+        self.garbage: list[str] = []
+        self.gave_up = False
+        self.hung_up = False
+        self.being_ended = False
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def epitaph(self) -> str:
+        """Why the connection to this child ended, as far as can be told from outside; empty if it was our doing."""
+        if self.gave_up:
+            return f"it prints text that is not MCP on its stdout, such as {self.garbage[0]!r}"
+        if not self.hung_up:
+            return ""
+        code = self._process.returncode
+        if code is None:
+            how = "it closed its stdout"
+        elif code < 0:
+            how = f"it was ended by {_signal_name(-code)}"
+        else:
+            how = f"it exited with code {code}"
+        said = next((line for line in reversed(self.stderr_tail) if line), "")
+        return f"{how}; its last words: {said}" if said else how
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+Streams = tuple[MemoryObjectReceiveStream[SessionMessage | Exception], MemoryObjectSendStream[SessionMessage]]
+
+
+@asynccontextmanager
+async def run_child(spec: ServerSpec) -> AsyncIterator[tuple[Streams, ChildProcess]]:
+    """Start the child; on the way out, end it and everything it started."""
+    process = await _spawn(spec)
+    child = ChildProcess(process)
+    incoming, read_stream = anyio.create_memory_object_stream[SessionMessage | Exception](0)
+    write_stream, outgoing = anyio.create_memory_object_stream[SessionMessage](0)
+    try:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(_read_stdout, process, child, incoming)
+            tasks.start_soon(_write_stdin, process, outgoing, incoming)
+            tasks.start_soon(_read_stderr, process, child)
+            try:
+                yield (read_stream, write_stream), child
+            finally:
+                child.being_ended = True
+                with anyio.CancelScope(shield=True):
+                    await _end(process)
+                tasks.cancel_scope.cancel()
+    finally:
+        for stream in (incoming, read_stream, write_stream, outgoing):
+            stream.close()
+
+
+async def _spawn(spec: ServerSpec) -> asyncio.subprocess.Process:
+    environment = child_environment(spec.env, os.environ)
+    executable = shutil.which(spec.command, path=environment.get("PATH"))
+    if executable is None:
+        raise FileNotFoundError(
+            f"the command {spec.command!r} was not found; install it, or give its full path in the server file"
+        )
+    if spec.cwd is not None and not os.path.isdir(spec.cwd):
+        raise FileNotFoundError(f"its folder {spec.cwd} does not exist")
+    return await asyncio.create_subprocess_exec(
+        executable,
+        *spec.args,
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+        env=environment,
+        cwd=spec.cwd,
+        # Its own process group, so that what it starts ends with it and a Ctrl-C at our terminal is ours alone.
+        start_new_session=sys.platform != "win32",
+    )
+
+
+async def _read_stdout(
+    process: asyncio.subprocess.Process,
+    child: ChildProcess,
+    incoming: MemoryObjectSendStream[SessionMessage | Exception],
+) -> None:
+    assert process.stdout is not None
+    with contextlib.suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
+        async with incoming:
+            async for line in _lines(process.stdout):
+                try:
+                    message = jsonrpc_message_adapter.validate_json(line, by_name=False)
+                except ValidationError:
+                    child.garbage.append(plain(line[:80].decode(errors="replace")))
+                    if len(child.garbage) >= _GARBAGE_LIMIT:
+                        child.gave_up = True
+                        return
+                    continue
+                child.garbage.clear()
+                await incoming.send(SessionMessage(message))
+            child.hung_up = not child.being_ended
+
+
+async def _lines(stream: asyncio.StreamReader) -> AsyncIterator[bytes]:
+    """Lines of any length; a partial one is joined once, when its end arrives."""
+    pieces: list[bytes] = []
+    while chunk := await stream.read(_CHUNK):
+        *ended, rest = chunk.split(b"\n")
+        for line in ended:
+            pieces.append(line)
+            whole = b"".join(pieces)
+            pieces.clear()
+            if whole.strip():
+                yield whole
+        if rest:
+            pieces.append(rest)
+
+
+async def _write_stdin(
+    process: asyncio.subprocess.Process,
+    outgoing: MemoryObjectReceiveStream[SessionMessage],
+    incoming: MemoryObjectSendStream[SessionMessage | Exception],
+) -> None:
+    assert process.stdin is not None
+    try:
+        async with outgoing:
+            async for item in outgoing:
+                line = item.message.model_dump_json(by_alias=True, exclude_unset=True)
+                process.stdin.write(line.encode("utf-8", "surrogatepass") + b"\n")
+                await process.stdin.drain()
+    except (OSError, RuntimeError):
+        # It no longer reads: end the session, so that nobody waits for an answer.
+        incoming.close()
+
+
+async def _read_stderr(process: asyncio.subprocess.Process, child: ChildProcess) -> None:
+    assert process.stderr is not None
+    async for line in _lines(process.stderr):
+        child.stderr_tail.append(plain(line[:_STDERR_LINE].decode(errors="replace")))
+
+
+async def _end(process: asyncio.subprocess.Process) -> None:
+    """Close stdin, as the protocol says; then ask; then insist. The whole group, children's children too."""
+    assert process.stdin is not None
+    try:
+        with contextlib.suppress(OSError, RuntimeError):
+            process.stdin.close()
+        if not await _ended(process):
+            _signal_group(process, signal.SIGTERM)
+            await _ended(process)
+    finally:
+        # Also when we are cancelled here: what a child left running would outlive us and hold its pipes open.
+        _signal_group(process, _KILL)
+    await _ended(process)
+    transport = getattr(process, "_transport", None)
+    if transport is not None:
+        transport.close()
+
+
+async def _ended(process: asyncio.subprocess.Process) -> bool:
+    """Whether it ends within the grace. Not `process.wait()`: that also waits for pipes a grandchild may hold."""
+    deadline = time.monotonic() + _GRACE
+    while process.returncode is None:
+        if time.monotonic() > deadline:
+            return False
+        await asyncio.sleep(_POLL)
+    return True
+
+
+def _signal_group(process: asyncio.subprocess.Process, number: signal.Signals) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        if sys.platform == "win32":
+            process.kill()
+        else:
+            os.killpg(process.pid, number)

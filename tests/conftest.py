@@ -1,0 +1,43 @@
+"""What the tests share: server files written on the spot, and the plain test server that they start."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+DATA = ROOT.parent / "shared" / "data"
+PLAIN_SERVER = Path(__file__).parent / "servers" / "plain.py"
+
+Entry = dict[str, Any]
+WriteServers = Callable[[dict[str, Entry]], Path]
+
+
+def plain_server(name: str, *options: object) -> Entry:
+    """An entry that starts the plain test server."""
+    return {"command": sys.executable, "args": [str(PLAIN_SERVER), name, *map(str, options)]}
+
+
+@pytest.fixture
+def write_servers(tmp_path: Path) -> WriteServers:
+    def write(entries: dict[str, Entry]) -> Path:
+        path = tmp_path / "mcp.json"
+        path.write_text(json.dumps({"mcpServers": entries}))
+        return path
+
+    return write
+
+
+@pytest.fixture(autouse=True)
+def _own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No test reads or writes the folders of whoever runs it."""
+    for name in ("XDG_DATA_HOME", "XDG_CONFIG_HOME"):
+        monkeypatch.setenv(name, str(tmp_path / name.lower()))
+    for name in [name for name in os.environ if name.startswith("MCP_OPTIMIZER_")]:
+        monkeypatch.delenv(name)

@@ -1,0 +1,46 @@
+"""No option and no command without documentation, and none that says something else than the code."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from mcp_optimizer.cli import app
+from mcp_optimizer.settings import Settings
+
+ROOT = Path(__file__).parents[2]
+
+
+def make_docs() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("make_docs", ROOT / "scripts" / "make_docs.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize("page", ["options.md", "commands.md"])
+def test_the_reference_pages_are_what_the_code_says(page: str) -> None:
+    written = (ROOT / "docs" / page).read_text(encoding="utf-8")
+    assert written == make_docs().PAGES[page](), "run: python scripts/make_docs.py"
+
+
+def test_every_option_is_described() -> None:
+    assert [name for name, info in Settings.model_fields.items() if not info.description] == []
+
+
+def test_every_command_is_in_the_readme() -> None:
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    commands = [command.callback.__name__ for command in app.registered_commands if command.callback]
+    assert [name for name in commands if f"mcp-optimizer {name}" not in readme] == []
+
+
+def test_links_in_the_documentation_lead_somewhere() -> None:
+    for page in [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md")]:
+        for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8")):
+            assert (page.parent / target).exists(), f"{page.name} links to {target}"

@@ -1,0 +1,67 @@
+"""Arrows go down only: the direction of imports between the rooms of this package."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).parents[2] / "src" / "mcp_optimizer"
+
+# Highest first. A room may import what stands below it; rooms on one line do not import each other.
+LEVELS = [
+    {"__main__"},
+    {"cli"},
+    {"app"},
+    {"server", "http"},
+    {"gateway"},
+    {"catalog", "arguments"},
+    {"ingestion"},
+    {"search", "upstream", "naming", "own_tools"},
+    {"db"},
+    {"token_counter", "settings", "demo"},
+    {"errors"},
+]
+
+
+def room(path: Path) -> str:
+    relative = path.relative_to(PACKAGE)
+    return relative.parts[0] if len(relative.parts) > 1 else relative.stem
+
+
+def level(name: str) -> int:
+    return next(number for number, rooms in enumerate(LEVELS) if name in rooms)
+
+
+def imports(path: Path) -> set[str]:
+    """The rooms that a file imports, wherever in it the import stands."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        names: list[str] = []
+        if isinstance(node, ast.ImportFrom) and node.module:
+            is_package = node.module == "mcp_optimizer"
+            names = [f"{node.module}.{alias.name}" for alias in node.names] if is_package else [node.module]
+        elif isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        found |= {name.split(".")[1] for name in names if name.startswith("mcp_optimizer.")}
+    return found - {"__version__"}
+
+
+FILES = sorted(path for path in PACKAGE.rglob("*.py") if path != PACKAGE / "__init__.py")
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_a_room_imports_only_rooms_below_it(path: Path) -> None:
+    own = room(path)
+    for imported in imports(path) - {own}:
+        assert level(own) < level(imported), f"{own} imports {imported}, which is not below it"
+
+
+def test_every_room_has_its_place() -> None:
+    assert {room(path) for path in FILES} == set().union(*LEVELS)
+
+
+def test_every_module_opens_by_saying_what_it_does() -> None:
+    silent = [str(path) for path in FILES if not ast.get_docstring(ast.parse(path.read_text(encoding="utf-8")))]
+    assert silent == []

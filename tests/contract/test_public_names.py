@@ -1,0 +1,37 @@
+"""The public face of the package: these names, and a quick import."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import mcp_optimizer
+
+
+def test_the_public_names_are_these() -> None:
+    assert mcp_optimizer.__all__ == [
+        "FindToolResponse",
+        "McpTool",
+        "Optimizer",
+        "OptimizerError",
+        "Settings",
+        "TokenCounter",
+        "TokenMetrics",
+        "__version__",
+        "load_settings",
+    ]
+
+
+def test_each_public_name_is_there_and_an_unknown_one_is_not() -> None:
+    for name in mcp_optimizer.__all__:
+        assert getattr(mcp_optimizer, name) is not None
+    assert not hasattr(mcp_optimizer, "Manager")
+
+
+def test_asking_for_help_loads_none_of_the_heavy_parts() -> None:
+    script = (
+        "import sys; from mcp_optimizer import cli; "
+        "print(sorted({'mcp', 'sqlalchemy', 'numpy', 'tiktoken', 'uvicorn', 'alembic'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

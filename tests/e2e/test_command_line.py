@@ -1,0 +1,127 @@
+"""The command line as people and programs use it: output, --json, exit codes, and errors worth reading."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from mcp_optimizer import FindToolResponse
+from mcp_optimizer.cli.setup import STARTER
+from mcp_optimizer.upstream.config import parse_server_file
+from tests.conftest import WriteServers, plain_server
+from tests.e2e.running import command
+
+
+@pytest.fixture
+def config(write_servers: WriteServers) -> Path:
+    return write_servers({"one": plain_server("one")})
+
+
+async def test_find_prints_a_find_tool_response(config: Path) -> None:
+    done = await command("find", "draw a picture", "--config", config, "--json")
+    assert done.code == 0
+    found = FindToolResponse.model_validate(done.json)
+    assert found.tools[0].name == "picture"
+    assert found.token_metrics.tokens_saved > 0
+
+
+async def test_find_for_people_shows_tools_and_savings(config: Path) -> None:
+    done = await command("find", "draw a picture", "--config", config)
+    assert "picture" in done.out
+    assert "saved" in done.out
+
+
+async def test_call_prints_the_result_as_on_the_wire(config: Path) -> None:
+    done = await command("call", "facts", "{}", "--config", config, "--json")
+    assert done.code == 0
+    assert done.json["structuredContent"] == {"rows": [{"id": 1}], "total": 1}
+    assert done.json["futureField"] == [1]
+
+
+async def test_a_call_whose_tool_fails_exits_with_1(config: Path) -> None:
+    done = await command("call", "fail", "--config", config)
+    assert (done.code, done.out.strip()) == (1, "it did not work")
+
+
+async def test_tools_and_servers_print_json(config: Path) -> None:
+    listed = (await command("tools", "--config", config, "--json")).json
+    assert len(listed["tools"]) == 9
+    assert listed["total_tokens"] == sum(tool["tokens"] for tool in listed["tools"])
+    [server] = (await command("servers", "--config", config, "--json")).json["servers"]
+    assert (server["status"], server["tools"], server["tokens"]) == ("running", 9, listed["total_tokens"])
+
+
+async def test_demo_shows_what_it_saves_and_calls_a_tool(tmp_path: Path) -> None:
+    done = await command("demo", cwd=tmp_path)
+    assert done.code == 0
+    assert "Without mcp-optimizer, every prompt carries all" in done.out
+    assert "secureDatabaseQuery" in done.out
+    assert "columnNames" in done.out
+    assert "With your own servers" in done.out
+
+
+async def test_init_writes_a_starter_file_once(tmp_path: Path) -> None:
+    assert (await command("init", cwd=tmp_path)).code == 0
+    specs = parse_server_file((tmp_path / "mcp.json").read_text(), tmp_path / "mcp.json", {"HOME": "/home/me"})
+    assert [(spec.name, spec.disabled, spec.problem) for spec in specs] == [
+        ("filesystem", False, ""),
+        ("github", True, ""),
+        ("remote", True, ""),
+    ]
+    again = await command("init", cwd=tmp_path)
+    assert (again.code, (tmp_path / "mcp.json").read_text()) == (2, STARTER)
+    assert "already there" in again.err
+
+
+async def test_the_server_file_beside_you_is_found_without_being_named(config: Path) -> None:
+    done = await command("tools", "--json", cwd=config.parent)
+    assert len(done.json["tools"]) == 9
+
+
+@pytest.mark.parametrize(
+    ("arguments", "environment", "code", "message"),
+    [
+        (["find", "x", "--config", "absent.json"], {}, 2, "No server file at absent.json"),
+        (["find", "x", "--find-limt", "3"], {}, 2, "--find-limit"),
+        (["find", "x", "--demo", "--find-limit", "0"], {}, 2, "Bad value 0 for 'find_limit' on the command line"),
+        (["find", "x", "--demo"], {"MCP_OPTIMIZER_FIND_LIMIT": "many"}, 2, "in the environment (MCP_OPTIMIZER_*)"),
+        (["find", "x", "--demo"], {"MCP_OPTIMIZER_FINDLIMIT": "3"}, 2, "Did you mean 'find_limit'?"),
+        (["find", "x", "--demo", "--config", "y.json"], {}, 2, "either config or demo"),
+        (["serve", "--demo", "--http", "nowhere"], {}, 2, "is not HOST:PORT"),
+        (["serve", "--demo", "--http", "0.0.0.0:8000"], {}, 2, "--allowed-hosts"),
+        (["nonsense"], {}, 2, "nonsense"),
+    ],
+)
+async def test_wrong_use_exits_with_2_and_says_what_was_wrong(
+    arguments: list[str], environment: dict[str, str], code: int, message: str, tmp_path: Path
+) -> None:
+    done = await command(*arguments, cwd=tmp_path, env=environment)
+    assert done.code == code
+    assert message in " ".join(done.err.replace("│", " ").split())
+    assert "Traceback" not in done.err
+
+
+async def test_a_broken_server_file_names_the_line(tmp_path: Path) -> None:
+    path = tmp_path / "mcp.json"
+    path.write_text('{\n  "mcpServers": {\n    "a": {"command": "x" "args": []}\n  }\n}')
+    done = await command("tools", "--config", path)
+    assert done.code == 2
+    assert "line 3" in done.err
+
+
+async def test_an_unknown_tool_exits_with_1_and_names_the_nearest(config: Path) -> None:
+    done = await command("call", "pictur", "{}", "--config", config)
+    assert done.code == 1
+    assert "picture" in done.err
+
+
+async def test_a_settings_file_is_read_and_beaten_by_a_flag(config: Path, tmp_path: Path) -> None:
+    settings = tmp_path / "mine.toml"
+    settings.write_text(f"config = {json.dumps(str(config))}\nfind_limit = 2\n")
+    query = "say wait end draw structured answer"
+    from_file = await command("find", query, "--settings", settings, "--json")
+    assert len(from_file.json["tools"]) == 2
+    beaten = await command("find", query, "--settings", settings, "--find-limit", 3, "--json")
+    assert len(beaten.json["tools"]) == 3

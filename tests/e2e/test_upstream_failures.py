@@ -1,0 +1,177 @@
+"""Servers that are slow, dead, noisy or enormous, beside servers that are well."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from mcp_optimizer import Optimizer
+from mcp_optimizer.db.models import ServerStatus
+from mcp_optimizer.errors import CallInterrupted, CallTimeout, UnknownTool
+from tests.conftest import Entry, WriteServers, plain_server
+from tests.e2e.running import command, over_stdio, until_found
+
+GOOD = {f"good{number}": plain_server(f"good{number}", "--tools", 12) for number in range(16)}
+BAD: dict[str, Entry] = {
+    "never": plain_server("never", "--mode", "hang"),
+    "noisy": plain_server("noisy", "--mode", "garbage"),
+    "short": plain_server("short", "--mode", "exit"),
+    "huge": plain_server("huge", "--tools", 5_000, "--page", 500),
+}
+
+
+async def ready_times(config: Path) -> dict[str, float]:
+    """Seconds until each good server's tool could be found, by a gateway started now."""
+    started = time.monotonic()
+    optimizer = Optimizer.from_config(config, database="none", restart_pause=30.0)
+    optimizer.start()
+    times: dict[str, float] = {}
+    try:
+        async with asyncio.timeout(30):
+            while len(times) < len(GOOD):
+                names = optimizer.snapshot.by_name
+                for name in GOOD.keys() - times.keys():
+                    if f"{name}_action_0" in names:
+                        times[name] = time.monotonic() - started
+                await asyncio.sleep(0.01)
+    finally:
+        await optimizer.stop()
+    return times
+
+
+@pytest.mark.slow
+async def test_twenty_servers_of_which_four_are_bad_answer_at_once_and_delay_no_good_one(
+    write_servers: WriteServers,
+) -> None:
+    alone = await ready_times(write_servers(GOOD))
+    config = write_servers(BAD | GOOD)
+    together = await ready_times(config)
+    # The bad ones are real processes on the same cores; what must not happen is waiting for one of them.
+    assert max(together.values()) < max(alone.values()) + 5
+    started = time.monotonic()
+    async with over_stdio(config, "--database", "none") as client:
+        listed = await client.list_tools()
+        assert time.monotonic() - started < 2 + 3  # 2 s for the gateway; the rest is Python starting on a busy machine
+        assert [tool.name for tool in listed.tools] == ["find_tool", "call_tool", "list_tools"]
+        for name in GOOD:
+            await until_found(client, f"{name} perform action number 1", f"{name}_action_1")
+            arguments = {"tool_name": f"{name}_action_1", "parameters": {"id": "x"}}
+            result = await client.call_tool("call_tool", arguments)
+            assert not result.is_error
+        answer = await until_found(client, "huge perform action number 4000", "huge_action_4000")
+        assert "never (starting)" in answer["note"]
+
+
+async def test_doctor_names_each_bad_server_and_why(write_servers: WriteServers) -> None:
+    config = write_servers(
+        {**BAD, "well": plain_server("well"), "typo": {"command": "npxx"}, "off": {"url": "ftp://x"}}
+    )
+    done = await command("doctor", "--config", config, "--start-timeout", 3, "--json")
+    assert done.code == 1
+    rows = {row["name"]: row for row in done.json["servers"]}
+    assert rows["well"]["status"] == rows["huge"]["status"] == "running"
+    assert rows["huge"]["tools"] == 5_000
+    assert "did not answer within 3 s" in rows["never"]["reason"]
+    assert "Welcome! This is not MCP." in rows["noisy"]["reason"]
+    assert "the key is missing" in rows["short"]["reason"]
+    assert "exited with code 1" in rows["short"]["reason"]
+    assert "'npxx' was not found" in rows["typo"]["reason"]
+    assert "http://" in rows["off"]["reason"]
+    assert all(rows[name]["advice"] for name in ("never", "noisy", "short", "typo", "off"))
+
+
+async def test_a_killed_upstream_fails_its_call_at_once_leaves_the_baseline_and_comes_back(
+    write_servers: WriteServers, tmp_path: Path
+) -> None:
+    pid_file = tmp_path / "pid"
+    config = write_servers({"doomed": plain_server("doomed", "--pid-file", pid_file), "other": plain_server("other")})
+    async with Optimizer.from_config(config, restart_pause=0.1) as optimizer:
+        full = optimizer.snapshot.baseline_tokens
+        doomed = asyncio.create_task(optimizer.call("sleep", {"seconds": 30}, "doomed"))
+        other = asyncio.create_task(optimizer.call("sleep", {"seconds": 1}, "other"))
+        await asyncio.sleep(0.3)
+        os.kill(int(pid_file.read_text()), signal.SIGKILL)
+        with pytest.raises(CallInterrupted, match="'doomed' stopped in the middle of the call"):
+            await asyncio.wait_for(doomed, 2)
+        assert 0 < optimizer.snapshot.baseline_tokens < full
+        assert all(tool.server == "other" for tool in optimizer.snapshot.running)
+        assert json.loads((await other)["content"][0]["text"])["server"] == "other"
+        async with asyncio.timeout(10):
+            while optimizer.snapshot.baseline_tokens != full:
+                await asyncio.sleep(0.02)
+        result = await optimizer.call("echo", {"value": "back"}, "doomed")
+        assert json.loads(result["content"][0]["text"])["arguments"] == {"value": "back"}
+
+
+async def test_a_call_over_its_deadline_ends_with_an_error_and_the_session_goes_on(write_servers: WriteServers) -> None:
+    config = write_servers({"slow": {**plain_server("slow"), "timeout": 0.5}})
+    async with Optimizer.from_config(config) as optimizer:
+        with pytest.raises(CallTimeout, match=r"did not answer within 0\.5 s"):
+            await optimizer.call("sleep", {"seconds": 5})
+        assert not (await optimizer.call("echo", {"value": "still here"})).get("isError")
+
+
+async def test_many_calls_share_one_session_at_the_same_time(write_servers: WriteServers) -> None:
+    async with Optimizer.from_config(write_servers({"one": plain_server("one")})) as optimizer:
+        started = time.monotonic()
+        results = await asyncio.gather(*(optimizer.call("sleep", {"seconds": 0.5}) for _ in range(20)))
+        assert len(results) == 20
+        assert time.monotonic() - started < 5
+
+
+async def test_a_server_that_ends_when_it_is_probed_is_spoken_to_the_older_way(write_servers: WriteServers) -> None:
+    config = write_servers({"old": plain_server("old", "--mode", "dies-when-probed")})
+    async with Optimizer.from_config(config) as optimizer:
+        [state] = optimizer.servers()
+        assert (state.status, state.protocol_version) == (ServerStatus.RUNNING, "2025-11-25")
+        assert state.restarts == 0
+
+
+async def test_one_invalid_tool_costs_only_itself_and_is_named(write_servers: WriteServers) -> None:
+    config = write_servers({"odd": plain_server("odd", "--mode", "one-invalid")})
+    async with Optimizer.from_config(config) as optimizer:
+        [state] = optimizer.servers()
+        assert len(optimizer.snapshot.running) == 9
+        [left_out] = state.listing.left_out
+        assert (left_out.name, "inputSchema" in left_out.reason) == ("broken", True)
+        with pytest.raises(UnknownTool):
+            await optimizer.call("broken")
+
+
+async def test_tools_that_appear_later_are_found_without_a_restart(write_servers: WriteServers) -> None:
+    async with Optimizer.from_config(write_servers({"one": plain_server("one")})) as optimizer:
+        await optimizer.call("grow")
+        async with asyncio.timeout(5):
+            while "grown" not in optimizer.snapshot.by_name:
+                await asyncio.sleep(0.02)
+        found = await optimizer.find("a tool that appeared later")
+        assert found.tools[0].name == "grown"
+
+
+async def test_a_child_gets_only_the_environment_configured_for_it(
+    write_servers: WriteServers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OUR_SECRET_TOKEN", "hunter2")
+    entry = {**plain_server("one"), "env": {"CONFIGURED": "yes"}}
+    async with Optimizer.from_config(write_servers({"one": entry})) as optimizer:
+        result = await optimizer.call("environment")
+    names = set(json.loads(result["content"][0]["text"]))
+    assert "CONFIGURED" in names
+    assert "PATH" in names
+    assert "OUR_SECRET_TOKEN" not in names
+
+
+async def test_stopping_leaves_no_child_behind(write_servers: WriteServers, tmp_path: Path) -> None:
+    pid_file = tmp_path / "pid"
+    config = write_servers({"one": plain_server("one", "--pid-file", pid_file)})
+    async with Optimizer.from_config(config):
+        pid = int(pid_file.read_text())
+        os.kill(pid, 0)
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
