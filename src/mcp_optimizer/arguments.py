@@ -63,7 +63,7 @@ class ArgumentCheck:
         validator = self._validator(tool, definition_hash)
         if validator is None or validator.is_valid(arguments):
             return
-        problems = []
+        problems: list[str] = []
         for error in validator.iter_errors(arguments):
             if len(problems) == _MOST_PROBLEMS:
                 problems.append("and more")

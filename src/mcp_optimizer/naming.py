@@ -27,8 +27,9 @@ def _free(name: str, taken: set[str]) -> str:
 
 def without_server(name: str, server: str) -> str | None:
     """The tool's part of a name that begins with this server's; None if it does not."""
-    bare = name.removeprefix("mcp__")
-    for separator in _SPELLINGS:
-        if bare.startswith(f"{server}{separator}"):
-            return bare.removeprefix(f"{server}{separator}")
+    # As it is, too: a server may itself be called "mcp".
+    for bare in (name.removeprefix("mcp__"), name):
+        for separator in _SPELLINGS:
+            if bare.startswith(f"{server}{separator}"):
+                return bare.removeprefix(f"{server}{separator}")
     return None

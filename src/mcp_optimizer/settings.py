@@ -94,7 +94,7 @@ class Settings(BaseModel):
         host, separator, port = (self.http or "").rpartition(":")
         if not separator:
             host = "127.0.0.1"
-        if not port.isdigit() or int(port) > 65535:
+        if not port.isdecimal() or int(port) > 65535:
             raise ConfigurationError(f"--http {self.http!r} is not HOST:PORT, such as 127.0.0.1:8765.")
         return host.strip("[]"), int(port)
 

@@ -10,7 +10,8 @@ from __future__ import annotations
 import base64
 import hashlib
 import lzma
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache, cached_property
 from importlib import resources
@@ -70,7 +71,10 @@ VOCABULARIES = {
 def read_rank_table(vocabulary: Vocabulary) -> bytes:
     """The rank table as tiktoken publishes it, byte for byte; refused when the hash differs."""
     packed = resources.files("mcp_optimizer") / "vocabularies" / f"{vocabulary.name}.tiktoken.xz"
-    table = lzma.decompress(packed.read_bytes())
+    try:
+        table = lzma.decompress(packed.read_bytes())
+    except (OSError, lzma.LZMAError):
+        table = b""
     if hashlib.sha256(table).hexdigest() != vocabulary.sha256:
         raise ConfigurationError(
             f"The vocabulary {vocabulary.name} in this installation is damaged (its SHA-256 is not the "
@@ -91,6 +95,18 @@ def load_encoding(name: str) -> tiktoken.Encoding:
     return tiktoken.Encoding(name=name, pat_str=vocabulary.pattern, mergeable_ranks=ranks, special_tokens={})
 
 
+@contextmanager
+def _panic_as_error() -> Iterator[None]:
+    """A panic of tiktoken's Rust part is no `Exception`, and would pass every handler on its way up."""
+    try:
+        yield
+    except BaseException as panic:
+        # Its class cannot be imported.
+        if type(panic).__name__ != "PanicException":
+            raise
+        raise ValueError(f"the tokenizer gave up on a text: {panic}") from panic
+
+
 class TokenCounter:
     """Token counting with a named encoding; works without any network."""
 
@@ -108,7 +124,8 @@ class TokenCounter:
 
     def count_tokens(self, text: str) -> int:
         """Count the tokens of a text."""
-        return len(self.encoding.encode_ordinary(text))
+        with _panic_as_error():
+            return len(self.encoding.encode_ordinary(text))
 
     def count_tool_tokens(self, tool: Dumpable) -> int:
         """Count the tokens of a tool's JSON form."""
@@ -116,5 +133,6 @@ class TokenCounter:
 
     def count_many(self, texts: Sequence[str]) -> list[int]:
         """Count a batch of texts; releases the interpreter while it works."""
-        batch = self.encoding.encode_ordinary_batch(list(texts), num_threads=_BATCH_THREADS)
+        with _panic_as_error():
+            batch = self.encoding.encode_ordinary_batch(list(texts), num_threads=_BATCH_THREADS)
         return [len(tokens) for tokens in batch]

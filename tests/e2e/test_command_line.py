@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import os
+import signal
 from pathlib import Path
 
 import pytest
+from mcp import Client
 
 from mcp_optimizer import FindToolResponse
 from mcp_optimizer.cli.setup import STARTER
 from mcp_optimizer.upstream.config import parse_server_file
 from tests.conftest import WriteServers, plain_server
-from tests.e2e.running import command
+from tests.e2e.running import command, http_gateway, until_found
 
 
 @pytest.fixture
@@ -125,3 +129,26 @@ async def test_a_settings_file_is_read_and_beaten_by_a_flag(config: Path, tmp_pa
     assert len(from_file.json["tools"]) == 2
     beaten = await command("find", query, "--settings", settings, "--find-limit", 3, "--json")
     assert len(beaten.json["tools"]) == 3
+
+
+async def test_a_taken_port_is_an_error_that_names_it(config: Path) -> None:
+    async with http_gateway(config) as (address, _):
+        place = address.removeprefix("http://").removesuffix("/mcp")
+        done = await command("serve", "--config", config, "--http", place)
+    assert done.code == 2
+    assert f"Cannot listen on {place}" in done.err
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+async def test_a_signal_ends_the_gateway_and_its_children(
+    write_servers: WriteServers, tmp_path: Path, number: signal.Signals
+) -> None:
+    pid_file = tmp_path / "pid"
+    config = write_servers({"one": plain_server("one", "--pid-file", pid_file)})
+    async with http_gateway(config) as (address, gateway):
+        async with Client(address) as client:
+            await until_found(client, "draw a picture", "picture")
+        gateway.send_signal(number)
+        assert await asyncio.wait_for(gateway.wait(), 10) == 0
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(pid_file.read_text()), 0)

@@ -6,17 +6,17 @@ import asyncio
 import contextlib
 import os
 import signal
+import socket
 import sys
-from typing import TYPE_CHECKING
 
 import typer
 
 from mcp_optimizer.cli.options import ONE_SHOT_ONLY, with_settings
 from mcp_optimizer.cli.running import run
+from mcp_optimizer.errors import ConfigurationError
 from mcp_optimizer.settings import Settings
 
-if TYPE_CHECKING:
-    from mcp_optimizer.app import Optimizer
+_BACKLOG = 1_024
 
 
 def register(app: typer.Typer) -> None:
@@ -82,27 +82,37 @@ async def _serve_http(settings: Settings) -> None:
         allowed_origins=_items(settings.allowed_origins),
         version=__version__,
     )
-    config = uvicorn.Config(app, host=host, port=port, log_level="critical", timeout_graceful_shutdown=10)
-    http = uvicorn.Server(config)
+    listening = _listen(host, port)
+    http = uvicorn.Server(uvicorn.Config(app, log_level="critical", timeout_graceful_shutdown=10))
+    # Its own signal handling ends the process before we could end the children.
+    http.capture_signals = contextlib.nullcontext  # type: ignore[method-assign,assignment]
     optimizer.start()
-    announcing = asyncio.create_task(_announce(http, host, optimizer))
+    shown = f"[{host}]" if ":" in host else host
+    address = f"http://{shown}:{listening.getsockname()[1]}/mcp"
+    print(f"mcp-optimizer serves {len(optimizer.servers())} servers at {address}", file=sys.stderr, flush=True)
     try:
-        await http.serve()
+        serving = asyncio.create_task(http.serve(sockets=[listening]))
+        await _until_done_or_signalled(serving)
+        http.should_exit = True
+        await serving
     finally:
-        announcing.cancel()
         await optimizer.stop()
 
 
-async def _announce(http: object, host: str, optimizer: Optimizer) -> None:
-    import uvicorn
-
-    assert isinstance(http, uvicorn.Server)
-    while not http.started:  # noqa: ASYNC110 - uvicorn has a flag and no event
-        await asyncio.sleep(0.02)
-    port = http.servers[0].sockets[0].getsockname()[1]
-    shown = f"[{host}]" if ":" in host else host
-    names = len(optimizer.servers())
-    print(f"mcp-optimizer serves {names} servers at http://{shown}:{port}/mcp", file=sys.stderr, flush=True)
+def _listen(host: str, port: int) -> socket.socket:
+    """Bound before anything starts: a port that is taken should cost nobody ten started servers."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listening = socket.socket(family)
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listening.bind((host, port))
+    except OSError as error:
+        listening.close()
+        raise ConfigurationError(f"Cannot listen on {host}:{port}: {error.strerror}. Choose another --http.") from error
+    # Clients may connect from now on; they are answered when the application is up.
+    listening.listen(_BACKLOG)
+    listening.setblocking(False)
+    return listening
 
 
 def _items(text: str) -> list[str]:

@@ -19,7 +19,7 @@ from typing import Any
 from sqlalchemy import Connection, Engine, create_engine, event
 from sqlalchemy.exc import DatabaseError
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
-from sqlalchemy.pool import StaticPool
+from sqlalchemy.pool import AsyncAdaptedQueuePool
 
 from mcp_optimizer.errors import CatalogError
 
@@ -64,7 +64,10 @@ async def open_database(path: Path | None) -> Database:
 
 
 async def _open_in_memory() -> Database:
-    engine = create_async_engine("sqlite+aiosqlite:///:memory:", poolclass=StaticPool)
+    # One connection is the database; whoever else needs it waits for its turn.
+    engine = create_async_engine(
+        "sqlite+aiosqlite:///:memory:", poolclass=AsyncAdaptedQueuePool, pool_size=1, max_overflow=0
+    )
     _set_pragmas(engine.sync_engine)
     async with engine.begin() as connection:
         await connection.run_sync(_migrate)

@@ -9,10 +9,11 @@ from __future__ import annotations
 import hashlib
 from datetime import datetime
 from enum import StrEnum
-from typing import Any, Self
+from typing import Annotated, Any, Self
 
 import numpy as np
 from pydantic import (
+    AfterValidator,
     BaseModel,
     ConfigDict,
     Field,
@@ -70,6 +71,15 @@ class McpServer(BaseModel):
     created_at: datetime
 
 
+def _one_dimensional(array: np.ndarray) -> np.ndarray:
+    if array.ndim != 1:
+        raise ValueError("must be a one-dimensional array")
+    return array
+
+
+Vector = Annotated[np.ndarray, AfterValidator(_one_dimensional)]
+
+
 class Tool(BaseModel):
     """A tool of a server, with what it costs."""
 
@@ -78,16 +88,10 @@ class Tool(BaseModel):
     id: str
     mcpserver_id: str
     details: McpTool
-    details_embedding: np.ndarray | None = Field(default=None, exclude=True)
+    details_embedding: Vector | None = Field(default=None, exclude=True)
     token_count: int = Field(default=0, ge=0)
     last_updated: datetime
     created_at: datetime
-
-    @model_validator(mode="after")
-    def _embedding_is_a_vector(self) -> Self:
-        if self.details_embedding is not None and self.details_embedding.ndim != 1:
-            raise ValueError("details_embedding must be a one-dimensional array")
-        return self
 
 
 class BaseUpdateDetails(BaseModel):
@@ -101,7 +105,7 @@ class ToolUpdateDetails(BaseUpdateDetails):
 
     mcpserver_id: str | None = None
     details: McpTool | None = None
-    details_embedding: np.ndarray | None = None
+    details_embedding: Vector | None = None
     token_count: int | None = Field(default=None, ge=0)
 
 

@@ -60,8 +60,9 @@ class TermCounts:
 
 
 def count_terms(document: Document, vocabulary: Vocabulary) -> TermCounts:
-    by_field = [Counter(terms(getattr(document, field))) for field in FIELDS[:-1]]
-    by_field.append(sum(by_field, Counter()))
+    fields = [terms(getattr(document, field)) for field in FIELDS[:-1]]
+    fields.append([term for field in fields for term in field])
+    by_field = [Counter(field) for field in fields]
     size = len(FIELDS)
     counted = [
         (vocabulary.add(term) * size + field, count)
@@ -69,7 +70,7 @@ def count_terms(document: Document, vocabulary: Vocabulary) -> TermCounts:
         for term, count in counter.items()
     ]
     pairs = np.array(counted, dtype=np.int32).reshape(-1, 2)
-    lengths = np.array([counter.total() for counter in by_field], dtype=np.int32)
+    lengths = np.array([len(field) for field in fields], dtype=np.int32)
     return TermCounts(keys=pairs[:, 0].copy(), counts=pairs[:, 1].copy(), lengths=lengths)
 
 

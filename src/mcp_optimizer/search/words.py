@@ -6,7 +6,7 @@ Pure; tools and queries go through the same functions, or they would never meet.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+import threading
 from functools import lru_cache
 
 import snowballstemmer
@@ -23,27 +23,36 @@ _STOP_WORDS = frozenset(
 )
 
 _stemmer = snowballstemmer.stemmer("english")
+_stemming = threading.Lock()
 
 
-@lru_cache(maxsize=100_000)
-def _stem(word: str) -> str:
-    return str(_stemmer.stemWord(word))
+@lru_cache(maxsize=200_000)
+def _terms_of(piece: str) -> tuple[str, ...]:
+    """What one piece of text contributes: nothing for a stop word, pairs for ideographs, else its stem."""
+    found = tuple(word for word in _split(piece) if word not in _STOP_WORDS)
+    # The stemmer keeps the word it works on in itself, and servers are read in several threads.
+    with _stemming:
+        return tuple(_stemmer.stemWord(word) for word in found)
 
 
-def words(text: str) -> Iterator[str]:
+def _split(piece: str) -> list[str]:
+    if piece.isascii() or len(piece) <= 2 or not _IDEOGRAPHS.search(piece):
+        return [piece.lower()]
+    # Written without spaces: pairs of characters stand in for words.
+    return [piece[i : i + 2] for i in range(len(piece) - 1)]
+
+
+def words(text: str) -> list[str]:
     """The words of a text or an identifier, lower case, unstemmed, stop words included."""
-    for match in _PIECE.finditer(text):
-        piece = match.group()
-        if _IDEOGRAPHS.search(piece) and len(piece) > 2:
-            # Written without spaces: pairs of characters stand in for words.
-            yield from (piece[i : i + 2] for i in range(len(piece) - 1))
-        else:
-            yield piece.lower()
+    return [word for piece in _PIECE.findall(text) for word in _split(piece)]
 
 
 def terms(text: str) -> list[str]:
     """The stemmed words that carry meaning, in order."""
-    return [_stem(word) for word in words(text) if word not in _STOP_WORDS]
+    found: list[str] = []
+    for piece in _PIECE.findall(text):
+        found += _terms_of(piece)
+    return found
 
 
 def name_key(name: str) -> str:

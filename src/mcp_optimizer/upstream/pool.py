@@ -228,8 +228,15 @@ class _Upstream:
             server_version=session.server_version,
             started_in=seconds,
         )
-        for tool in listing.left_out:
-            logger.warning("Server %s: tool %r is left out: %s.", self._spec.name, tool.name, tool.reason)
+        if listing.left_out:
+            first = listing.left_out[0]
+            logger.warning(
+                "Server %s: %d of its tools cannot be used and are left out, such as %r (%s). See `doctor`.",
+                self._spec.name,
+                len(listing.left_out),
+                first.name,
+                first.reason,
+            )
 
     def _down(self, reason: str) -> None:
         self._session = None

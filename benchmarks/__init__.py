@@ -1,0 +1,1 @@
+"""Measurements, run by hand: they print ratios and figures, and assert nothing about time."""

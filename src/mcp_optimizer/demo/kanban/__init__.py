@@ -1,0 +1,1 @@
+"""A kanban system as an MCP server: workspaces, boards, cards and flow analytics, all in memory."""

@@ -1,0 +1,87 @@
+"""Reads a SQLite file that nobody can change through here, whatever the statement says.
+
+SQLite itself refuses: the file is opened immutable and read-only, query_only is set, an authorizer allows
+reading alone, and a progress handler ends statements that run too long. The tools call this.
+"""
+
+import sqlite3
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from mcp_optimizer.demo.toolserver import ToolFault
+
+SHOP_DATABASE = Path(__file__).parent / "shop.sqlite"
+
+STEP_INSTRUCTIONS = 10_000
+STEPS_PER_STATEMENT = 1_000
+LONGEST_VALUE_BYTES = 1_000_000
+
+READING = frozenset({sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_FUNCTION, sqlite3.SQLITE_RECURSIVE})
+SCHEMA_PRAGMAS = frozenset({"table_info", "foreign_key_list", "index_list", "index_info"})
+FORBIDDEN_FUNCTIONS = frozenset({"load_extension"})
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """What a statement gave: the names of its columns and its rows."""
+
+    columns: tuple[str, ...]
+    rows: tuple[tuple[Any, ...], ...]
+
+
+def only_reading(action: int, first: str | None, second: str | None, *_: str | None) -> int:
+    """The authorizer: SQLite asks it about each thing a statement would do, before running it."""
+    if action == sqlite3.SQLITE_PRAGMA:
+        return sqlite3.SQLITE_OK if first in SCHEMA_PRAGMAS else sqlite3.SQLITE_DENY
+    if action == sqlite3.SQLITE_FUNCTION and second in FORBIDDEN_FUNCTIONS:
+        return sqlite3.SQLITE_DENY
+    return sqlite3.SQLITE_OK if action in READING else sqlite3.SQLITE_DENY
+
+
+@dataclass(frozen=True, slots=True)
+class ReadOnlyDatabase:
+    """One SQLite file; every statement gets a connection of its own and a fresh allowance of work."""
+
+    path: Path
+
+    def select(self, statement: str, values: Sequence[Any] = (), *, most: int) -> Rows:
+        """Run one reading statement and return at most so many of its rows."""
+        with self._connection() as connection, explained_faults():
+            cursor = connection.execute(statement, values)
+            if cursor.description is None:
+                raise ToolFault("The statement returns no rows. Pass one SQL SELECT statement.")
+            columns = tuple(column[0] for column in cursor.description)
+            return Rows(columns, tuple(cursor.fetchmany(most)))
+
+    @contextmanager
+    def _connection(self) -> Iterator[sqlite3.Connection]:
+        uri = f"{self.path.as_uri()}?mode=ro&immutable=1"
+        with closing(sqlite3.connect(uri, uri=True)) as connection:
+            connection.execute("PRAGMA query_only = ON")
+            connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, LONGEST_VALUE_BYTES)
+            connection.set_authorizer(only_reading)
+            steps = iter(range(STEPS_PER_STATEMENT))
+            connection.set_progress_handler(lambda: next(steps, None) is None, STEP_INSTRUCTIONS)
+            yield connection
+
+
+@contextmanager
+def explained_faults() -> Iterator[None]:
+    """Turn what SQLite refuses into a message that says what to do."""
+    try:
+        yield
+    # Several statements at once are a Warning, which is no sqlite3.Error, up to Python 3.11.
+    except (sqlite3.Error, sqlite3.Warning) as error:
+        if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_INTERRUPT:
+            raise ToolFault(
+                f"The query was stopped after {STEPS_PER_STATEMENT * STEP_INSTRUCTIONS:,} steps of work. "
+                "Narrow it with WHERE or LIMIT, or end its recursion."
+            ) from None
+        reason = str(error).rstrip(".")
+        raise ToolFault(
+            f"SQL refused: {reason}. Pass one SELECT statement without parameters; the database is read-only. "
+            "describeTable and searchSchema show the names that exist."
+        ) from None
