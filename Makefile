@@ -44,7 +44,8 @@ format: $(VENV)/.dev  ## Put the code into shape
 	$(BIN)/ruff format .
 
 bench: $(VENV)/.dev  ## Measure: counting, metrics, starts, calls through the gateway
-	$(BIN)/python benchmarks/ground.py
+	$(BIN)/python -m benchmarks.ground
+	$(BIN)/python -m benchmarks.bad_servers
 
 clean:  ## Remove everything that was made here
 	rm -rf $(VENV) dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis

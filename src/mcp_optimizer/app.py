@@ -6,14 +6,13 @@ import asyncio
 import logging
 import os
 from collections.abc import Sequence
+from importlib import import_module
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from mcp_optimizer import __version__
 from mcp_optimizer.catalog import LiveCatalog, Snapshot
-from mcp_optimizer.db.catalog import Catalog
-from mcp_optimizer.db.database import Database, open_database
 from mcp_optimizer.demo import demo_server_commands
 from mcp_optimizer.errors import CatalogError
 from mcp_optimizer.gateway import Gateway, ToolPage
@@ -25,6 +24,10 @@ from mcp_optimizer.token_counter import TokenCounter
 from mcp_optimizer.upstream.config import read_server_file
 from mcp_optimizer.upstream.pool import PoolOptions, UpstreamPool, UpstreamState
 from mcp_optimizer.upstream.spec import ServerSpec, Transport
+
+if TYPE_CHECKING:
+    from mcp_optimizer.db.catalog import Catalog
+    from mcp_optimizer.db.database import Database
 
 logger = logging.getLogger(__name__)
 
@@ -119,6 +122,11 @@ class Optimizer:
         return build_server(self.gateway, __version__)
 
     async def _open_catalog(self) -> Catalog | None:
+        # Loaded in a thread, while servers start: nobody who asks for tools/list should wait for it.
+        await asyncio.to_thread(import_module, "mcp_optimizer.db.catalog")
+        from mcp_optimizer.db.catalog import Catalog
+        from mcp_optimizer.db.database import open_database
+
         try:
             self._database = await open_database(self.settings.database_path)
         except CatalogError as error:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import shutil
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -125,10 +127,9 @@ async def _show_demo(optimizer: Optimizer) -> None:
     out.print(Text.assemble("▸ call_tool ", ("secureDatabaseQuery", "bold"), f" {json.dumps(query)}"))
     result = await optimizer.call("secureDatabaseQuery", query)
     out.print(Text(printable(result["content"][0]["text"])))
-    out.print(
-        "\n[bold]With your own servers[/]\n"
-        "  mcp-optimizer init                      write a starter mcp.json, or use the one of your client\n"
-        "  mcp-optimizer doctor --config mcp.json  see that every server starts\n"
-        '  and in your client: {"mcpServers": {"optimizer": {"command": "mcp-optimizer",\n'
-        '                       "args": ["serve", "--config", "/path/to/mcp.json"]}}}'
-    )
+    program = "mcp-optimizer" if shutil.which("mcp-optimizer") else sys.argv[0]
+    client = {"mcpServers": {"optimizer": {"command": program, "args": ["serve", "--config", "/path/to/mcp.json"]}}}
+    out.print("\n[bold]With your own servers[/]")
+    out.print(f"  {program} init     writes a starter mcp.json; or use the one of your client", soft_wrap=True)
+    out.print(f"  {program} doctor   starts every server in it and says what is wrong", soft_wrap=True)
+    out.print(Text(f"  and in your client: {json.dumps(client)}"), soft_wrap=True)

@@ -7,8 +7,8 @@ transaction, so a kill at any moment leaves either all of it or nothing.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from datetime import UTC, datetime
 from itertools import islice
 from typing import Any, TypeVar
@@ -16,26 +16,19 @@ from typing import Any, TypeVar
 import numpy as np
 from sqlalchemy import Row, delete, insert, select, update
 from sqlalchemy.dialects.sqlite import insert as upsert
+from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from mcp_optimizer.db.database import Database
-from mcp_optimizer.db.models import McpServer, McpTool, ServerStatus, Tool, ToolUpdateDetails
+from mcp_optimizer.db.models import McpServer, McpTool, ServerStatus, Tool, ToolRow, ToolUpdateDetails
 from mcp_optimizer.db.tables import definition_tokens, definition_vector, mcpserver, tool
+from mcp_optimizer.errors import CatalogError
 from mcp_optimizer.token_counter import TokenCounter
 
 _T = TypeVar("_T")
 
 _CHUNK = 500
 """Rows or parameters per statement, well under SQLite's limits."""
-
-
-@dataclass(frozen=True)
-class ToolRow:
-    """A tool on its way into the table."""
-
-    details: McpTool
-    definition_hash: str
-    token_count: int
 
 
 class Catalog:
@@ -94,12 +87,12 @@ class Catalog:
             )
             .returning(mcpserver.c.id)
         )
-        async with self._database.engine.begin() as connection:
+        async with self._writing() as connection:
             return str((await connection.execute(statement)).scalar_one())
 
     async def replace_tools(self, mcpserver_id: str, rows: Sequence[ToolRow]) -> int:
         """Make the server's tools exactly these; unchanged rows are not touched. Returns how many changed."""
-        async with self._database.engine.begin() as connection:
+        async with self._writing() as connection:
             query = select(tool.c.id, tool.c.definition_hash).where(tool.c.mcpserver_id == mcpserver_id)
             known = {row[1]: row[0] for row in await connection.execute(query)}
             wanted = {row.definition_hash: row for row in rows}
@@ -133,22 +126,41 @@ class Catalog:
             values["token_count"] = counter.count_tool_tokens(changes.details)
         if changes.token_count is not None:
             values["token_count"] = changes.token_count
-        async with self._database.engine.begin() as connection:
+        async with self._writing() as connection:
             await connection.execute(update(tool).where(tool.c.id == tool_id).values(**values))
 
     async def delete_server(self, mcpserver_id: str) -> None:
         """Forget a server; its tools go with it."""
-        async with self._database.engine.begin() as connection:
+        async with self._writing() as connection:
             await connection.execute(delete(mcpserver).where(mcpserver.c.id == mcpserver_id))
 
-    def _reading(self) -> AsyncConnection:
+    @asynccontextmanager
+    async def _writing(self) -> AsyncIterator[AsyncConnection]:
+        with _translated_errors():
+            async with self._database.engine.begin() as connection:
+                yield connection
+
+    @asynccontextmanager
+    async def _reading(self) -> AsyncIterator[AsyncConnection]:
         # AUTOCOMMIT: a reader takes no lock, so it neither waits for a writer nor holds one up.
-        return self._database.engine.execution_options(isolation_level="AUTOCOMMIT").connect()
+        engine = self._database.engine.execution_options(isolation_level="AUTOCOMMIT")
+        with _translated_errors():
+            async with engine.connect() as connection:
+                yield connection
 
     async def _insert_missing(self, table: Any, rows: Sequence[dict[str, Any]]) -> None:
-        async with self._database.engine.begin() as connection:
+        async with self._writing() as connection:
             for chunk in _chunks(rows):
                 await connection.execute(upsert(table).on_conflict_do_nothing(), chunk)
+
+
+@contextmanager
+def _translated_errors() -> Iterator[None]:
+    """Callers know the catalog, not the library under it."""
+    try:
+        yield
+    except (SQLAlchemyError, OSError) as error:
+        raise CatalogError(f"{getattr(error, 'orig', None) or error}") from error
 
 
 async def _insert_tools(connection: AsyncConnection, mcpserver_id: str, rows: Sequence[ToolRow]) -> None:

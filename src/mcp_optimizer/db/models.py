@@ -7,6 +7,7 @@ appear here, because they drop fields they do not know, and a gateway must not.
 from __future__ import annotations
 
 import hashlib
+from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 from typing import Annotated, Any, Self
@@ -92,6 +93,15 @@ class Tool(BaseModel):
     token_count: int = Field(default=0, ge=0)
     last_updated: datetime
     created_at: datetime
+
+
+@dataclass(frozen=True)
+class ToolRow:
+    """A tool on its way into the table."""
+
+    details: McpTool
+    definition_hash: str
+    token_count: int
 
 
 class BaseUpdateDetails(BaseModel):

@@ -9,19 +9,22 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
-from sqlalchemy.exc import SQLAlchemyError
-
-from mcp_optimizer.db.catalog import Catalog, ToolRow
-from mcp_optimizer.db.models import McpTool, ServerStatus
+from mcp_optimizer.db.models import McpTool, ServerStatus, ToolRow
+from mcp_optimizer.errors import CatalogError
 from mcp_optimizer.ingestion.record import Definition, ToolRecord, define, make_records
 from mcp_optimizer.search.lexical import Vocabulary
 from mcp_optimizer.token_counter import TokenCounter
 from mcp_optimizer.upstream.spec import ServerSpec
 
+if TYPE_CHECKING:
+    # At run time the database's libraries load beside everything else, in a thread.
+    from mcp_optimizer.db.catalog import Catalog
+
 logger = logging.getLogger(__name__)
 
-OpenedCatalog = Callable[[], Awaitable[Catalog | None]]
+OpenedCatalog = Callable[[], Awaitable["Catalog | None"]]
 """Waits for the database to be open; None when there is none. Servers start meanwhile."""
 
 
@@ -56,7 +59,7 @@ class Ingestion:
             await catalog.save_token_counts(counts, self._counter.encoding_name)
             server_id = await catalog.save_server(spec.name, spec.fingerprint, spec.transport, ServerStatus.RUNNING)
             await catalog.replace_tools(server_id, rows)
-        except (SQLAlchemyError, OSError) as error:
+        except CatalogError as error:
             logger.warning("The catalog could not store server %s: %s. Everything else works.", spec.name, error)
 
     async def _known_counts(self, definitions: Sequence[Definition]) -> dict[str, int]:
@@ -66,7 +69,7 @@ class Ingestion:
         try:
             hashes = [definition.definition_hash for definition in definitions]
             return await catalog.token_counts(hashes, self._counter.encoding_name)
-        except (SQLAlchemyError, OSError) as error:
+        except CatalogError as error:
             logger.warning("The catalog could not be read: %s. Tokens are counted anew.", error)
             return {}
 

@@ -204,7 +204,8 @@ class _Upstream:
         try:
             async with open_session(self._spec, self._transport, self._client_info, evidence) as session:
                 with anyio.fail_after(self._options.start_timeout):
-                    await session.negotiate(legacy=self._legacy)
+                    # The SSE transport is older than the newer era: there is nothing to probe for.
+                    await session.negotiate(legacy=self._legacy or self._transport is Transport.SSE)
                     listing = await session.list_tools(self._options.start_timeout)
                 self._up(session, listing, time.monotonic() - started)
                 was_up = True
@@ -268,9 +269,11 @@ class _Upstream:
         if self._spec.transport is Transport.STDIO and not self._legacy and evidence.child is not None:
             self._legacy = evidence.child.hung_up
             return self._legacy
-        if self._transport is Transport.HTTP and not self._spec.transport_is_certain:
+        refused = evidence.http_status in (400, 404, 405)
+        if self._transport is Transport.HTTP and not self._spec.transport_is_certain and refused:
             self._transport = Transport.SSE
-            return evidence.http_status in (400, 404, 405)
+            return True
+        self._transport = self._spec.transport
         return False
 
     def _explain(self, error: BaseException) -> str:
