@@ -193,6 +193,13 @@ class LiveCatalog:
         # Two servers have a tool of this name: it is sent, and therefore counted, under a longer one.
         key = (record.definition_hash, name)
         if key not in self._renamed_tokens:
-            renamed = record.details.model_copy(update={"name": name})
-            self._renamed_tokens[key] = self._counter.count_tool_tokens(renamed)
+            self._renamed_tokens[key] = self._count(record.details.model_copy(update={"name": name}))
         return CatalogTool(record, name, self._renamed_tokens[key])
+
+    def _count(self, tool: McpTool) -> int:
+        try:
+            return self._counter.count_tool_tokens(tool)
+        except Exception:
+            # As at ingestion: what the tokenizer chokes on must not cost the tools, or whoever told us the news.
+            logger.exception("The tool %r could not be counted; it counts as 0", tool.name)
+            return 0

@@ -14,7 +14,7 @@ from mcp_optimizer.arguments import ArgumentCheck, read_arguments
 from mcp_optimizer.catalog import CatalogTool, LiveCatalog, Snapshot
 from mcp_optimizer.db.models import ServerStatus, TokenMetrics
 from mcp_optimizer.errors import AmbiguousTool, InvalidRequest, ServerUnavailable, UnknownTool
-from mcp_optimizer.naming import without_server
+from mcp_optimizer.naming import SEPARATOR, without_server
 from mcp_optimizer.search.words import name_key
 from mcp_optimizer.upstream.pool import UpstreamPool, UpstreamState
 
@@ -108,7 +108,7 @@ class Gateway:
                 return tool
         candidates = [tool for tool in snapshot.running if tool.record.name == tool_name]
         # The same words in another spelling (createIssue for create_issue) can mean only one thing.
-        candidates = candidates or [tool for tool in snapshot.running if name_key(tool.name) == name_key(tool_name)]
+        candidates = candidates or [tool for tool in snapshot.running if _is_spelt_like(tool, tool_name)]
         if len(candidates) == 1:
             return candidates[0]
         if candidates:
@@ -124,11 +124,21 @@ class Gateway:
         for name in (tool_name, without_server(tool_name, server)):
             if name and (tool := _own_tool(snapshot, name, server)) is not None:
                 return tool
+        alike = [tool for tool in snapshot.running if tool.server == server and _is_spelt_like(tool, tool_name)]
+        if len(alike) == 1:
+            return alike[0]
         raise UnknownTool(tool_name, nearest_names(snapshot, tool_name, server), f"Server {server!r} has no such tool.")
 
 
 def _own_tool(snapshot: Snapshot, name: str, server: str) -> CatalogTool | None:
     return next((tool for tool in snapshot.running if tool.server == server and tool.record.name == name), None)
+
+
+def _is_spelt_like(tool: CatalogTool, name: str) -> bool:
+    """Whether the name has the same words as the tool's, with or without its server's."""
+    key, own = name_key(name), tool.record.name
+    # A name without a single word is like nothing else.
+    return bool(key) and key in (name_key(tool.name), name_key(own), name_key(f"{tool.server}{SEPARATOR}{own}"))
 
 
 def nearest_names(snapshot: Snapshot, name: str, server: str | None = None) -> list[str]:

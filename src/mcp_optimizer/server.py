@@ -6,6 +6,7 @@ SDK's own result types would drop every field they do not know from what passes 
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
@@ -172,8 +173,9 @@ def _text(arguments: Mapping[str, Any], key: str, *, required: bool = False) -> 
 
 def _number(arguments: Mapping[str, Any], key: str) -> int | None:
     value = arguments.get(key)
-    if isinstance(value, str) and value.strip().lstrip("-").isdigit():
-        value = int(value)
+    if isinstance(value, str):
+        with contextlib.suppress(ValueError):
+            value = int(value)
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     if value is not None and (isinstance(value, bool) or not isinstance(value, int)):

@@ -14,7 +14,7 @@ import pytest
 from mcp_optimizer import Optimizer
 from mcp_optimizer.db.models import ServerStatus
 from mcp_optimizer.errors import CallInterrupted
-from tests.conftest import WriteServers
+from tests.conftest import Entry, WriteServers
 
 SERVER = Path(__file__).parents[1] / "servers" / "http_server.py"
 KEY = {"X-Key": "secret"}
@@ -68,7 +68,7 @@ async def test_a_server_is_reached_over_its_transport_with_its_headers(
 
 async def test_a_wrong_key_and_a_wrong_address_are_told_apart(write_servers: WriteServers) -> None:
     port = free_port()
-    entries = {
+    entries: dict[str, Entry] = {
         "locked": {"url": f"http://127.0.0.1:{port}/mcp", "headers": {"X-Key": "guess"}},
         "lost": {"url": f"http://127.0.0.1:{port}/nowhere", "headers": KEY},
         "absent": {"url": f"http://127.0.0.1:{free_port()}/mcp"},

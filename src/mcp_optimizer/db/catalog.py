@@ -93,9 +93,11 @@ class Catalog:
     async def replace_tools(self, mcpserver_id: str, rows: Sequence[ToolRow]) -> int:
         """Make the server's tools exactly these; unchanged rows are not touched. Returns how many changed."""
         async with self._writing() as connection:
-            query = select(tool.c.id, tool.c.definition_hash).where(tool.c.mcpserver_id == mcpserver_id)
-            known = {row[1]: row[0] for row in await connection.execute(query)}
-            wanted = {row.definition_hash: row for row in rows}
+            columns = (tool.c.id, tool.c.definition_hash, tool.c.token_count)
+            query = select(*columns).where(tool.c.mcpserver_id == mcpserver_id)
+            # With its count: another encoding, or a count that failed before, changes the row.
+            known = {(row[1], row[2]): row[0] for row in await connection.execute(query)}
+            wanted = {(row.definition_hash, row.token_count): row for row in rows}
             gone = [known[key] for key in known.keys() - wanted.keys()]
             new = [wanted[key] for key in wanted if key not in known]
             for chunk in _chunks(gone):

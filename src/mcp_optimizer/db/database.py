@@ -8,6 +8,7 @@ root; knows nothing of tools.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import sqlite3
 import uuid
@@ -31,6 +32,7 @@ HEAD = "0001"
 APPLICATION_ID = 0x4D43504F
 """Marks a SQLite file as ours ("MCPO")."""
 
+_MAGIC = b"SQLite format 3\0"
 _BUSY_TIMEOUT_MS = 5_000
 
 
@@ -105,6 +107,9 @@ def _why_unusable(path: Path) -> str:
     """Why the file cannot serve as our catalog; empty when it can, or when there is none yet."""
     if not path.exists() or path.stat().st_size == 0:
         return ""
+    if path.is_file() and not _begins_like_sqlite(path):
+        # SQLite itself would take a file of a few bytes for an empty database, and write over it.
+        return "is damaged or not a SQLite file"
     try:
         connection = sqlite3.connect(f"{path.resolve().as_uri()}?mode=rw", uri=True, timeout=_BUSY_TIMEOUT_MS / 1000)
         try:
@@ -125,12 +130,22 @@ def _why_unusable(path: Path) -> str:
     return ""
 
 
+def _begins_like_sqlite(path: Path) -> bool:
+    try:
+        with path.open("rb") as file:
+            return file.read(len(_MAGIC)) == _MAGIC
+    except OSError:
+        return True
+
+
 def _set_aside(path: Path) -> Path:
     stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%S")
     kept = path.with_name(f"{path.name}.unusable-{stamp}-{uuid.uuid4().hex[:6]}")
     path.rename(kept)
+    # What is in the log belongs to the file, and is found beside it under its name.
     for suffix in ("-wal", "-shm"):
-        Path(f"{path}{suffix}").unlink(missing_ok=True)
+        with contextlib.suppress(FileNotFoundError):
+            Path(f"{path}{suffix}").rename(f"{kept}{suffix}")
     return kept
 
 
@@ -150,7 +165,9 @@ def _set_pragmas(engine: Engine) -> None:
 
     @event.listens_for(engine, "begin")
     def _on_begin(connection: Connection) -> None:
-        connection.exec_driver_sql("BEGIN IMMEDIATE")
+        # Also called for a reader in AUTOCOMMIT, which takes no lock.
+        if connection.get_execution_options().get("isolation_level") != "AUTOCOMMIT":
+            connection.exec_driver_sql("BEGIN IMMEDIATE")
 
 
 def _migrate(connection: Connection) -> None:

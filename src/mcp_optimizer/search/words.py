@@ -7,12 +7,20 @@ from __future__ import annotations
 
 import re
 import threading
+import unicodedata
 from functools import lru_cache
 
 import snowballstemmer
 
+# Latin letters, those with accents too: "cartão" is one word.
+_LATIN = [letter for letter in map(chr, (*range(0x41, 0x250), *range(0x1E00, 0x1F00))) if letter.isalpha()]
+_UPPER = "".join(letter for letter in _LATIN if letter.isupper())
+_LOWER = "".join(letter for letter in _LATIN if not letter.isupper())
+
 # HTTPServer -> HTTP Server; createIssue2 -> create Issue 2; other scripts keep their runs of letters.
-_PIECE = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|\d+|[^\W\d_A-Za-z]+")
+_PIECE = re.compile(
+    rf"[{_UPPER}]+(?=[{_UPPER}][{_LOWER}])|[{_UPPER}]?[{_LOWER}]+|[{_UPPER}]+|\d+|[^\W\d_{_UPPER}{_LOWER}]+"
+)
 _IDEOGRAPHS = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\uf900-\ufaff]")
 
 _STOP_WORDS = frozenset(
@@ -35,6 +43,11 @@ def _terms_of(piece: str) -> tuple[str, ...]:
         return tuple(_stemmer.stemWord(word) for word in found)
 
 
+def _pieces(text: str) -> list[str]:
+    # An accent may also have been sent as a character of its own.
+    return _PIECE.findall(text if text.isascii() else unicodedata.normalize("NFC", text))
+
+
 def _split(piece: str) -> list[str]:
     if piece.isascii() or len(piece) <= 2 or not _IDEOGRAPHS.search(piece):
         return [piece.lower()]
@@ -44,13 +57,13 @@ def _split(piece: str) -> list[str]:
 
 def words(text: str) -> list[str]:
     """The words of a text or an identifier, lower case, unstemmed, stop words included."""
-    return [word for piece in _PIECE.findall(text) for word in _split(piece)]
+    return [word for piece in _pieces(text) for word in _split(piece)]
 
 
 def terms(text: str) -> list[str]:
     """The stemmed words that carry meaning, in order."""
     found: list[str] = []
-    for piece in _PIECE.findall(text):
+    for piece in _pieces(text):
         found += _terms_of(piece)
     return found
 

@@ -26,7 +26,10 @@ _TRANSPORT_NAMES = {
 }
 
 # A string, or a comment, or a comma that nothing but space and comments separates from a closing bracket.
-_JSONC = re.compile(r"""("(?:\\.|[^"\\])*")|(//[^\n]*|/\*.*?\*/)|(,)(?=(?:\s|//[^\n]*\n|/\*.*?\*/)*[}\]])""", re.DOTALL)
+# A comment is atomic, `(?>`: it ends at its first "*/", and is never stretched to a later one to make the rest fit.
+_JSONC = re.compile(
+    r"""("(?:\\.|[^"\\])*")|//[^\n]*|(?>/\*.*?\*/)|,(?=(?:\s|//[^\n]*\n|(?>/\*.*?\*/))*+[}\]])""", re.DOTALL
+)
 _VARIABLE = re.compile(r"\$\{([^}]*)\}")
 _NAME = re.compile(r"(?:env:)?([A-Za-z_][A-Za-z0-9_]*)(?::-(.*))?", re.DOTALL)
 
@@ -55,12 +58,17 @@ def read_server_file(path: Path, environment: Mapping[str, str]) -> list[ServerS
 def parse_server_file(text: str, path: Path, environment: Mapping[str, str]) -> list[ServerSpec]:
     """The servers that `text` names; `path` is for messages and for relative folders."""
     try:
-        document = json.loads(_JSONC.sub(lambda match: match.group(1) or " ", text))
+        document = json.loads(_JSONC.sub(_blank_out, text))
     except json.JSONDecodeError as error:
         raise ConfigurationError(
             f"{path} is not valid JSON: {error.msg} at line {error.lineno}, column {error.colno}."
         ) from None
     return [_spec(name, entry, path, environment) for name, entry in _entries(document, path).items()]
+
+
+def _blank_out(match: re.Match[str]) -> str:
+    """Blanks for a comment or comma, line by line, so that an error is reported where the user sees it."""
+    return match.group(1) or re.sub(r"[^\n]", " ", match.group())
 
 
 def _entries(document: Any, path: Path) -> dict[str, Any]:
@@ -82,7 +90,14 @@ def _spec(name: str, entry: Any, path: Path, environment: Mapping[str, str]) -> 
     try:
         return _usable_spec(name, entry, path, environment)
     except _Unusable as problem:
+        if isinstance(entry, dict) and _is_disabled(entry):
+            # Nobody asked for it, so nobody has to hear what it lacks.
+            return ServerSpec(name=name, transport=_guess_transport(entry), disabled=True)
         return ServerSpec(name=name, transport=_guess_transport(entry), problem=f"{problem} (in {path})")
+
+
+def _is_disabled(entry: Mapping[str, Any]) -> bool:
+    return bool(entry.get("disabled", False)) or entry.get("enabled", True) is False
 
 
 def _guess_transport(entry: Any) -> Transport:
@@ -94,7 +109,7 @@ def _usable_spec(name: str, entry: Any, path: Path, environment: Mapping[str, st
         raise _Unusable("the entry is not an object")
     entry = {key: _expand(value, key, environment) for key, value in entry.items()}
     transport, certain = _transport(entry)
-    disabled = bool(entry.get("disabled", False)) or entry.get("enabled", True) is False
+    disabled = _is_disabled(entry)
     timeout = _timeout(entry.get("timeout"))
     if transport is Transport.STDIO:
         cwd = _text(entry, "cwd")
@@ -181,7 +196,7 @@ def _required(entry: Mapping[str, Any], key: str) -> str:
 def _text(entry: Mapping[str, Any], key: str) -> str:
     value = entry.get(key, "")
     if not isinstance(value, str):
-        raise _Unusable(f'"{key}" must be a string, not {value!r}')
+        raise _Unusable(f'"{key}" must be a string, not {type(value).__name__}')
     return value
 
 
@@ -204,5 +219,5 @@ def _plain(value: Any) -> str:
 def _url(entry: Mapping[str, Any]) -> str:
     url = _text(entry, "url") or _text(entry, "httpUrl") or _text(entry, "serverUrl")
     if not url.startswith(("http://", "https://")):
-        raise _Unusable(f'"url" must start with http:// or https://, not {url!r}')
+        raise _Unusable('"url" must start with http:// or https://')
     return url

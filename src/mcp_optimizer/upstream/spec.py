@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -28,10 +29,10 @@ class ServerSpec:
     name: str
     transport: Transport
     command: str = ""
-    args: tuple[str, ...] = ()
+    args: tuple[str, ...] = field(default=(), repr=False)
     env: Mapping[str, str] = field(default_factory=dict, repr=False)
     cwd: str | None = None
-    url: str = ""
+    url: str = field(default="", repr=False)
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     timeout: float | None = None
     disabled: bool = False
@@ -46,5 +47,7 @@ class ServerSpec:
 
     @property
     def target(self) -> str:
-        """What is started or reached, for people; without arguments or a query, which may hold secrets."""
-        return self.command if self.transport is Transport.STDIO else self.url.partition("?")[0]
+        """What is started or reached, for people; without arguments, password or query: they may be secrets."""
+        if self.transport is Transport.STDIO:
+            return self.command
+        return re.sub(r"(?<=://)[^/?#]*@|[?#].*", "", self.url)

@@ -1,0 +1,72 @@
+"""Tools, server states, catalogs and a pool, built on the spot with the product's own constructors: no processes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from mcp_optimizer.catalog import LiveCatalog
+from mcp_optimizer.db.models import McpTool, ServerStatus
+from mcp_optimizer.gateway import Gateway
+from mcp_optimizer.ingestion.pipeline import Ingestion
+from mcp_optimizer.search.lexical import Vocabulary
+from mcp_optimizer.token_counter import TokenCounter
+from mcp_optimizer.upstream.listing import Listing
+from mcp_optimizer.upstream.pool import PoolOptions, UpstreamPool, UpstreamState
+from mcp_optimizer.upstream.spec import ServerSpec, Transport
+
+
+def mcp_tool(name: str, description: str = "", properties: Mapping[str, Any] | None = None, **fields: Any) -> McpTool:
+    """A tool; `fields` are further ones, by their names on the wire."""
+    schema = {"type": "object", "properties": dict(properties or {})}
+    return McpTool.model_validate({"name": name, "description": description, "inputSchema": schema, **fields})
+
+
+def spec(name: str, command: str = "start-it") -> ServerSpec:
+    return ServerSpec(name=name, transport=Transport.STDIO, command=command)
+
+
+def running(name: str, *tools: McpTool) -> UpstreamState:
+    return UpstreamState(spec(name), ServerStatus.RUNNING, Listing(tools))
+
+
+def down(name: str, reason: str = "it exited with code 1", status: ServerStatus = ServerStatus.FAILED) -> UpstreamState:
+    return UpstreamState(spec(name), status, reason=reason)
+
+
+async def no_database() -> None:
+    return None
+
+
+def new_catalog(counter: TokenCounter | None = None) -> LiveCatalog:
+    counter, vocabulary = counter or TokenCounter(), Vocabulary()
+    return LiveCatalog(Ingestion(counter, vocabulary, no_database), vocabulary, counter)
+
+
+async def live_catalog(*states: UpstreamState, counter: TokenCounter | None = None) -> LiveCatalog:
+    """A catalog that knows these servers, and has taken in what they list."""
+    catalog = new_catalog(counter)
+    for state in states:
+        catalog.on_state(state)
+    await catalog.caught_up()
+    return catalog
+
+
+Answer = Callable[[str, dict[str, Any]], dict[str, Any]]
+
+
+class RecordingPool(UpstreamPool):
+    """A pool without servers: remembers what it was asked to call, and answers with what it was given."""
+
+    def __init__(self, answer: Answer | None = None) -> None:
+        super().__init__((), PoolOptions(), "test")
+        self.calls: list[tuple[str, str, dict[str, Any]]] = []
+        self._answer: Answer = answer or (lambda _server, _params: {"content": [{"type": "text", "text": "done"}]})
+
+    async def call(self, server: str, method: str, params: dict[str, Any]) -> dict[str, Any]:
+        self.calls.append((server, method, params))
+        return self._answer(server, params)
+
+
+async def gateway_over(*states: UpstreamState, pool: UpstreamPool | None = None, find_limit: int = 5) -> Gateway:
+    return Gateway(await live_catalog(*states), pool or RecordingPool(), find_limit)

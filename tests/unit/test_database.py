@@ -1,0 +1,414 @@
+"""The catalog's file: made by migrations, shared, disposable; and nothing in its place is ever destroyed."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sqlite3
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, closing
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.config import Config
+from alembic.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from sqlalchemy import create_engine
+
+from mcp_optimizer.db import database as database_module
+from mcp_optimizer.db.catalog import Catalog
+from mcp_optimizer.db.database import APPLICATION_ID, HEAD, open_database, prepare_file
+from mcp_optimizer.db.models import McpTool, ServerStatus, ToolRow, ToolUpdateDetails
+from mcp_optimizer.db.tables import metadata
+from mcp_optimizer.errors import CatalogError
+from mcp_optimizer.token_counter import TokenCounter
+from tests.unit.catalogs import mcp_tool
+
+MIGRATIONS = Path(database_module.__file__).parent / "migrations"
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "folder" / "catalog.db"
+
+
+@asynccontextmanager
+async def opened(path: Path | None) -> AsyncIterator[Catalog]:
+    database = await open_database(path)
+    try:
+        yield Catalog(database)
+    finally:
+        await database.close()
+
+
+def row(tool: McpTool, tokens: int = 7) -> ToolRow:
+    return ToolRow(tool, tool.definition_hash, tokens)
+
+
+async def fill(catalog: Catalog, name: str = "github", *tools: McpTool) -> str:
+    server_id = await catalog.save_server(name, "f1", "stdio", ServerStatus.RUNNING)
+    await catalog.replace_tools(server_id, [row(tool) for tool in tools or (mcp_tool("a"), mcp_tool("b"))])
+    return server_id
+
+
+def asked(path: Path, question: str) -> list[Any]:
+    with closing(sqlite3.connect(path)) as connection:
+        return connection.execute(question).fetchall()
+
+
+def schema_of(path: Path) -> set[str]:
+    return {sql for (sql,) in asked(path, "SELECT sql FROM sqlite_master WHERE name NOT LIKE 'alembic%'") if sql}
+
+
+async def test_a_new_file_is_ours_in_wal_mode_and_at_the_newest_migration(path: Path) -> None:
+    async with opened(path):
+        assert asked(path, "PRAGMA journal_mode") == [("wal",)]
+        assert asked(path, "PRAGMA application_id") == [(APPLICATION_ID,)]
+        assert asked(path, "SELECT version_num FROM alembic_version") == [(HEAD,)]
+
+
+async def test_every_connection_enforces_foreign_keys(path: Path) -> None:
+    async with opened(path) as catalog:
+        with pytest.raises(CatalogError, match="FOREIGN KEY"):
+            await catalog.replace_tools("no such server", [row(mcp_tool("a"))])
+
+
+async def test_the_tools_of_a_forgotten_server_go_with_it(path: Path) -> None:
+    async with opened(path) as catalog:
+        gone, kept = await fill(catalog, "github"), await fill(catalog, "slack")
+        await catalog.delete_server(gone)
+        assert [server.name for server in await catalog.servers()] == ["slack"]
+        assert (await catalog.tools(gone), len(await catalog.tools(kept))) == ([], 2)
+        assert asked(path, "SELECT count(*) FROM tool") == [(2,)]
+
+
+async def test_a_negative_count_cannot_be_stored(path: Path) -> None:
+    async with opened(path) as catalog:
+        server_id = await fill(catalog)
+        with pytest.raises(CatalogError, match="CHECK"):
+            await catalog.replace_tools(server_id, [row(mcp_tool("new"), tokens=-1)])
+        assert len(await catalog.tools(server_id)) == 2
+
+
+def test_the_migrations_make_exactly_the_tables_that_the_code_uses(path: Path, tmp_path: Path) -> None:
+    prepare_file(path)
+    engine = create_engine(f"sqlite:///{path}")
+    with engine.connect() as connection:
+        context = MigrationContext.configure(connection, opts={"compare_type": True, "compare_server_default": True})
+        assert compare_metadata(context, metadata) == []
+    engine.dispose()
+    # Alembic compares no CHECK constraints: the statements themselves do.
+    direct = tmp_path / "direct.db"
+    engine = create_engine(f"sqlite:///{direct}")
+    metadata.create_all(engine)
+    engine.dispose()
+    assert schema_of(path) == schema_of(direct)
+
+
+def test_head_is_the_newest_migration() -> None:
+    config = Config()
+    config.set_main_option("script_location", str(MIGRATIONS))
+    config.set_main_option("path_separator", "os")
+    assert ScriptDirectory.from_config(config).get_heads() == [HEAD]
+
+
+def test_the_tool_table_is_that_of_the_data_model(path: Path) -> None:
+    prepare_file(path)
+    columns = {name: (kind, bool(required)) for _, name, kind, required, _, _ in asked(path, "PRAGMA table_info(tool)")}
+    expected = {
+        "id": ("TEXT", True),
+        "mcpserver_id": ("TEXT", True),
+        "details": ("TEXT", True),
+        "details_embedding": ("BLOB", True),
+        "token_count": ("INTEGER", True),
+        "last_updated": ("DATETIME", False),
+        "created_at": ("DATETIME", False),
+    }
+    assert columns.items() >= expected.items()
+    assert [(key[2], key[3], key[4], key[6]) for key in asked(path, "PRAGMA foreign_key_list(tool)")] == [
+        ("mcpserver", "mcpserver_id", "id", "CASCADE")
+    ]
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("INSERT INTO mcpserver (id, name, fingerprint, transport, status) VALUES ('s','s','','','')")
+        connection.execute(
+            "INSERT INTO tool (id, mcpserver_id, details, details_embedding, definition_hash) "
+            "VALUES ('t', 's', '{}', x'', '')"
+        )
+        stored = connection.execute("SELECT token_count, last_updated, created_at FROM tool").fetchone()
+    assert stored[0] == 0
+    assert stored[1]
+    assert stored[2]
+
+
+async def test_a_file_that_was_deleted_is_made_anew(path: Path) -> None:
+    async with opened(path) as catalog:
+        await fill(catalog)
+    path.unlink()
+    async with opened(path) as catalog:
+        assert await catalog.servers() == []
+        await fill(catalog)
+
+
+def foreign_database(path: Path) -> None:
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("CREATE TABLE diary (entry TEXT)")
+        connection.execute("INSERT INTO diary VALUES ('dear diary')")
+        connection.commit()
+
+
+def filled(path: Path) -> None:
+    prepare_file(path)
+    with closing(sqlite3.connect(path)) as connection:
+        rows = [(f"{number:064}", "cl100k_base", number) for number in range(300)]
+        connection.executemany("INSERT INTO definition_tokens VALUES (?, ?, ?)", rows)
+        connection.commit()
+
+
+def truncated_to(share: float) -> Any:
+    def spoil(path: Path) -> None:
+        filled(path)
+        whole = path.read_bytes()
+        path.write_bytes(whole[: int(len(whole) * share)])
+
+    return spoil
+
+
+def overwritten_page(path: Path) -> None:
+    filled(path)
+    whole = bytearray(path.read_bytes())
+    whole[4096:8192] = b"\xa5" * 4096
+    path.write_bytes(whole)
+
+
+SPOILS = {
+    "text": lambda path: path.write_text("this is not a database, but somebody's notes" * 40),
+    "short text": lambda path: path.write_text("x"),
+    "another program's database": foreign_database,
+    "cut in half": truncated_to(0.5),
+    "cut at the end": truncated_to(0.95),
+    "cut after a few bytes": truncated_to(0.003),
+    "a page overwritten": overwritten_page,
+    "only the header left": lambda path: path.write_bytes(b"SQLite format 3\0" + b"\0" * 84),
+}
+
+
+@pytest.mark.parametrize("spoil", SPOILS.values(), ids=SPOILS)
+async def test_what_is_not_our_catalog_is_set_aside_whole_and_a_new_one_begun(
+    spoil: Any, path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path.parent.mkdir(parents=True)
+    spoil(path)
+    content = path.read_bytes()
+    with caplog.at_level(logging.WARNING):
+        async with opened(path) as catalog:
+            await fill(catalog)
+            assert [server.name for server in await catalog.servers()] == ["github"]
+    (kept,) = path.parent.glob("catalog.db.unusable-*")
+    assert kept.read_bytes() == content
+    (said,) = [record.getMessage() for record in caplog.records]
+    assert str(path) in said
+    assert kept.name in said
+    assert "rebuilt" in said
+
+
+async def test_what_another_program_has_not_yet_written_back_is_kept_with_its_database(path: Path) -> None:
+    path.parent.mkdir(parents=True)
+    foreign_database(path)
+    with closing(sqlite3.connect(path, isolation_level=None)) as other:
+        other.execute("PRAGMA journal_mode = WAL")
+        other.execute("PRAGMA wal_autocheckpoint = 0")
+        other.execute("INSERT INTO diary VALUES ('only in the write-ahead log')")
+        async with opened(path):
+            pass
+        (kept,) = [name for name in path.parent.glob("catalog.db.unusable-*") if not name.name.endswith(("wal", "shm"))]
+        assert len(asked(kept, "SELECT * FROM diary")) == 2
+
+
+def test_an_empty_file_is_simply_filled(path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    path.parent.mkdir(parents=True)
+    path.touch()
+    prepare_file(path)
+    assert asked(path, "PRAGMA application_id") == [(APPLICATION_ID,)]
+    assert [entry.name for entry in path.parent.iterdir() if "unusable" in entry.name] == []
+    assert caplog.records == []
+
+
+async def test_a_file_of_a_newer_version_is_refused_and_left_as_it_is(path: Path) -> None:
+    prepare_file(path)
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("UPDATE alembic_version SET version_num = '9999'")
+        connection.commit()
+    with pytest.raises(CatalogError, match=rf"newer mcp-optimizer \(schema 9999, this one knows {HEAD}\).*--database"):
+        await open_database(path)
+    assert asked(path, "SELECT version_num FROM alembic_version") == [("9999",)]
+    assert not list(path.parent.glob("*unusable*"))
+
+
+async def test_a_folder_that_cannot_be_made_is_an_error_that_says_what_to_do(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(CatalogError, match=r"folder .*file.*--database FILE, or --database none"):
+        await open_database(tmp_path / "file" / "catalog.db")
+
+
+async def test_a_file_that_cannot_be_made_is_an_error_that_says_what_to_do(path: Path) -> None:
+    path.mkdir(parents=True)
+    with pytest.raises(CatalogError, match=r"Cannot open the catalog .*--database FILE, or --database none"):
+        await open_database(path)
+
+
+@pytest.mark.parametrize("leave", [(), ("-wal", "-shm")], ids=["with all its files", "but not what belongs to it"])
+async def test_a_file_deleted_while_it_is_open_is_begun_anew_before_the_next_write(
+    leave: tuple[str, ...], path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with opened(path) as catalog:
+        await fill(catalog, "before")
+        for suffix in {"", "-wal", "-shm"} - set(leave):
+            Path(f"{path}{suffix}").unlink(missing_ok=True)
+        await catalog.revive()
+        await fill(catalog, "after")
+        assert [server.name for server in await catalog.servers()] == ["after"]
+    assert asked(path, "SELECT name FROM mcpserver") == [("after",)]
+    assert "was deleted; a new one is begun" in caplog.text
+
+
+async def test_a_file_that_is_still_there_is_not_begun_anew(path: Path) -> None:
+    async with opened(path) as catalog:
+        await fill(catalog)
+        await catalog.revive()
+        assert len(await catalog.servers()) == 1
+
+
+async def test_without_a_database_nothing_is_kept_on_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    async with opened(None) as catalog:
+        server_id = await fill(catalog)
+        await catalog.revive()
+        assert len(await catalog.tools(server_id)) == 2
+        assert list(tmp_path.iterdir()) == []
+    async with opened(None) as catalog:
+        assert await catalog.servers() == []
+
+
+@pytest.mark.parametrize("on_disk", [True, False])
+async def test_many_tasks_use_one_catalog_at_once(on_disk: bool, path: Path) -> None:
+    async with opened(path if on_disk else None) as catalog:
+        ids = await asyncio.gather(*(fill(catalog, f"server{number}") for number in range(12)))
+        counts = await asyncio.gather(*(catalog.tools(server_id) for server_id in ids))
+        assert [len(tools) for tools in counts] == [2] * 12
+
+
+async def test_replacing_tools_writes_only_what_changed(path: Path) -> None:
+    async with opened(path) as catalog:
+        server_id = await fill(catalog, "github", mcp_tool("a"), mcp_tool("b"), mcp_tool("c"))
+        before = {tool.details.name: tool for tool in await catalog.tools(server_id)}
+        assert await catalog.replace_tools(server_id, [row(mcp_tool(name)) for name in "cab"]) == 0
+        changed = [row(mcp_tool("a")), row(mcp_tool("b", "now described"), 9), row(mcp_tool("d"))]
+        # b is new and old, c is gone, d is new.
+        assert await catalog.replace_tools(server_id, changed) == 4
+        after = {tool.details.name: tool for tool in await catalog.tools(server_id)}
+    assert list(after) == ["a", "b", "d"]
+    assert after["a"] == before["a"]
+    assert (after["b"].details.description, after["b"].token_count) == ("now described", 9)
+
+
+async def test_a_tool_that_is_counted_anew_gets_its_new_count(path: Path) -> None:
+    async with opened(path) as catalog:
+        server_id = await fill(catalog, "github", mcp_tool("a"), mcp_tool("b"))
+        assert await catalog.replace_tools(server_id, [row(mcp_tool("a"), 5), row(mcp_tool("b"))]) > 0
+        assert [tool.token_count for tool in await catalog.tools(server_id)] == [5, 7]
+
+
+async def test_a_server_of_one_name_and_fingerprint_is_one_server(path: Path) -> None:
+    async with opened(path) as catalog:
+        first = await catalog.save_server("github", "f1", "stdio", ServerStatus.RUNNING)
+        assert await catalog.save_server("github", "f1", "stdio", ServerStatus.FAILED) == first
+        assert await catalog.save_server("github", "f2", "stdio", ServerStatus.RUNNING) != first
+        assert [(server.fingerprint, server.status) for server in await catalog.servers()] == [
+            ("f1", ServerStatus.FAILED),
+            ("f2", ServerStatus.RUNNING),
+        ]
+
+
+async def test_new_details_of_a_tool_are_recounted_in_the_same_transaction(path: Path) -> None:
+    counter = TokenCounter()
+    async with opened(path) as catalog:
+        server_id = await fill(catalog, "github", mcp_tool("a"))
+        (tool,) = await catalog.tools(server_id)
+        longer = mcp_tool("a", "A much longer description than before", futureField=1)
+        await catalog.update_tool(tool.id, ToolUpdateDetails(details=longer), counter)
+        (updated,) = await catalog.tools(server_id)
+        assert (updated.details, updated.token_count) == (longer, counter.count_tool_tokens(longer))
+        assert updated.last_updated > tool.last_updated
+        assert updated.created_at == tool.created_at
+
+        class Failing(TokenCounter):
+            def count_tokens(self, text: str) -> int:
+                raise ValueError("cannot count")
+
+        with pytest.raises(ValueError, match="cannot count"):
+            await catalog.update_tool(tool.id, ToolUpdateDetails(details=mcp_tool("b")), Failing())
+        assert await catalog.tools(server_id) == [updated]
+
+
+async def test_an_update_changes_what_it_names_and_nothing_else(path: Path) -> None:
+    async with opened(path) as catalog:
+        server_id, other_id = await fill(catalog, "github", mcp_tool("a")), await fill(catalog, "slack", mcp_tool("b"))
+        (tool,) = await catalog.tools(server_id)
+        vector = np.array([0.5, -1.0, 0.25], dtype=np.float32)
+        await catalog.update_tool(tool.id, ToolUpdateDetails(details_embedding=vector), TokenCounter())
+        (updated,) = await catalog.tools(server_id)
+        assert updated.details_embedding is not None
+        assert updated.details_embedding.tolist() == vector.tolist()
+        assert (updated.details, updated.token_count) == (tool.details, 7)
+        await catalog.update_tool(tool.id, ToolUpdateDetails(token_count=3, mcpserver_id=other_id), TokenCounter())
+        assert await catalog.tools(server_id) == []
+        assert [(found.details.name, found.token_count) for found in await catalog.tools(other_id)] == [
+            ("a", 3),
+            ("b", 7),
+        ]
+
+
+async def test_counts_are_kept_by_definition_and_encoding(path: Path) -> None:
+    async with opened(path) as catalog:
+        await catalog.save_token_counts({f"h{number}": number for number in range(1200)}, "cl100k_base")
+        await catalog.save_token_counts({"h1": 99}, "o200k_base")
+        await catalog.save_token_counts({"h1": 1}, "cl100k_base")
+        assert await catalog.token_counts(["h1", "h1199", "unknown"], "cl100k_base") == {"h1": 1, "h1199": 1199}
+        assert await catalog.token_counts(["h1", "h2"], "o200k_base") == {"h1": 99}
+        assert len(await catalog.token_counts([f"h{number}" for number in range(2000)], "cl100k_base")) == 1200
+
+
+async def test_vectors_are_kept_by_definition_and_encoder(path: Path) -> None:
+    async with opened(path) as catalog:
+        await catalog.save_vectors({"h1": np.array([1.0, 2.0])}, "small")
+        assert {key: vector.tolist() for key, vector in (await catalog.vectors(["h1", "h2"], "small")).items()} == {
+            "h1": [1.0, 2.0]
+        }
+        assert await catalog.vectors(["h1"], "large") == {}
+
+
+async def test_two_catalogs_share_one_file(path: Path) -> None:
+    async with opened(path) as one, opened(path) as two:
+        server_id = await fill(one)
+        assert [tool.details.name for tool in await two.tools(server_id)] == ["a", "b"]
+        assert await fill(two, "github", mcp_tool("a")) == server_id
+        assert [tool.details.name for tool in await one.tools(server_id)] == ["a"]
+        ids = await asyncio.gather(*(fill(catalog, f"server{number}") for number in range(6) for catalog in (one, two)))
+        assert len(set(ids)) == 6
+        assert len(await one.servers()) == len(await two.servers()) == 7
+
+
+async def test_a_reader_does_not_wait_for_a_writer_nor_hold_one_up(path: Path) -> None:
+    async with opened(path) as catalog:
+        await fill(catalog)
+        with closing(sqlite3.connect(path, isolation_level=None, timeout=0)) as writer:
+            writer.execute("BEGIN IMMEDIATE")
+            writer.execute("DELETE FROM tool")
+            async with asyncio.timeout(2):
+                (server,) = await catalog.servers()
+                assert len(await catalog.tools(server.id)) == 2
+            writer.execute("COMMIT")
+        assert await catalog.tools(server.id) == []

@@ -1,0 +1,373 @@
+"""The MCP face, spoken to by the SDK's own client in both protocol eras: answers, errors, nothing lost on the way."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Any, cast
+
+import mcp_types as types
+import pytest
+from mcp import Client, MCPError
+from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
+
+from mcp_optimizer.errors import CallTimeout, UpstreamRefusal
+from mcp_optimizer.gateway import TOOL_META_KEY
+from mcp_optimizer.own_tools import INSTRUCTIONS, OWN_TOOLS
+from mcp_optimizer.server import SCORES_META_KEY, FindToolResponse, build_server
+from mcp_optimizer.token_counter import VOCABULARIES, TokenCounter
+from mcp_optimizer.upstream.pool import UpstreamState
+from tests.unit.catalogs import Answer, RecordingPool, down, gateway_over, mcp_tool, running
+
+ISSUE = mcp_tool(
+    "create_issue",
+    "Create an issue",
+    {"title": {"type": "string"}, "milestone": {"type": ["string", "null"], "default": None}},
+    futureField={"kept": [None]},
+    annotations={"readOnlyHint": False},
+)
+GITHUB = running("github", ISSUE, mcp_tool("list_issues", "List issues"), mcp_tool("search", "Search code"))
+SLACK = running("slack", mcp_tool("send_message", "Send a message"), mcp_tool("search", "Search messages"))
+
+
+class Face:
+    """A server in front of a recording pool, and a record of every raw result that it answered with."""
+
+    def __init__(self, client: Client, pool: RecordingPool, sent: list[tuple[str, dict[str, Any]]]) -> None:
+        self.client = client
+        self.pool = pool
+        self._sent = sent
+
+    @property
+    def last_result(self) -> dict[str, Any]:
+        """The raw result of the last tools/call; the client itself may have listed tools since."""
+        return next(result for method, result in reversed(self._sent) if method == "tools/call")
+
+    @property
+    def last_list(self) -> dict[str, Any]:
+        return next(result for method, result in reversed(self._sent) if method == "tools/list")
+
+    async def call(self, name: str, arguments: dict[str, Any] | None = None) -> types.CallToolResult:
+        return await self.client.call_tool(name, arguments)
+
+    async def answer(self, name: str, **arguments: Any) -> Any:
+        """What a successful call says, which is the same in its text and in its structured content."""
+        result = await self.call(name, arguments)
+        assert not result.is_error, text_of(result)
+        assert json.loads(text_of(result)) == result.structured_content
+        return result.structured_content
+
+    async def error(self, name: str, **arguments: Any) -> str:
+        result = await self.call(name, arguments)
+        assert result.is_error
+        assert result.structured_content is None
+        return text_of(result)
+
+
+def text_of(result: types.CallToolResult) -> str:
+    (content,) = result.content
+    assert isinstance(content, types.TextContent)
+    return content.text
+
+
+Open = Callable[..., AbstractAsyncContextManager[Face]]
+
+
+@pytest.fixture(params=["legacy", "auto"])
+def mode(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def open_face(mode: str) -> Open:
+    """Not opened here: what the SDK enters in one task it must leave in the same one."""
+
+    @asynccontextmanager
+    async def opened(*states: UpstreamState, answer: Answer | None = None) -> AsyncIterator[Face]:
+        pool = RecordingPool(answer)
+        server = build_server(await gateway_over(*(states or (GITHUB, SLACK)), pool=pool), "1.2.3")
+        sent: list[tuple[str, dict[str, Any]]] = []
+
+        async def remember(ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
+            result = await call_next(ctx)
+            if isinstance(result, dict):
+                sent.append((ctx.method, result))
+            return result
+
+        server.middleware.insert(0, remember)
+        async with Client(server, mode=mode) as client:
+            yield Face(client, pool, sent)
+
+    return opened
+
+
+async def test_a_client_is_greeted_and_sees_three_tools(open_face: Open, mode: str) -> None:
+    async with open_face() as face:
+        info = face.client.server_info
+        assert info is not None
+        assert (info.name, info.version) == ("mcp-optimizer", "1.2.3")
+        assert face.client.instructions == INSTRUCTIONS
+        listed = await face.client.list_tools()
+        assert [tool.name for tool in listed.tools] == ["find_tool", "call_tool", "list_tools"]
+        raw = face.last_list
+        assert raw["tools"] == list(OWN_TOOLS)
+        if mode == "legacy":
+            assert raw.keys() == {"tools"}
+        else:
+            assert (raw["resultType"], raw["cacheScope"]) == ("complete", "public")
+            assert raw["ttlMs"] > 0
+
+
+@pytest.mark.parametrize("encoding", VOCABULARIES)
+def test_our_own_tools_cost_less_than_600_tokens_together(encoding: str) -> None:
+    wire = json.dumps({"tools": OWN_TOOLS}, separators=(",", ":"), ensure_ascii=False)
+    assert TokenCounter(encoding).count_tokens(wire + INSTRUCTIONS) < 600
+
+
+async def test_find_tool_answers_with_definitions_and_savings_alike_in_text_and_structure(open_face: Open) -> None:
+    async with open_face() as face:
+        found = await face.answer("find_tool", tool_description="create an issue", tool_keywords="github", limit=1)
+        assert found["tools"] == [ISSUE.model_dump(mode="json")]
+        assert found.keys() == {"tools", "token_metrics"}
+        FindToolResponse.model_validate(found)
+        baseline = sum(
+            TokenCounter().count_tool_tokens(tool)
+            for tool in [
+                ISSUE,
+                mcp_tool("list_issues", "List issues"),
+                mcp_tool("github__search", "Search code"),
+                mcp_tool("slack__search", "Search messages"),
+                mcp_tool("send_message", "Send a message"),
+            ]
+        )
+        returned = TokenCounter().count_tool_tokens(ISSUE)
+        assert found["token_metrics"] == {
+            "baseline_tokens": baseline,
+            "returned_tokens": returned,
+            "tokens_saved": baseline - returned,
+            "savings_percentage": pytest.approx((baseline - returned) / baseline * 100, abs=0.01),
+        }
+
+
+async def test_a_find_tool_reply_is_compact_and_has_no_nulls_of_its_own(open_face: Open) -> None:
+    async with open_face() as face:
+        text = text_of(await face.call("find_tool", {"tool_description": "create an issue", "limit": 1}))
+        assert text == json.dumps(json.loads(text), separators=(",", ":"), ensure_ascii=False)
+        answer = json.loads(text)
+        assert None not in answer.values()
+        assert None not in answer["tools"][0].values()
+        # But what a schema says stays said.
+        assert answer["tools"][0]["inputSchema"] == ISSUE.input_schema
+
+
+async def test_scores_stand_in_meta_where_they_cost_the_model_nothing(open_face: Open) -> None:
+    async with open_face() as face:
+        await face.answer("find_tool", tool_description="search")
+        raw = face.last_result
+        assert set(raw["_meta"][SCORES_META_KEY]) == {"github__search", "slack__search"}
+        assert "score" not in raw["content"][0]["text"]
+
+
+async def test_nothing_found_is_an_answer_with_a_note(open_face: Open) -> None:
+    async with open_face() as face:
+        found = await face.answer("find_tool", tool_description="zebra")
+        assert found["tools"] == []
+        assert found["token_metrics"]["tokens_saved"] == found["token_metrics"]["baseline_tokens"] > 0
+        assert "list_tools" in found["note"]
+
+
+async def test_no_server_at_all_is_an_answer_with_zero_savings(open_face: Open) -> None:
+    async with open_face(down("github")) as face:
+        found = await face.answer("find_tool", tool_description="create an issue")
+        assert found["tools"] == []
+        assert set(found["token_metrics"].values()) == {0}
+        assert "github (failed)" in found["note"]
+        listed = await face.answer("list_tools")
+        assert (listed["tools"], listed["total"]) == ([], 0)
+        assert "github (failed)" in listed["note"]
+
+
+async def test_list_tools_comes_in_pages(open_face: Open) -> None:
+    many = running("many", *(mcp_tool(f"tool_{number:03}", f"Does {number}. And more.") for number in range(150)))
+    async with open_face(many) as face:
+        first = await face.answer("list_tools")
+        assert (len(first["tools"]), first["total"], first["next_offset"]) == (100, 150, 100)
+        assert first["tools"][0] == {"name": "tool_000", "server": "many", "description": "Does 0."}
+        second = await face.answer("list_tools", server="many", offset=first["next_offset"])
+        assert len(second["tools"]) == 50
+        assert "next_offset" not in second
+        assert "note" not in second
+
+
+@pytest.mark.parametrize("number", [2, "2", 2.0, " 2 "])
+async def test_a_number_may_be_given_as_text(open_face: Open, number: object) -> None:
+    async with open_face() as face:
+        found = await face.answer("find_tool", tool_description="search issue message", limit=number)
+        assert len(found["tools"]) == 2
+        assert len((await face.answer("list_tools", offset=number))["tools"]) == 3
+
+
+@pytest.mark.parametrize("number", ["two", 2.5, True, [2], "--2", "²", "1e3", "9" * 5000])
+async def test_what_is_no_number_is_an_error_with_text(open_face: Open, number: object) -> None:
+    async with open_face() as face:
+        assert "limit must be a whole number" in await face.error("find_tool", tool_description="x", limit=number)
+        assert "offset must be a whole number" in await face.error("list_tools", offset=number)
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments", "message"),
+    [
+        ("find_tool", {}, "tool_description is required and must be text."),
+        ("find_tool", {"tool_description": "  "}, "tool_description is required"),
+        ("find_tool", {"tool_description": 7}, "tool_description is required and must be text."),
+        ("find_tool", {"tool_description": "x", "tool_keywords": {}}, "tool_keywords must be text."),
+        ("find_tool", {"tool_description": "x", "limit": 0}, "limit must be at least 1"),
+        ("list_tools", {"server": "nowhere"}, "Unknown server 'nowhere'. Servers: github, slack."),
+        ("list_tools", {"offset": -1}, "offset must not be negative"),
+        ("call_tool", {}, "tool_name is required"),
+        ("call_tool", {"tool_name": "nothing_like_it", "parameters": {}}, "Unknown tool 'nothing_like_it'."),
+        ("call_tool", {"tool_name": "search", "parameters": {}}, "github__search, slack__search"),
+        ("call_tool", {"tool_name": "create_issue", "parameters": "{"}, "not valid JSON"),
+        ("call_tool", {"tool_name": "create_issue", "parameters": [1]}, "must be an object, not list"),
+        ("call_tool", {"tool_name": "create_issue", "parameters": {"title": 1}}, "title: 1 is not of type"),
+        ("call_tool", {"tool_name": "search", "parameters": {}, "server_name": "x"}, "Unknown server 'x'"),
+    ],
+)
+async def test_a_wrong_call_of_our_own_tools_is_an_error_that_the_model_can_read(
+    open_face: Open, tool: str, arguments: dict[str, Any], message: str
+) -> None:
+    async with open_face() as face:
+        assert message in await face.error(tool, **arguments)
+        assert face.pool.calls == []
+
+
+async def test_invalid_arguments_are_answered_with_the_schema_to_get_them_right(open_face: Open) -> None:
+    async with open_face() as face:
+        text = await face.error("call_tool", tool_name="create_issue", parameters={"title": 1})
+        assert json.loads(text.partition(" Schema: ")[2]) == ISSUE.input_schema
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"tool_name": "create_issue", "parameters": {"title": "x"}},
+        {"tool_name": "create_issue", "parameters": '{"title": "x"}'},
+        {"tool_name": "create_issue", "arguments": {"title": "x"}},
+        {"tool_name": "create_issue", "title": "x"},
+        {"tool_name": "create_issue", "parameters": {"title": "x"}, "server_name": "github"},
+        {"tool_name": "create_issue", "parameters": {"title": "x"}, "server_name": None},
+    ],
+)
+async def test_call_tool_reads_what_models_mean(open_face: Open, arguments: dict[str, Any]) -> None:
+    async with open_face() as face:
+        assert text_of(await face.call("call_tool", arguments)) == "done"
+        assert face.pool.calls == [("github", "tools/call", {"name": "create_issue", "arguments": {"title": "x"}})]
+
+
+async def test_keywords_may_be_a_list(open_face: Open) -> None:
+    async with open_face() as face:
+        found = await face.answer("find_tool", tool_description="it", tool_keywords=["create", "issue"], limit=1)
+        assert found["tools"][0]["name"] == "create_issue"
+
+
+async def test_a_found_tool_can_be_called_by_its_own_name(open_face: Open) -> None:
+    async with open_face() as face:
+        assert text_of(await face.call("slack__search", {"q": "x"})) == "done"
+        assert face.pool.calls == [("slack", "tools/call", {"name": "search", "arguments": {"q": "x"}})]
+
+
+async def test_an_unknown_tool_called_by_its_own_name_is_a_protocol_error_with_the_nearest_names(
+    open_face: Open,
+) -> None:
+    async with open_face() as face:
+        with pytest.raises(MCPError, match=r"Unknown tool 'create_isue'.*create_issue") as raised:
+            await face.call("create_isue", {})
+        assert raised.value.code == types.INVALID_PARAMS
+
+
+UNKNOWN_TO_THE_SDK: dict[str, Any] = {
+    "content": [
+        {"type": "text", "text": "hello", "futureField": {"a": None}, "_meta": {"x": None}},
+        {"type": "hologram", "voxels": [1, None, {"z": 2}]},
+    ],
+    "structuredContent": {"rows": [{"id": 1, "gone": None}], "n": 1.5},
+    "isError": False,
+    "futureField": [None, {"deep": True}],
+    "_meta": {"vendor/key": {"nested": [None]}, "progressToken": 7},
+}
+
+
+async def test_what_the_sdk_does_not_know_of_a_result_comes_through_untouched(open_face: Open, mode: str) -> None:
+    async with open_face(answer=lambda _server, _params: UNKNOWN_TO_THE_SDK) as face:
+        # The SDK's client refuses the hologram; what was sent is what counts here.
+        with contextlib.suppress(ValueError):
+            await face.call("call_tool", {"tool_name": "create_issue", "parameters": {}})
+        raw = face.last_result
+        meta = {key: value for key, value in raw["_meta"].items() if key in UNKNOWN_TO_THE_SDK["_meta"]}
+        assert meta == UNKNOWN_TO_THE_SDK["_meta"]
+        assert raw["_meta"][TOOL_META_KEY]["server"] == "github"
+        own = {key: value for key, value in raw.items() if key not in ("_meta", "resultType")}
+        assert own == {key: value for key, value in UNKNOWN_TO_THE_SDK.items() if key != "_meta"}
+        assert ("resultType" in raw) is (mode == "auto")
+        assert (types.SERVER_INFO_META_KEY in raw["_meta"]) is (mode == "auto")
+
+
+async def test_a_result_type_of_a_newer_server_is_kept_from_an_older_client(open_face: Open, mode: str) -> None:
+    newer = {"resultType": "complete", "content": []}
+    async with open_face(answer=lambda _server, _params: newer) as face:
+        await face.call("send_message", {})
+        raw = face.last_result
+        assert raw.get("resultType") == (None if mode == "legacy" else "complete")
+
+
+async def test_an_error_result_of_a_server_stays_one(open_face: Open) -> None:
+    failed = {"content": [{"type": "text", "text": "no such repository"}], "isError": True}
+    async with open_face(answer=lambda _server, _params: failed) as face:
+        assert await face.error("call_tool", tool_name="create_issue", parameters={}) == "no such repository"
+
+
+async def test_a_refusal_of_a_server_passes_with_its_code_and_data(open_face: Open) -> None:
+    def refuse(server: str, _params: dict[str, Any]) -> dict[str, Any]:
+        raise UpstreamRefusal(server, -32050, "quota exceeded", {"retryAfter": 7})
+
+    async with open_face(answer=refuse) as face:
+        for name, arguments in (
+            ("call_tool", {"tool_name": "create_issue", "parameters": {}}),
+            ("create_issue", {}),
+        ):
+            with pytest.raises(MCPError) as raised:
+                await face.call(name, arguments)
+            assert (raised.value.code, raised.value.message) == (-32050, "quota exceeded")
+            assert raised.value.error.data == {"retryAfter": 7}
+
+
+async def test_a_server_that_does_not_answer_is_an_error_that_the_model_can_read(open_face: Open) -> None:
+    def late(server: str, _params: dict[str, Any]) -> dict[str, Any]:
+        raise CallTimeout(server, "The server 'github' did not answer within 60 s.")
+
+    async with open_face(answer=late) as face:
+        assert "did not answer within 60 s" in await face.error("call_tool", tool_name="create_issue", parameters={})
+        assert "did not answer within 60 s" in await face.error("create_issue")
+
+
+@pytest.mark.parametrize("params", [None, {}, {"name": 7}, {"name": "find_tool", "arguments": [1]}])
+async def test_a_call_without_a_name_or_with_arguments_that_are_no_object_is_a_protocol_error(params: Any) -> None:
+    server = build_server(await gateway_over(GITHUB), "1.2.3")
+
+    async def never(_ctx: Any) -> HandlerResult:
+        raise AssertionError("not answered")
+
+    # A client of the SDK cannot be brought to send this: straight to what answers it.
+    context: ServerRequestContext[Any, Any] = ServerRequestContext(
+        session=cast(Any, None),
+        lifespan_context={},
+        protocol_version="2025-11-25",
+        method="tools/call",
+        params=params,
+        request_id=1,
+    )
+    with pytest.raises(MCPError, match="tools/call needs a name and, if any, an object of arguments") as raised:
+        await server.middleware[-1](context, never)
+    assert raised.value.code == types.INVALID_PARAMS

@@ -1,0 +1,175 @@
+"""Options: which source wins, and what a user reads when one of them is wrong."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mcp_optimizer.errors import ConfigurationError
+from mcp_optimizer.settings import Settings, load_settings
+
+
+@pytest.fixture(autouse=True)
+def _empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+
+
+@pytest.fixture
+def toml(tmp_path: Path) -> Path:
+    return tmp_path / "options.toml"
+
+
+def load(
+    flags: dict[str, Any] | None = None, environment: dict[str, str] | None = None, toml: Path | None = None
+) -> Settings:
+    return load_settings(flags, environment or {}, toml)
+
+
+def test_flags_beat_the_environment_which_beats_the_file(toml: Path) -> None:
+    toml.write_text("find_limit = 1\nwait = 1\nlog_level = 'debug'\n")
+    environment = {"MCP_OPTIMIZER_FIND_LIMIT": "2", "MCP_OPTIMIZER_WAIT": "2"}
+    found = load({"find_limit": 3}, environment, toml)
+    assert (found.find_limit, found.wait, found.log_level, found.encoding) == (3, 2.0, "debug", "cl100k_base")
+
+
+def test_a_flag_that_was_not_given_decides_nothing(toml: Path) -> None:
+    toml.write_text("find_limit = 7\n")
+    assert load({"find_limit": None, "demo": False}, {}, toml).find_limit == 7
+
+
+def test_an_empty_variable_counts_as_not_set() -> None:
+    assert load(environment={"MCP_OPTIMIZER_FIND_LIMIT": "", "MCP_OPTIMIZER_CONFIG": ""}) == Settings()
+
+
+def test_variables_of_other_programs_are_left_alone() -> None:
+    assert load(environment={"FIND_LIMIT": "x", "MCP_FIND_LIMIT": "x"}) == Settings()
+
+
+@pytest.mark.parametrize("source", ["flag", "environment", "file"])
+def test_an_unknown_option_is_refused_by_name_with_its_source_and_the_nearest_known_one(
+    source: str, toml: Path
+) -> None:
+    where = {"flag": "on the command line", "environment": "in the environment", "file": f"in {toml}"}[source]
+    toml.write_text("find_limt = 3\n" if source == "file" else "")
+    flags = {"find_limt": 3} if source == "flag" else {}
+    environment = {"MCP_OPTIMIZER_FIND_LIMT": "3"} if source == "environment" else {}
+    with pytest.raises(ConfigurationError) as raised:
+        load(flags, environment, toml)
+    assert "'find_limt'" in str(raised.value)
+    assert where in str(raised.value)
+    assert "Did you mean 'find_limit'?" in str(raised.value)
+
+
+def test_an_unknown_option_like_no_other_is_refused_with_all_that_are_known() -> None:
+    with pytest.raises(ConfigurationError, match=r"'zzz'.*Known: config, demo, database"):
+        load({"zzz": 1})
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        ("find_limit", 0),
+        ("find_limit", "many"),
+        ("find_limit", 101),
+        ("start_timeout", 0),
+        ("call_timeout", -1),
+        ("restart_pause", "soon"),
+        ("wait", -0.5),
+        ("encoding", "p50k_base"),
+        ("log_level", "loud"),
+        ("demo", "perhaps"),
+    ],
+)
+@pytest.mark.parametrize("source", ["flag", "environment", "file"])
+def test_a_bad_value_is_refused_with_its_option_value_and_source(
+    source: str, option: str, value: object, toml: Path
+) -> None:
+    where = {"flag": "on the command line", "environment": "in the environment", "file": f"in {toml}"}[source]
+    toml.write_text(f"{option} = {value!r}\n" if source == "file" else "")
+    flags = {option: value} if source == "flag" else {}
+    environment = {f"MCP_OPTIMIZER_{option.upper()}": str(value)} if source == "environment" else {}
+    shown = repr(str(value)) if source == "environment" else repr(value)
+    with pytest.raises(ConfigurationError) as raised:
+        load(flags, environment, toml)
+    assert str(raised.value).startswith(f"Bad value {shown} for '{option}' {where}")
+
+
+def test_all_bad_values_are_named_at_once() -> None:
+    with pytest.raises(ConfigurationError, match=r"'find_limit'.*'wait'"):
+        load({"find_limit": 0, "wait": -1})
+
+
+@pytest.mark.parametrize(
+    ("text", "address"),
+    [
+        ("8765", ("127.0.0.1", 8765)),
+        ("127.0.0.1:8765", ("127.0.0.1", 8765)),
+        ("localhost:0", ("localhost", 0)),
+        ("0.0.0.0:80", ("0.0.0.0", 80)),  # noqa: S104
+        ("[::1]:8765", ("::1", 8765)),
+        ("gateway.internal:65535", ("gateway.internal", 65535)),
+    ],
+)
+def test_an_http_address_is_a_host_and_a_port_or_a_port_on_loopback(text: str, address: tuple[str, int]) -> None:
+    assert load({"http": text}).http_address == address
+
+
+@pytest.mark.parametrize("text", ["", "localhost", "localhost:", "127.0.0.1:http", "host:65536", "host:-1", "host:8²"])
+def test_what_is_no_http_address_is_refused_with_an_example(text: str) -> None:
+    with pytest.raises(ConfigurationError, match=r"not HOST:PORT, such as 127\.0\.0\.1:8765"):
+        _ = Settings(http=text).http_address
+
+
+@pytest.mark.parametrize("text", ["none", "None", "NONE"])
+def test_database_none_means_no_file(text: str) -> None:
+    assert load({"database": text}).database_path is None
+
+
+def test_the_database_is_in_the_data_folder_unless_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert load().database_path == tmp_path / "xdg_data_home" / "mcp-optimizer" / "catalog.db"
+    assert load({"database": "~/kept.db"}).database_path == tmp_path / "kept.db"
+
+
+def test_config_and_demo_together_are_refused() -> None:
+    with pytest.raises(ConfigurationError, match="either config or demo, not both"):
+        load({"demo": True}, {"MCP_OPTIMIZER_CONFIG": "mcp.json"})
+
+
+def test_the_server_file_is_the_one_named_else_the_one_here_else_the_users(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    users = tmp_path / "xdg_config_home" / "mcp-optimizer" / "mcp.json"
+    assert load().server_file == users
+    Path("mcp.json").write_text("{}")
+    assert load().server_file == Path("mcp.json")
+    assert load({"config": "~/named.json"}).server_file == tmp_path / "named.json"
+
+
+def test_the_settings_file_is_the_one_named_else_the_one_here_else_the_users(tmp_path: Path) -> None:
+    users = tmp_path / "xdg_config_home" / "mcp-optimizer" / "settings.toml"
+    users.parent.mkdir(parents=True)
+    users.write_text("find_limit = 1\n")
+    assert load().find_limit == 1
+    Path("mcp-optimizer.toml").write_text("find_limit = 2\n")
+    assert load().find_limit == 2
+    named = tmp_path / "named.toml"
+    named.write_text("find_limit = 3\n")
+    assert load(environment={"MCP_OPTIMIZER_SETTINGS": str(named)}).find_limit == 3
+
+
+def test_a_settings_file_that_is_not_there_or_not_toml_is_refused_by_name(toml: Path) -> None:
+    with pytest.raises(ConfigurationError, match=f"No settings file at {toml}"):
+        load(environment={"MCP_OPTIMIZER_SETTINGS": str(toml)})
+    toml.write_text("find_limit: 3\n")
+    with pytest.raises(ConfigurationError, match=rf"Cannot read the settings file {toml}.*line 1"):
+        load(toml=toml)
+
+
+def test_settings_cannot_be_changed_afterwards() -> None:
+    with pytest.raises(ValueError, match="frozen"):
+        Settings().find_limit = 3

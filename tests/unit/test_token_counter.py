@@ -1,0 +1,136 @@
+"""Counting tokens: tiktoken's own tables and splits, offline, and text is only ever text."""
+
+from __future__ import annotations
+
+import hashlib
+import lzma
+import socket
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tiktoken_ext.openai_public as published_by_tiktoken
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mcp_optimizer.errors import ConfigurationError
+from mcp_optimizer.token_counter import DEFAULT_ENCODING, VOCABULARIES, TokenCounter, load_encoding, read_rank_table
+from tests.unit.catalogs import mcp_tool
+
+ENCODINGS = ["cl100k_base", "o200k_base"]
+
+
+@pytest.mark.parametrize("name", ENCODINGS)
+def test_the_rank_table_and_the_pattern_are_the_ones_tiktoken_publishes(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected_hashes: list[str] = []
+
+    def remember(_url: str, expected_hash: str) -> dict[bytes, int]:
+        expected_hashes.append(expected_hash)
+        return {}
+
+    monkeypatch.setattr(published_by_tiktoken, "load_tiktoken_bpe", remember)
+    published: dict[str, Any] = getattr(published_by_tiktoken, name)()
+    assert [hashlib.sha256(read_rank_table(VOCABULARIES[name])).hexdigest()] == expected_hashes
+    assert load_encoding(name)._pat_str == published["pat_str"]
+
+
+# From tiktoken's README and its own tests.
+@pytest.mark.parametrize(
+    ("encoding", "text", "tokens"),
+    [
+        ("cl100k_base", "", []),
+        ("cl100k_base", "hello world", [15339, 1917]),
+        ("cl100k_base", "tiktoken is great!", [83, 1609, 5963, 374, 2294, 0]),
+        ("cl100k_base", "rer", [38149]),
+        ("cl100k_base", "'rer", [2351, 81]),
+        ("cl100k_base", "today\n ", [31213, 198, 220]),
+        ("cl100k_base", "today\n \n", [31213, 27907]),
+        ("cl100k_base", "today\n  \n", [31213, 14211]),
+        ("cl100k_base", "👍", [9468, 239, 235]),
+        ("o200k_base", "hello world", [24912, 2375]),
+    ],
+)
+def test_known_texts_have_their_known_tokens(encoding: str, text: str, tokens: list[int]) -> None:
+    assert load_encoding(encoding).encode_ordinary(text) == tokens
+    assert TokenCounter(encoding).count_tokens(text) == len(tokens)
+
+
+def test_the_default_encoding_is_cl100k_base() -> None:
+    assert TokenCounter().encoding_name == DEFAULT_ENCODING == "cl100k_base"
+    assert TokenCounter().encoding.n_vocab == 100_256
+
+
+@pytest.mark.parametrize("encoding", ENCODINGS)
+@pytest.mark.parametrize("special", ["<|endoftext|>", "<|fim_prefix|>", "<|endofprompt|>"])
+def test_a_special_token_in_a_text_is_text(encoding: str, special: str) -> None:
+    # One, if it were taken for what it looks like; and an error by tiktoken's own default.
+    assert TokenCounter(encoding).count_tokens(special) > 3
+
+
+def test_a_lone_surrogate_counts_as_the_replacement_character() -> None:
+    counter = TokenCounter()
+    assert counter.count_tokens("a\ud800b") == counter.count_tokens("a\ufffdb")
+    assert counter.count_many(["a\ud800b"]) == [counter.count_tokens("a\ufffdb")]
+
+
+def test_an_unknown_encoding_is_an_error_that_names_the_choices() -> None:
+    with pytest.raises(ConfigurationError, match=r"'p50k_base'.*cl100k_base, o200k_base"):
+        TokenCounter("p50k_base")
+
+
+@pytest.mark.parametrize("encoding", ENCODINGS)
+def test_a_tool_costs_the_tokens_of_its_json_form(encoding: str) -> None:
+    tool = mcp_tool("create_issue", "Create an issue", {"title": {"type": "string", "default": None}}, futureField=[1])
+    counter = TokenCounter(encoding)
+    assert counter.count_tool_tokens(tool) == len(load_encoding(encoding).encode_ordinary(tool.model_dump_json())) > 20
+
+
+@settings(max_examples=30, deadline=None)
+@given(texts=st.lists(st.text(max_size=60), max_size=8))
+def test_a_batch_counts_as_its_texts_do_one_by_one(texts: list[str]) -> None:
+    counter = TokenCounter()
+    assert counter.count_many(texts) == [counter.count_tokens(text) for text in texts]
+
+
+@pytest.mark.parametrize("encoding", ENCODINGS)
+def test_counting_needs_no_network(encoding: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_args: object, **_kwargs: object) -> None:
+        raise AssertionError("the network was touched")
+
+    monkeypatch.setattr(socket, "socket", refuse)
+    monkeypatch.setattr(socket, "create_connection", refuse)
+    monkeypatch.setattr(socket, "getaddrinfo", refuse)
+    assert len(load_encoding.__wrapped__(encoding).encode_ordinary("hello world")) == 2
+
+
+def _flipped(packed: bytes) -> bytes:
+    middle = len(packed) // 2
+    return packed[:middle] + bytes([packed[middle] ^ 0xFF]) + packed[middle + 1 :]
+
+
+def _one_rank_less(packed: bytes) -> bytes:
+    return lzma.compress(lzma.decompress(packed).rpartition(b"\n")[0], preset=0)
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [_flipped, lambda packed: packed[:1000], lambda _packed: b"", lambda _packed: b"<html>", _one_rank_less],
+    ids=["flipped bit", "cut off", "empty", "another file", "a rank is missing"],
+)
+def test_a_damaged_vocabulary_is_refused(damage: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    packed = (resources.files("mcp_optimizer") / "vocabularies" / "cl100k_base.tiktoken.xz").read_bytes()
+    (tmp_path / "vocabularies").mkdir()
+    (tmp_path / "vocabularies" / "cl100k_base.tiktoken.xz").write_bytes(damage(packed))
+    monkeypatch.setattr(resources, "files", lambda _package: tmp_path)
+    with pytest.raises(ConfigurationError, match=r"cl100k_base.*damaged.*Reinstall"):
+        load_encoding.__wrapped__("cl100k_base")
+
+
+def test_a_text_that_the_tokenizer_gives_up_on_is_an_ordinary_error() -> None:
+    # Its Rust part panics at a million blanks, with an exception that no `except Exception` would catch.
+    counter = TokenCounter("o200k_base")
+    with pytest.raises(ValueError, match="tokenizer"):
+        counter.count_tokens(" " * 1_000_000)

@@ -1,0 +1,327 @@
+"""Finding tools: words as people write them, BM25 as the textbook has it, and only allowed tools in the answer."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mcp_optimizer.db.models import McpTool
+from mcp_optimizer.search.document import Document, document
+from mcp_optimizer.search.engine import Entry, SearchIndex
+from mcp_optimizer.search.lexical import FIELDS, Floats, LexicalIndex, Vocabulary, count_terms
+from mcp_optimizer.search.words import name_key, terms, words
+from tests.unit.catalogs import mcp_tool
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("createIssue", ["create", "issue"]),
+        ("CreateIssue", ["create", "issue"]),
+        ("create_issue", ["create", "issue"]),
+        ("create-issue", ["create", "issue"]),
+        ("create.issue/now", ["create", "issue", "now"]),
+        ("__create__issue__", ["create", "issue"]),
+        ("HTTPServer", ["http", "server"]),
+        ("getHTTPServerURL", ["get", "http", "server", "url"]),
+        ("CREATE_ISSUE", ["create", "issue"]),
+        ("OAuth2Token", ["o", "auth", "2", "token"]),
+        ("v2beta10", ["v", "2", "beta", "10"]),
+        ("Create an issue, please!", ["create", "an", "issue", "please"]),
+        ("café", ["café"]),
+        ("cafe\u0301", ["café"]),
+        ("Übersicht_öffnen", ["übersicht", "öffnen"]),
+        ("criarCartão", ["criar", "cartão"]),
+        ("listarÉpicos", ["listar", "épicos"]),
+        ("São Paulo não está", ["são", "paulo", "não", "está"]),
+        ("Łódź", ["łódź"]),
+        ("создать_задачу", ["создать", "задачу"]),
+        ("天气", ["天气"]),
+        ("天气预报", ["天气", "气预", "预报"]),
+        ("get天气Now", ["get", "天气", "now"]),
+        ("カード作成", ["カー", "ード", "ド作", "作成"]),
+        ("", []),
+        (" _-./ ", []),
+        ("🚀", []),
+    ],
+)
+def test_text_and_identifiers_are_split_into_words(text: str, expected: list[str]) -> None:
+    assert list(words(text)) == expected
+
+
+def test_words_that_carry_no_meaning_are_left_out() -> None:
+    assert terms("please show me what is in the list") == ["show", "list"]
+
+
+@pytest.mark.parametrize(("one", "other"), [("issues", "issue"), ("creating", "create"), ("Searches", "search")])
+def test_forms_of_one_word_are_one_term(one: str, other: str) -> None:
+    assert terms(one) == terms(other)
+
+
+def test_spellings_of_one_name_share_a_key() -> None:
+    spellings = ["createIssue", "create_issue", "create-issue", "Create Issue", "CREATE_ISSUE"]
+    assert {name_key(name) for name in spellings} == {"createissue"}
+    assert name_key("create_issues") != name_key("create_issue")
+
+
+@given(text=st.text())
+def test_any_text_can_be_read_as_words(text: str) -> None:
+    assert all(word and word == word.lower() for word in words(text) if word.isascii())
+
+
+WORDS = ["alpha", "beta", "gamma", "delta", "omega", "sigma"]
+TEXTS = st.lists(st.sampled_from(WORDS), max_size=6).map(" ".join)
+DOCUMENTS = st.builds(Document, name=TEXTS, server=TEXTS, description=TEXTS, parameters=TEXTS)
+
+
+def textbook_bm25(documents: Sequence[Document], query: Counter[str], field: str) -> list[float]:
+    """BM25 with k1 = 1.2, b = 0.75 and the never negative idf, straight from its formula."""
+
+    def text_of(doc: Document) -> str:
+        return " ".join(getattr(doc, name) for name in FIELDS[:-1]) if field == "all" else str(getattr(doc, field))
+
+    texts = [terms(text_of(doc)) for doc in documents]
+    average = sum(map(len, texts)) / len(texts)
+    scores = []
+    for text in texts:
+        score = 0.0
+        for term, weight in query.items():
+            containing = sum(term in other for other in texts)
+            idf = math.log(1 + (len(texts) - containing + 0.5) / (containing + 0.5))
+            frequency = text.count(term)
+            if frequency:
+                norm = 1 - 0.75 + 0.75 * len(text) / average
+                score += weight * idf * frequency * (1.2 + 1) / (frequency + 1.2 * norm)
+        scores.append(score)
+    return scores
+
+
+@settings(max_examples=60, deadline=None)
+@given(documents=st.lists(DOCUMENTS, min_size=1, max_size=8), query=TEXTS)
+def test_scores_are_those_of_the_textbook(documents: list[Document], query: str) -> None:
+    vocabulary = Vocabulary()
+    index = LexicalIndex([count_terms(doc, vocabulary) for doc in documents], vocabulary)
+    asked = Counter(terms(query))
+    expected = np.array([textbook_bm25(documents, asked, field) for field in FIELDS]).T
+    np.testing.assert_allclose(index.scores(asked), expected, rtol=1e-4, atol=1e-5)
+
+
+def index_of(*tools: McpTool, vocabulary: Vocabulary | None = None) -> SearchIndex:
+    # An empty vocabulary is falsy.
+    vocabulary = Vocabulary() if vocabulary is None else vocabulary
+    entries = [Entry(tool.name, count_terms(document("server", tool), vocabulary)) for tool in tools]
+    return SearchIndex(entries, vocabulary)
+
+
+def everything(count: int) -> Any:
+    return np.ones(count, dtype=np.bool_)
+
+
+def found(index: SearchIndex, query: str, count: int, keywords: str = "", limit: int = 10) -> list[int]:
+    return [hit.position for hit in index.search(query, keywords, everything(count), limit)]
+
+
+TOOLS = (
+    mcp_tool("create_issue", "Create an issue in a repository"),
+    mcp_tool("list_issues", "List the issues of a repository", {"state": {"enum": ["open", "closed"]}}),
+    mcp_tool("send_message", "Send a message to a channel", {"channel": {"description": "Where the herald speaks"}}),
+    mcp_tool("get_weather", "Weather forecast for a city"),
+)
+
+
+@pytest.mark.parametrize(
+    ("query", "keywords", "best"),
+    [
+        ("create a new issue", "", 0),
+        ("which issues are closed", "", 1),
+        ("herald", "", 2),
+        ("", "weather", 3),
+        ("tell", "channel message", 2),
+    ],
+)
+def test_a_tool_is_found_by_its_name_description_parameters_and_choices(query: str, keywords: str, best: int) -> None:
+    assert found(index_of(*TOOLS), query, len(TOOLS), keywords)[0] == best
+
+
+@pytest.mark.parametrize("query", ["", "   ", "the of and", "zebra", "🚀", "???"])
+def test_where_nothing_matches_nothing_is_returned(query: str) -> None:
+    assert found(index_of(*TOOLS), query, len(TOOLS)) == []
+
+
+def test_an_empty_index_finds_nothing() -> None:
+    assert found(index_of(), "create issue", 0) == []
+    assert index_of().nearest_names("create_issue", everything(0), 3) == []
+
+
+def test_a_forbidden_tool_takes_no_place_from_an_allowed_one() -> None:
+    index = index_of(*TOOLS)
+    best, second = found(index, "create issue", len(TOOLS))[:2]
+    allowed = everything(len(TOOLS))
+    allowed[best] = False
+    assert [hit.position for hit in index.search("create issue", "", allowed, 1)] == [second]
+    assert best not in [hit.position for hit in index.search("create issue", "", allowed, 10)]
+    # Not even when it is asked for by its very name.
+    assert [hit.position for hit in index.search("create_issue", "", allowed, 1)] == [second]
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    tools=st.lists(st.tuples(TEXTS, TEXTS, st.booleans()), min_size=1, max_size=10),
+    query=TEXTS,
+    limit=st.integers(1, 12),
+)
+def test_the_allowed_tools_come_in_the_order_they_have_among_all(
+    tools: list[tuple[str, str, bool]], query: str, limit: int
+) -> None:
+    index = index_of(*(mcp_tool(name or "x", description) for name, description, _ in tools))
+    allowed = np.array([is_allowed for _, _, is_allowed in tools])
+    among_all = index.search(query, "", everything(len(tools)), len(tools))
+    assert index.search(query, "", allowed, limit) == [hit for hit in among_all if allowed[hit.position]][:limit]
+    assert [hit.score for hit in among_all] == sorted((hit.score for hit in among_all), reverse=True)
+    assert all(hit.score > 0 for hit in among_all)
+
+
+@pytest.mark.parametrize("limit", [1, 2, 3, 5])
+def test_equals_come_in_their_order_every_time(limit: int) -> None:
+    index = index_of(*(mcp_tool(f"tool{letter}", "the same words") for letter in "edcba"))
+    for _ in range(3):
+        assert found(index, "same words", 5, limit=limit) == list(range(limit))
+
+
+@pytest.mark.parametrize(
+    "query", ["get_page", "getPage", "get page", "call get_page for me", "use getPage on this", "`get-page`"]
+)
+def test_a_tool_asked_for_by_its_name_comes_first(query: str) -> None:
+    wordy = mcp_tool("page_getter_getter", "get page get page get page for me use this call")
+    index = index_of(wordy, mcp_tool("get_page", "Reads it"), mcp_tool("page", "get a page"))
+    assert found(index, query, 3)[0] == 1
+
+
+def test_a_plain_word_in_a_sentence_does_not_call_for_the_tool_of_that_name() -> None:
+    index = index_of(mcp_tool("search", "Anything"), mcp_tool("search_flights", "Search cheap flights to a city"))
+    assert found(index, "search cheap flights", 2)[0] == 1
+
+
+class ToyEmbedder:
+    """Two meanings; a text lies along those it speaks of."""
+
+    name = "toy"
+    _meanings = ({"picture", "image", "photo"}, {"mail", "letter", "message"})
+
+    def embed(self, texts: Sequence[str]) -> Floats:
+        vectors = np.array(
+            [[float(bool(meaning & set(words(text)))) for meaning in self._meanings] for text in texts],
+            dtype=np.float32,
+        )
+        norms = np.linalg.norm(vectors, axis=1, keepdims=True)
+        return np.asarray(vectors / np.maximum(norms, 1e-6), dtype=np.float32)
+
+
+def test_an_embedder_makes_a_synonym_findable() -> None:
+    embedder, vocabulary = ToyEmbedder(), Vocabulary()
+    tools = [mcp_tool("send_letter", "Send a letter"), mcp_tool("draw", "Draw an image"), mcp_tool("sum", "Add up")]
+    vectors = embedder.embed([f"{tool.name} {tool.description}" for tool in tools])
+    counts = [count_terms(document("s", tool), vocabulary) for tool in tools]
+    entries = [Entry(tool.name, count, vector) for tool, count, vector in zip(tools, counts, vectors, strict=True)]
+    without = SearchIndex(entries, vocabulary)
+    assert found(without, "photo", 3) == []
+    assert found(SearchIndex(entries, vocabulary, embedder), "photo", 3) == [1]
+    # A tool that is not embedded yet is found by its words alone.
+    half = [entries[0], Entry("draw", counts[1]), entries[2]]
+    assert found(SearchIndex(half, vocabulary, embedder), "photo", 3) == []
+    assert found(SearchIndex(half, vocabulary, embedder), "draw image", 3) == [1]
+    allowed = np.array([True, False, True])
+    assert SearchIndex(entries, vocabulary, embedder).search("photo", "", allowed, 3) == []
+
+
+def test_words_that_join_the_vocabulary_later_change_nothing_for_an_index() -> None:
+    vocabulary = Vocabulary()
+    index = index_of(*TOOLS, vocabulary=vocabulary)
+    before = index.search("create issue", "weather", everything(4), 4)
+    for number in range(500):
+        vocabulary.add(f"later{number}")
+    index_of(mcp_tool("later", "zebra zebra zebra create"), vocabulary=vocabulary)
+    assert index.search("create issue", "weather", everything(4), 4) == before
+    assert index.search("zebra later7", "", everything(4), 4) == []
+
+
+def test_names_near_one_that_does_not_exist_are_those_that_share_its_words() -> None:
+    index = index_of(*TOOLS)
+    near = [hit.position for hit in index.nearest_names("issue_create_now", everything(4), 3)]
+    assert near == [0, 1]
+    assert index.nearest_names("issue", np.array([False, False, True, True]), 3) == []
+
+
+def recursive_schema() -> dict[str, Any]:
+    schema: dict[str, Any] = {"type": "object", "properties": {"child": {"description": "inner"}}}
+    schema["properties"]["child"]["properties"] = schema["properties"]
+    schema["properties"]["child"]["items"] = schema
+    schema["anyOf"] = [schema, schema]
+    schema["$defs"] = {"self": schema}
+    return schema
+
+
+def wide_schema() -> dict[str, Any]:
+    return {"properties": {f"p{number}": {"description": "word " * 20} for number in range(50_000)}}
+
+
+def deep_schema() -> dict[str, Any]:
+    schema: dict[str, Any] = {}
+    for _ in range(5_000):
+        schema = {"properties": {"down": schema}}
+    return schema
+
+
+def deep_list_schema() -> dict[str, Any]:
+    """Nothing at all to read, five thousand levels down."""
+    schema: dict[str, Any] = {}
+    for _ in range(5_000):
+        schema = {"items": schema}
+    return schema
+
+
+@pytest.mark.parametrize("schema", [recursive_schema, wide_schema, deep_schema, deep_list_schema])
+def test_a_hostile_schema_is_read_so_far_and_no_further(schema: Callable[[], dict[str, Any]]) -> None:
+    tool = McpTool.model_construct(name="t", description="d", input_schema=schema(), title=None)
+    began = time.perf_counter()
+    text = document("server", tool).parameters
+    assert time.perf_counter() - began < 1
+    assert len(text.split()) < 25_000
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"properties": None},
+        {"properties": []},
+        {"properties": {"a": None, "b": True, "c": {"description": 7, "enum": "x", "properties": "y"}}},
+        {"items": 7, "anyOf": {}, "allOf": [None, 3], "$defs": [], "definitions": {"x": None}},
+        {"properties": {"a": {"enum": [1, None, {"x": 1}]}}},
+    ],
+)
+def test_a_malformed_schema_is_read_as_far_as_it_makes_sense(schema: dict[str, Any]) -> None:
+    tool = McpTool.model_validate({"name": "t", "inputSchema": schema})
+    assert document("server", tool).name == "t"
+
+
+def test_names_descriptions_and_choices_of_nested_parameters_are_searchable() -> None:
+    schema = {
+        "properties": {
+            "outer": {"description": "one", "properties": {"inner": {"description": "two", "enum": ["red", 3]}}},
+            "rows": {"items": {"properties": {"cell": {"description": "three"}}}},
+            "either": {"anyOf": [{"properties": {"left": {}}}, {"properties": {"right": {}}}]},
+        },
+        "$defs": {"Shared": {"properties": {"common": {"description": "four"}}}},
+    }
+    tool = McpTool.model_validate({"name": "t", "title": "T", "description": "D", "inputSchema": schema})
+    made = document("server", tool)
+    assert (made.name, made.server, made.description) == ("t", "server", "T D")
+    assert made.parameters.split() == ("outer one inner two red rows cell three either left right common four".split())
