@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import typer.main
+from pydantic_core import PydanticUndefined
 
 from mcp_optimizer.cli import app
-from mcp_optimizer.cli.options import SERVE_ONLY, flag
-from mcp_optimizer.settings import PREFIX, Settings
+from mcp_optimizer.cli.options import SERVE_ONLY, SHORTER, flag
+from mcp_optimizer.settings import FILE_ONLY, PREFIX, Settings
 
 DOCS = Path(__file__).parents[1] / "docs"
 
@@ -31,9 +32,11 @@ def options_page() -> str:
         "|---|---|---|---|---|",
     ]
     for name, info in Settings.model_fields.items():
-        default = "" if info.default in (None, "") else f"`{str(info.default).lower()}`"
+        default = "" if info.default in (None, "", PydanticUndefined) else f"`{str(info.default).lower()}`"
         only = " (`serve` only)" if name in SERVE_ONLY else ""
-        lines.append(f"| `{flag(name)}` | `{PREFIX}{name.upper()}` | `{name}` | {default} | {info.description}{only} |")
+        shorter = f", `{SHORTER[name]}`" if name in SHORTER else ""
+        places = f"`{flag(name)}`{shorter} | `{PREFIX}{name.upper()}`" if name not in FILE_ONLY else "| "
+        lines.append(f"| {places} | `{name}` | {default} | {info.description}{only} |")
     return "\n".join(lines) + "\n"
 
 

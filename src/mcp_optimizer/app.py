@@ -13,12 +13,17 @@ from typing import TYPE_CHECKING, Any, Self
 
 from mcp_optimizer import __version__
 from mcp_optimizer.catalog import LiveCatalog, Snapshot
+from mcp_optimizer.compression.compress import Dialect
+from mcp_optimizer.compression.signature import Notes
 from mcp_optimizer.demo import demo_server_commands
 from mcp_optimizer.errors import CatalogError
+from mcp_optimizer.forms import Detail, ToolForms
 from mcp_optimizer.gateway import Gateway, ToolPage
 from mcp_optimizer.ingestion.pipeline import Ingestion
+from mcp_optimizer.profiles.tiers import ProfileName
+from mcp_optimizer.registration import Registration
 from mcp_optimizer.search.lexical import Vocabulary
-from mcp_optimizer.server import FindToolResponse, build_server, find_response
+from mcp_optimizer.server import FaceOptions, FindToolResponse, build_server, find_response
 from mcp_optimizer.settings import Settings, load_settings
 from mcp_optimizer.token_counter import TokenCounter
 from mcp_optimizer.upstream.config import read_server_file
@@ -55,7 +60,17 @@ class Optimizer:
         self._opening: asyncio.Task[Catalog | None] | None = None
         self.ingestion = Ingestion(self._counter, self._vocabulary, self._opened_catalog)
         self.catalog = LiveCatalog(self.ingestion, self._vocabulary, self._counter)
-        self.gateway = Gateway(self.catalog, self._pool, settings.find_limit)
+        self.forms = ToolForms(
+            self._counter, Notes(settings.signature_notes), Dialect(settings.dialect), settings.groups
+        )
+        self.gateway = Gateway(self.catalog, self._pool, self.forms, settings.find_limit)
+        budgets = {
+            ProfileName.MINIMAL: settings.minimal_budget,
+            ProfileName.STANDARD: settings.standard_budget,
+            ProfileName.FULL: settings.full_budget,
+        }
+        pinned = [name.strip() for name in settings.pinned_tools.split(",") if name.strip()]
+        self.registration = Registration(self.catalog, self.forms, self._counter, pinned, budgets)
         self._pool.listener = self.catalog.on_state
 
     @classmethod
@@ -98,9 +113,12 @@ class Optimizer:
         if self._database is not None:
             await self._database.close()
 
-    async def find(self, tool_description: str, tool_keywords: str = "", limit: int | None = None) -> FindToolResponse:
-        """The tools that fit, with what finding them saved."""
-        return find_response(self.gateway.find(tool_description, tool_keywords, limit))
+    async def find(
+        self, tool_description: str, tool_keywords: str = "", limit: int | None = None, detail: str | None = None
+    ) -> FindToolResponse:
+        """The tools that fit, with what finding them saved; `detail` is signature, schema or full."""
+        wanted = Detail(detail or self.settings.detail)
+        return find_response(self.gateway.find(tool_description, tool_keywords, limit, wanted))
 
     async def call(self, tool_name: str, parameters: Any = None, server_name: str | None = None) -> dict[str, Any]:
         """Call a tool; the CallToolResult as on the wire."""
@@ -119,7 +137,13 @@ class Optimizer:
 
     def mcp_server(self) -> Any:
         """The MCP face, for whichever transport serves it."""
-        return build_server(self.gateway, __version__)
+        settings = self.settings
+        options = FaceOptions(
+            detail=Detail(settings.detail),
+            profile=_profile(settings.tool_profile),
+            profile_of_client={name: ProfileName(value.title()) for name, value in settings.client_profiles.items()},
+        )
+        return build_server(self.gateway, __version__, options, self.registration)
 
     async def _open_catalog(self) -> Catalog | None:
         # Loaded in a thread, while servers start: nobody who asks for tools/list should wait for it.
@@ -136,6 +160,10 @@ class Optimizer:
 
     async def _opened_catalog(self) -> Catalog | None:
         return await self._opening if self._opening is not None else None
+
+
+def _profile(name: str | None) -> ProfileName | None:
+    return ProfileName(name.title()) if name else None
 
 
 def server_specs(settings: Settings) -> list[ServerSpec]:

@@ -126,7 +126,8 @@ class LiveCatalog:
     async def caught_up(self) -> None:
         """Wait until everything listed so far can be found."""
         while self._tasks:
-            await asyncio.gather(*self._tasks)
+            # What failed was logged when it did; whoever waits here wants the rest.
+            await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def changed(self) -> None:
         """Wait for the next snapshot."""

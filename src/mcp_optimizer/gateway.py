@@ -12,8 +12,10 @@ from typing import Any
 
 from mcp_optimizer.arguments import ArgumentCheck, read_arguments
 from mcp_optimizer.catalog import CatalogTool, LiveCatalog, Snapshot
+from mcp_optimizer.compression.groups import expand
 from mcp_optimizer.db.models import ServerStatus, TokenMetrics
-from mcp_optimizer.errors import AmbiguousTool, InvalidRequest, ServerUnavailable, UnknownTool
+from mcp_optimizer.errors import AmbiguousTool, InvalidArguments, InvalidRequest, ServerUnavailable, UnknownTool
+from mcp_optimizer.forms import Detail, Form, ToolForms
 from mcp_optimizer.naming import SEPARATOR, without_server
 from mcp_optimizer.search.words import name_key
 from mcp_optimizer.upstream.pool import UpstreamPool, UpstreamState
@@ -28,10 +30,11 @@ _SUMMARY = 100
 
 @dataclass(frozen=True)
 class FoundTool:
-    """A tool that fits, and how well."""
+    """A tool that fits, how well, and the form in which it is returned."""
 
     tool: CatalogTool
     score: float
+    form: Form
 
 
 @dataclass(frozen=True)
@@ -56,21 +59,32 @@ class ToolPage:
 class Gateway:
     """Find, list and call, over the newest snapshot of the catalog."""
 
-    def __init__(self, catalog: LiveCatalog, pool: UpstreamPool, find_limit: int) -> None:
+    def __init__(self, catalog: LiveCatalog, pool: UpstreamPool, forms: ToolForms, find_limit: int) -> None:
         self._catalog = catalog
         self._pool = pool
+        self._forms = forms
         self._find_limit = find_limit
         self._check = ArgumentCheck()
 
-    def find(self, tool_description: str, tool_keywords: str = "", limit: int | None = None) -> Found:
+    def find(
+        self,
+        tool_description: str,
+        tool_keywords: str = "",
+        limit: int | None = None,
+        detail: Detail = Detail.FULL,
+    ) -> Found:
         """The few tools that fit a request, with exact savings against all tools of running servers."""
         snapshot = self._catalog.snapshot
         limit = self._find_limit if limit is None else limit
         if limit < 1:
             raise InvalidRequest(f"limit must be at least 1, not {limit}.")
         hits = snapshot.index.search(tool_description, tool_keywords, snapshot.allowed, limit)
-        tools = tuple(FoundTool(tool, hit.score) for hit in hits for tool in snapshot.at([hit.position]))
-        returned = sum(found.tool.tokens for found in tools)
+        tools = tuple(
+            FoundTool(tool, hit.score, self._forms.form(tool, detail))
+            for hit in hits
+            for tool in snapshot.at([hit.position])
+        )
+        returned = sum(found.form.tokens for found in tools)
         return Found(tools, TokenMetrics.of(snapshot.baseline_tokens, returned), tuple(snapshot.missing()))
 
     def list_tools(self, server: str | None = None, offset: int = 0) -> ToolPage:
@@ -89,11 +103,21 @@ class Gateway:
         """Call a tool; the raw result, with the called tool's own name, server and annotations in `_meta`."""
         tool = self.resolve(tool_name, server_name)
         details = tool.record.details
-        arguments = read_arguments(parameters, details)
-        self._check.check(arguments, details, tool.record.definition_hash)
+        arguments = self._understand(tool, parameters)
         params = {"name": details.name, "arguments": arguments}
         result = await self._pool.call(tool.server, "tools/call", params)
         return _with_origin(result, tool)
+
+    def _understand(self, tool: CatalogTool, parameters: Any) -> dict[str, Any]:
+        """The arguments in the tool's original shape, valid; the error shows the schema as we would send it."""
+        details = tool.record.details
+        arguments = expand(read_arguments(parameters, details), self._forms.plan(tool))
+        try:
+            self._check.check(arguments, details, tool.record.definition_hash)
+        except InvalidArguments as error:
+            schema = self._forms.compressed(tool).tool.input_schema
+            raise InvalidArguments(details.name, error.problems, schema) from None
+        return arguments
 
     def resolve(self, tool_name: str, server_name: str | None = None) -> CatalogTool:
         """The tool that a name means: exactly one, or an error that helps."""

@@ -16,8 +16,8 @@ FIND_TOOL: dict[str, Any] = {
     "name": "find_tool",
     "description": (
         "Search all available tools by what you want to do. Use it whenever no tool you can see fits, before "
-        "saying that something cannot be done. Returns the best matching tools with their parameters; run one "
-        "with call_tool."
+        "saying that something cannot be done. Returns the best matching tools with their parameters (? means "
+        "optional); run one with call_tool."
     ),
     "inputSchema": {
         "type": "object",
@@ -28,6 +28,10 @@ FIND_TOOL: dict[str, Any] = {
             },
             "tool_keywords": {"type": "string", "description": "Extra words: product, server or tool names."},
             "limit": {"type": "integer", "minimum": 1, "description": "Most tools to return."},
+            "detail": {
+                "enum": ["signature", "schema", "full"],
+                "description": "How parameters are described; signature is enough to call.",
+            },
         },
         "required": ["tool_description"],
     },
@@ -41,7 +45,7 @@ CALL_TOOL: dict[str, Any] = {
         "type": "object",
         "properties": {
             "tool_name": {"type": "string", "description": "The tool's name as returned."},
-            "parameters": {"type": "object", "description": "The tool's arguments, by its inputSchema."},
+            "parameters": {"type": "object", "description": "The tool's arguments, as its description says."},
             "server_name": {"type": "string", "description": "Only if several servers have the tool."},
         },
         "required": ["tool_name", "parameters"],

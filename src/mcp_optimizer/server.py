@@ -8,20 +8,26 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import mcp_types as types
 import pydantic_core
 from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
 from mcp.server.lowlevel import Server
+from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler, ToolsListChanged
 from mcp.shared.exceptions import MCPError
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import BaseModel
+from starlette.requests import Request
 
 from mcp_optimizer.db.models import McpTool, TokenMetrics
 from mcp_optimizer.errors import InvalidRequest, OptimizerError, UnknownTool, UpstreamRefusal, for_model
-from mcp_optimizer.gateway import Found, Gateway, ToolPage, summary
+from mcp_optimizer.forms import Detail
+from mcp_optimizer.gateway import TOOL_META_KEY, Found, Gateway, ToolPage, summary
 from mcp_optimizer.own_tools import INSTRUCTIONS, OWN_TOOLS
+from mcp_optimizer.profiles.tiers import ProfileName
+from mcp_optimizer.registration import Registration
 from mcp_optimizer.upstream.pool import UpstreamState
 
 SCORES_META_KEY = "mcp-optimizer/scores"
@@ -40,7 +46,7 @@ class FindToolResponse(BaseModel):
 
 
 def find_response(found: Found) -> FindToolResponse:
-    tools = [hit.tool.definition for hit in found.tools]
+    tools = [hit.form.definition for hit in found.tools]
     notes = [] if tools else ["No tool matches. Try other words, or list_tools to see what there is."]
     notes += [_missing(found.missing)] if found.missing else []
     return FindToolResponse(tools=tools, token_metrics=found.token_metrics, note=" ".join(notes) or None)
@@ -61,8 +67,20 @@ def _missing(states: tuple[UpstreamState, ...]) -> str:
     return f"Not included, because not running: {described}."
 
 
-def build_server(gateway: Gateway, version: str) -> Server[Any]:
+@dataclass(frozen=True)
+class FaceOptions:
+    """What clients get if they do not say: find_tool's detail, and the profile of directly registered tools."""
+
+    detail: Detail = Detail.SIGNATURE
+    profile: ProfileName | None = None
+    profile_of_client: Mapping[str, ProfileName] = field(default_factory=dict)
+
+
+def build_server(
+    gateway: Gateway, version: str, options: FaceOptions | None = None, registration: Registration | None = None
+) -> Server[Any]:
     """An MCP server in front of the gateway; one serves any number of clients."""
+    bus = InMemorySubscriptionBus()
     server: Server[Any] = Server(
         "mcp-optimizer",
         version=version,
@@ -71,8 +89,9 @@ def build_server(gateway: Gateway, version: str) -> Server[Any]:
         # Registered so that the capability is announced; `_Answers` answers before they are reached.
         on_list_tools=_never,
         on_call_tool=_never,
+        on_subscriptions_listen=ListenHandler(bus),
     )
-    server.middleware.append(_Answers(gateway, server))
+    server.middleware.append(_Answers(gateway, server, options or FaceOptions(), registration, bus))
     return server
 
 
@@ -83,9 +102,19 @@ async def _never(_context: Any, _params: Any) -> Any:
 class _Answers:
     """Answers tools/list and tools/call; everything else is the SDK's."""
 
-    def __init__(self, gateway: Gateway, server: Server[Any]) -> None:
+    def __init__(
+        self,
+        gateway: Gateway,
+        server: Server[Any],
+        options: FaceOptions,
+        registration: Registration | None,
+        bus: InMemorySubscriptionBus,
+    ) -> None:
         self._gateway = gateway
         self._server = server
+        self._options = options
+        self._registration = registration
+        self._bus = bus
         self._own: dict[str, Callable[[Mapping[str, Any]], Awaitable[dict[str, Any]]]] = {
             "find_tool": self._find_tool,
             "call_tool": self._call_tool,
@@ -94,20 +123,48 @@ class _Answers:
 
     async def __call__(self, ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
         if ctx.method == "tools/list":
-            return self._for_era({"tools": list(OWN_TOOLS)}, ctx.protocol_version, ttl_ms=_LIST_TTL_MS)
+            tools = [*OWN_TOOLS, *self._registered(self._profile(ctx))]
+            return self._for_era({"tools": tools}, ctx.protocol_version, ttl_ms=_LIST_TTL_MS)
         if ctx.method == "tools/call":
-            return self._for_era(await self._call(ctx.params or {}), ctx.protocol_version)
+            return self._for_era(await self._call(ctx), ctx.protocol_version)
         return await call_next(ctx)
 
-    async def _call(self, params: Mapping[str, Any]) -> dict[str, Any]:
+    def _profile(self, ctx: ServerRequestContext[Any, Any]) -> ProfileName | None:
+        """The profile that this client asked for by URL, that the settings give it by name, or everybody's."""
+        if isinstance(ctx.request, Request) and (asked := ctx.request.query_params.get("profile")):
+            return read_profile(asked)
+        return self._options.profile_of_client.get(_client_name(ctx), self._options.profile)
+
+    def _registered(self, profile: ProfileName | None) -> tuple[dict[str, Any], ...]:
+        if profile is None or self._registration is None:
+            return ()
+        return self._registration.listed(profile).definitions
+
+    async def _promote(self, ctx: ServerRequestContext[Any, Any], result: Mapping[str, Any]) -> None:
+        """After its first use, a tool of the next profile is registered, and clients that listen are told."""
+        profile = self._profile(ctx)
+        called = (result.get("_meta") or {}).get(TOOL_META_KEY)
+        if profile is None or self._registration is None or not called:
+            return
+        tool = self._gateway.resolve(called["name"], called["server"])
+        if self._registration.promote(tool.name, profile):
+            await self._bus.publish(ToolsListChanged())
+            if ctx.protocol_version not in MODERN_PROTOCOL_VERSIONS:
+                await ctx.session.send_tool_list_changed()
+
+    async def _call(self, ctx: ServerRequestContext[Any, Any]) -> dict[str, Any]:
+        params = ctx.params or {}
         name, arguments = params.get("name"), params.get("arguments") or {}
         if not isinstance(name, str) or not isinstance(arguments, dict):
             raise MCPError(types.INVALID_PARAMS, "tools/call needs a name and, if any, an object of arguments")
         try:
-            if (own := self._own.get(name)) is not None:
-                return await own(arguments)
-            # A tool that find_tool returned, called by its own name.
-            return await self._gateway.call(name, arguments)
+            if (own := self._own.get(name)) is None:
+                # Registered directly, or returned by find_tool and called by its own name.
+                return await self._gateway.call(name, arguments)
+            result = await own(arguments)
+            if name == "call_tool":
+                await self._promote(ctx, result)
+            return result
         except UpstreamRefusal as refusal:
             raise MCPError(refusal.code, str(refusal), refusal.data) from refusal
         except UnknownTool as error:
@@ -122,10 +179,17 @@ class _Answers:
             _text(arguments, "tool_description", required=True),
             _text(arguments, "tool_keywords"),
             _number(arguments, "limit"),
+            self._wanted_detail(arguments),
         )
         answer = find_response(found).model_dump(mode="json", exclude_none=True)
         scores = {hit.tool.name: hit.score for hit in found.tools}
         return {**_reply(answer), "_meta": {SCORES_META_KEY: scores}}
+
+    def _wanted_detail(self, arguments: Mapping[str, Any]) -> Detail:
+        wanted = _text(arguments, "detail") or self._options.detail
+        if wanted not in set(Detail):
+            raise InvalidRequest(f"detail must be one of {', '.join(Detail)}, not {wanted!r}.")
+        return Detail(wanted)
 
     async def _list_tools(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         page = self._gateway.list_tools(_text(arguments, "server") or None, _number(arguments, "offset") or 0)
@@ -148,6 +212,22 @@ class _Answers:
             result |= {"ttlMs": ttl_ms, "cacheScope": "public"}
         meta = result.get("_meta") or {}
         return {**result, "_meta": {types.SERVER_INFO_META_KEY: self._server.server_info_stamp, **meta}}
+
+
+def read_profile(text: str) -> ProfileName:
+    """A profile by its name, in any case."""
+    for profile in ProfileName:
+        if profile.lower() == text.lower():
+            return profile
+    raise MCPError(types.INVALID_PARAMS, f"Unknown profile {text!r}. Choose one of: {', '.join(ProfileName)}.")
+
+
+def _client_name(ctx: ServerRequestContext[Any, Any]) -> str:
+    """How the client calls itself: in its handshake, or in each request of the newer era."""
+    if ctx.session.client_params is not None:
+        return ctx.session.client_params.client_info.name
+    info = (ctx.meta or {}).get(types.CLIENT_INFO_META_KEY)
+    return str(info.get("name", "")) if isinstance(info, Mapping) else ""
 
 
 def _reply(answer: dict[str, Any]) -> dict[str, Any]:

@@ -25,6 +25,9 @@ PREFIX = "MCP_OPTIMIZER_"
 SERVER_FILE = "mcp.json"
 SETTINGS_FILE = "mcp-optimizer.toml"
 
+FILE_ONLY = frozenset({"groups", "client_profiles"})
+"""Options with a structure of their own, which only a file can give."""
+
 LogLevel = Literal["debug", "info", "warning", "error"]
 Encoding = Literal["cl100k_base", "o200k_base"]
 
@@ -46,6 +49,33 @@ class Settings(BaseModel):
     )
     encoding: Encoding = Field(default="cl100k_base", description="Token encoding that everything is counted with.")
     find_limit: int = Field(default=5, ge=1, le=100, description="Most tools that find_tool returns, if not told.")
+    detail: Literal["signature", "schema", "full"] = Field(
+        default="signature", description="How find_tool describes parameters, if not told."
+    )
+    signature_notes: Literal["full", "sentence", "none"] = Field(
+        default="sentence", description="How much documentation a signature keeps."
+    )
+    dialect: Literal["plain", "inlined", "references"] = Field(
+        default="plain",
+        description="What compressed schemas may contain: only a tool's own $ref where inlining costs more, "
+        "none at any price, or shared definitions.",
+    )
+    groups: dict[str, dict[str, list[str]]] = Field(
+        default_factory=dict,
+        description="Parameter groups by tool, such as groups.create_card.placement = ['lane_id', 'position'].",
+    )
+    tool_profile: Literal["minimal", "standard", "full"] | None = Field(
+        default=None,
+        description="Tools registered directly beside find_tool: minimal, standard or full. Default: none.",
+    )
+    pinned_tools: str = Field(default="", description="Tools that come first in every profile, comma separated.")
+    minimal_budget: int = Field(default=9_000, ge=0, description="Most tokens of tools/list in the minimal profile.")
+    standard_budget: int = Field(default=20_000, ge=0, description="Most tokens of tools/list in the standard profile.")
+    full_budget: int | None = Field(default=None, ge=0, description="Most tokens of tools/list in the full profile.")
+    client_profiles: dict[str, Literal["minimal", "standard", "full"]] = Field(
+        default_factory=dict,
+        description="Profiles by the name that a client gives itself, such as client_profiles.claude-ai = 'minimal'.",
+    )
     start_timeout: float = Field(default=60.0, gt=0, description="Seconds a server has to start and list its tools.")
     call_timeout: float = Field(
         default=60.0, gt=0, description="Seconds a call may take; a server's own timeout in its file comes first."

@@ -34,7 +34,7 @@ async def test_scenario_1_savings_are_the_difference_between_50_tools_and_the_5_
 ) -> None:
     async with Optimizer.from_config(three_servers_with_fifty_tools) as optimizer:
         all_tools = [tool.definition for tool in optimizer.snapshot.running]
-        found = await optimizer.find("perform an action on a thing of the web", limit=5)
+        found = await optimizer.find("perform an action on a thing of the web", limit=5, detail="full")
     assert len(all_tools) == 50
     assert len(found.tools) == 5
     assert found.token_metrics.baseline_tokens == tokens(all_tools)
@@ -57,7 +57,7 @@ async def test_scenario_3_returning_all_available_tools_shows_zero_savings(write
     path = write_servers({"one": plain_server("one", "--tools", 9)})
     async with Optimizer.from_config(path) as optimizer:
         everything = "echo sleep die picture facts refuse fail environment grow"
-        found = await optimizer.find(everything, limit=50)
+        found = await optimizer.find(everything, limit=50, detail="full")
     assert len(found.tools) == 9
     assert found.token_metrics.baseline_tokens == found.token_metrics.returned_tokens > 0
     assert found.token_metrics.tokens_saved == 0
@@ -69,7 +69,7 @@ async def test_edge_case_all_tools_match_the_query_saves_nothing_even_when_names
 ) -> None:
     path = write_servers({"a": plain_server("a", "--tools", 3), "b": plain_server("b", "--tools", 3)})
     async with Optimizer.from_config(path) as optimizer:
-        found = await optimizer.find("say wait end process answering", limit=50)
+        found = await optimizer.find("say wait end process answering", limit=50, detail="full")
     assert {tool.name for tool in found.tools} == {f"{s}__{t}" for s in "ab" for t in ("echo", "sleep", "die")}
     assert found.token_metrics.tokens_saved == 0
     assert found.token_metrics.returned_tokens == tokens(found.tools)
@@ -100,7 +100,7 @@ async def test_edge_case_tools_of_very_different_size_are_each_counted_by_their_
 
 async def test_edge_case_complex_schemas_and_long_descriptions_are_counted_as_sent_on_the_wire() -> None:
     async with Optimizer.from_config(demo=True) as optimizer:
-        found = await optimizer.find("create a card", limit=1)
+        found = await optimizer.find("create_card", limit=1, detail="full")
     [tool] = found.tools
     assert tool.name == "create_card"
     wire = json.dumps(json.loads(tool.model_dump_json()), ensure_ascii=False, separators=(",", ":"))

@@ -54,10 +54,13 @@ async def test_twenty_servers_of_which_four_are_bad_answer_at_once_and_delay_no_
     together = await ready_times(config)
     # The bad ones are real processes on the same cores; what must not happen is waiting for one of them.
     assert max(together.values()) < max(alone.values()) + 5
-    started = time.monotonic()
     async with over_stdio(config, "--database", "none") as client:
         listed = await client.list_tools()
-        assert time.monotonic() - started < 2 + 3  # 2 s for the gateway; the rest is Python starting on a busy machine
+        # At once: the slow ones were not waited for.
+        first = await client.call_tool("list_tools", {})
+        note = (first.structured_content or {})["note"]
+        assert "never (starting)" in note
+        assert "huge (starting)" in note
         assert [tool.name for tool in listed.tools] == ["find_tool", "call_tool", "list_tools"]
         for name in GOOD:
             await until_found(client, f"{name} perform action number 1", f"{name}_action_1")

@@ -2,7 +2,8 @@
 
 python plain.py NAME [--tools N] [--page N] [--mode MODE] [--delay S] [--pid-file FILE] [--state FILE]
 Modes: ok, hang (never answers), garbage (prints text for ever), exit (ends at once), dies-when-probed (ends at
-any request before initialize, as some SDKs do), one-invalid (one tool of its list is not a tool).
+any request before initialize, as some SDKs do), one-invalid (one tool of its list is not a tool), draws (has a
+tool `draw` with two related parameters).
 """
 
 from __future__ import annotations
@@ -78,6 +79,11 @@ class PlainServer:
         self.page = options.page or max(1, len(self.tools))
         if options.mode == "one-invalid":
             self.tools.insert(1, {"name": "broken", "inputSchema": "not an object"})
+        if options.mode == "draws":
+            place = {"type": "integer"}
+            more = {"outputSchema": {"type": "object", "properties": {"drawn": {"type": "string"}}}}
+            properties = {"position_x": place, "position_y": place}
+            self.tools.append(tool("draw", "Draw something at a place", properties, **more))
 
     def answer(self, message: dict[str, Any]) -> None:
         method, params = message.get("method"), message.get("params") or {}

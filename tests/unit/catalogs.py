@@ -7,6 +7,7 @@ from typing import Any
 
 from mcp_optimizer.catalog import LiveCatalog
 from mcp_optimizer.db.models import McpTool, ServerStatus
+from mcp_optimizer.forms import ToolForms
 from mcp_optimizer.gateway import Gateway
 from mcp_optimizer.ingestion.pipeline import Ingestion
 from mcp_optimizer.search.lexical import Vocabulary
@@ -68,5 +69,16 @@ class RecordingPool(UpstreamPool):
         return self._answer(server, params)
 
 
-async def gateway_over(*states: UpstreamState, pool: UpstreamPool | None = None, find_limit: int = 5) -> Gateway:
-    return Gateway(await live_catalog(*states), pool or RecordingPool(), find_limit)
+def new_gateway(
+    catalog: LiveCatalog, pool: UpstreamPool | None = None, find_limit: int = 5, counter: TokenCounter | None = None
+) -> Gateway:
+    return Gateway(catalog, pool or RecordingPool(), ToolForms(counter or TokenCounter()), find_limit)
+
+
+async def gateway_over(
+    *states: UpstreamState,
+    pool: UpstreamPool | None = None,
+    find_limit: int = 5,
+    counter: TokenCounter | None = None,
+) -> Gateway:
+    return new_gateway(await live_catalog(*states, counter=counter), pool, find_limit, counter)

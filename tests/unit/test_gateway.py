@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -15,7 +16,9 @@ from mcp_optimizer.errors import (
     UnknownTool,
     for_model,
 )
+from mcp_optimizer.forms import Detail
 from mcp_optimizer.gateway import TOOL_META_KEY, Gateway, summary
+from mcp_optimizer.token_counter import TokenCounter
 from tests.unit.catalogs import RecordingPool, down, gateway_over, mcp_tool, running
 
 SEARCH = mcp_tool("search", "Search for things")
@@ -187,9 +190,32 @@ async def test_invalid_arguments_never_leave_and_are_answered_with_the_schema() 
     gateway = await gateway_over(*STATES, pool=pool)
     with pytest.raises(InvalidArguments, match=r"'create_issue'.*title: 7 is not of type") as raised:
         await gateway.call("create_issue", {"title": 7})
-    assert raised.value.schema == ISSUE.input_schema
+    assert raised.value.schema["properties"].keys() == {"title", "labels"}
     assert '"labels"' in for_model(raised.value)
     assert pool.calls == []
+
+
+class Choking(TokenCounter):
+    """Fails on any text that speaks of poison."""
+
+    def count_tokens(self, text: str) -> int:
+        if "poison" in text:
+            raise ValueError("the tokenizer choked")
+        return super().count_tokens(text)
+
+    def count_many(self, texts: Sequence[str]) -> list[int]:
+        return [self.count_tokens(text) for text in texts]
+
+
+@pytest.mark.parametrize("detail", Detail)
+async def test_a_tool_that_cannot_be_counted_is_found_and_called_all_the_same(detail: Detail) -> None:
+    poisoned = mcp_tool("poison_rats", "Spread poison", {"poison": {"type": "string"}})
+    pool = RecordingPool()
+    gateway = await gateway_over(running("s", poisoned, MESSAGE), pool=pool, counter=Choking())
+    found = gateway.find("poison message", detail=detail)
+    assert {hit.tool.name for hit in found.tools} == {"poison_rats", "send_message"}
+    await gateway.call("poison_rats", {"poison": "x"})
+    assert pool.calls == [("s", "tools/call", {"name": "poison_rats", "arguments": {"poison": "x"}})]
 
 
 async def test_what_goes_wrong_at_the_server_comes_out_as_it_is() -> None:

@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 
 from mcp_optimizer.catalog import LiveCatalog, Snapshot
 from mcp_optimizer.db.models import McpTool, ServerStatus, TokenMetrics
-from mcp_optimizer.gateway import Gateway
+from mcp_optimizer.forms import Detail
 from mcp_optimizer.server import find_response
 from mcp_optimizer.token_counter import TokenCounter, load_encoding
 from mcp_optimizer.upstream.pool import UpstreamState
-from tests.unit.catalogs import RecordingPool, down, live_catalog, mcp_tool, new_catalog, running
+from tests.unit.catalogs import down, live_catalog, mcp_tool, new_catalog, new_gateway, running
 
 SEARCH = mcp_tool("search", "Search for things")
 ISSUE = mcp_tool("create_issue", "Create an issue", {"title": {"type": "string"}})
@@ -30,8 +30,7 @@ def names(catalog: LiveCatalog) -> list[str]:
 
 
 def found(catalog: LiveCatalog, query: str) -> list[str]:
-    gateway = Gateway(catalog, RecordingPool(), 10)
-    return [hit.tool.name for hit in gateway.find(query).tools]
+    return [hit.tool.name for hit in new_gateway(catalog).find(query).tools]
 
 
 def tokens(*tools: McpTool) -> int:
@@ -52,8 +51,7 @@ async def test_the_baseline_is_the_sum_over_running_servers_only() -> None:
 
 
 async def test_with_no_server_there_is_nothing_to_find_and_nothing_to_save() -> None:
-    gateway = Gateway(new_catalog(), RecordingPool(), 5)
-    answer = gateway.find("anything")
+    answer = new_gateway(new_catalog()).find("anything")
     assert answer.tools == ()
     assert answer.token_metrics == TokenMetrics.of(0, 0)
 
@@ -218,18 +216,23 @@ def put(catalog: LiveCatalog, servers: dict[str, tuple[list[McpTool], ServerStat
 
 
 @settings(max_examples=50, deadline=None)
-@given(servers=CATALOGS, query=PHRASES.map(" ".join), keywords=PHRASES.map(" ".join), limit=st.integers(1, 30))
+@given(
+    servers=CATALOGS,
+    query=PHRASES.map(" ".join),
+    keywords=PHRASES.map(" ".join),
+    limit=st.integers(1, 30),
+    detail=st.sampled_from(Detail),
+)
 async def test_savings_always_add_up(
-    servers: dict[str, tuple[list[McpTool], ServerStatus]], query: str, keywords: str, limit: int
+    servers: dict[str, tuple[list[McpTool], ServerStatus]], query: str, keywords: str, limit: int, detail: Detail
 ) -> None:
     # All run at first; then those that do not leave.
     states: list[UpstreamState] = [running(name, *tools) for name, (tools, _) in servers.items()]
     catalog = await live_catalog(*states)
     put(catalog, servers)
     up = {name: tools for name, (tools, status) in servers.items() if status is ServerStatus.RUNNING}
-    gateway = Gateway(catalog, RecordingPool(), 5)
 
-    answer = find_response(gateway.find(query, keywords, limit)).model_dump(mode="json")
+    answer = find_response(new_gateway(catalog).find(query, keywords, limit, detail)).model_dump(mode="json")
     everything = [tool.definition.model_dump(mode="json") for tool in catalog.snapshot.running]
 
     metrics = TokenMetrics.model_validate(answer["token_metrics"])
@@ -237,9 +240,13 @@ async def test_savings_always_add_up(
     assert metrics.returned_tokens == sum(map(independent_count, answer["tools"]))
     assert metrics.baseline_tokens == sum(map(independent_count, everything))
     assert len(answer["tools"]) <= limit
-    assert all(tool in everything for tool in answer["tools"])
     returned = [tool["name"] for tool in answer["tools"]]
     assert len(set(returned)) == len(returned)
+    originals = {tool["name"]: tool for tool in everything}
+    for tool in answer["tools"]:
+        # Whatever the form: a tool that runs, and never dearer than its server's own words.
+        assert independent_count(tool) <= independent_count(originals[tool["name"]])
+        assert detail is not Detail.FULL or tool == originals[tool["name"]]
     # Exactly the tools of running servers, each under a name of its own.
     assert len({tool["name"] for tool in everything}) == len(everything) == sum(map(len, up.values()))
     own = sorted((tool.server, tool.record.name) for tool in catalog.snapshot.running)

@@ -13,12 +13,16 @@ from typing import Annotated, Any, Literal, get_args, get_origin
 import typer
 from pydantic.fields import FieldInfo
 
-from mcp_optimizer.settings import Settings, load_settings
+from mcp_optimizer.settings import FILE_ONLY, Settings, load_settings
 
 SERVE_ONLY = frozenset({"http", "allowed_hosts", "allowed_origins"})
 ONE_SHOT_ONLY = frozenset({"wait"})
 
 JsonFlag = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
+
+
+SHORTER = {"tool_profile": "--profile"}
+"""Options that also have a shorter flag."""
 
 
 def flag(name: str) -> str:
@@ -27,7 +31,7 @@ def flag(name: str) -> str:
 
 def with_settings(*, leave_out: frozenset[str] = SERVE_ONLY) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Give a command every option (but those left out); it receives them as one `settings`."""
-    fields = {name: info for name, info in Settings.model_fields.items() if name not in leave_out}
+    fields = {name: info for name, info in Settings.model_fields.items() if name not in leave_out | FILE_ONLY}
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
         @functools.wraps(command)
@@ -52,7 +56,8 @@ def _parameter(name: str, info: FieldInfo) -> inspect.Parameter:
     if info.default not in (None, "", False):
         default = f"{info.default:g}" if isinstance(info.default, float) else info.default
         shown = f"{shown} (default: {default})"
-    option = typer.Option(flag(name), help=shown, show_default=False, rich_help_panel="Options for every command")
+    names = [flag(name), SHORTER[name]] if name in SHORTER else [flag(name)]
+    option = typer.Option(*names, help=shown, show_default=False, rich_help_panel="Options for every command")
     annotation = Annotated[_plain_type(info.annotation) | None, option]  # type: ignore[valid-type] # made at run time
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
 

@@ -86,12 +86,10 @@ def demo(*, settings: Settings, as_json: JsonFlag = False) -> None:
 
 
 async def _demo(settings: Settings, as_json: bool) -> None:
-    from mcp_optimizer.server import find_response
-
     async with started(settings) as optimizer:
         if as_json:
             answers = [
-                {"request": text, **find_response(optimizer.gateway.find(text, words)).model_dump(exclude_none=True)}
+                {"request": text, **(await optimizer.find(text, words)).model_dump(exclude_none=True)}
                 for text, words in DEMO_REQUESTS
             ]
             print(json.dumps({"requests": answers}, ensure_ascii=False))
@@ -104,10 +102,12 @@ async def _show_demo(optimizer: Optimizer) -> None:
 
     from mcp_optimizer.cli.show import console, printable
     from mcp_optimizer.cli.tools import show_found
+    from mcp_optimizer.forms import Detail
     from mcp_optimizer.own_tools import OWN_TOOLS
     from mcp_optimizer.token_counter import TokenCounter
 
     out = console()
+    detail = Detail(optimizer.settings.detail)
     counter = TokenCounter(optimizer.settings.encoding)
     snapshot = optimizer.snapshot
     for state in optimizer.servers():
@@ -121,7 +121,7 @@ async def _show_demo(optimizer: Optimizer) -> None:
     )
     for text, words in DEMO_REQUESTS:
         out.print(Text.assemble("▸ find_tool ", (f'"{text}"', "bold"), f" +{words}" if words else ""))
-        show_found(out, optimizer.gateway.find(text, words, 3))
+        show_found(out, optimizer.gateway.find(text, words, 3, detail))
         out.print()
     query = {"queryDescription": "SELECT name, email FROM customers ORDER BY name LIMIT 3", "maxRows": 3}
     out.print(Text.assemble("▸ call_tool ", ("secureDatabaseQuery", "bold"), f" {json.dumps(query)}"))

@@ -38,10 +38,11 @@ def find(
 
 async def _find(settings: Settings, query: str, keywords: str, limit: int | None, as_json: bool) -> None:
     from mcp_optimizer.cli.show import console
+    from mcp_optimizer.forms import Detail
     from mcp_optimizer.server import find_response
 
     async with started(settings) as optimizer:
-        found = optimizer.gateway.find(query, keywords, limit)
+        found = optimizer.gateway.find(query, keywords, limit, Detail(settings.detail))
         if as_json:
             print(find_response(found).model_dump_json(exclude_none=True))
         else:
@@ -62,7 +63,7 @@ def show_found(out: Console, found: Found) -> None:
         table.add_column("score", justify="right")
         table.add_column("description", overflow="ellipsis", no_wrap=True, ratio=1)
         for hit in found.tools:
-            texts = (hit.tool.name, hit.tool.server, f"{hit.tool.tokens:,}", f"{hit.score:.2f}", summary(hit.tool))
+            texts = (hit.tool.name, hit.tool.server, f"{hit.form.tokens:,}", f"{hit.score:.2f}", summary(hit.tool))
             # Text, not markup: a server's words must not colour or rewrite our screen.
             table.add_row(*map(Text, texts))
         out.print(table)

@@ -48,7 +48,7 @@ async def list_tools(request: Request) -> Listing:
         if isinstance(page, list):
             entries.extend(page)
         cursor = result.get("nextCursor")
-        if not isinstance(cursor, str) or cursor in seen:
+        if not isinstance(cursor, str) or not cursor or cursor in seen:
             break
         seen.add(cursor)
         params = {"cursor": cursor}

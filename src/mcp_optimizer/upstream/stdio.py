@@ -200,8 +200,8 @@ async def _write_stdin(
                 line = item.message.model_dump_json(by_alias=True, exclude_unset=True)
                 process.stdin.write(line.encode("utf-8", "surrogatepass") + b"\n")
                 await process.stdin.drain()
-    except (OSError, RuntimeError):
-        # It no longer reads: end the session, so that nobody waits for an answer.
+    except (OSError, RuntimeError, ValueError):
+        # It no longer reads, or was sent what cannot be written: end the session, so that nobody waits.
         incoming.close()
 
 

@@ -1,0 +1,1 @@
+"""Making definitions smaller with all of their function kept: schemas, signatures, descriptions."""

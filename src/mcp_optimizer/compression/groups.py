@@ -1,0 +1,158 @@
+"""Related parameters nested into one, and pairs like `x_to_add` / `x_to_remove` merged; and the way back. Pure.
+
+A group costs more tokens than it spares unless it takes repeated words out of names, so groups are used where
+a tool gets smaller by them or where a user's settings name them. Whatever shape the arguments come in,
+`expand` makes the original one of them.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from mcp_optimizer.compression.references import is_free_to_move, references
+from mcp_optimizer.compression.walk import Schema
+
+_ADD, _REMOVE = "_to_add", "_to_remove"
+_FEWEST = 3
+"""Parameters that must share a prefix before a group is worth trying."""
+
+
+_SPEAKING = frozenset(
+    "allOf anyOf oneOf not if dependentRequired dependentSchemas dependencies patternProperties "
+    "unevaluatedProperties propertyNames minProperties maxProperties enum const $ref $dynamicRef $recursiveRef".split()
+)
+"""Keywords that say something of parameters by their names or number."""
+
+
+@dataclass(frozen=True)
+class Group:
+    """Parameters under one new name; `members` maps the name inside to the original one."""
+
+    name: str
+    members: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class GroupPlan:
+    """How a schema was regrouped; the empty plan changes nothing."""
+
+    groups: tuple[Group, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.groups)
+
+
+NO_GROUPS = GroupPlan()
+
+
+def regroup(schema: Schema, plan: GroupPlan) -> Schema:
+    """The schema with each group's parameters nested. A group is required as soon as one of its members is."""
+    properties = dict(schema.get("properties", {}))
+    declared = schema.get("required")
+    required = [name for name in declared if isinstance(name, str)] if isinstance(declared, list) else []
+    for group in plan.groups:
+        inner = {inside: properties.pop(original) for inside, original in group.members.items()}
+        needed = [inside for inside, original in group.members.items() if original in required]
+        required = [name for name in required if name not in group.members.values()]
+        nested: Schema = {"type": "object", "properties": inner}
+        if needed:
+            nested["required"] = needed
+            required.append(group.name)
+        if schema.get("additionalProperties") is False:
+            nested["additionalProperties"] = False
+        properties[group.name] = nested
+    changed = {**schema, "properties": properties}
+    if required:
+        changed["required"] = required
+    else:
+        changed.pop("required", None)
+    return changed
+
+
+def expand(arguments: Mapping[str, Any], plan: GroupPlan) -> dict[str, Any]:
+    """Arguments in the original shape. What is already in it, or fits no group, passes unchanged."""
+    expanded = dict(arguments)
+    for group in plan.groups:
+        given = expanded.get(group.name)
+        if not isinstance(given, Mapping) or (given and not given.keys() & group.members.keys()):
+            continue
+        del expanded[group.name]
+        members = {group.members[inside]: value for inside, value in given.items() if inside in group.members}
+        others = {inside: value for inside, value in given.items() if inside not in group.members}
+        # An original parameter that is given as well is what the caller said more plainly.
+        expanded = members | expanded | ({group.name: others} if others else {})
+    return expanded
+
+
+def named_groups(schema: Schema, wanted: Mapping[str, Sequence[str]]) -> GroupPlan:
+    """The groups that a user's settings name, as far as this tool has their parameters."""
+    properties = _groupable(schema)
+    groups = []
+    for name, members in wanted.items():
+        present = [member for member in members if member in properties]
+        if name not in properties:
+            groups.append(Group(name, _inner_names(present, name)))
+    return _sound(groups)
+
+
+def candidate_groups(schema: Schema) -> GroupPlan:
+    """Groups that might pay: pairs of one array to add and one to remove, and three or more of one prefix."""
+    properties = _groupable(schema)
+    groups = [
+        Group(stem, {"add": f"{stem}{_ADD}", "remove": f"{stem}{_REMOVE}"})
+        for stem in (name.removesuffix(_ADD) for name in properties if name.endswith(_ADD))
+        if stem and f"{stem}{_REMOVE}" in properties and stem not in properties
+    ]
+    used = {member for group in groups for member in group.members.values()}
+    prefixes: dict[str, list[str]] = defaultdict(list)
+    for name in properties:
+        prefix, separator, rest = name.partition("_")
+        if separator and rest and name not in used:
+            prefixes[prefix].append(name)
+    for prefix, names in prefixes.items():
+        if len(names) >= _FEWEST and prefix not in properties:
+            groups.append(Group(prefix, _inner_names(names, prefix)))
+    return _sound(groups)
+
+
+def _sound(groups: Sequence[Group]) -> GroupPlan:
+    """No group of one, no two groups of one name, no parameter in two groups."""
+    taken: set[str] = set()
+    kept = []
+    for group in groups:
+        originals = {group.name, *group.members.values()}
+        if len(group.members) > 1 and not originals & taken:
+            taken |= originals
+            kept.append(group)
+    return GroupPlan(tuple(kept))
+
+
+def _inner_names(members: Sequence[str], group: str) -> dict[str, str]:
+    """Members by their names inside the group; where two would share one, the later keeps its own."""
+    names: dict[str, str] = {}
+    for member in dict.fromkeys(members):
+        inside = _inner_name(member, group)
+        names[member if inside in names or inside in members else inside] = member
+    return names
+
+
+def _inner_name(member: str, group: str) -> str:
+    """A member's name without what the group's name already says."""
+    for prefix in (f"{group}_", f"{group.removesuffix('s')}_"):
+        if member.startswith(prefix) and len(member) > len(prefix):
+            return member.removeprefix(prefix)
+    return member
+
+
+def _groupable(schema: Schema) -> dict[str, Any]:
+    """The parameters, if nothing else in the schema speaks of them by name."""
+    if _SPEAKING.intersection(schema) or not isinstance(schema.get("additionalProperties", False), bool):
+        return {}
+    # A reference to the root would want groups further down, where `expand` does not look.
+    if not is_free_to_move(schema) or "#" in references(schema):
+        return {}
+    found = schema.get("properties")
+    return found if isinstance(found, dict) else {}

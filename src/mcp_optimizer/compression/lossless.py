@@ -1,0 +1,381 @@
+"""JSON Schema made smaller without changing what it admits: one pure function a technique.
+
+The output is plain JSON Schema. A technique rewrites one schema object (`walk.rewrite` carries it to all of
+them) and never widens: whatever the result admits, the original admits too. The one narrowing is a null that
+means the same as leaving the parameter out; callers accept the original shape as well, so nothing is lost.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from textwrap import dedent
+from typing import Any
+
+from mcp_optimizer.compression.walk import Schema, carried, children, schemas
+from mcp_optimizer.search.words import words
+
+# Keywords that only say something of one type of value.
+_OF_TYPE = {
+    "string": {"minLength", "maxLength", "pattern", "format", "contentEncoding", "contentMediaType"},
+    "number": {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"},
+    "integer": {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"},
+    "array": {"items", "prefixItems", "minItems", "maxItems", "uniqueItems", "contains", "additionalItems"},
+    "object": {"properties", "required", "additionalProperties", "patternProperties", "minProperties"}
+    | {"maxProperties", "propertyNames"},
+    "boolean": set(),
+    "null": set(),
+}
+_PYTHON_TYPES: dict[str, tuple[type, ...]] = {
+    "string": (str,),
+    "integer": (int,),
+    "number": (int, float),
+    "boolean": (bool,),
+    "array": (list,),
+    "object": (dict,),
+    "null": (type(None),),
+}
+
+# What the vocabularies define; anything else is a note of some generator to itself. `nullable`, `example` and
+# `examples` are no JSON Schema or say nothing to a validator, but a model reads them.
+_KNOWN = frozenset(
+    "$ref $defs $anchor $dynamicRef $dynamicAnchor $recursiveRef $recursiveAnchor $id definitions type enum const "
+    "multipleOf maximum exclusiveMaximum minimum exclusiveMinimum maxLength minLength pattern maxItems minItems "
+    "uniqueItems contains maxContains minContains maxProperties minProperties required dependentRequired allOf anyOf "
+    "oneOf not if then else dependentSchemas dependencies prefixItems items additionalItems properties "
+    "patternProperties additionalProperties propertyNames unevaluatedItems unevaluatedProperties title description "
+    "default examples example deprecated format contentEncoding contentMediaType contentSchema nullable readOnly "
+    "writeOnly enumDescriptions enumNames markdownDescription".split()
+)
+
+DOCUMENTING = frozenset({"description", "title", "default", "examples", "deprecated"})
+"""Keywords that explain a value and admit or refuse none."""
+
+# What the drafts of JSON Schema do not all read alike. A schema without `$schema` is read as 2020-12.
+_CHANGED_SINCE_DRAFT_7 = frozenset(
+    "additionalItems dependencies dependentRequired dependentSchemas prefixItems unevaluatedItems "
+    "unevaluatedProperties minContains maxContains contentSchema $anchor $dynamicRef $dynamicAnchor $recursiveRef "
+    "$recursiveAnchor".split()
+)
+_CHANGED_SINCE_DRAFT_4 = frozenset("id const contains propertyNames if exclusiveMinimum exclusiveMaximum".split())
+
+# Keywords that read each other: such may not come together from two schemas.
+_READ_EACH_OTHER = (
+    frozenset({"properties", "patternProperties", "additionalProperties", "unevaluatedProperties"}),
+    frozenset({"items", "prefixItems", "additionalItems", "unevaluatedItems"}),
+    frozenset({"contains", "minContains", "maxContains", "unevaluatedItems"}),
+    frozenset({"if", "then", "else"}),
+    frozenset({"minimum", "exclusiveMinimum"}),
+    frozenset({"maximum", "exclusiveMaximum"}),
+)
+_BOUND_TO_THEIR_PLACE = frozenset(
+    "$ref $dynamicRef $recursiveRef $id id $anchor $dynamicAnchor $recursiveAnchor $defs definitions "
+    "unevaluatedProperties unevaluatedItems".split()
+)
+
+# A schema that admits less inside of these may make the whole admit more.
+_TURNING = frozenset({"not", "if", "oneOf", "contains"})
+
+_SAYING_NOTHING = frozenset("a an the of for to in on by this".split())
+
+_COUNTED = frozenset({"additionalProperties", "unevaluatedProperties", "additionalItems", "items"})
+"""Idle keywords that still count for an `unevaluated…` one: what they admit has been evaluated."""
+
+_IDLE: dict[str, Any] = {
+    "required": [],
+    "minLength": 0,
+    "minItems": 0,
+    "minProperties": 0,
+    "uniqueItems": False,
+    "additionalItems": True,
+    "additionalProperties": True,
+    "unevaluatedProperties": True,
+    "deprecated": False,
+    "readOnly": False,
+    "writeOnly": False,
+    "nullable": False,
+    "examples": [],
+    "description": "",
+    "title": "",
+    "items": {},
+    "propertyNames": {"type": "string"},
+}
+"""Keywords with the value that they have anyway."""
+
+
+@dataclass(frozen=True)
+class Technique:
+    """One way to make a schema smaller."""
+
+    name: str
+    apply: Callable[[Schema], Schema]
+
+
+def drop_unknown_keywords(schema: Schema) -> Schema:
+    """`$comment`, `x-…`, and `$schema` where every draft reads this schema alike: nothing that admits or explains."""
+    known = _KNOWN | {"$schema"} if _needs_its_draft(schema) else _KNOWN
+    return carried(schema, lambda node: {key: value for key, value in node.items() if key in known})
+
+
+def _needs_its_draft(schema: Schema) -> bool:
+    draft = schema.get("$schema")
+    if not isinstance(draft, str) or "2020-12" in draft:
+        return False
+    changed = _CHANGED_SINCE_DRAFT_7
+    if "draft-07" not in draft and "2019-09" not in draft:
+        changed |= _CHANGED_SINCE_DRAFT_4
+    return any(
+        changed & node.keys()
+        or isinstance(node.get("items"), list)
+        or ("$ref" in node and not (node.keys() & _KNOWN) <= DOCUMENTING | {"$ref"})
+        for node in schemas(schema)
+    )
+
+
+def drop_idle_keywords(schema: Schema) -> Schema:
+    """`required: []`, `additionalProperties: true` and the like: what holds without them."""
+    counting = any("unevaluatedProperties" in node or "unevaluatedItems" in node for node in schemas(schema))
+
+    def is_idle(key: str, value: Any) -> bool:
+        if counting and key in _COUNTED:
+            return False
+        # `additionalProperties: {}` is the same as true.
+        return (key in _IDLE and _same(value, _IDLE[key])) or (key == "additionalProperties" and value == {})
+
+    return carried(schema, lambda node: {key: value for key, value in node.items() if not is_idle(key, value)})
+
+
+def drop_restating_titles(schema: Schema) -> Schema:
+    """A title that only repeats its property's name, or stands beside a description that says it all."""
+    changed = _with_properties(schema, _without_title)
+    return {key: value for key, value in changed.items() if key != "title"}
+
+
+def _with_properties(schema: Schema, change: Callable[[Schema, str], Schema]) -> Schema:
+    """Every property changed, by its schema and its name."""
+
+    def change_all(node: Schema) -> Schema:
+        properties = node.get("properties")
+        if not isinstance(properties, dict):
+            return node
+        changed = {
+            name: change(child, name) if isinstance(child, dict) else child for name, child in properties.items()
+        }
+        return {**node, "properties": changed}
+
+    return carried(schema, change_all)
+
+
+def _without_title(schema: Schema, name: str) -> Schema:
+    if not isinstance(title := schema.get("title"), str):
+        return schema
+    said = set(words(name)) | set(words(str(schema.get("description", ""))))
+    return {key: value for key, value in schema.items() if key != "title"} if set(words(title)) <= said else schema
+
+
+def drop_restating_descriptions(schema: Schema) -> Schema:
+    """A description that is its property's name once more: `job_id`, "The ID of the job"."""
+
+    def change(node: Schema, name: str) -> Schema:
+        text = node.get("description")
+        if not isinstance(text, str) or not repeats(text, name):
+            return node
+        return {key: value for key, value in node.items() if key != "description"}
+
+    return _with_properties(schema, change)
+
+
+def repeats(text: str, name: str) -> bool:
+    """Whether a text holds no word that is not in the name."""
+    return set(words(text)) - _SAYING_NOTHING <= set(words(name))
+
+
+def omit_nulls_that_mean_nothing(schema: Schema) -> Schema:
+    """An optional parameter whose default is null: leaving it out says the same, so null need not be offered."""
+    turned = (inner for node in schemas(schema) for child in children(node, _TURNING) for inner in schemas(child))
+    if any("$ref" in node or "$dynamicRef" in node or "$recursiveRef" in node for node in turned):
+        return schema
+    elsewhere = _required_elsewhere(schema)
+
+    def change(node: Schema) -> Schema:
+        properties = node.get("properties")
+        # A null counts as one of so many properties.
+        if not isinstance(properties, dict) or "minProperties" in node:
+            return node
+        required = elsewhere.union(_names(node.get("required")))
+        kept = {name: child if name in required else _without_default_null(child) for name, child in properties.items()}
+        return {**node, "properties": kept}
+
+    return carried(schema, change, outside=_TURNING)
+
+
+def _required_elsewhere(schema: Schema) -> frozenset[str]:
+    """Parameters that may be required by another schema than the one that describes them."""
+    nodes = list(schemas(schema))
+    joined = any(
+        node.keys() & {"allOf", "then", "else", "dependentSchemas", "dependencies", "$dynamicRef", "$recursiveRef"}
+        or ("properties" in node and node.keys() & {"anyOf", "oneOf", "$ref"})
+        for node in nodes
+    )
+    found: set[str] = set()
+    for node in nodes:
+        own = node.get("properties")
+        declared = own if isinstance(own, dict) else {}
+        found.update(name for name in _names(node.get("required")) if joined or name not in declared)
+        for key in ("dependentRequired", "dependencies"):
+            if isinstance(dependent := node.get(key), dict):
+                found.update(name for names in dependent.values() for name in _names(names))
+    return frozenset(found)
+
+
+def _names(value: Any) -> list[str]:
+    return [name for name in value if isinstance(name, str)] if isinstance(value, list) else []
+
+
+def _without_default_null(schema: Any) -> Any:
+    if not isinstance(schema, dict) or "default" not in schema or schema["default"] is not None:
+        return schema
+    rest = {key: value for key, value in schema.items() if key != "default"}
+    for key in ("anyOf", "oneOf"):
+        branches = rest.get(key)
+        if isinstance(branches, list) and {"type": "null"} in branches:
+            remaining = [branch for branch in branches if branch != {"type": "null"}]
+            # Of `oneOf`, null may be what two branches admit, so that neither does.
+            exact = key == "anyOf" or all(_is_never_null(branch) for branch in remaining)
+            return {**rest, key: remaining} if remaining and exact else rest
+    kinds = rest.get("type")
+    if isinstance(kinds, list) and "null" in kinds and "enum" not in rest:
+        remaining = [kind for kind in kinds if kind != "null"]
+        return {**rest, "type": remaining[0] if len(remaining) == 1 else remaining} if remaining else rest
+    return rest
+
+
+def _is_never_null(schema: Any) -> bool:
+    kind = schema.get("type") if isinstance(schema, dict) else None
+    return isinstance(kind, str) and kind != "null"
+
+
+def merge_single_branches(schema: Schema) -> Schema:
+    """`anyOf`, `oneOf` or `allOf` of one: the branch itself, where it says nothing the node says differently."""
+
+    def change(node: Schema) -> Schema:
+        for key in ("anyOf", "oneOf", "allOf"):
+            branches = node.get(key)
+            if not isinstance(branches, list) or len(branches) != 1 or not isinstance(branches[0], dict):
+                continue
+            branch = branches[0]
+            rest = {name: value for name, value in node.items() if name != key}
+            clash = {name for name in branch.keys() & rest.keys() if not _same(branch[name], rest[name])}
+            # The node's own title and default are about this use of the branch, and come first.
+            if clash <= {"title", "default"} and _may_come_together(branch, rest):
+                node = {**branch, **rest}
+        return node
+
+    return carried(schema, change)
+
+
+def _may_come_together(branch: Schema, rest: Schema) -> bool:
+    """Whether the keywords of two schemas mean in one what they mean in two."""
+    if _BOUND_TO_THEIR_PLACE & branch.keys():
+        return False
+    return not any(group & branch.keys() and group & rest.keys() for group in _READ_EACH_OTHER)
+
+
+def merge_type_branches(schema: Schema) -> Schema:
+    """`anyOf` of different types becomes a list of types, with each type's own keywords beside it."""
+
+    def change(node: Schema) -> Schema:
+        for key in ("anyOf", "oneOf"):
+            if isinstance(branches := node.get(key), list) and "type" not in node:
+                merged = _merged(branches)
+                rest = {name: value for name, value in node.items() if name != key}
+                if merged is not None and not (merged.keys() & rest.keys()) and _may_come_together(merged, rest):
+                    node = {**merged, **rest}
+        return node
+
+    return carried(schema, change)
+
+
+def _merged(branches: list[Any]) -> Schema | None:
+    kinds: list[str] = []
+    merged: Schema = {}
+    for branch in branches:
+        if not isinstance(branch, dict) or not isinstance(kind := branch.get("type"), str):
+            return None
+        own = {name: value for name, value in branch.items() if name != "type"}
+        if not own.keys() <= _OF_TYPE.get(kind, set()) or own.keys() & merged.keys():
+            return None
+        kinds.append(kind)
+        merged |= own
+    # An integer is a number too: such branches overlap, and one's bounds would bind the other.
+    if len(set(kinds)) != len(kinds) or {"integer", "number"} <= set(kinds) or len(kinds) < 2:
+        return None
+    return {"type": kinds, **merged}
+
+
+def drop_type_beside_enum(schema: Schema) -> Schema:
+    """The values of an enum show their own type."""
+
+    def change(node: Schema) -> Schema:
+        values = node.get("enum")
+        kind = node.get("type")
+        if "const" in node and "enum" not in node:
+            values = [node["const"]]
+        if not isinstance(values, list) or not values or not isinstance(kind, str) or kind not in _PYTHON_TYPES:
+            return node
+        if all(_is_of(value, kind) for value in values):
+            return {key: value for key, value in node.items() if key != "type"}
+        return node
+
+    return carried(schema, change)
+
+
+def _is_of(value: Any, kind: str) -> bool:
+    if isinstance(value, bool):
+        return kind == "boolean"
+    return isinstance(value, _PYTHON_TYPES[kind])
+
+
+def order_keywords(schema: Schema) -> Schema:
+    """The type last: the text in front of it costs less when it is not the end. The order means nothing."""
+
+    def change(node: Schema) -> Schema:
+        return {**{key: value for key, value in node.items() if key != "type"}, **_only(node, "type")}
+
+    return carried(schema, change)
+
+
+def _only(node: Schema, key: str) -> Schema:
+    return {key: node[key]} if key in node else {}
+
+
+def tidy_descriptions(schema: Schema) -> Schema:
+    """Indentation, trailing blanks and runs of empty lines carry nothing."""
+
+    def change(node: Schema) -> Schema:
+        text = node.get("description")
+        return {**node, "description": tidy(text)} if isinstance(text, str) else node
+
+    return carried(schema, change)
+
+
+def tidy(text: str) -> str:
+    """The text without indentation, trailing blanks and runs of empty lines; a tab inside a line stays one."""
+    first, newline, others = text.replace("\r\n", "\n").partition("\n")
+    lines = [line.rstrip() for line in f"{first.lstrip()}{newline}{dedent(others)}".split("\n")]
+    return re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).strip()
+
+
+def joined(own: str, other: str) -> str:
+    """Two descriptions of one thing: the longer where it holds the shorter, else one after the other."""
+    said, also = " ".join(own.split()), " ".join(other.split())
+    if also in said:
+        return own
+    return other if said in also else f"{own} {other}"
+
+
+def _same(value: Any, other: Any) -> bool:
+    """JSON equality: False is not 0."""
+    return bool(value == other) and json.dumps(value, sort_keys=True) == json.dumps(other, sort_keys=True)

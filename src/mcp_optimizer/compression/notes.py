@@ -1,0 +1,174 @@
+"""The words around a tool: its description cut to size, and notes on parameters wherever they stand. Pure.
+
+Some servers document parameters only in an `Args:` section of the description. Such notes are lifted to the
+parameters before a description is cut, or they would be lost with the rest of it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from mcp_optimizer.compression.lossless import joined, tidy
+from mcp_optimizer.search.words import terms, words
+
+_SECTION = re.compile(r"^[ \t]*\**(?:args|arguments|parameters|params|inputs?)\**[ \t]*:?\**[ \t]*$", re.I | re.M)
+_NEXT_SECTION = re.compile(
+    r"^[ \t]*\**(?:returns?|raises|yields|examples?|notes?|output|usage|see also)\**[ \t]*:", re.I
+)
+_UNDERLINE = re.compile(r"^[ \t]*[-=~]{3,}[ \t]*$")
+_NOTE = re.compile(
+    r"^[ \t]*(?:[-*•][ \t]*)?[`*\"']*(\w[\w.\-]*)[`*\"']*[ \t]*(?:\(([^)]*)\)\**)?[ \t]*(?::\**|-|–|—)[ \t]+(.+)$"
+)
+_TAG = re.compile(
+    r"^[ \t]*(?::param(?:[ \t]+\w+)?[ \t]+(\w+):|@param[ \t]+(?:\{[^}]*\}[ \t]*)?(\w+)[ \t]*-?)[ \t]*(.*)$"
+)
+
+_TYPE_WORDS = frozenset(
+    "any array bool boolean date dict float int integer list none null num number object of optional or required str "
+    "string tuple union".split()
+)
+
+# A full stop that ends no sentence.
+_ABBREVIATION = re.compile(r"(?:\b(?:e\.g|i\.e|etc|vs|cf|approx|incl|no|fig|st|dr|mr|ms)|\b[A-Z])\.$", re.I)
+_SENTENCE_END = re.compile(r"[.!?](?=\s|$)|[。！？]|\n\s*\n|\n(?=\s*(?:[-*•#|]|\d+[.)]))|:\s*\n")
+_LONGEST_SENTENCE = 240
+
+
+@dataclass(frozen=True)
+class Documentation:
+    """A tool's description without its parameter notes, and those notes by parameter."""
+
+    description: str
+    notes: Mapping[str, str]
+
+
+def lift_notes(description: str, parameters: frozenset[str]) -> Documentation:
+    """Take the notes on known parameters out of the description. One unknown line, and its section stays."""
+    text = tidy(description)
+    lines = text.split("\n")
+    notes: dict[str, str] = {}
+    kept: list[str] = []
+    number = 0
+    while number < len(lines):
+        found: dict[str, str] = {}
+        end = number
+        if _SECTION.match(lines[number]):
+            found, end = _read_section(lines, number + 1, parameters)
+        elif tag := _TAG.match(lines[number]):
+            found, end = _read_tag(lines, number, tag, parameters)
+        # A second note on one parameter stays where it is.
+        if found and not found.keys() & notes.keys():
+            notes |= found
+            number = end
+        else:
+            kept.append(lines[number])
+            number += 1
+    return Documentation(tidy("\n".join(kept)), notes) if notes else Documentation(text, {})
+
+
+def _read_tag(
+    lines: list[str], start: int, tag: re.Match[str], parameters: frozenset[str]
+) -> tuple[dict[str, str], int]:
+    """The note of a `:param x:` or `@param x` line, with the indented lines that go on with it."""
+    name = tag.group(1) or tag.group(2)
+    end = start + 1
+    while end < len(lines) and lines[end].strip() and _indent(lines[end]) > _indent(lines[start]):
+        end += 1
+    note = "\n".join([tag.group(3), *lines[start + 1 : end]])
+    return ({name: tidy(note)}, end) if name in parameters and note.strip() else ({}, start)
+
+
+def _read_section(lines: list[str], start: int, parameters: frozenset[str]) -> tuple[dict[str, str], int]:
+    """The notes of an `Args:` section and where it ends; no notes if it holds anything else."""
+    found: dict[str, str] = {}
+    current = ""
+    indent: int | None = None
+    underlined = start < len(lines) and _UNDERLINE.match(lines[start]) is not None
+    number = start + underlined
+    while number < len(lines):
+        line = lines[number]
+        if not line.strip():
+            following = next((later for later in lines[number:] if later.strip()), "")
+            if not _NOTE.match(following) or _NEXT_SECTION.match(following):
+                break
+            number += 1
+            continue
+        depth = _indent(line)
+        if _begins_section(lines, number) and (indent is None or depth <= indent):
+            break
+        note = _NOTE.match(line)
+        if note and note.group(1) in parameters - found.keys() and (indent is None or depth <= indent):
+            current, indent = note.group(1), depth if indent is None else indent
+            found[current] = _said(note, underlined)
+        elif current and indent is not None and depth > indent:
+            found[current] = f"{found[current]}\n{line.strip()}".strip()
+        elif indent is not None and depth < indent:
+            break
+        else:
+            return {}, start
+        number += 1
+    return {name: note for name, note in found.items() if note}, number
+
+
+def _begins_section(lines: list[str], number: int) -> bool:
+    if number + 1 < len(lines) and _UNDERLINE.match(lines[number + 1]):
+        return True
+    return _NEXT_SECTION.match(lines[number]) is not None
+
+
+def _said(note: re.Match[str], underlined: bool) -> str:
+    """What a line says of its parameter, without the type that the schema says as well."""
+    text = str(note.group(3)).strip()
+    if underlined and _is_type(text):
+        # numpy's style: the type stands here, the words on the lines below.
+        return ""
+    beside = note.group(2)
+    return text if beside is None or _is_type(beside) else f"({beside}) {text}"
+
+
+def _is_type(text: str) -> bool:
+    return all(word in _TYPE_WORDS for word in words(text))
+
+
+def _indent(line: str) -> int:
+    return len(line) - len(line.lstrip())
+
+
+def with_note(schema: Any, note: str) -> Any:
+    """A parameter with a lifted note: instead of none, instead of one that it contains, or after one that differs."""
+    if not isinstance(schema, dict):
+        return schema
+    own = schema.get("description")
+    if not isinstance(own, str) or not own.strip():
+        return {**schema, "description": note}
+    return {**schema, "description": joined(own, note)}
+
+
+def first_sentence(text: str) -> str:
+    """The first sentence, in one line; cut at a word if it is very long."""
+    text = tidy(text)
+    position = 0
+    while (end := _SENTENCE_END.search(text, position)) is not None:
+        candidate = text[: end.end()]
+        if not _ABBREVIATION.search(candidate) and candidate.strip():
+            text = candidate
+            break
+        position = end.end()
+    sentence = " ".join(text.split()).rstrip(":").lstrip("#* ")
+    if len(sentence) <= _LONGEST_SENTENCE:
+        return sentence
+    return sentence[: _LONGEST_SENTENCE - 1].rsplit(" ", 1)[0].rstrip(",;") + "…"
+
+
+def restates(note: str, name: str, context: str = "") -> bool:
+    """Whether a note says nothing that the parameter's name (in its tool) does not say."""
+    said = set(terms(f"{name} {context}")) | _FILLER
+    return all(term in said for term in terms(note)) and not re.search(r"\d", note) and len(words(note)) < 12
+
+
+_FILLER = frozenset(
+    terms("the id ids identifier name value string number integer boolean unique of for which optional required field")
+)

@@ -1,0 +1,407 @@
+"""A tool as a typed signature: what a model needs to call it, in a fraction of the JSON Schema's tokens. Pure.
+
+Without notes: `(title: str, column_id: int, lane_id?: int = 3, kind?: 'bug'|'task') Create a card.` With notes,
+a line a parameter: `title: str - What is shown on the board`, those of nested objects indented. Required
+parameters come first and none is ever hidden; `?` marks the optional ones. What stands in several places is
+written once, as a named type.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import re
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping
+from enum import StrEnum
+from typing import Any
+
+from mcp_optimizer.compression.lossless import joined, repeats, tidy
+from mcp_optimizer.compression.notes import first_sentence, lift_notes, restates
+from mcp_optimizer.compression.references import resolve
+from mcp_optimizer.compression.walk import Schema, children
+from mcp_optimizer.db.models import McpTool
+
+_TYPES = {"string": "str", "integer": "int", "number": "num", "boolean": "bool", "null": "null", "object": "obj"}
+_UNIONS = ("anyOf", "oneOf")
+_COMBINING = frozenset("anyOf oneOf allOf".split())
+_HOLDING = _COMBINING | frozenset("items prefixItems additionalProperties patternProperties".split())
+_CONDITIONAL = frozenset("then else dependentSchemas".split())
+_PLAIN_NAME = re.compile(r"[\w$@.\-\[\]/]+")
+_LAST_SAFE_INTEGER = 2**53 - 1
+_DEEPEST = 40
+_NOTE_MARK = " - "
+_MOST_NODES = 5_000
+"""A schema that unfolds to more than this, or deeper, is not written as a signature."""
+
+
+class Notes(StrEnum):
+    """How much of the documentation a signature keeps."""
+
+    FULL = "full"
+    SENTENCE = "sentence"
+    NONE = "none"
+
+
+def signature(tool: McpTool, notes: Notes = Notes.SENTENCE) -> str:
+    """The description and the parameters, with as much said of them as `notes` asks for."""
+    schema = tool.input_schema
+    documentation = lift_notes(tool.description or "", frozenset(_properties(schema)))
+    said = documentation.description if notes is Notes.FULL else first_sentence(documentation.description)
+    try:
+        return _written(schema, said, documentation.notes, notes)
+    except (_TooLarge, RecursionError):
+        # Nothing required may be hidden, so it is given as it is.
+        return (
+            f"{tidy(tool.description or '')}\n{json.dumps(schema, ensure_ascii=False, separators=(',', ':'))}".strip()
+        )
+
+
+def _written(schema: Schema, said: str, lifted: Mapping[str, str], notes: Notes) -> str:
+    writer = _Writer(schema, notes)
+    writer.name_documented(writer.branches(schema), "Arguments")
+    lines = list(writer.lines(schema, lifted, 0))
+    if any(_NOTE_MARK in line for line in lines):
+        rest = writer.unfolded(schema).removeprefix("{}")
+        return "\n".join([said, *lines, *([rest] if rest else []), *writer.shared_types()]).strip()
+    text = writer.type(schema)
+    shown = f"({text[1:-1]})" if _is_one_object(text) else "()" if text in ("obj", "any") else f"({text})"
+    return "\n".join([f"{shown} {said}".strip(), *writer.shared_types()])
+
+
+class _TooLarge(Exception):
+    """It cannot be said shortly."""
+
+
+class _Writer:
+    """Writes the types of one tool. Knows its root, for references, and which types are shared."""
+
+    def __init__(self, root: Schema, notes: Notes) -> None:
+        self._root = root
+        self._detail = notes
+        self._shared = _shared_objects(root)
+        self._pending: list[str] = []
+        self._written: set[str] = set()
+        self._unfolded = ""
+        self._budget = _MOST_NODES * 10
+
+    def _parameters(self, schema: Schema, depth: int) -> str:
+        required = _required(schema)
+        members = _members(schema)
+        ordered = sorted(members, key=lambda name: name not in required)
+        shown = [self._parameter(name, members[name], name in required, depth) for name in ordered]
+        for pattern, values in _dict(schema.get("patternProperties")).items():
+            shown.append(f"/{pattern}/: {self.type(values, depth + 1)}")
+        if members and isinstance(values := schema.get("additionalProperties"), dict) and values:
+            shown.append(f"*: {self.type(values, depth + 1)}")
+        return ", ".join(shown)
+
+    def _parameter(self, name: str, schema: Any, required: bool, depth: int) -> str:
+        spelled = name if _PLAIN_NAME.fullmatch(name) else _literal(name)
+        mark = "" if required else "?"
+        if schema is _UNDECLARED:
+            return f"{spelled}{mark}"
+        shown = f"{spelled}{mark}: {self.type(schema, depth + 1)}"
+        default = schema.get("default") if isinstance(schema, dict) else None
+        return shown if default in (None, [], {}, "") else f"{shown} = {_literal(default)}"
+
+    def type(self, schema: Any, depth: int = 0) -> str:
+        """The type of a value, as short as it can be said."""
+        self._budget -= 1
+        if depth > _DEEPEST or self._budget < 0:
+            raise _TooLarge
+        if not isinstance(schema, dict):
+            return "never" if schema is False else "any"
+        if "const" in schema:
+            return _literal(schema["const"])
+        if isinstance(values := schema.get("enum"), list) and values:
+            return "|".join(map(_literal, values))
+        parts = list(self._parts(schema, depth))
+        if not parts:
+            kind = schema.get("type")
+            if isinstance(kind, list):
+                return "|".join(dict.fromkeys(self._plain(schema, one, depth) for one in kind)) or "any"
+            return self._plain(schema, kind, depth)
+        telling = list(dict.fromkeys(part for part in parts if part not in ("any", "obj"))) or parts[:1]
+        return telling[0] if len(telling) == 1 else "&".join(map(_enclosed, telling))
+
+    def _parts(self, schema: Schema, depth: int) -> Iterator[str]:
+        """What all must hold of a value: the object's own members, what is referred to, and combined schemas."""
+        if _members(schema) and not isinstance(schema.get("type"), list):
+            yield self._object(schema, depth)
+        if isinstance(schema.get("$ref"), str):
+            yield self._reference(schema["$ref"], depth)
+        for branch in _list(schema.get("allOf")):
+            yield self.type(branch, depth + 1)
+        for key in _UNIONS:
+            if branches := _list(schema.get(key)):
+                kind = {"type": schema["type"]} if "type" in schema else {}
+                shown = [self.type({**kind, **one} if isinstance(one, dict) else one, depth + 1) for one in branches]
+                yield "|".join(dict.fromkeys(shown))
+
+    def _reference(self, reference: str, depth: int) -> str:
+        target = resolve(self._root, reference)
+        if not isinstance(target, dict):
+            return _type_name(reference)
+        return self._use(target) or self.type(target, depth + 1)
+
+    def _plain(self, schema: Schema, kind: Any, depth: int) -> str:
+        if kind == "array" or (kind is None and "items" in schema):
+            return self._array(schema, depth)
+        if kind == "object" or (kind is None and "additionalProperties" in schema):
+            return self._object(schema, depth)
+        shown = _TYPES.get(kind, "any") if isinstance(kind, str) else "any"
+        return shown + self._limits(schema, shown)
+
+    def _array(self, schema: Schema, depth: int) -> str:
+        items = schema.get("items")
+        parts = schema.get("prefixItems") or items
+        if isinstance(parts, list):
+            return f"[{', '.join(self.type(part, depth + 1) for part in parts)}]"
+        return f"{_enclosed(self.type(items, depth + 1))}[]"
+
+    def _use(self, schema: Schema) -> str:
+        """The name of this type if it is a shared one, which is then written at the end."""
+        key = _key(schema)
+        name = self._shared.get(key, "")
+        if name and name not in self._written:
+            self._written.add(name)
+            self._pending.append(key)
+        return name
+
+    def _object(self, schema: Schema, depth: int) -> str:
+        if depth and (name := self._use(schema)):
+            return name
+        if self._unfolded and _key(schema) == self._unfolded:
+            return "{}"
+        if inside := self._parameters(schema, depth):
+            return "{" + inside + "}"
+        values = schema.get("additionalProperties")
+        inner = self.type(values, depth + 1) if isinstance(values, dict) and values else "any"
+        return "obj" if inner == "any" else f"{{*: {inner}}}"
+
+    def _limits(self, schema: Schema, shown: str) -> str:
+        if self._detail is Notes.NONE:
+            return ""
+        low, high = _bound(schema.get("minimum")), _bound(schema.get("maximum"))
+        if shown in ("int", "num") and (low is not None or high is not None):
+            return f" {'' if low is None else _literal(low)}..{'' if high is None else _literal(high)}"
+        form = schema.get("format")
+        return f" {form}" if isinstance(form, str) and shown == "str" else ""
+
+    def unfolded(self, schema: Schema) -> str:
+        """The type of an object whose own members stand on lines of their own."""
+        self._unfolded = _key(schema)
+        shown = self.type(schema)
+        self._unfolded = ""
+        return shown
+
+    def lines(self, schema: Schema, lifted: Mapping[str, str], depth: int) -> Iterator[str]:
+        """A line a parameter: its type and what is said of it, then the lines of the object it holds."""
+        required = _required(schema)
+        members = _members(schema)
+        for name in sorted(members, key=lambda name: name not in required):
+            child = members[name]
+            nested = list(self._nested(child)) if depth < _DEEPEST else []
+            if len(nested) > 1:
+                self.name_documented(nested, name)
+            inner = list(self.lines(nested[0], {}, depth + 1)) if len(nested) == 1 else []
+            if any(_NOTE_MARK in line for line in inner):
+                self._unfolded = _key(nested[0])
+            else:
+                inner = []
+            shown = self._parameter(name, child, name in required, depth)
+            self._unfolded = ""
+            note = self._note(name, child, lifted.get(name, "")) if isinstance(child, dict) else ""
+            yield " " * depth + (f"{shown}{_NOTE_MARK}{note}" if note else shown)
+            yield from inner
+
+    def _note(self, name: str, schema: Schema, lifted: str) -> str:
+        if self._detail is Notes.NONE:
+            return ""
+        note = schema.get("description")
+        if not isinstance(note, str) and isinstance(schema.get("$ref"), str):
+            target = resolve(self._root, schema["$ref"])
+            note = target.get("description") if isinstance(target, dict) else None
+        note = joined(note, lifted) if isinstance(note, str) else lifted
+        if self._detail is Notes.FULL:
+            return "" if repeats(note, name) else tidy(note)
+        short = first_sentence(note)
+        return "" if restates(short, name) else short
+
+    def _nested(self, schema: Any, depth: int = 0) -> Iterator[Schema]:
+        """The objects inside a parameter that are written there, not as a shared type."""
+        if not isinstance(schema, dict) or depth > _DEEPEST:
+            return
+        if isinstance(schema.get("$ref"), str):
+            target = resolve(self._root, schema["$ref"])
+            if isinstance(target, dict) and _key(target) not in self._shared:
+                yield from self._nested(target, depth + 1)
+        own = _members(schema)
+        if own and _key(schema) not in self._shared:
+            yield schema
+        for child in children(schema, _COMBINING if own else _HOLDING):
+            yield from self._nested(child, depth + 1)
+
+    def branches(self, schema: Schema) -> list[Schema]:
+        """The objects that an object is combined with."""
+        return [found for child in children(schema, _COMBINING) for found in self._nested(child)]
+
+    def name_documented(self, objects: list[Schema], name: str) -> None:
+        """Objects that stand side by side cannot be unfolded there; those with notes get names, and lines of their own.
+
+        None is in use yet when this is called.
+        """
+        for schema in objects:
+            if any(_NOTE_MARK in line for line in self.lines(schema, {}, 1)):
+                title = schema.get("title")
+                wanted = _type_name(title if isinstance(title, str) else name)
+                self._shared.setdefault(_key(schema), _free_name(wanted, self._shared.values()))
+
+    def shared_types(self) -> list[str]:
+        """The shared types that were used, and those that they use in turn."""
+        written: list[str] = []
+        while self._pending:
+            key = self._pending.pop(0)
+            schema, name = json.loads(key), self._shared[key]
+            inner = list(self.lines(schema, {}, 1))
+            if any(_NOTE_MARK in line for line in inner):
+                written += [f"{name} = {self.unfolded(schema)}", *inner]
+            else:
+                written.append(f"{name} = {self.type(schema)}")
+        return written
+
+
+def _shared_objects(root: Schema) -> dict[str, str]:
+    """Names for the types that stand in several places, or inside themselves."""
+    counter = _UseCounter(root)
+    counter.visit_children(root, "Type", ())
+    shared: dict[str, str] = {}
+    for key, count in counter.uses.items():
+        if count > 1:
+            shared[key] = _free_name(counter.names[key], shared.values())
+    return shared
+
+
+def _free_name(wanted: str, taken: Collection[str]) -> str:
+    """The name, with a number where it is taken."""
+    numbered = (f"{wanted}{number}" for number in itertools.count(2))
+    return wanted if wanted not in taken else next(name for name in numbered if name not in taken)
+
+
+class _UseCounter:
+    """Counts where each object stands; the inside of one is counted with its first use only."""
+
+    def __init__(self, root: Schema) -> None:
+        self._root = root
+        self._budget = _MOST_NODES
+        self.uses: Counter[str] = Counter()
+        self.names: dict[str, str] = {}
+
+    def visit(self, node: Any, name: str, inside: tuple[str, ...]) -> None:
+        self._budget -= 1
+        if not isinstance(node, dict) or self._budget < 0 or len(inside) > _DEEPEST:
+            return
+        if isinstance(reference := node.get("$ref"), str):
+            target = resolve(self._root, reference)
+            if isinstance(target, dict):
+                key = _key(target)
+                if key in inside:
+                    # It holds itself, so only a name can end it.
+                    self.uses[key] += 2
+                    self.names.setdefault(key, _type_name(reference))
+                    return
+                self.visit(target, _type_name(reference), (*inside, key))
+            return
+        if _members(node):
+            key = _key(node)
+            self.uses[key] += 1
+            self.names.setdefault(key, name)
+            if self.uses[key] > 1:
+                return
+        self.visit_children(node, name, inside)
+
+    def visit_children(self, node: Schema, name: str, inside: tuple[str, ...]) -> None:
+        for child_name, child in _members(node).items():
+            self.visit(child, _type_name(child_name), inside)
+        for child in children(node, _HOLDING):
+            self.visit(child, name, inside)
+
+
+def _type_name(text: str) -> str:
+    last = text.rsplit("/", 1)[-1]
+    letters = "".join(letter for letter in last if letter.isalnum() or letter == "_")
+    return (letters[:1].upper() + letters[1:]) or "Type"
+
+
+def _key(schema: Schema) -> str:
+    return json.dumps(schema, sort_keys=True)
+
+
+_UNDECLARED = None
+"""Stands for the schema of a parameter that is required and described nowhere."""
+
+
+def _members(schema: Schema) -> dict[str, Any]:
+    """The parameters of an object: those it describes, those it has under a condition, those it only requires."""
+    found = dict(_properties(schema))
+    for part in children(schema, _CONDITIONAL):
+        if isinstance(part, dict):
+            found = {**_members(part), **found}
+    return {**found, **{name: _UNDECLARED for name in sorted(_required(schema)) if name not in found}}
+
+
+def _properties(schema: Any) -> dict[str, Any]:
+    return _dict(schema.get("properties"))
+
+
+def _required(schema: Schema) -> frozenset[str]:
+    return frozenset(name for name in _list(schema.get("required")) if isinstance(name, str))
+
+
+def _dict(value: Any) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+def _bound(value: Any) -> Any:
+    """A limit that says something: not where the safe integers end, which generators write everywhere."""
+    return None if isinstance(value, int | float) and abs(value) >= _LAST_SAFE_INTEGER else value
+
+
+def _is_one_object(text: str) -> bool:
+    return text.startswith("{") and not _top_level(text, "|&") and text.endswith("}")
+
+
+def _enclosed(text: str) -> str:
+    """A type in brackets where what follows would bind to a part of it only."""
+    return f"({text})" if _top_level(text, "|& ") else text
+
+
+def _top_level(text: str, marks: str) -> bool:
+    """Whether one of the marks stands outside of all brackets and quotes."""
+    depth, quoted, escaped = 0, False, False
+    for letter in text:
+        if quoted:
+            quoted = escaped or letter != "'"
+            escaped = letter == "\\" and not escaped
+        elif letter == "'":
+            quoted = True
+        elif letter in "{[(":
+            depth += 1
+        elif letter in "}])":
+            depth -= 1
+        elif depth == 0 and letter in marks:
+            return True
+    return False
+
+
+def _literal(value: Any) -> str:
+    """A value as it would be sent, but with single quotes: double ones cost an escape each inside JSON."""
+    shown = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    if not isinstance(value, str):
+        return shown
+    return "'" + shown[1:-1].replace('\\"', '"').replace("'", "\\'") + "'"

@@ -1,0 +1,125 @@
+"""Fits tools into token budgets: which are registered in each profile, and how briefly they are described. Pure.
+
+A profile over its budget is first described more briefly (first sentences, then five words and no notes) and
+only then loses tools, the least deserving first; what was done is said. Every tool gets exactly one profile:
+the smallest that registers it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from mcp_optimizer.compression.descriptions import Level
+from mcp_optimizer.profiles.tiers import Candidate, ProfileName, Ranked, Reason
+
+Size = Callable[[Candidate, Level], int]
+"""What a tool costs when it is registered, described at a level."""
+
+DEFAULT_BUDGETS: Mapping[ProfileName, int | None] = {
+    ProfileName.MINIMAL: 9_000,
+    ProfileName.STANDARD: 20_000,
+    ProfileName.FULL: None,
+}
+_RESERVE = 0.15
+"""The share of a budget that is kept for tools that are registered on their first use."""
+
+_LEVELS = (Level.FULL, Level.SENTENCE, Level.WORDS)
+
+
+class LoadStrategy(StrEnum):
+    """When a tool is registered with the client."""
+
+    IMMEDIATE = "Immediate"
+    ON_FIRST_USE = "OnFirstUse"
+    ON_DEMAND = "OnDemand"
+
+
+@dataclass(frozen=True)
+class ToolProfile:
+    """What a profile registers, within which budget, at which length, and what that took."""
+
+    profile_name: ProfileName
+    token_budget: int | None
+    level: Level
+    tools: tuple[str, ...]
+    tokens: int
+    left_out: tuple[str, ...] = ()
+
+    @property
+    def measures(self) -> str:
+        """What was done to stay within the budget, for people."""
+        done = {Level.FULL: "", Level.SENTENCE: "described in first sentences", Level.WORDS: "described in five words"}
+        parts = [done[self.level]] if done[self.level] else []
+        parts += [f"{len(self.left_out)} tools left to find_tool"] if self.left_out else []
+        return ", ".join(parts) or "as they are"
+
+
+@dataclass(frozen=True)
+class Profiles:
+    """All profiles of a catalog, and the one that each tool belongs to."""
+
+    by_name: Mapping[ProfileName, ToolProfile]
+    tier_of: Mapping[str, ProfileName]
+    reasons: Mapping[str, Reason]
+
+    def strategy(self, tool: str, selected: ProfileName) -> LoadStrategy:
+        """When a tool is registered under the selected profile: its own tier at once, the next after a first use."""
+        order = list(ProfileName)
+        distance = order.index(self.tier_of[tool]) - order.index(selected)
+        if distance <= 0:
+            return LoadStrategy.IMMEDIATE
+        return LoadStrategy.ON_FIRST_USE if distance == 1 else LoadStrategy.ON_DEMAND
+
+
+def make_profiles(
+    ranked: Sequence[Ranked],
+    size: Size,
+    own_tokens: int,
+    budgets: Mapping[ProfileName, int | None] = DEFAULT_BUDGETS,
+) -> Profiles:
+    """`own_tokens` is what the gateway's own tools cost: they are in every list, and count."""
+    profiles: dict[ProfileName, ToolProfile] = {}
+    tier_of: dict[str, ProfileName] = {}
+    kept: tuple[str, ...] = ()
+    for name in ProfileName:
+        profile = _fit(name, ranked, size, own_tokens, budgets[name], frozenset(kept))
+        profiles[name] = profile
+        kept = profile.tools
+        for tool in profile.tools:
+            tier_of.setdefault(tool, name)
+    for entry in ranked:
+        # What no budget holds is still found: it belongs to the widest profile.
+        tier_of.setdefault(entry.candidate.name, ProfileName.FULL)
+    return Profiles(profiles, tier_of, {entry.candidate.name: entry.reason for entry in ranked})
+
+
+def _fit(
+    name: ProfileName,
+    ranked: Sequence[Ranked],
+    size: Size,
+    own_tokens: int,
+    budget: int | None,
+    kept: frozenset[str],
+) -> ToolProfile:
+    everything = [entry.candidate for entry in ranked]
+    if budget is None:
+        total = own_tokens + sum(size(candidate, Level.FULL) for candidate in everything)
+        return ToolProfile(name, None, Level.FULL, tuple(candidate.name for candidate in everything), total)
+    wanted = [e.candidate for e in ranked if e.reason is not Reason.WEIGHT or e.candidate.name in kept]
+    level = next(
+        (one for one in _LEVELS if own_tokens + sum(size(tool, one) for tool in wanted) <= budget), Level.WORDS
+    )
+    chosen: list[str] = []
+    total = own_tokens
+    deserving = {candidate.name for candidate in wanted}
+    # What a smaller profile registers, this one does too; then by rank.
+    for candidate in sorted(everything, key=lambda candidate: candidate.name not in kept):
+        cost = size(candidate, level)
+        room = budget if candidate.name in deserving else budget * (1 - _RESERVE)
+        if total + cost <= room:
+            chosen.append(candidate.name)
+            total += cost
+    left_out = tuple(candidate.name for candidate in wanted if candidate.name not in set(chosen))
+    return ToolProfile(name, budget, level, tuple(chosen), total, left_out)

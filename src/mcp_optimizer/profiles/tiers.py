@@ -1,0 +1,136 @@
+"""The order in which tools deserve a place, by rules that can be read. Pure.
+
+1. what the settings pin; 2. what was used, most first; 3. basic verbs over the main nouns of each server, one
+server after the other in turn; 4. the rest, lightest first. Ties go by server and name, so that the same
+catalog always gives the same list.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from mcp_optimizer.search.words import words
+
+BASIC_VERBS = ("list", "get", "create", "update", "move", "search", "health")
+"""In the order in which they count."""
+
+_LIKE_BASIC = {
+    "read": "get",
+    "fetch": "get",
+    "show": "get",
+    "describe": "get",
+    "find": "search",
+    "query": "search",
+    "add": "create",
+    "write": "create",
+    "edit": "update",
+    "set": "update",
+    "ping": "health",
+    "status": "health",
+}
+_MAIN_NOUNS = 6
+
+
+class ProfileName(StrEnum):
+    """How much of the catalog is registered directly."""
+
+    MINIMAL = "Minimal"
+    STANDARD = "Standard"
+    FULL = "Full"
+
+
+class Reason(StrEnum):
+    """Why a tool stands where it stands."""
+
+    PINNED = "pinned in the settings"
+    USED = "used before"
+    BASIC = "basic verb over a main noun of its server"
+    WEIGHT = "by token weight"
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A tool that wants a place: its public name, its own, what it costs to register, how often it was used."""
+
+    name: str
+    server: str
+    own_name: str
+    tokens: int
+    uses: int = 0
+
+
+@dataclass(frozen=True)
+class Ranked:
+    """A tool with its place in the order and the reason for it."""
+
+    candidate: Candidate
+    reason: Reason
+
+
+def rank(candidates: Sequence[Candidate], pinned: Iterable[str] = ()) -> list[Ranked]:
+    """Every tool once, the most deserving first."""
+    wanted = {name: place for place, name in enumerate(pinned)}
+    basic = _basic_turns(candidates)
+    keyed = []
+    for candidate in candidates:
+        pin = wanted.get(candidate.name, wanted.get(candidate.own_name))
+        identity = (candidate.server, candidate.name)
+        key: tuple[int, int, tuple[str, str]]
+        if pin is not None:
+            key, reason = (0, pin, identity), Reason.PINNED
+        elif candidate.uses:
+            key, reason = (1, -candidate.uses, identity), Reason.USED
+        elif identity in basic:
+            key, reason = (2, basic[identity], identity), Reason.BASIC
+        else:
+            key, reason = (3, candidate.tokens, identity), Reason.WEIGHT
+        keyed.append((key, Ranked(candidate, reason)))
+    return [ranked for _, ranked in sorted(keyed, key=lambda pair: pair[0])]
+
+
+def _basic_turns(candidates: Sequence[Candidate]) -> Mapping[tuple[str, str], int]:
+    """In which turn each basic tool comes: the first of every server, then the second of every server."""
+    by_server: dict[str, list[Candidate]] = defaultdict(list)
+    for candidate in candidates:
+        by_server[candidate.server].append(candidate)
+    turns: dict[tuple[str, str], int] = {}
+    for server, tools in by_server.items():
+        nouns = _main_nouns(tools)
+        basics = [(key, tool) for tool in tools if (key := _basic_key(tool, nouns)) is not None]
+        for turn, (_, tool) in enumerate(sorted(basics, key=lambda pair: (pair[0], pair[1].name))):
+            turns[(server, tool.name)] = turn
+    return turns
+
+
+def _main_nouns(tools: Sequence[Candidate]) -> list[str]:
+    """What most of a server's tools are about."""
+    counts = Counter(noun for tool in tools for noun in set(_nouns(tool)))
+    return [noun for noun, _ in sorted(counts.items(), key=lambda pair: (-pair[1], pair[0]))[:_MAIN_NOUNS]]
+
+
+def _basic_key(tool: Candidate, nouns: Sequence[str]) -> tuple[bool, int, int] | None:
+    """How basic a tool is: whether it is just a verb and a noun, which noun, which verb; None if it is not."""
+    spelt = words(tool.own_name)
+    verb = next((_LIKE_BASIC.get(word, word) for word in spelt if _LIKE_BASIC.get(word, word) in BASIC_VERBS), None)
+    if verb is None:
+        return None
+    if verb == "health":
+        return (False, 0, BASIC_VERBS.index(verb))
+    own = _nouns(tool)
+    place = next((place for place, noun in enumerate(nouns) if own and noun == own[-1]), None)
+    # A verb and its noun, perhaps with one word between: `get_card`, not `get_card_comments_by_user`.
+    return (len(spelt) > 2, place, BASIC_VERBS.index(verb)) if place is not None and len(spelt) <= 3 else None
+
+
+def _nouns(tool: Candidate) -> list[str]:
+    verbs = {*BASIC_VERBS, *_LIKE_BASIC}
+    return [_singular(word) for word in words(tool.own_name) if word not in verbs and not word.isdigit()]
+
+
+def _singular(word: str) -> str:
+    if word.endswith("ies") and len(word) > 4:
+        return word[:-3] + "y"
+    return word[:-1] if word.endswith("s") and not word.endswith("ss") and len(word) > 3 else word

@@ -1,0 +1,138 @@
+"""Profiles through a real client: what is registered directly, within which budget, and what comes on first use."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import mcp_types as types
+import pytest
+from mcp import Client
+from mcp.client.session import IncomingMessage
+
+from mcp_optimizer import Optimizer, TokenCounter
+from mcp_optimizer.own_tools import OWN_TOOLS
+from mcp_optimizer.profiles.tiers import ProfileName
+from tests.conftest import WriteServers, plain_server
+from tests.e2e.running import http_gateway, over_stdio, until_found
+
+COUNTER = TokenCounter()
+TWELVE = {"list_boards", "list_cards", "list_workspaces", "get_card", "get_board", "get_workspace"}
+TWELVE |= {"create_card", "update_card", "move_card", "search_board", "health_check", "list_instances"}
+
+
+@asynccontextmanager
+async def demo_client(**options: Any) -> AsyncIterator[tuple[Optimizer, Client]]:
+    async with (
+        Optimizer.from_config(demo=True, database="none", **options) as optimizer,
+        Client(optimizer.mcp_server(), mode="legacy") as client,
+    ):
+        yield optimizer, client
+
+
+async def message_tokens(client: Client) -> int:
+    """Counted here, over the message as it is sent."""
+    listed = await client.list_tools()
+    tools = [tool.model_dump(mode="json", by_alias=True, exclude_none=True) for tool in listed.tools]
+    return COUNTER.count_tokens(json.dumps({"tools": tools}, ensure_ascii=False, separators=(",", ":")))
+
+
+@pytest.mark.parametrize(("profile", "budget"), [("minimal", 9_000), ("standard", 20_000)])
+async def test_a_profile_stays_within_its_budget_our_own_tools_included(profile: str, budget: int) -> None:
+    async with demo_client(tool_profile=profile) as (_, client):
+        names = {tool.name for tool in (await client.list_tools()).tools}
+        assert {tool["name"] for tool in OWN_TOOLS} <= names
+        assert names >= TWELVE
+        assert budget * 0.5 < await message_tokens(client) <= budget
+
+
+async def test_the_full_profile_registers_everything_and_a_registered_tool_is_called_by_its_name() -> None:
+    async with demo_client(tool_profile="full") as (optimizer, client):
+        listed = await client.list_tools()
+        assert len(listed.tools) == len(OWN_TOOLS) + 85
+        result = await client.call_tool("health_check", {})
+        assert not result.is_error
+        assert await message_tokens(client) < optimizer.snapshot.baseline_tokens
+
+
+async def test_a_pinned_tool_is_in_the_smallest_profile_and_a_tiny_budget_drops_the_rest() -> None:
+    async with demo_client(tool_profile="minimal", minimal_budget=800, pinned_tools="explainQuery") as (_, client):
+        names = {tool.name for tool in (await client.list_tools()).tools}
+        assert "explainQuery" in names
+        assert len(names) < 30
+        assert await message_tokens(client) <= 800
+
+
+async def test_every_tool_belongs_to_exactly_one_profile() -> None:
+    async with demo_client() as (optimizer, _):
+        profiles = optimizer.registration.profiles()
+        assert set(profiles.tier_of) == set(optimizer.snapshot.by_name)
+        minimal = set(profiles.by_name[ProfileName.MINIMAL].tools)
+        assert minimal <= set(profiles.by_name[ProfileName.STANDARD].tools)
+        assert {name for name, tier in profiles.tier_of.items() if tier is ProfileName.MINIMAL} == minimal
+
+
+async def test_a_tool_of_the_next_profile_is_registered_after_its_first_use_and_clients_are_told(
+    write_servers: WriteServers,
+) -> None:
+    told = asyncio.Event()
+
+    async def on_message(message: IncomingMessage) -> None:
+        if isinstance(message, types.ToolListChangedNotification):
+            told.set()
+
+    config = write_servers({"one": plain_server("one", "--tools", 100)})
+    async with (
+        Optimizer.from_config(config, tool_profile="minimal", minimal_budget=2_000) as optimizer,
+        Client(optimizer.mcp_server(), mode="legacy", message_handler=on_message) as client,
+    ):
+        before = [tool.name for tool in (await client.list_tools()).tools]
+        tier_of = optimizer.registration.profiles().tier_of
+        chosen = next(name for name in tier_of if tier_of[name] is ProfileName.STANDARD)
+        await client.call_tool("call_tool", {"tool_name": chosen, "parameters": {}})
+        assert [tool.name for tool in (await client.list_tools()).tools] == [*before, chosen]
+        await asyncio.wait_for(told.wait(), 5)
+        assert await message_tokens(client) <= 2_000
+
+
+async def test_the_list_is_the_same_to_the_byte_after_a_restart(write_servers: WriteServers) -> None:
+    config = write_servers({"one": plain_server("one", "--tools", 60), "two": plain_server("two", "--tools", 60)})
+    lists = []
+    for _ in range(2):
+        async with Optimizer.from_config(config, tool_profile="standard") as optimizer:
+            lists.append(json.dumps(optimizer.registration.listed(ProfileName.STANDARD).definitions))
+    assert lists[0] == lists[1]
+
+
+async def test_a_client_chooses_its_profile_by_url(write_servers: WriteServers) -> None:
+    config = write_servers({"one": plain_server("one")})
+    async with http_gateway(config) as (address, _):
+        async with Client(f"{address}?profile=full", mode="legacy") as client:
+            await until_found(client, "draw a picture", "picture")
+            assert len((await client.list_tools()).tools) == len(OWN_TOOLS) + 9
+        async with Client(address, mode="legacy") as client:
+            assert len((await client.list_tools()).tools) == len(OWN_TOOLS)
+
+
+async def test_the_same_call_with_grouped_and_original_arguments_reaches_the_server_identically(
+    write_servers: WriteServers, tmp_path: Path
+) -> None:
+    config = write_servers({"one": plain_server("one", "--mode", "draws")})
+    settings = tmp_path / "grouped.toml"
+    settings.write_text("[groups.draw]\nposition = ['position_x', 'position_y']\n")
+    async with over_stdio(config, "--settings", settings) as client:
+        await until_found(client, "draw something at a place", "draw")
+        answer = await client.call_tool(
+            "find_tool", {"tool_description": "draw something at a place", "detail": "schema", "limit": 1}
+        )
+        [tool] = (answer.structured_content or {})["tools"]
+        assert tool["inputSchema"]["properties"]["position"]["properties"].keys() == {"x", "y"}
+        replies = []
+        for parameters in ({"position": {"x": 1, "y": 2}}, {"position_x": 1, "position_y": 2}):
+            result = await client.call_tool("call_tool", {"tool_name": "draw", "parameters": parameters})
+            replies.append(result.content)
+    assert replies[0] == replies[1]
