@@ -118,8 +118,9 @@ async def test_a_call_is_understood_in_every_shape_models_use(config: Path, argu
 
 async def test_unknown_fields_of_definitions_and_results_survive_on_the_wire(config: Path) -> None:
     async with http_gateway(config) as (address, _), Client(address) as client, httpx2.AsyncClient() as http:
-        answer = await until_found(client, "structured facts", "one__facts")
-        [facts] = [tool for tool in answer["tools"] if tool["name"] == "one__facts"]
+        await until_found(client, "structured facts", "one__facts")
+        whole = await client.call_tool("find_tool", {"tool_description": "structured facts", "detail": "full"})
+        [facts] = [tool for tool in (whole.structured_content or {})["tools"] if tool["name"] == "one__facts"]
         assert facts["futureField"] == {"kept": True}
         request = {
             "jsonrpc": "2.0",
