@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import os
 from collections.abc import Sequence
@@ -15,8 +16,9 @@ from mcp_optimizer import __version__
 from mcp_optimizer.catalog import LiveCatalog, Snapshot
 from mcp_optimizer.compression.compress import Dialect
 from mcp_optimizer.compression.signature import Notes
+from mcp_optimizer.db.models import ServerStatus
 from mcp_optimizer.demo import demo_server_commands
-from mcp_optimizer.errors import CatalogError
+from mcp_optimizer.errors import CatalogError, OptimizerError
 from mcp_optimizer.forms import Detail, ToolForms
 from mcp_optimizer.gateway import Gateway, ToolPage
 from mcp_optimizer.ingestion.pipeline import Ingestion
@@ -27,6 +29,7 @@ from mcp_optimizer.server import FaceOptions, FindToolResponse, build_server, fi
 from mcp_optimizer.settings import Settings, load_settings
 from mcp_optimizer.token_counter import TokenCounter
 from mcp_optimizer.upstream.config import read_server_file
+from mcp_optimizer.upstream.dumps import read_dumps
 from mcp_optimizer.upstream.pool import PoolOptions, UpstreamPool, UpstreamState
 from mcp_optimizer.upstream.spec import ServerSpec, Transport
 
@@ -56,8 +59,10 @@ class Optimizer:
             longest_pause=settings.restart_pause_max,
         )
         self._pool = UpstreamPool(specs, options, __version__)
+        self._dumps: list[UpstreamState] = []
         self._database: Database | None = None
         self._opening: asyncio.Task[Catalog | None] | None = None
+        self._loading: asyncio.Task[None] | None = None
         self.ingestion = Ingestion(self._counter, self._vocabulary, self._opened_catalog)
         self.catalog = LiveCatalog(self.ingestion, self._vocabulary, self._counter)
         self.forms = ToolForms(
@@ -82,6 +87,15 @@ class Optimizer:
     def from_settings(cls, settings: Settings) -> Self:
         return cls(server_specs(settings), settings)
 
+    @classmethod
+    def from_dumps(cls, folder: Path, settings: Settings) -> Self:
+        """A catalog of tools/list dumps, one server a file; nothing is started and nothing can be called."""
+        optimizer = cls([], settings.model_copy(update={"database": "none"}))
+        for name, listing in read_dumps(folder):
+            spec = ServerSpec(name=name, transport=Transport.STDIO)
+            optimizer._dumps.append(UpstreamState(spec, ServerStatus.RUNNING, listing))
+        return optimizer
+
     async def __aenter__(self) -> Self:
         """Start everything, and wait for the servers as long as the settings say."""
         self.start()
@@ -96,17 +110,25 @@ class Optimizer:
     def start(self) -> None:
         """Begin to start the servers; returns at once, and so may be asked at once."""
         self._opening = asyncio.create_task(self._open_catalog())
-        for state in self._pool.states():
+        self._loading = asyncio.create_task(self._load_encoder())
+        for state in [*self._pool.states(), *self._dumps]:
             self.catalog.on_state(state)
         self._pool.start()
 
     async def wait_for_servers(self, seconds: float) -> None:
         """Wait until every server is up or has failed, and what they list can be found."""
-        await self._pool.settled(seconds)
-        await self.catalog.caught_up()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._pool.settled(seconds)
+                if self._loading is not None:
+                    await asyncio.shield(self._loading)
+                await self.catalog.caught_up()
 
     async def stop(self) -> None:
+        self.catalog.close()
         await self._pool.stop()
+        if self._loading is not None:
+            await self._loading
         await self.catalog.caught_up()
         if self._opening is not None:
             await self._opening
@@ -144,6 +166,20 @@ class Optimizer:
             profile_of_client={name: ProfileName(value.title()) for name, value in settings.client_profiles.items()},
         )
         return build_server(self.gateway, __version__, options, self.registration)
+
+    async def _load_encoder(self) -> None:
+        """Load the encoder beside the start; until it is there, search goes by words and says so."""
+        choice = self.settings.encoder
+        if choice == "none":
+            return
+        self.catalog.encoder_is_loading = True
+        try:
+            choosing = await asyncio.to_thread(import_module, "mcp_optimizer.search.encoders.choose")
+            encoder = await asyncio.to_thread(choosing.load_encoder, choice, self.settings.encoder_key)
+        except (OptimizerError, OSError, ImportError, RuntimeError, ValueError) as error:
+            logger.warning("The encoder %r cannot be used: %s. Search goes by words only.", choice, error)
+            encoder = None
+        await self.catalog.use_encoder(encoder)
 
     async def _open_catalog(self) -> Catalog | None:
         # Loaded in a thread, while servers start: nobody who asks for tools/list should wait for it.

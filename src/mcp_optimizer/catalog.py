@@ -18,10 +18,11 @@ import numpy as np
 
 from mcp_optimizer.db.models import McpTool, ServerStatus
 from mcp_optimizer.ingestion.pipeline import Ingestion
-from mcp_optimizer.ingestion.record import ToolRecord
+from mcp_optimizer.ingestion.record import ToolRecord, vector_key
 from mcp_optimizer.naming import public_names
-from mcp_optimizer.search.engine import Embedder, Entry, Mask, SearchIndex
-from mcp_optimizer.search.lexical import Vocabulary
+from mcp_optimizer.search.engine import Encoder, Entry, SearchIndex
+from mcp_optimizer.search.lexical import Floats, Vocabulary
+from mcp_optimizer.search.ranker import Mask
 from mcp_optimizer.token_counter import TokenCounter
 from mcp_optimizer.upstream.listing import Listing
 from mcp_optimizer.upstream.pool import UpstreamState
@@ -56,6 +57,7 @@ class Snapshot:
     index: SearchIndex = field(default_factory=lambda: SearchIndex((), Vocabulary()))
     states: Mapping[str, UpstreamState] = field(default_factory=dict)
     baseline_tokens: int = 0
+    encoder_is_loading: bool = False
 
     @cached_property
     def allowed(self) -> Mask:
@@ -95,12 +97,14 @@ class LiveCatalog:
         ingestion: Ingestion,
         vocabulary: Vocabulary,
         counter: TokenCounter,
-        embedder: Embedder | None = None,
     ) -> None:
         self._ingestion = ingestion
         self._vocabulary = vocabulary
         self._counter = counter
-        self._embedder = embedder
+        self._encoder: Encoder | None = None
+        self._vectors: dict[str, Floats] = {}
+        self.encoder_is_loading = False
+        self._is_closing = False
         self._states: dict[str, UpstreamState] = {}
         self._listings: dict[str, Listing] = {}
         self._records: dict[str, list[ToolRecord]] = {}
@@ -108,6 +112,7 @@ class LiveCatalog:
         self._index = SearchIndex((), vocabulary)
         self._renamed_tokens: dict[tuple[str, str], int] = {}
         self._tasks: set[asyncio.Task[None]] = set()
+        self._embedding = asyncio.Lock()
         self._indexing = asyncio.Lock()
         self._outdated = False
         self._news = asyncio.Event()
@@ -123,11 +128,27 @@ class LiveCatalog:
             self._spawn(self._take_in(state))
         self._publish()
 
+    async def use_encoder(self, encoder: Encoder | None) -> None:
+        """The encoder is loaded: embed what was taken in so far, and everything that comes."""
+        # Vectors of one encoder say nothing to another.
+        self._encoder, self._vectors = encoder, {}
+        self.encoder_is_loading = False
+        for records in list(self._records.values()):
+            self._spawn(self._embed(records))
+        if encoder is None:
+            self._outdated = True
+            self._spawn(self._reindex())
+        self._publish()
+
+    def close(self) -> None:
+        """Leave off embedding: what is not embedded yet is embedded at the next start."""
+        self._is_closing = True
+
     async def caught_up(self) -> None:
         """Wait until everything listed so far can be found."""
         while self._tasks:
-            # What failed was logged when it did; whoever waits here wants the rest.
-            await asyncio.gather(*self._tasks, return_exceptions=True)
+            # Not `gather`: whoever stops waiting must not stop the work.
+            await asyncio.wait(self._tasks)
 
     async def changed(self) -> None:
         """Wait for the next snapshot."""
@@ -152,6 +173,30 @@ class LiveCatalog:
         self._outdated = True
         await self._reindex()
         await self._ingestion.store(state.spec, records)
+        await self._embed(records)
+
+    async def _embed(self, records: Sequence[ToolRecord]) -> None:
+        """Make tools findable by what they mean. Until then they are found by their words."""
+        encoder, vectors = self._encoder, self._vectors
+        if encoder is None:
+            return
+        # One server at a time: a dozen that start together must not take all processors.
+        async with self._embedding:
+            unknown = [record for record in records if vector_key(record.text) not in vectors]
+            if not unknown or not self._goes_on_with(encoder):
+                return
+            try:
+                async for found in self._ingestion.embed(unknown, encoder):
+                    vectors.update(found)
+                    if not self._goes_on_with(encoder):
+                        return
+            except OSError as error:
+                logger.warning("Tools of %s are found by their words only: %s", records[0].server, error)
+        self._outdated = True
+        await self._reindex()
+
+    def _goes_on_with(self, encoder: Encoder) -> bool:
+        return encoder is self._encoder and not self._is_closing
 
     async def _reindex(self) -> None:
         """Build a new index over everything taken in. Servers that come up meanwhile share the next one."""
@@ -160,19 +205,27 @@ class LiveCatalog:
                 return
             self._outdated = False
             records = tuple(record for server in sorted(self._records) for record in self._records[server])
-            index = await asyncio.to_thread(self._build, records)
+            index = await asyncio.to_thread(self._build, records, self._encoder, self._vectors)
             self._indexed, self._index = records, index
             self._publish()
 
-    def _build(self, records: Sequence[ToolRecord]) -> SearchIndex:
-        entries = [Entry(record.name, record.counts) for record in records]
-        return SearchIndex(entries, self._vocabulary, self._embedder)
+    def _build(
+        self, records: Sequence[ToolRecord], encoder: Encoder | None, vectors: Mapping[str, Floats]
+    ) -> SearchIndex:
+        found = [vectors.get(vector_key(record.text)) if vectors else None for record in records]
+        entries = [
+            Entry(record.server, record.name, record.counts, vector)
+            for record, vector in zip(records, found, strict=True)
+        ]
+        return SearchIndex(entries, self._vocabulary, encoder)
 
     def _publish(self) -> None:
         running = frozenset(name for name, state in self._states.items() if state.status is ServerStatus.RUNNING)
         if self._published == (id(self._index), running):
             # Only a server's state changed, not what can be found.
-            self.snapshot = replace(self.snapshot, states=dict(self._states))
+            self.snapshot = replace(
+                self.snapshot, states=dict(self._states), encoder_is_loading=self.encoder_is_loading
+            )
         else:
             self.snapshot = self._compose(running)
             self._published = (id(self._index), running)
@@ -186,7 +239,7 @@ class LiveCatalog:
             self._named(record, next(names)) if record.server in running else None for record in self._indexed
         )
         baseline = sum(tool.tokens for tool in tools if tool is not None)
-        return Snapshot(tools, self._index, dict(self._states), baseline)
+        return Snapshot(tools, self._index, dict(self._states), baseline, self.encoder_is_loading)
 
     def _named(self, record: ToolRecord, name: str) -> CatalogTool:
         if name == record.name:

@@ -44,6 +44,10 @@ class Found:
     tools: tuple[FoundTool, ...]
     token_metrics: TokenMetrics
     missing: tuple[UpstreamState, ...]
+    fit: float = 0.0
+    """How likely it is that the first tool answers the request, from 0 to 1."""
+    by_words_only: bool = False
+    """The encoder is still loading; what is found by meaning comes in a moment."""
 
 
 @dataclass(frozen=True)
@@ -78,14 +82,15 @@ class Gateway:
         limit = self._find_limit if limit is None else limit
         if limit < 1:
             raise InvalidRequest(f"limit must be at least 1, not {limit}.")
-        hits = snapshot.index.search(tool_description, tool_keywords, snapshot.allowed, limit)
+        result = snapshot.index.search(tool_description, tool_keywords, snapshot.allowed, limit)
         tools = tuple(
             FoundTool(tool, hit.score, self._forms.form(tool, detail))
-            for hit in hits
+            for hit in result.hits
             for tool in snapshot.at([hit.position])
         )
         returned = sum(found.form.tokens for found in tools)
-        return Found(tools, TokenMetrics.of(snapshot.baseline_tokens, returned), tuple(snapshot.missing()))
+        metrics = TokenMetrics.of(snapshot.baseline_tokens, returned)
+        return Found(tools, metrics, tuple(snapshot.missing()), result.fit, snapshot.encoder_is_loading)
 
     def list_tools(self, server: str | None = None, offset: int = 0) -> ToolPage:
         """All tools of running servers, or of one server, a page at a time."""

@@ -75,6 +75,20 @@ class Registration:
             self._lists[selected] = self._list(profiles, selected)
         return self._lists[selected]
 
+    def tokens(self, tool: str, level: Level) -> int:
+        """What a tool costs when it is registered, described at a level."""
+        return self._definition(self._catalog.snapshot.by_name[tool], level)[1]
+
+    def described(self, tool: str, level: Level) -> str:
+        """A tool's description at a level."""
+        self.profiles()
+        return self._definition(self._catalog.snapshot.by_name[tool], level)[0].description or ""
+
+    def unclear(self) -> list[str]:
+        """Tools that no five of their words tell from another; their description stays a sentence."""
+        self.profiles()
+        return sorted(name for name, short in self._shorts.items() if not short.is_clear)
+
     def promote(self, tool: str, selected: ProfileName) -> bool:
         """Register a tool after its first use, if its profile wants that and the budget has room for it."""
         profiles = self.profiles()

@@ -6,6 +6,7 @@ SDK's own result types would drop every field they do not know from what passes 
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
@@ -47,7 +48,8 @@ class FindToolResponse(BaseModel):
 
 def find_response(found: Found) -> FindToolResponse:
     tools = [hit.form.definition for hit in found.tools]
-    notes = [] if tools else ["No tool matches. Try other words, or list_tools to see what there is."]
+    notes = [] if tools else ["No tool fits. Ask for one action in other words, or see list_tools."]
+    notes += ["Searched by words only: the encoder is still loading."] if found.by_words_only else []
     notes += [_missing(found.missing)] if found.missing else []
     return FindToolResponse(tools=tools, token_metrics=found.token_metrics, note=" ".join(notes) or None)
 
@@ -175,7 +177,9 @@ class _Answers:
             return _error(error)
 
     async def _find_tool(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        found = self._gateway.find(
+        # In a thread: embedding the request takes milliseconds that other calls need not wait for.
+        found = await asyncio.to_thread(
+            self._gateway.find,
             _text(arguments, "tool_description", required=True),
             _text(arguments, "tool_keywords"),
             _number(arguments, "limit"),

@@ -48,6 +48,12 @@ class Settings(BaseModel):
         description="Catalog database file, or 'none' to keep nothing on disk. Default: in your data folder.",
     )
     encoding: Encoding = Field(default="cl100k_base", description="Token encoding that everything is counted with.")
+    encoder: str = Field(
+        default="bundled",
+        description="What finds tools by meaning: bundled, static (smaller, quicker, less good), none (words only), "
+        "a folder with model.onnx and vocab.txt, or an OpenAI-compatible https://host/v1#model.",
+    )
+    encoder_key: str = Field(default="", repr=False, description="Key for an encoder that is reached over HTTP.")
     find_limit: int = Field(default=5, ge=1, le=100, description="Most tools that find_tool returns, if not told.")
     detail: Literal["signature", "schema", "full"] = Field(
         default="signature", description="How find_tool describes parameters, if not told."

@@ -15,6 +15,7 @@ LEVELS = [
     {"cli"},
     {"app"},
     {"server", "http"},
+    {"metrics"},
     {"gateway", "registration"},
     {"forms"},
     {"catalog", "arguments"},

@@ -48,8 +48,8 @@ async def command(*arguments: object, cwd: Path | None = None, env: dict[str, st
 
 def over_stdio(config: Path, *options: object, mode: str = "auto") -> Client:
     arguments = [*COMMAND[1:], "serve", "--config", str(config), *map(str, options)]
-    folders = {name: os.environ[name] for name in ("XDG_DATA_HOME", "XDG_CONFIG_HOME")}
-    return Client(StdioServerParameters(command=COMMAND[0], args=arguments, env=folders), mode=mode)
+    passed = {name: value for name, value in os.environ.items() if name.startswith(("XDG_", "MCP_OPTIMIZER_"))}
+    return Client(StdioServerParameters(command=COMMAND[0], args=arguments, env=passed), mode=mode)
 
 
 @asynccontextmanager

@@ -18,6 +18,7 @@ from mcp_optimizer.errors import (
 )
 from mcp_optimizer.forms import Detail
 from mcp_optimizer.gateway import TOOL_META_KEY, Gateway, summary
+from mcp_optimizer.server import find_response
 from mcp_optimizer.token_counter import TokenCounter
 from tests.unit.catalogs import RecordingPool, down, gateway_over, mcp_tool, running
 
@@ -239,10 +240,28 @@ async def test_finding_returns_as_many_as_asked_for_or_as_the_settings_say() -> 
 
 
 async def test_finding_everything_saves_nothing() -> None:
-    gateway = await gateway_over(running("s", mcp_tool("issue_a"), mcp_tool("issue_b")))
+    gateway = await gateway_over(running("s", mcp_tool("issue_first"), mcp_tool("issue_second")))
     metrics = gateway.find("issue").token_metrics
     assert (metrics.tokens_saved, metrics.savings_percentage) == (0, 0.0)
     assert metrics.returned_tokens == metrics.baseline_tokens > 0
+
+
+async def test_a_request_that_nothing_fits_gets_nothing_and_a_hint(gateway: Gateway) -> None:
+    found = gateway.find("bake a chocolate cake tonight")
+    assert found.tools == ()
+    assert found.token_metrics.returned_tokens == 0
+    assert 0 <= found.fit < gateway.find("create an issue").fit <= 1
+    note = find_response(found).note or ""
+    assert "No tool fits" in note
+    assert "list_tools" in note
+    assert "jira (failed)" in note
+
+
+async def test_each_tool_found_carries_its_score_best_first(gateway: Gateway) -> None:
+    scores = [hit.score for hit in gateway.find("list issues of github", limit=5).tools]
+    assert scores
+    assert scores == sorted(scores, reverse=True)
+    assert min(scores) > 0
 
 
 async def test_finding_says_which_servers_could_not_be_searched(gateway: Gateway) -> None:

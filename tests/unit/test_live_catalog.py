@@ -115,7 +115,7 @@ async def test_a_snapshot_never_changes() -> None:
     before = catalog.snapshot
 
     def seen(snapshot: Snapshot) -> tuple[Any, ...]:
-        hits = snapshot.index.search("create issue", "", snapshot.allowed, 5)
+        hits = snapshot.index.search("create issue", "", snapshot.allowed, 5).hits
         return (
             [tool.name for tool in snapshot.running],
             snapshot.baseline_tokens,

@@ -1,11 +1,12 @@
-"""Finding tools: words as people write them, BM25 as the textbook has it, and only allowed tools in the answer."""
+"""Finding tools: words as people write them, BM25 as the textbook has it, meaning where there is an encoder, and
+only allowed tools that fit in the answer."""
 
 from __future__ import annotations
 
 import math
 import time
-from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -15,10 +16,13 @@ from hypothesis import strategies as st
 
 from mcp_optimizer.db.models import McpTool
 from mcp_optimizer.search.document import Document, document
-from mcp_optimizer.search.engine import Entry, SearchIndex
+from mcp_optimizer.search.engine import Encoder, Entry, SearchIndex, SearchResult, learned
 from mcp_optimizer.search.lexical import FIELDS, Floats, LexicalIndex, Vocabulary, count_terms
+from mcp_optimizer.search.ranker import FEATURES, FIT_FEATURES, Mask
+from mcp_optimizer.search.tooltext import tool_text
 from mcp_optimizer.search.words import name_key, terms, words
 from tests.unit.catalogs import mcp_tool
+from tests.unit.toy_encoder import ToyEncoder, UnreachableEncoder
 
 
 @pytest.mark.parametrize(
@@ -82,24 +86,26 @@ TEXTS = st.lists(st.sampled_from(WORDS), max_size=6).map(" ".join)
 DOCUMENTS = st.builds(Document, name=TEXTS, server=TEXTS, description=TEXTS, parameters=TEXTS)
 
 
-def textbook_bm25(documents: Sequence[Document], query: Counter[str], field: str) -> list[float]:
+def textbook_bm25(documents: Sequence[Document], query: set[str], field: str) -> list[float]:
     """BM25 with k1 = 1.2, b = 0.75 and the never negative idf, straight from its formula."""
 
     def text_of(doc: Document) -> str:
-        return " ".join(getattr(doc, name) for name in FIELDS[:-1]) if field == "all" else str(getattr(doc, field))
+        if field == "all":
+            return " ".join((doc.name, doc.name, doc.server, doc.description, doc.parameters))
+        return str(getattr(doc, field))
 
     texts = [terms(text_of(doc)) for doc in documents]
     average = sum(map(len, texts)) / len(texts)
     scores = []
     for text in texts:
         score = 0.0
-        for term, weight in query.items():
+        for term in query:
             containing = sum(term in other for other in texts)
             idf = math.log(1 + (len(texts) - containing + 0.5) / (containing + 0.5))
             frequency = text.count(term)
             if frequency:
                 norm = 1 - 0.75 + 0.75 * len(text) / average
-                score += weight * idf * frequency * (1.2 + 1) / (frequency + 1.2 * norm)
+                score += idf * frequency * (1.2 + 1) / (frequency + 1.2 * norm)
         scores.append(score)
     return scores
 
@@ -109,24 +115,39 @@ def textbook_bm25(documents: Sequence[Document], query: Counter[str], field: str
 def test_scores_are_those_of_the_textbook(documents: list[Document], query: str) -> None:
     vocabulary = Vocabulary()
     index = LexicalIndex([count_terms(doc, vocabulary) for doc in documents], vocabulary)
-    asked = Counter(terms(query))
-    expected = np.array([textbook_bm25(documents, asked, field) for field in FIELDS]).T
-    np.testing.assert_allclose(index.scores(asked), expected, rtol=1e-4, atol=1e-5)
+    asked = terms(query)
+    expected = np.array([textbook_bm25(documents, set(asked), field) for field in FIELDS])
+    scores = index.scores(asked)
+    assert scores.shape == (len(FIELDS), len(documents))
+    np.testing.assert_allclose(scores, expected, rtol=1e-4, atol=1e-5)
+    for field, row in zip(FIELDS, scores, strict=True):
+        np.testing.assert_allclose(index.field_scores(asked, field), row, rtol=1e-5, atol=1e-6)
+    # A word that is said twice is not meant twice.
+    np.testing.assert_allclose(index.scores(asked * 2), scores)
 
 
-def index_of(*tools: McpTool, vocabulary: Vocabulary | None = None) -> SearchIndex:
+def entries_of(
+    *tools: McpTool, vocabulary: Vocabulary, encoder: Encoder | None = None, server: str = "server"
+) -> list[Entry]:
+    vectors = encoder.embed_tools([tool_text(server, tool) for tool in tools]) if encoder else [None] * len(tools)
+    return [
+        Entry(server, tool.name, count_terms(document(server, tool), vocabulary), vector)
+        for tool, vector in zip(tools, vectors, strict=True)
+    ]
+
+
+def index_of(*tools: McpTool, vocabulary: Vocabulary | None = None, encoder: Encoder | None = None) -> SearchIndex:
     # An empty vocabulary is falsy.
     vocabulary = Vocabulary() if vocabulary is None else vocabulary
-    entries = [Entry(tool.name, count_terms(document("server", tool), vocabulary)) for tool in tools]
-    return SearchIndex(entries, vocabulary)
+    return SearchIndex(entries_of(*tools, vocabulary=vocabulary, encoder=encoder), vocabulary, encoder)
 
 
-def everything(count: int) -> Any:
+def everything(count: int) -> Mask:
     return np.ones(count, dtype=np.bool_)
 
 
 def found(index: SearchIndex, query: str, count: int, keywords: str = "", limit: int = 10) -> list[int]:
-    return [hit.position for hit in index.search(query, keywords, everything(count), limit)]
+    return [hit.position for hit in index.search(query, keywords, everything(count), limit).hits]
 
 
 TOOLS = (
@@ -151,9 +172,25 @@ def test_a_tool_is_found_by_its_name_description_parameters_and_choices(query: s
     assert found(index_of(*TOOLS), query, len(TOOLS), keywords)[0] == best
 
 
-@pytest.mark.parametrize("query", ["", "   ", "the of and", "zebra", "🚀", "???"])
-def test_where_nothing_matches_nothing_is_returned(query: str) -> None:
-    assert found(index_of(*TOOLS), query, len(TOOLS)) == []
+ENCODERS = [None, ToyEncoder(), UnreachableEncoder()]
+
+
+@pytest.mark.parametrize("encoder", ENCODERS)
+@pytest.mark.parametrize("query", ["", "   ", "🚀", "???", "the of and", "zebra"])
+def test_where_nothing_matches_nothing_is_returned(query: str, encoder: Encoder | None) -> None:
+    vectors = entries_of(*TOOLS, vocabulary=(vocabulary := Vocabulary()), encoder=ToyEncoder())
+    assert found(SearchIndex(vectors, vocabulary, encoder), query, len(TOOLS)) == []
+
+
+def test_a_query_without_a_word_is_not_answered_even_if_an_encoder_sees_a_meaning_in_it() -> None:
+    class Dreamer(ToyEncoder):
+        def embed_queries(self, texts: Sequence[str]) -> Floats:
+            return np.tile(np.array([1, 0, 0], dtype=np.float32), (len(texts), 1))
+
+    index = index_of(mcp_tool("draw", "Draw an image"), encoder=Dreamer())
+    assert found(index, "anything", 1) == [0]
+    for query in ("", " ", "🚀", "?!"):
+        assert index.search(query, "", everything(1), 5) == SearchResult((), 0.0)
 
 
 def test_an_empty_index_finds_nothing() -> None:
@@ -163,13 +200,16 @@ def test_an_empty_index_finds_nothing() -> None:
 
 def test_a_forbidden_tool_takes_no_place_from_an_allowed_one() -> None:
     index = index_of(*TOOLS)
-    best, second = found(index, "create issue", len(TOOLS))[:2]
+    query = "an issue in a repository"
+    best, second = found(index, query, len(TOOLS))[:2]
     allowed = everything(len(TOOLS))
     allowed[best] = False
-    assert [hit.position for hit in index.search("create issue", "", allowed, 1)] == [second]
-    assert best not in [hit.position for hit in index.search("create issue", "", allowed, 10)]
+    for limit in (1, 10):
+        positions = [hit.position for hit in index.search(query, "", allowed, limit).hits]
+        assert positions[0] == second
+        assert best not in positions
     # Not even when it is asked for by its very name.
-    assert [hit.position for hit in index.search("create_issue", "", allowed, 1)] == [second]
+    assert best not in [hit.position for hit in index.search("create_issue", "", allowed, 10).hits]
 
 
 @settings(max_examples=60, deadline=None)
@@ -183,10 +223,14 @@ def test_the_allowed_tools_come_in_the_order_they_have_among_all(
 ) -> None:
     index = index_of(*(mcp_tool(name or "x", description) for name, description, _ in tools))
     allowed = np.array([is_allowed for _, _, is_allowed in tools])
-    among_all = index.search(query, "", everything(len(tools)), len(tools))
-    assert index.search(query, "", allowed, limit) == [hit for hit in among_all if allowed[hit.position]][:limit]
-    assert [hit.score for hit in among_all] == sorted((hit.score for hit in among_all), reverse=True)
-    assert all(hit.score > 0 for hit in among_all)
+    among_all = index.ranking(query, everything(len(tools)), len(tools))
+    ranked = index.ranking(query, allowed, limit)
+    assert ranked.positions.tolist() == [at for at in among_all.positions.tolist() if allowed[at]][:limit]
+    hits = index.search(query, "", allowed, limit).hits
+    assert [hit.position for hit in hits] == (ranked.positions[: ranked.kept].tolist() if ranked.answered else [])
+    assert [hit.score for hit in hits] == sorted((hit.score for hit in hits), reverse=True)
+    # What has nothing of the query is never returned, however little the best one has.
+    assert all(hit.score > 0 for hit in hits)
 
 
 @pytest.mark.parametrize("limit", [1, 2, 3, 5])
@@ -210,36 +254,114 @@ def test_a_plain_word_in_a_sentence_does_not_call_for_the_tool_of_that_name() ->
     assert found(index, "search cheap flights", 2)[0] == 1
 
 
-class ToyEmbedder:
-    """Two meanings; a text lies along those it speaks of."""
-
-    name = "toy"
-    _meanings = ({"picture", "image", "photo"}, {"mail", "letter", "message"})
-
-    def embed(self, texts: Sequence[str]) -> Floats:
-        vectors = np.array(
-            [[float(bool(meaning & set(words(text)))) for meaning in self._meanings] for text in texts],
-            dtype=np.float32,
-        )
-        norms = np.linalg.norm(vectors, axis=1, keepdims=True)
-        return np.asarray(vectors / np.maximum(norms, 1e-6), dtype=np.float32)
+LETTER, DRAWING, SUM = (
+    mcp_tool("send_letter", "Send a letter"),
+    mcp_tool("draw", "Draw an image"),
+    mcp_tool("reckon", "Add up"),
+)
 
 
-def test_an_embedder_makes_a_synonym_findable() -> None:
-    embedder, vocabulary = ToyEmbedder(), Vocabulary()
-    tools = [mcp_tool("send_letter", "Send a letter"), mcp_tool("draw", "Draw an image"), mcp_tool("sum", "Add up")]
-    vectors = embedder.embed([f"{tool.name} {tool.description}" for tool in tools])
-    counts = [count_terms(document("s", tool), vocabulary) for tool in tools]
-    entries = [Entry(tool.name, count, vector) for tool, count, vector in zip(tools, counts, vectors, strict=True)]
-    without = SearchIndex(entries, vocabulary)
+def test_an_encoder_makes_a_synonym_findable() -> None:
+    without, with_it = index_of(LETTER, DRAWING, SUM), index_of(LETTER, DRAWING, SUM, encoder=ToyEncoder())
+    assert (without.by_words_only, with_it.by_words_only) == (True, False)
     assert found(without, "photo", 3) == []
-    assert found(SearchIndex(entries, vocabulary, embedder), "photo", 3) == [1]
-    # A tool that is not embedded yet is found by its words alone.
-    half = [entries[0], Entry("draw", counts[1]), entries[2]]
-    assert found(SearchIndex(half, vocabulary, embedder), "photo", 3) == []
-    assert found(SearchIndex(half, vocabulary, embedder), "draw image", 3) == [1]
+    assert found(with_it, "photo", 3) == [1]
+    assert found(with_it, "total", 3, keywords="add") == [2]
     allowed = np.array([True, False, True])
-    assert SearchIndex(entries, vocabulary, embedder).search("photo", "", allowed, 3) == []
+    assert with_it.search("photo", "", allowed, 3).hits == ()
+
+
+def test_a_tool_that_is_not_embedded_yet_is_found_by_its_words_beside_those_that_are() -> None:
+    encoder, vocabulary = ToyEncoder(), Vocabulary()
+    entries = entries_of(LETTER, DRAWING, SUM, vocabulary=vocabulary, encoder=encoder)
+    entries[1] = replace(entries[1], vector=None)
+    index = SearchIndex(entries, vocabulary, encoder)
+    assert not index.by_words_only
+    assert found(index, "draw image", 3)[0] == 1
+    assert found(index, "mail", 3) == [0]
+    assert found(index, "photo", 3) == []
+
+
+def test_a_tool_that_is_not_embedded_yet_does_not_vanish_behind_those_that_are() -> None:
+    encoder, vocabulary = ToyEncoder(), Vocabulary()
+    entries = entries_of(mcp_tool("paint", "Make a picture"), DRAWING, SUM, vocabulary=vocabulary, encoder=encoder)
+    entries[1] = replace(entries[1], vector=None)
+    assert 1 in found(SearchIndex(entries, vocabulary, encoder), "draw an image", 3)
+
+
+def test_while_no_tool_is_embedded_an_index_goes_by_words() -> None:
+    vocabulary = Vocabulary()
+    index = SearchIndex(entries_of(LETTER, DRAWING, vocabulary=vocabulary), vocabulary, ToyEncoder())
+    assert index.by_words_only
+    words_alone = SearchIndex(entries_of(LETTER, DRAWING, vocabulary=vocabulary), vocabulary)
+    for query in ("draw an image", "photo", "letter"):
+        assert index.search(query, "", everything(2), 5) == words_alone.search(query, "", everything(2), 5)
+
+
+def test_while_an_encoder_is_out_of_reach_search_goes_by_words(caplog: pytest.LogCaptureFixture) -> None:
+    vocabulary = Vocabulary()
+    entries = entries_of(*TOOLS, vocabulary=vocabulary, encoder=ToyEncoder())
+    by_words = SearchIndex(entries, vocabulary)
+    index = SearchIndex(entries, vocabulary, UnreachableEncoder())
+    for query in ("create issue", "herald", "create_issue"):
+        assert index.search(query, "", everything(4), 4) == by_words.search(query, "", everything(4), 4)
+    assert "nobody answers" in caplog.text
+
+
+FOREIGN = [
+    "criar um cartão no quadro",
+    "Öffne die Übersicht, bitte",
+    "天気予報を教えてください",
+    "ما هي حالة الطقس اليوم",
+    "создай задачу",
+    "🚀🎉",
+    "날씨 검색",
+    "e\u0301\u200b\ufeff \ud800",
+    "ça " * 60,
+]
+
+
+@pytest.mark.parametrize("encoder", [None, ToyEncoder()])
+@pytest.mark.parametrize("query", FOREIGN)
+def test_a_query_in_another_language_never_breaks_and_a_name_in_it_still_wins(
+    query: str, encoder: Encoder | None
+) -> None:
+    index = index_of(*TOOLS, encoder=encoder)
+    assert len(found(index, query, 4)) <= 4
+    assert found(index, f"{query} get_weather {query}", 4)[0] == 3
+
+
+def test_tools_in_another_language_are_found_in_it() -> None:
+    tools = (
+        mcp_tool("criarCartão", "Cria um cartão no quadro"),
+        mcp_tool("天气预报", "查询城市的天气"),
+        mcp_tool("создать_задачу", "Создаёт новую задачу"),
+    )
+    index = index_of(*tools)
+    for query, expected in (("um novo cartão", 0), ("城市天气", 1), ("новую задачу", 2), ("criar_cartão", 0)):
+        assert found(index, query, 3)[0] == expected
+
+
+def test_a_request_for_nothing_of_the_catalog_is_not_answered_and_says_how_unlikely_it_is() -> None:
+    index = index_of(*TOOLS)
+    refused = index.search("bake a chocolate cake tonight", "", everything(4), 5)
+    answered = index.search("create an issue in the repository", "", everything(4), 5)
+    assert refused.hits == ()
+    assert 0 <= refused.fit < answered.fit <= 1
+
+
+def test_what_fits_far_less_than_the_first_is_cut() -> None:
+    assert found(index_of(*TOOLS), "weather forecast for a city", 4) == [3]
+
+
+@pytest.mark.parametrize("encoder", ["none", "onnx", "static"])
+def test_there_are_learned_numbers_for_every_kind_of_encoder(encoder: str) -> None:
+    fusion = learned(encoder)
+    for regime in (fusion.short, fusion.long):
+        assert regime.weights.shape == (len(FEATURES),)
+        assert regime.fit_weights.shape == (len(FIT_FEATURES),)
+        assert 0 < regime.fit_threshold < 1
+        assert regime.gap > 0
 
 
 def test_words_that_join_the_vocabulary_later_change_nothing_for_an_index() -> None:
@@ -250,7 +372,7 @@ def test_words_that_join_the_vocabulary_later_change_nothing_for_an_index() -> N
         vocabulary.add(f"later{number}")
     index_of(mcp_tool("later", "zebra zebra zebra create"), vocabulary=vocabulary)
     assert index.search("create issue", "weather", everything(4), 4) == before
-    assert index.search("zebra later7", "", everything(4), 4) == []
+    assert index.search("zebra later7", "", everything(4), 4).hits == ()
 
 
 def test_names_near_one_that_does_not_exist_are_those_that_share_its_words() -> None:

@@ -6,7 +6,7 @@ import sys
 
 import typer
 
-from mcp_optimizer.cli import inspect_servers, serve, setup, tools
+from mcp_optimizer.cli import inspect_servers, reports, serve, setup, tools
 from mcp_optimizer.errors import ConfigurationError, OptimizerError
 
 app = typer.Typer(
@@ -16,7 +16,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for group in (serve, setup, tools, inspect_servers):
+for group in (serve, setup, tools, inspect_servers, reports):
     group.register(app)
 
 

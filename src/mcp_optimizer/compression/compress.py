@@ -9,7 +9,6 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from functools import partial
 from operator import itemgetter
 from typing import Any
 
@@ -108,7 +107,7 @@ def compress(
     else:
         draft = _carefully(_Draft(tool, cost))
         # A reference to the middle of a schema ties every part to its place; written out, it ties none.
-        inlined = _safely(inline_references, schema)
+        inlined = inline_references(schema)
         if is_free_to_move(inlined):
             other = _Draft(tool, cost)
             other.take(INLINING, _with_schema(tool, inlined))
@@ -143,7 +142,7 @@ class _Draft:
         return True
 
     def offer_schema(self, technique: Technique) -> None:
-        self.offer(technique.name, _with_schema(self.tool, _safely(technique.apply, self.tool.input_schema)))
+        self.offer(technique.name, _with_schema(self.tool, technique.apply(self.tool.input_schema)))
 
     def take(self, technique: str, candidate: McpTool) -> None:
         """Take it, whatever it costs."""
@@ -221,9 +220,9 @@ def _settle_references(draft: _Draft, dialect: Dialect) -> None:
     candidates: list[McpTool] = []
     if counted := Counter(references(schema)):
         often = {reference for reference, count in counted.items() if count > 1}
-        whole = _with_schema(draft.tool, _shrink(_safely(inline_references, schema)))
+        whole = _with_schema(draft.tool, _shrink(inline_references(schema)))
         candidates = [whole]
-        partly = _with_schema(draft.tool, _shrink(_safely(partial(inline_references, keep=often), schema)))
+        partly = _with_schema(draft.tool, _shrink(inline_references(schema, keep=often)))
         if dialect is Dialect.INLINED:
             draft.take(INLINING, whole)
         else:
@@ -236,16 +235,8 @@ def _settle_references(draft: _Draft, dialect: Dialect) -> None:
 def _shrink(schema: Schema) -> Schema:
     """What is inlined may now be merged with where it stands."""
     for technique in SHRINKING:
-        schema = _safely(technique.apply, schema)
+        schema = technique.apply(schema)
     return schema
-
-
-def _safely(technique: Callable[[Schema], Schema], schema: Schema) -> Schema:
-    """A schema too deep for a technique passes it untouched."""
-    try:
-        return technique(schema)
-    except RecursionError:
-        return schema
 
 
 def _with_schema(tool: McpTool, schema: Schema) -> McpTool:

@@ -110,7 +110,7 @@ def candidate_groups(schema: Schema) -> GroupPlan:
     prefixes: dict[str, list[str]] = defaultdict(list)
     for name in properties:
         prefix, separator, rest = name.partition("_")
-        if separator and rest and name not in used:
+        if prefix and separator and rest and name not in used:
             prefixes[prefix].append(name)
     for prefix, names in prefixes.items():
         if len(names) >= _FEWEST and prefix not in properties:

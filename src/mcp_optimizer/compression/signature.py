@@ -85,6 +85,11 @@ class _Writer:
         self._unfolded = ""
         self._budget = _MOST_NODES * 10
 
+    def _spend(self, depth: int) -> None:
+        self._budget -= 1
+        if depth > _DEEPEST or self._budget < 0:
+            raise _TooLarge
+
     def _parameters(self, schema: Schema, depth: int) -> str:
         required = _required(schema)
         members = _members(schema)
@@ -107,9 +112,7 @@ class _Writer:
 
     def type(self, schema: Any, depth: int = 0) -> str:
         """The type of a value, as short as it can be said."""
-        self._budget -= 1
-        if depth > _DEEPEST or self._budget < 0:
-            raise _TooLarge
+        self._spend(depth)
         if not isinstance(schema, dict):
             return "never" if schema is False else "any"
         if "const" in schema:
@@ -202,7 +205,7 @@ class _Writer:
         members = _members(schema)
         for name in sorted(members, key=lambda name: name not in required):
             child = members[name]
-            nested = list(self._nested(child)) if depth < _DEEPEST else []
+            nested = list(self._nested(child))
             if len(nested) > 1:
                 self.name_documented(nested, name)
             inner = list(self.lines(nested[0], {}, depth + 1)) if len(nested) == 1 else []
@@ -231,7 +234,8 @@ class _Writer:
 
     def _nested(self, schema: Any, depth: int = 0) -> Iterator[Schema]:
         """The objects inside a parameter that are written there, not as a shared type."""
-        if not isinstance(schema, dict) or depth > _DEEPEST:
+        self._spend(depth)
+        if not isinstance(schema, dict):
             return
         if isinstance(schema.get("$ref"), str):
             target = resolve(self._root, schema["$ref"])

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from mcp_optimizer.db.models import McpTool, ServerStatus, ToolRow
 from mcp_optimizer.errors import CatalogError
-from mcp_optimizer.ingestion.record import Definition, ToolRecord, define, make_records
-from mcp_optimizer.search.lexical import Vocabulary
+from mcp_optimizer.ingestion.record import Definition, ToolRecord, define, make_records, vector_key
+from mcp_optimizer.search.engine import Encoder
+from mcp_optimizer.search.lexical import Floats, Vocabulary
 from mcp_optimizer.token_counter import TokenCounter
 from mcp_optimizer.upstream.spec import ServerSpec
 
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
     from mcp_optimizer.db.catalog import Catalog
 
 logger = logging.getLogger(__name__)
+
+_EMBED_BATCH = 64
+"""Tools embedded between two looks at the database: progress is kept even if we are killed."""
 
 OpenedCatalog = Callable[[], Awaitable["Catalog | None"]]
 """Waits for the database to be open; None when there is none. Servers start meanwhile."""
@@ -37,6 +41,8 @@ class Ingestion:
         self._opened = opened
         self.counted = 0
         """How many definitions had to be counted; none, at a start where nothing changed."""
+        self.embedded = 0
+        """How many tools had to be embedded; likewise."""
 
     async def take_in(self, server: str, tools: Sequence[McpTool]) -> list[ToolRecord]:
         """The records of a server's tools. Waits for no write."""
@@ -61,6 +67,42 @@ class Ingestion:
             await catalog.replace_tools(server_id, rows)
         except CatalogError as error:
             logger.warning("The catalog could not store server %s: %s. Everything else works.", spec.name, error)
+
+    async def embed(self, records: Sequence[ToolRecord], encoder: Encoder) -> AsyncIterator[dict[str, Floats]]:
+        """The vectors of these records by key, as they become known: stored ones first, then batch by batch."""
+        texts = {vector_key(text): text for text in (record.text for record in records)}
+        known = await self._known_vectors(list(texts), encoder)
+        if known:
+            yield known
+        missing = [key for key in texts if key not in known]
+        for start in range(0, len(missing), _EMBED_BATCH):
+            keys = missing[start : start + _EMBED_BATCH]
+            vectors = await asyncio.to_thread(encoder.embed_tools, [texts[key] for key in keys])
+            self.embedded += len(keys)
+            if len(missing) > _EMBED_BATCH:
+                logger.info("Embedded %d of %d tools", start + len(keys), len(missing))
+            new = dict(zip(keys, vectors, strict=True))
+            await self._store_vectors(new, encoder)
+            yield new
+
+    async def _known_vectors(self, keys: Sequence[str], encoder: Encoder) -> dict[str, Floats]:
+        catalog = await self._opened()
+        if catalog is None:
+            return {}
+        try:
+            return await catalog.vectors(keys, encoder.name)
+        except CatalogError as error:
+            logger.warning("The catalog could not be read: %s. Tools are embedded anew.", error)
+            return {}
+
+    async def _store_vectors(self, vectors: Mapping[str, Floats], encoder: Encoder) -> None:
+        catalog = await self._opened()
+        if catalog is None:
+            return
+        try:
+            await catalog.save_vectors(vectors, encoder.name)
+        except CatalogError as error:
+            logger.warning("The catalog could not store vectors: %s. Everything else works.", error)
 
     async def _known_counts(self, definitions: Sequence[Definition]) -> dict[str, int]:
         catalog = await self._opened()

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from mcp_optimizer.db.models import McpTool
 from mcp_optimizer.search.document import document
 from mcp_optimizer.search.lexical import TermCounts, Vocabulary, count_terms
+from mcp_optimizer.search.tooltext import tool_text
 
 
 @dataclass(frozen=True)
@@ -33,6 +34,16 @@ class ToolRecord:
     @property
     def name(self) -> str:
         return self.details.name
+
+    @property
+    def text(self) -> str:
+        """What an encoder reads of it."""
+        return tool_text(self.server, self.details)
+
+
+def vector_key(text: str) -> str:
+    """What a vector is stored under: the text that the encoder read, which the server's name is part of."""
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def define(tools: Sequence[McpTool]) -> list[Definition]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from mcp_optimizer.db.models import McpTool
+from mcp_optimizer.search.tooltext import server_words
 
 _DEEPEST = 6
 _MOST_PARAMETERS = 400
@@ -31,7 +32,9 @@ def document(server: str, tool: McpTool) -> Document:
         if count >= _MOST_PARAMETERS:
             break
         parameters.append(text)
-    return Document(name=tool.name, server=server, description=description, parameters=" ".join(parameters))
+    return Document(
+        name=tool.name, server=server_words(server), description=description, parameters=" ".join(parameters)
+    )
 
 
 def parameter_texts(schema: Mapping[str, Any], depth: int = 0) -> Iterator[str]:

@@ -6,33 +6,28 @@ A query never waits for ingestion and never sees half of it. Knows positions, no
 
 from __future__ import annotations
 
-import re
-from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+import logging
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
+from importlib import resources
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mcp_optimizer.search.lexical import FIELDS, Floats, LexicalIndex, TermCounts, Vocabulary
-from mcp_optimizer.search.words import name_key, terms
+from mcp_optimizer.search.ranker import Cosines, Fusion, Mask, Names, Ranking, rank, read_fusion
+from mcp_optimizer.search.tooltext import query_parts
+from mcp_optimizer.search.vectors import VectorIndex
+from mcp_optimizer.search.words import terms
 
-_FIELD_WEIGHTS = np.array([1.0, 0.3, 1.0, 0.2, 2.0], dtype=np.float32)
-"""How much each of `FIELDS` says when it is all there is to go by; chosen on queries to real servers."""
+logger = logging.getLogger(__name__)
 
-_SIMILARITY_WEIGHT = 24.0
-"""How much a cosine of 1 says beside them."""
-
-_EXACT_NAME = 100.0
-"""A tool whose very name was asked for comes first, whatever else matches."""
-
-_IDENTIFIER = re.compile(r"[\w.\-/]+")
-
-Mask = NDArray[np.bool_]
+_GUESS = 0.9
+"""How near a tool that is not embedded yet may come, against the nearest that is."""
 
 
-class Embedder(Protocol):
+class Encoder(Protocol):
     """Turns texts into unit vectors that lie close when the texts mean alike."""
 
     @property
@@ -40,13 +35,23 @@ class Embedder(Protocol):
         """Names the weights: vectors are stored under it and never mixed with another's."""
         ...
 
-    def embed(self, texts: Sequence[str]) -> Floats: ...
+    @property
+    def fusion(self) -> str:
+        """Which learned numbers of `fusion.json` go with it."""
+        ...
+
+    # Both raise an OSError where it is out of reach: search then goes by words.
+
+    def embed_tools(self, texts: Sequence[str]) -> Floats: ...
+
+    def embed_queries(self, texts: Sequence[str]) -> Floats: ...
 
 
 @dataclass(frozen=True)
 class Entry:
     """What the index needs to know of a tool. `vector` is None until it was embedded."""
 
+    server: str
     name: str
     counts: TermCounts
     vector: Floats | None = None
@@ -60,78 +65,75 @@ class Hit:
     score: float
 
 
+@dataclass(frozen=True)
+class SearchResult:
+    """What a search found: nothing, if nothing fits. `fit` is how likely it is that the first hit answers."""
+
+    hits: tuple[Hit, ...]
+    fit: float
+
+
+@cache
+def learned(encoder: str) -> Fusion:
+    """The learned numbers that go with an encoder; `none` for words alone."""
+    stored = resources.files("mcp_optimizer") / "search" / "model" / "fusion.json"
+    return read_fusion(stored.read_text(encoding="utf-8"), encoder)
+
+
 class SearchIndex:
     """Everything needed to rank one set of tools."""
 
-    def __init__(self, entries: Sequence[Entry], vocabulary: Vocabulary, embedder: Embedder | None = None) -> None:
+    def __init__(self, entries: Sequence[Entry], vocabulary: Vocabulary, encoder: Encoder | None = None) -> None:
         self._lexical = LexicalIndex([entry.counts for entry in entries], vocabulary)
-        self._embedder = embedder
-        self._vectors = _stack([entry.vector for entry in entries]) if embedder else None
-        self._named: dict[str, list[int]] = defaultdict(list)
-        for position, entry in enumerate(entries):
-            self._named[name_key(entry.name)].append(position)
+        self._names = Names.of([(entry.server, entry.name) for entry in entries])
+        self._vectors = VectorIndex([entry.vector for entry in entries] if encoder else [])
+        self._encoder = None if self._vectors.is_empty else encoder
 
-    def search(self, description: str, keywords: str, allowed: Mask, limit: int) -> list[Hit]:
-        """The best tools among the allowed ones, best first. Only what matches in some way is returned."""
-        scores = self._scores(description, keywords)
-        # Before the cut: a tool that may not be returned must not take the place of one that may.
-        scores[~allowed] = 0.0
-        return _best(scores, limit)
+    @property
+    def by_words_only(self) -> bool:
+        """Whether this index ranks without an encoder: there is none, or it is not ready yet."""
+        return self._encoder is None
+
+    def search(self, description: str, keywords: str, allowed: Mask, limit: int) -> SearchResult:
+        """The best of the allowed tools, cut where the scores say that nothing more fits."""
+        ranking = self.ranking(f"{description} {keywords}".strip(), allowed, limit)
+        if not ranking.answered:
+            return SearchResult((), ranking.fit)
+        hits = zip(ranking.positions[: ranking.kept], ranking.scores, strict=False)
+        return SearchResult(tuple(Hit(int(at), round(float(score), 4)) for at, score in hits), ranking.fit)
+
+    def ranking(self, query: str, allowed: Mask | None, limit: int) -> Ranking:
+        """The whole ranking, uncut, with what led to it; for those who measure or explain."""
+        cosines = self._cosines(query)
+        fusion = learned(self._encoder.fusion if self._encoder and cosines else "none")
+        return rank(self._lexical, self._names, query, cosines, fusion, limit, allowed)
 
     def nearest_names(self, name: str, allowed: Mask, limit: int) -> list[Hit]:
         """Tools whose names share words with a name that does not exist."""
-        scores = self._lexical.scores(Counter(terms(name)))[:, FIELDS.index("name")].copy()
+        scores = self._lexical.field_scores(terms(name), FIELDS[0])
         scores[~allowed] = 0.0
-        return _best(scores, limit)
+        found = np.flatnonzero(scores)
+        ordered = found[np.lexsort((found, -scores[found]))][:limit]
+        return [Hit(int(at), round(float(scores[at]), 4)) for at in ordered]
 
-    def _scores(self, description: str, keywords: str) -> Floats:
-        scores = weigh_fields(self._lexical.scores(_query_terms(description, keywords)))
-        if self._embedder is not None and self._vectors is not None:
-            asked = self._embedder.embed([f"{description} {keywords}".strip()])[0]
-            scores += _SIMILARITY_WEIGHT * np.maximum(self._vectors @ asked, 0.0)
-        for position in self._exactly_named(description, keywords):
-            scores[position] += _EXACT_NAME
-        return scores
+    def _cosines(self, query: str) -> Cosines | None:
+        if self._encoder is None:
+            return None
+        try:
+            embedded = self._encoder.embed_queries([query, *query_parts(query)])
+        except OSError as error:
+            # It is on another machine, and that one is down: words are better than no answer.
+            logger.warning("The request could not be embedded: %s. Searched by words only.", error)
+            return None
+        rows = self._vectors.cosines(embedded)
+        if self._vectors.missing.any():
+            rows = self._with_guesses(rows, query)
+        return Cosines(rows[0], rows[1:])
 
-    def _exactly_named(self, description: str, keywords: str) -> set[int]:
-        """Tools that the request calls by name: as the whole of it, or as an identifier within it."""
-        asked = {name_key(description), name_key(keywords)}
-        for identifier in _IDENTIFIER.findall(f"{description} {keywords}"):
-            # A plain word is no identifier: "search" in a sentence does not mean the tool `search`.
-            if "_" in identifier or "-" in identifier or any(letter.isupper() for letter in identifier[1:]):
-                asked.add(name_key(identifier.strip(".-/")))
-        return {position for key in asked if key for position in self._named.get(key, ())}
-
-
-def weigh_fields(scores: Floats) -> Floats:
-    """One number a tool: each field relative to the best tool in it, then weighted."""
-    if not scores.size:
-        return np.zeros(scores.shape[0], dtype=np.float32)
-    relative = scores / np.maximum(scores.max(axis=0), 1e-6)
-    weighed: Floats = relative @ _FIELD_WEIGHTS
-    return weighed
-
-
-def _query_terms(description: str, keywords: str) -> Mapping[str, float]:
-    return Counter(terms(f"{description} {keywords}"))
-
-
-def _best(scores: Floats, limit: int) -> list[Hit]:
-    limit = min(limit, len(scores))
-    if limit <= 0:
-        return []
-    # Everything that ties with the last place is sorted too: ties go to the earlier position, so that the
-    # same catalog always answers the same.
-    last = np.partition(scores, len(scores) - limit)[len(scores) - limit]
-    candidates = np.flatnonzero(scores >= max(last, np.finfo(np.float32).tiny))
-    ordered = candidates[np.lexsort((candidates, -scores[candidates]))][:limit]
-    return [Hit(int(position), round(float(scores[position]), 4)) for position in ordered]
-
-
-def _stack(vectors: Sequence[Floats | None]) -> Floats | None:
-    """One matrix; a tool that is not embedded yet gets zeros and is found by its words alone."""
-    size = next((len(vector) for vector in vectors if vector is not None), 0)
-    if not size:
-        return None
-    nothing = np.zeros(size, dtype=np.float32)
-    return np.stack([nothing if vector is None else vector for vector in vectors])
+    def _with_guesses(self, rows: Floats, query: str) -> Floats:
+        """A tool that is not embedded yet is as near as its words are: it must not vanish until it is."""
+        words = self._lexical.field_scores(terms(query), "all")
+        relative = words / max(float(words.max(initial=0.0)), 1e-6)
+        guessed = _GUESS * rows.max(axis=1, keepdims=True) * relative
+        filled: Floats = np.where(self._vectors.missing, guessed, rows)
+        return filled

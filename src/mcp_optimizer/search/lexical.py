@@ -1,15 +1,15 @@
 """BM25 over the fields of tools, with numpy.
 
 Everything that does not depend on the query is computed when the index is built, so that a query is a few
-slices and additions: well under a millisecond at 10,000 tools. An index never changes; a new one is built
-beside it. Called by the engine.
+slices and additions: about a millisecond at 10,000 tools. An index never changes; a new one is built beside
+it. Called by the ranker.
 """
 
 from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,6 +20,10 @@ from mcp_optimizer.search.words import terms
 
 FIELDS = ("name", "server", "description", "parameters", "all")
 """`all` is the four others together: it finds queries whose words are spread over several fields."""
+
+_ALL = FIELDS.index("all")
+_NAME_REPEATS = 2
+"""How often a name counts among all words: it is the best that is known of a tool."""
 
 _K1 = 1.2
 _B = 0.75
@@ -61,7 +65,7 @@ class TermCounts:
 
 def count_terms(document: Document, vocabulary: Vocabulary) -> TermCounts:
     fields = [terms(getattr(document, field)) for field in FIELDS[:-1]]
-    fields.append([term for field in fields for term in field])
+    fields.append([term for field in (*fields[:1] * _NAME_REPEATS, *fields[1:]) for term in field])
     by_field = [Counter(field) for field in fields]
     size = len(FIELDS)
     counted = [
@@ -83,6 +87,7 @@ class LexicalIndex:
         self._starts = np.zeros(1, dtype=np.int64)
         self._documents: Integers = np.zeros(0, dtype=np.int32)
         self._impacts: Floats = np.zeros(0, dtype=np.float32)
+        self._shares: Floats = np.zeros(0, dtype=np.float32)
         if documents:
             self._build(documents, len(vocabulary) * len(FIELDS))
 
@@ -98,24 +103,73 @@ class LexicalIndex:
         # Lengths relative to the field's average: a long field says less per word.
         lengths = np.stack([counts.lengths for counts in documents]).astype(np.float32)
         relative = lengths / np.maximum(lengths.mean(axis=0), 1e-6)
-        length = relative[owners, keys % len(FIELDS)]
-        rarity = np.log1p((self.size - frequencies + 0.5) / (frequencies + 0.5)).astype(np.float32)
-        self._impacts = rarity[keys] * counts * (_K1 + 1) / (counts + _K1 * (1 - _B + _B * length))
+        fields = keys % len(FIELDS)
+        rarity = _rarity(self.size, frequencies).astype(np.float32)[keys]
+        self._impacts = rarity * counts * (_K1 + 1) / (counts + _K1 * (1 - _B + _B * relative[owners, fields]))
+        # How much of a field's rarity each of its terms carries: the shares of a query's terms add up to how
+        # much of the field it names.
+        whole = np.zeros(self.size * len(FIELDS), dtype=np.float32)
+        np.add.at(whole, owners * len(FIELDS) + fields, rarity)
+        self._shares = rarity / whole[owners * len(FIELDS) + fields]
 
-    def scores(self, query: Mapping[str, float]) -> Floats:
-        """BM25 of every tool in every field (tools x fields) for weighted query terms."""
+    def knows(self, term: str) -> bool:
+        """Whether any tool has this term."""
+        number = self._vocabulary.find(term)
+        if number is None:
+            return False
+        begin, end = self._run(number, _ALL)
+        return end > begin
+
+    def scores(self, query: Iterable[str]) -> Floats:
+        """BM25 of every tool in every field (fields x tools); each term of the query counts once."""
         found = np.zeros((len(FIELDS), self.size), dtype=np.float32)
-        last = len(self._starts) - 1
-        for term, weight in query.items():
-            number = self._vocabulary.find(term)
-            if number is None:
-                continue
+        for number in self._numbers(query):
             for field in range(len(FIELDS)):
-                key = number * len(FIELDS) + field
-                if key >= last:
-                    # Added to the vocabulary after this index was built.
-                    continue
-                begin, end = self._starts[key], self._starts[key + 1]
+                begin, end = self._run(number, field)
                 # A tool stands once in a posting list, so plain indexed addition is safe.
-                found[field, self._documents[begin:end]] += weight * self._impacts[begin:end]
-        return found.T
+                found[field, self._documents[begin:end]] += self._impacts[begin:end]
+        return found
+
+    def field_scores(self, query: Iterable[str], field: str) -> Floats:
+        """BM25 of every tool in one field."""
+        return self._sum(query, field, self._impacts)
+
+    def named(self, query: Iterable[str], field: str) -> Floats:
+        """How much of each tool's field the query names, from 0 to 1."""
+        return self._sum(query, field, self._shares)
+
+    def met(self, query: Iterable[str]) -> Floats:
+        """How much of the query each tool has, from 0 to 1; a word that no tool has counts as the rarest."""
+        result, whole = np.zeros(self.size, dtype=np.float32), 0.0
+        for term in dict.fromkeys(query):
+            number = self._vocabulary.find(term)
+            begin, end = (0, 0) if number is None else self._run(number, _ALL)
+            weight = float(_rarity(self.size, end - begin))
+            whole += weight
+            result[self._documents[begin:end]] += np.float32(weight)
+        return result / np.float32(whole) if whole > 0.0 else result
+
+    def _sum(self, query: Iterable[str], field: str, values: Floats) -> Floats:
+        result = np.zeros(self.size, dtype=np.float32)
+        for number in self._numbers(query):
+            begin, end = self._run(number, FIELDS.index(field))
+            result[self._documents[begin:end]] += values[begin:end]
+        return result
+
+    def _numbers(self, query: Iterable[str]) -> Iterator[int]:
+        for term in dict.fromkeys(query):
+            number = self._vocabulary.find(term)
+            if number is not None:
+                yield number
+
+    def _run(self, number: int, field: int) -> tuple[int, int]:
+        """Where the posting list of a term in a field begins and ends."""
+        key = number * len(FIELDS) + field
+        if key >= len(self._starts) - 1:
+            # Added to the vocabulary after this index was built.
+            return 0, 0
+        return int(self._starts[key]), int(self._starts[key + 1])
+
+
+def _rarity(size: int, frequency: NDArray[np.int64] | int) -> NDArray[np.float64]:
+    return np.log1p((size - np.asarray(frequency) + 0.5) / (np.asarray(frequency) + 0.5))

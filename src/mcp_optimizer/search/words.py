@@ -23,7 +23,7 @@ _PIECE = re.compile(
 )
 _IDEOGRAPHS = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\uf900-\ufaff]")
 
-_STOP_WORDS = frozenset(
+STOP_WORDS = frozenset(
     "a an and any are as at be been but by can could did do does for from had has have how i if in into is it its "
     "just like may me might must my need of on or our out please shall should so some such than that the their them "
     "then there these they this to up us use used using via want was we were what when where which while who whom "
@@ -37,7 +37,7 @@ _stemming = threading.Lock()
 @lru_cache(maxsize=200_000)
 def _terms_of(piece: str) -> tuple[str, ...]:
     """What one piece of text contributes: nothing for a stop word, pairs for ideographs, else its stem."""
-    found = tuple(word for word in _split(piece) if word not in _STOP_WORDS)
+    found = tuple(word for word in _split(piece) if word not in STOP_WORDS)
     # The stemmer keeps the word it works on in itself, and servers are read in several threads.
     with _stemming:
         return tuple(_stemmer.stemWord(word) for word in found)

@@ -1,0 +1,108 @@
+"""What each phase saves on a catalog: schemas compressed, profiles registered, descriptions shortened. Pure values.
+
+The phases are those of the schema-compression document, with its targets for a kanban server of 65 tools; the
+targets are stated beside every catalog, and met or not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from enum import StrEnum
+from typing import Self
+
+from pydantic import BaseModel, Field, model_validator
+
+from mcp_optimizer.profiles.tiers import ProfileName
+
+
+class MeasurementPhase(StrEnum):
+    """When something was measured."""
+
+    BASELINE = "Baseline"
+    AFTER_PHASE_1 = "AfterPhase1"
+    AFTER_PHASE_2 = "AfterPhase2"
+    AFTER_PHASE_3 = "AfterPhase3"
+
+
+class TokenMetrics(BaseModel):
+    """What a tool costs after a phase (`db.models.TokenMetrics` is what a search saves)."""
+
+    tool_name: str
+    baseline_tokens: int = Field(ge=0)
+    optimized_tokens: int = Field(ge=0)
+    reduction_percent: float = Field(ge=0.0, le=100.0)
+    measurement_phase: MeasurementPhase
+    tier: ProfileName
+    timestamp: datetime
+
+    @classmethod
+    def of(
+        cls, name: str, baseline: int, optimized: int, phase: MeasurementPhase, tier: ProfileName, now: datetime
+    ) -> Self:
+        percent = round((baseline - optimized) / baseline * 100, 2) if baseline else 0.0
+        return cls(
+            tool_name=name,
+            baseline_tokens=baseline,
+            optimized_tokens=optimized,
+            reduction_percent=percent,
+            measurement_phase=phase,
+            tier=tier,
+            timestamp=now,
+        )
+
+    @model_validator(mode="after")
+    def _never_larger(self) -> Self:
+        if self.optimized_tokens > self.baseline_tokens:
+            raise ValueError("optimized_tokens must not exceed baseline_tokens")
+        return self
+
+
+class TierMetrics(BaseModel):
+    """What the tools of one profile cost."""
+
+    tier_name: ProfileName
+    total_tokens: int
+    tool_count: int
+    average_per_tool: float
+
+
+class PhaseMetrics(BaseModel):
+    """What a phase took off, against what it was meant to."""
+
+    phase_name: str
+    total_reduction: int
+    target_reduction: int
+    achieved: bool
+
+
+TARGETS = {"schema compression": 5_600, "profile registration": 24_300, "descriptions": 2_000}
+"""Tokens, as the source document sets them for its kanban server."""
+
+
+def tier_metrics(rows: Sequence[TokenMetrics]) -> list[TierMetrics]:
+    """Totals by profile, over rows of one phase."""
+    found = []
+    for tier in ProfileName:
+        own = [row.optimized_tokens for row in rows if row.tier is tier]
+        average = round(sum(own) / len(own), 1) if own else 0.0
+        found.append(TierMetrics(tier_name=tier, total_tokens=sum(own), tool_count=len(own), average_per_tool=average))
+    return found
+
+
+def phase_metrics(baseline: int, compressed: int, registered: int, registered_brief: int) -> list[PhaseMetrics]:
+    """Phase 1 over all tools, phase 2 at the start against all of them, phase 3 over what is registered."""
+    reductions = {
+        "schema compression": baseline - compressed,
+        "profile registration": baseline - registered,
+        "descriptions": registered - registered_brief,
+    }
+    return [
+        PhaseMetrics(
+            phase_name=name,
+            total_reduction=reduction,
+            target_reduction=TARGETS[name],
+            achieved=reduction >= TARGETS[name],
+        )
+        for name, reduction in reductions.items()
+    ]

@@ -1,0 +1,92 @@
+"""Word pieces of BERT's uncased vocabulary, in plain Python. Pure.
+
+Ours, because the usual library brings a model hub's client and forty megabytes along, for what is a lookup in
+a table of 30,000 pieces. A test holds it to that library's own ids.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Sequence
+from functools import lru_cache
+
+_LONGEST_WORD = 100
+_UNKNOWN, _OPENING, _CLOSING = "[UNK]", "[CLS]", "[SEP]"
+
+# Blocks of ideographs that are written without spaces and stand for themselves.
+_IDEOGRAPHS = (
+    (0x4E00, 0x9FFF),
+    (0x3400, 0x4DBF),
+    (0x20000, 0x2A6DF),
+    (0x2A700, 0x2B73F),
+    (0x2B740, 0x2B81F),
+    (0x2B920, 0x2CEAF),
+    (0xF900, 0xFAFF),
+    (0x2F800, 0x2FA1F),
+)
+
+
+class WordPieces:
+    """Texts to rows of piece numbers."""
+
+    def __init__(self, vocabulary: Sequence[str]) -> None:
+        self._numbers = {piece: number for number, piece in enumerate(vocabulary)}
+        self._unknown = self._numbers[_UNKNOWN]
+        self._opening = self._numbers[_OPENING]
+        self._closing = self._numbers[_CLOSING]
+        self._pieces = lru_cache(maxsize=200_000)(self._find_pieces)
+
+    def rows(self, texts: Sequence[str], longest: int) -> list[list[int]]:
+        """The numbers of each text between the opening and the closing one, cut to `longest`."""
+        return [self._row(text, longest) for text in texts]
+
+    def _row(self, text: str, longest: int) -> list[int]:
+        row = [self._opening]
+        for word in split(text):
+            row.extend(self._pieces(word))
+            if len(row) >= longest:
+                break
+        return [*row[: longest - 1], self._closing]
+
+    def _find_pieces(self, word: str) -> tuple[int, ...]:
+        """The longest pieces from left to right; one unknown for a word that has none."""
+        if len(word) > _LONGEST_WORD:
+            return (self._unknown,)
+        found: list[int] = []
+        start = 0
+        while start < len(word):
+            for end in range(len(word), start, -1):
+                piece = word[start:end] if start == 0 else f"##{word[start:end]}"
+                if (number := self._numbers.get(piece)) is not None:
+                    found.append(number)
+                    start = end
+                    break
+            else:
+                return (self._unknown,)
+        return tuple(found)
+
+
+def split(text: str) -> list[str]:
+    """Lower-case words without accents; each punctuation mark and each ideograph is a word."""
+    spaced: list[str] = []
+    for letter in text if text.isascii() else unicodedata.normalize("NFD", text):
+        kind = _kind(letter)
+        if kind == "drop":
+            continue
+        # Letter by letter, as the library does it: Python's own lower case of a word knows the final sigma.
+        spaced.append(" " if kind == "space" else f" {letter} " if kind == "alone" else letter.lower())
+    return "".join(spaced).split()
+
+
+@lru_cache(maxsize=10_000)
+def _kind(letter: str) -> str:
+    code = ord(letter)
+    category = unicodedata.category(letter)
+    if letter in "\t\n\r" or category == "Zs":
+        return "space"
+    if code in (0, 0xFFFD) or category == "Mn" or category.startswith("C"):
+        return "drop"
+    if any(first <= code <= last for first, last in _IDEOGRAPHS):
+        return "alone"
+    is_ascii_mark = 33 <= code <= 47 or 58 <= code <= 64 or 91 <= code <= 96 or 123 <= code <= 126
+    return "alone" if is_ascii_mark or category.startswith("P") else "letter"

@@ -1,0 +1,72 @@
+"""What an encoder reads of a tool and of a request. Pure.
+
+The encoder was trained on exactly these texts, and the training imports them from here.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, Final
+
+from mcp_optimizer.db.models import McpTool
+
+DESCRIPTION_CHARS: Final = 600
+PARAMETERS_SHOWN: Final = 16
+LONG_QUERY_WORDS: Final = 20
+SHORTEST_PART_WORDS: Final = 5
+MOST_PARTS: Final = 10
+
+_WORD = re.compile(r"[^\W_]+")
+_CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
+_PART_END = re.compile(r"(?<=[.!?;:])\s+|\n+|,\s+(?=(?:and|then|also|plus|but|so)\b)|\s+(?=and then\b)")
+_SPACE = re.compile(r"\s+")
+_SERVER_NOISE = frozenset({"mcp", "server", "servers"})
+
+
+def split_words(text: str) -> str:
+    """The words of an identifier or title, lower case: `getHTTPStatus_v2` gives `get http status v2`."""
+    return " ".join(_WORD.findall(_CAMEL.sub(" ", text))).lower()
+
+
+def server_words(server: str) -> str:
+    """The words of a server's name without those that every server has (`mcp`, `server`)."""
+    words = split_words(server).split()
+    return " ".join([word for word in words if word not in _SERVER_NOISE] or words)
+
+
+def parameter_names(schema: Mapping[str, Any] | None) -> list[str]:
+    """The names of a tool's parameters, the required ones first."""
+    properties = schema.get("properties") if isinstance(schema, Mapping) else None
+    if not isinstance(schema, Mapping) or not isinstance(properties, Mapping):
+        return []
+    required = schema.get("required")
+    first = [name for name in required if name in properties] if isinstance(required, list) else []
+    return [*first, *(name for name in properties if name not in set(first))]
+
+
+def tool_text(server: str, tool: McpTool) -> str:
+    """Server, name, description and parameters, in this order."""
+    description = _SPACE.sub(" ", tool.description or tool.title or "").strip()
+    head = f"{server_words(server)} {split_words(tool.name)}: {description[:DESCRIPTION_CHARS]}"
+    shown = ", ".join(split_words(name) for name in parameter_names(tool.input_schema)[:PARAMETERS_SHOWN])
+    return f"{head} ({shown})" if shown else head
+
+
+def query_parts(text: str) -> list[str]:
+    """The sentences of a long request, each to be embedded by itself; none for a short one.
+
+    A request of many steps asks for many tools, and one vector of it lies near none of them.
+    """
+    if len(text.split()) < LONG_QUERY_WORDS:
+        return []
+    parts: list[str] = []
+    for piece in _PART_END.split(text):
+        if parts and len(parts[-1].split()) < SHORTEST_PART_WORDS:
+            parts[-1] = f"{parts[-1]} {piece.strip()}"
+        elif piece.strip():
+            parts.append(piece.strip())
+    while len(parts) > MOST_PARTS:
+        shortest = min(range(len(parts) - 1), key=lambda at: len(parts[at]) + len(parts[at + 1]))
+        parts[shortest : shortest + 2] = [f"{parts[shortest]} {parts[shortest + 1]}"]
+    return parts if len(parts) > 1 else []

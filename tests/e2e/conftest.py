@@ -1,0 +1,10 @@
+"""End-to-end tests start many gateways: they search by words, unless they are about the encoder."""
+
+from __future__ import annotations
+
+import pytest
+
+
+@pytest.fixture(autouse=True)
+def _by_words(monkeypatch: pytest.MonkeyPatch, _own_folders: None) -> None:
+    monkeypatch.setenv("MCP_OPTIMIZER_ENCODER", "none")

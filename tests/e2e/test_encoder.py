@@ -1,0 +1,43 @@
+"""The shipped encoder in a running gateway: found by meaning, embedded once, and nothing for what nothing fits."""
+
+from __future__ import annotations
+
+import pytest
+
+from mcp_optimizer import Optimizer
+
+
+@pytest.fixture(autouse=True)
+def _with_the_encoder(monkeypatch: pytest.MonkeyPatch, _by_words: None) -> None:
+    monkeypatch.delenv("MCP_OPTIMIZER_ENCODER")
+
+
+@pytest.mark.slow
+async def test_tools_are_found_by_meaning_embedded_once_and_strangers_are_not_returned() -> None:
+    async with Optimizer.from_config(demo=True, wait=120) as optimizer:
+        assert optimizer.ingestion.embedded == 85
+        assert not optimizer.snapshot.index.by_words_only
+        # Not a word of the request stands in the tool's name or description.
+        found = await optimizer.find("put this ticket somewhere else in the workflow")
+        assert "move_card" in [tool.name for tool in found.tools]
+        nothing = await optimizer.find("how long should I boil eggs for a runny yolk")
+        assert nothing.tools == []
+        assert "No tool fits" in (nothing.note or "")
+    async with Optimizer.from_config(demo=True, wait=120) as again:
+        assert again.ingestion.embedded == 0
+        assert not again.snapshot.index.by_words_only
+
+
+@pytest.mark.parametrize("encoder", ["static", "none"])
+async def test_other_encoders_find_too(encoder: str) -> None:
+    async with Optimizer.from_config(demo=True, encoder=encoder) as optimizer:
+        found = await optimizer.find("search the web")
+        assert found.tools[0].name == "web_search"
+        assert optimizer.snapshot.index.by_words_only is (encoder == "none")
+
+
+async def test_an_encoder_that_cannot_be_used_leaves_search_by_words(caplog: pytest.LogCaptureFixture) -> None:
+    async with Optimizer.from_config(demo=True, encoder="/no/such/folder") as optimizer:
+        found = await optimizer.find("search the web")
+    assert found.tools[0].name == "web_search"
+    assert "/no/such/folder" in caplog.text

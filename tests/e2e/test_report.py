@@ -1,0 +1,91 @@
+"""`report` and `show`, as people and programs use them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import DATA
+from tests.e2e.running import command
+
+
+@pytest.fixture
+def dumps(tmp_path: Path) -> Path:
+    schema = {"type": "object", "properties": {"id": {"type": "string", "title": "Id"}}, "$schema": "x"}
+    tools = [
+        {
+            "name": name,
+            "description": f"Says {name} to a friend. At length.",
+            "inputSchema": schema,
+            "outputSchema": schema,
+        }
+        for name in ("hello", "goodbye")
+    ]
+    folder = tmp_path / "dumps"
+    folder.mkdir()
+    (folder / "as_list.json").write_text(json.dumps(tools))
+    (folder / "as_object.json").write_text(json.dumps({"tools": tools[:1]}))
+    return folder
+
+
+async def test_the_demo_kanban_server_meets_the_targets_of_its_document() -> None:
+    report = (await command("report", "--demo", "--json")).json
+    assert report["tool_count"] == 85
+    assert all(phase["achieved"] for phase in report["phases"]), report["phases"]
+    assert report["largest_three"]["signature"]["percent"] >= 39
+    assert report["total"]["percent"] >= 69
+    for tool in report["tools"]:
+        assert tool["signature"] <= tool["baseline"]
+        assert tool["schema"] <= tool["baseline"]
+    assert sum(tier["tool_count"] for tier in report["tiers"]) == 85
+    assert {row["measurement_phase"] for row in report["metrics"]} == {
+        "Baseline",
+        "AfterPhase1",
+        "AfterPhase2",
+        "AfterPhase3",
+    }
+
+
+async def test_a_report_on_dumps_starts_nothing_and_names_servers_after_files(dumps: Path) -> None:
+    report = (await command("report", "--tools-dir", dumps, "--json")).json
+    assert {row["server"]: row["tools"] for row in report["servers"]} == {"as_list": 2, "as_object": 1}
+    shown = await command("report", "--tools-dir", dumps)
+    assert "3 tools" in shown.out
+
+
+async def test_show_prints_a_tool_before_and_after(dumps: Path) -> None:
+    shown = (await command("show", "goodbye", "--tools-dir", dumps, "--json")).json
+    assert shown["full"]["tokens"] > shown["schema"]["tokens"] > shown["signature"]["tokens"]
+    assert "id?: str" in shown["signature"]["tool"]["description"]
+    people = await command("show", "goodbye", "--tools-dir", dumps)
+    assert "five words" in people.out
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [("{", "Cannot read the dump"), ('{"nothing": 1}', "neither a list of tools")],
+)
+async def test_a_broken_dump_is_named(tmp_path: Path, content: str, message: str) -> None:
+    (tmp_path / "broken.json").write_text(content)
+    done = await command("report", "--tools-dir", tmp_path)
+    assert done.code == 2
+    assert message in done.err
+    assert "broken.json" in done.err
+
+
+async def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
+    done = await command("report", "--tools-dir", tmp_path / "absent")
+    assert done.code == 2
+    assert "absent" in done.err
+
+
+@pytest.mark.skipif(not (DATA / "mcp-tools").is_dir(), reason="the data folder is not here")
+async def test_businessmap_meets_what_its_document_asks(tmp_path: Path) -> None:
+    dump = DATA / "mcp-tools" / "edicarlos.lds__businessmap-mcp.json"
+    (tmp_path / "businessmap.json").write_bytes(dump.read_bytes())
+    report = (await command("report", "--tools-dir", tmp_path, "--json")).json
+    assert report["tool_count"] == 93
+    assert report["largest_three"]["signature"]["percent"] >= 39
+    assert report["total"]["percent"] >= 69

@@ -1,0 +1,41 @@
+"""An encoder that fits on a page: a few meanings, each with the words that speak of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from mcp_optimizer.search.lexical import Floats
+from mcp_optimizer.search.words import words
+
+MEANINGS = ({"picture", "image", "photo"}, {"mail", "letter", "message"}, {"sum", "total", "add"})
+
+
+class ToyEncoder:
+    """A text lies along the meanings it speaks of; one that speaks of none is zero. Remembers the tools it read."""
+
+    fusion = "onnx"
+
+    def __init__(self, name: str = "toy", on_batch: Callable[[], None] | None = None) -> None:
+        self.name = name
+        self.read: list[str] = []
+        self._on_batch = on_batch
+
+    def embed_tools(self, texts: Sequence[str]) -> Floats:
+        self.read += texts
+        if self._on_batch is not None:
+            self._on_batch()
+        return self.embed_queries(texts)
+
+    def embed_queries(self, texts: Sequence[str]) -> Floats:
+        known = [[float(bool(meaning & set(words(text)))) for meaning in MEANINGS] for text in texts]
+        vectors = np.array(known, dtype=np.float32).reshape(len(texts), len(MEANINGS))
+        return np.asarray(vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-6), dtype=np.float32)
+
+
+class UnreachableEncoder(ToyEncoder):
+    """One on another machine, which is down."""
+
+    def embed_queries(self, texts: Sequence[str]) -> Floats:
+        raise ConnectionError("nobody answers")

@@ -1,0 +1,55 @@
+"""A tool as the training reads it: its fields as plain words, so that some can be left out of a view.
+
+Words, texts and parameters are the product's own: what is learned is what is served.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from mcp_optimizer.search.document import parameter_texts
+from mcp_optimizer.search.lexical import Floats
+from mcp_optimizer.search.tooltext import (
+    DESCRIPTION_CHARS,
+    PARAMETERS_SHOWN,
+    parameter_names,
+    query_parts,
+    server_words,
+    split_words,
+)
+from mcp_optimizer.search.words import STOP_WORDS, terms
+
+__all__ = ["DESCRIPTION_CHARS", "STOP_WORDS", "Floats", "ToolWords", "query_parts", "terms"]
+
+_SPACE = re.compile(r"\s+")
+
+
+@dataclass(frozen=True, slots=True)
+class ToolWords:
+    """What is known of one tool: each field as plain words."""
+
+    server: str
+    name: str
+    description: str
+    parameters: tuple[str, ...]
+    parameter_text: str = ""
+
+    @classmethod
+    def of(cls, server: str, name: str, description: str, schema: Mapping[str, Any] | None) -> ToolWords:
+        """Reads a tool as MCP sends it."""
+        return cls(
+            server=server_words(server),
+            name=split_words(name),
+            description=_SPACE.sub(" ", description).strip(),
+            parameters=tuple(split_words(parameter) for parameter in parameter_names(schema)),
+            parameter_text=" ".join(parameter_texts(schema or {})),
+        )
+
+    def text(self) -> str:
+        """What an encoder reads: `search.tooltext.tool_text`, from words that are split already."""
+        shown = ", ".join(self.parameters[:PARAMETERS_SHOWN])
+        head = f"{self.server} {self.name}: {self.description[:DESCRIPTION_CHARS]}"
+        return f"{head} ({shown})" if shown else head

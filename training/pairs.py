@@ -1,0 +1,168 @@
+"""Builds the training pairs: `python -m training.pairs --out DIR [--seed N]`.
+
+Reads the sets that may train and the corpora, never a dev set but to keep its queries out. Writes
+`tools.jsonl` (server, name, description, parameters), `pairs.jsonl` (query, its gold tools, where from)
+and `counts.json`; `train.py` reads them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from training import sets, synthetic
+from training.features import ToolWords, terms
+
+# Its tools are those of a dev set; a corpus must not teach what a dev set measures.
+SERVERS_LEFT_OUT = frozenset({"py__msmcp-azure"})
+CLAUSE_END = re.compile(r"[;\n]|(?<=[.!?])\s+|, (?=and |then |also )|\band then\b")
+LONGEST_CLAUSE_WORDS = 30
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """A query with its gold tools (positions in `tools.jsonl`); `cut` is a sentence to leave out of them."""
+
+    query: str
+    tools: tuple[int, ...]
+    source: str
+    kind: str
+    cut: str = ""
+
+
+def normalised(text: str) -> str:
+    """The text as letters and digits only, for comparing queries."""
+    return " ".join(re.findall(r"[^\W_]+", text.lower()))
+
+
+def dev_queries() -> frozenset[str]:
+    """Every dev query, normalised: none of them may train anything."""
+    return frozenset(
+        normalised(query.text) for name in (*sets.DEV_SETS, sets.EXTRA_DEV_SET) for query in sets.load_dev(name).queries
+    )
+
+
+def dev_gold_tools() -> frozenset[str]:
+    """Names with descriptions of the tools that answer dev queries: no corpus may hold them."""
+    found: set[str] = set()
+    for name in sets.DEV_SETS:
+        dev = sets.load_dev(name)
+        gold = {position for query in dev.queries for position in query.relevant}
+        found.update(identity(dev.tools[position]) for position in gold)
+    return frozenset(found)
+
+
+def identity(tool: ToolWords) -> str:
+    """What makes two tools the same text: name and the beginning of the description."""
+    return f"{tool.name}|{normalised(tool.description)[:120]}"
+
+
+def query_pairs(tool_set: sets.ToolSet, offset: int) -> Iterator[Pair]:
+    """The set's own queries, and for requests of several tools the clauses that speak of one."""
+    for query in tool_set.queries:
+        gold = tuple(offset + group[0] for group in query.groups)
+        alternatives = tuple(offset + tool for group in query.groups for tool in group[1:])
+        if not gold:
+            continue
+        yield Pair(query.text, gold + alternatives, tool_set.name, "query")
+        if len(query.groups) > 1:
+            yield from clause_pairs(query, tool_set, offset)
+
+
+def clause_pairs(query: sets.Query, tool_set: sets.ToolSet, offset: int) -> Iterator[Pair]:
+    """Each clause whose words fit one gold tool clearly better than the others, against that tool."""
+    gold = [group[0] for group in query.groups]
+    words = {tool: set(terms(tool_set.tools[tool].text())) for tool in gold}
+    for clause in CLAUSE_END.split(query.text):
+        clause = clause.strip(" ,.:-")
+        own = set(terms(clause))
+        if not 3 <= len(clause.split()) <= LONGEST_CLAUSE_WORDS or len(own) < 3:
+            continue
+        ranked = sorted(((len(own & words[tool]) / len(own), tool) for tool in gold), reverse=True)
+        if ranked[0][0] >= 0.4 and ranked[0][0] >= ranked[1][0] + 0.15:
+            yield Pair(clause, (offset + ranked[0][1],), tool_set.name, "clause")
+
+
+def request_pair(tool: ToolWords, position: int, source: str, kind: str, chance: random.Random) -> Pair | None:
+    """A request made of one of the description's sentences, the first one most often."""
+    found = synthetic.sentences(tool.description)
+    if not found:
+        return None
+    sentence = found[0] if chance.random() < 0.7 else chance.choice(found[:4])
+    cut = sentence if chance.random() < 0.5 and len(found) > 1 else ""
+    return Pair(synthetic.from_sentence(sentence, tool, chance), (position,), source, kind, cut)
+
+
+def corpus_pairs(tool: ToolWords, position: int, source: str, chance: random.Random) -> Iterator[Pair]:
+    """Requests made of the tool itself; the kinds ending in `_more` are a second draw."""
+    found = synthetic.sentences(tool.description)
+    if len(found) > 1 or (found and tool.parameters):
+        yield Pair(found[0], (position,), source, "first_sentence", cut=found[0])
+    if (text := synthetic.keywords(tool, chance)) is not None:
+        yield Pair(text, (position,), source, "keywords")
+    if (text := synthetic.near_keywords(tool, chance)) is not None:
+        yield Pair(text, (position,), source, "near_keywords")
+    for more in ("", "_more"):
+        if (pair := request_pair(tool, position, source, f"request{more}", chance)) is not None:
+            yield pair
+        if (text := synthetic.from_name(tool, chance)) is not None:
+            yield Pair(text, (position,), source, f"name_request{more}")
+
+
+def corpora() -> list[sets.ToolSet]:
+    """Every corpus that may train: those given, and the freely licensed real servers."""
+    return [*(sets.load_corpus(name) for name in sets.CORPORA), sets.load_free_servers(SERVERS_LEFT_OUT)]
+
+
+def build(seed: int) -> tuple[list[ToolWords], list[Pair]]:
+    """All tools and pairs; the same seed gives the same pairs."""
+    chance = random.Random(seed)  # noqa: S311 - drawing, not secrets
+    tools: list[ToolWords] = []
+    pairs: list[Pair] = []
+    for name in sets.TRAIN_SETS:
+        tool_set = sets.load_train(name)
+        pairs.extend(query_pairs(tool_set, len(tools)))
+        tools.extend(tool_set.tools)
+    known = set(dev_gold_tools())
+    for corpus in corpora():
+        for tool in corpus.tools:
+            key = identity(tool)
+            if key in known or not tool.description:
+                continue
+            known.add(key)
+            pairs.extend(corpus_pairs(tool, len(tools), corpus.name, chance))
+            tools.append(tool)
+    forbidden = dev_queries()
+    return tools, [pair for pair in pairs if normalised(pair.query) not in forbidden]
+
+
+def _write(path: Path, records: Iterable[dict[str, Any]]) -> None:
+    with path.open("w", encoding="utf-8") as out:
+        out.writelines(json.dumps(record, ensure_ascii=False) + "\n" for record in records)
+
+
+def main() -> None:
+    """The command."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--seed", type=int, default=7)
+    options = parser.parse_args()
+    tools, pairs = build(options.seed)
+    options.out.mkdir(parents=True, exist_ok=True)
+    _write(options.out / "tools.jsonl", ({**asdict(tool), "description": tool.description[:1200]} for tool in tools))
+    _write(options.out / "pairs.jsonl", (asdict(pair) for pair in pairs))
+    counts = Counter(f"{pair.source}/{pair.kind}" for pair in pairs)
+    summary = {"seed": options.seed, "tools": len(tools), "pairs": len(pairs), "by_kind": dict(sorted(counts.items()))}
+    (options.out / "counts.json").write_text(json.dumps(summary, indent=1), encoding="utf-8")
+    print(json.dumps(summary, indent=1))
+
+
+if __name__ == "__main__":
+    main()

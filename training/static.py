@@ -1,0 +1,156 @@
+"""Makes the static table from the trained encoder: `python -m training.static --encoder DIR --pairs DIR --out FILE`.
+
+Each word piece starts at the encoder's vector of it alone, turned to 256 dimensions by principal
+components and weighted by rarity; then the table learns the pairs, and the encoder's own scores for them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from mcp_optimizer.search.encoders.static import StaticEncoder
+from training.export import OnnxEncoder
+from training.train import Recipe, read_pairs, read_tools
+
+DIMENSIONS = 256
+SCALE = 20.0
+KINDS = "query,clause,first_sentence,request,name_request,near_keywords"
+
+
+def useful_pieces(tokenizer_file: Path) -> list[str]:
+    """Latin word pieces; the rest of the vocabulary is of no use without its transformer."""
+    vocabulary = json.loads(tokenizer_file.read_text(encoding="utf-8"))["model"]["vocab"]
+    plain = [piece for piece in vocabulary if piece.removeprefix("##").isascii()]
+    return [piece for piece in plain if piece.removeprefix("##").isalnum()]
+
+
+def first_rows(encoder: OnnxEncoder, pieces: list[str], counts: Counter[int]) -> NDArray[np.float32]:
+    """The encoder's vectors of single pieces, in fewer dimensions, rare ones heavier."""
+    alone = encoder.embed([piece.removeprefix("##") for piece in pieces], 16, batch=64)
+    centred = alone - alone.mean(axis=0)
+    _, _, axes = np.linalg.svd(centred[:: max(1, len(centred) // 6000)], full_matrices=False)
+    total = sum(counts.values())
+    share = np.array([(counts[at] + 1) / total for at in range(len(pieces))], dtype=np.float32)
+    return (centred @ axes[:DIMENSIONS].T) * (1e-3 / (1e-3 + share))[:, None]
+
+
+def bags(rows: list[list[int]]) -> tuple[Tensor, Tensor]:
+    """Ids and offsets as an embedding bag wants them."""
+    flat = [at for row in rows for at in row]
+    offsets = np.cumsum([0, *(len(row) for row in rows[:-1])])
+    return torch.tensor(flat, dtype=torch.int64), torch.from_numpy(offsets)
+
+
+def also_right(chosen: list[tuple[list[int], int, frozenset[int], int]], tools: list[int]) -> Tensor:
+    """True where a column's tool answers the row's query too without being the one asked for."""
+    columns: dict[int, list[int]] = {}
+    for column, tool in enumerate(tools):
+        columns.setdefault(tool, []).append(column)
+    result = np.zeros((len(chosen), len(tools)), dtype=np.bool_)
+    for row, example in enumerate(chosen):
+        result[row, [column for tool in example[2] for column in columns.get(tool, ())]] = True
+    np.fill_diagonal(result, False)
+    return torch.from_numpy(result)
+
+
+def teach(
+    table: nn.EmbeddingBag,
+    examples: list[tuple[list[int], int, frozenset[int], int]],
+    tool_rows: list[list[int]],
+    teacher: tuple[Tensor, Tensor],
+    epochs: int,
+    seed: int,
+    batch: int = 1024,
+) -> None:
+    """In-batch softmax towards the gold tool, and towards the teacher's own distribution."""
+    chance = random.Random(seed)  # noqa: S311 - shuffling, not secrets
+    optimizer = torch.optim.Adam(table.parameters(), lr=4e-3)
+    steps = epochs * (len(examples) // batch)
+    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: max(0.0, 1 - step / steps))
+    for epoch in range(epochs):
+        chance.shuffle(examples)
+        total = 0.0
+        for begin in range(0, len(examples) - batch + 1, batch):
+            chosen = examples[begin : begin + batch]
+            tools = [example[1] for example in chosen]
+            left = nn.functional.normalize(table(*bags([example[0] for example in chosen])), dim=-1)
+            right = nn.functional.normalize(table(*bags([tool_rows[tool] for tool in tools])), dim=-1)
+            wrong = also_right(chosen, tools)
+            logits = (left @ right.T * SCALE).masked_fill(wrong, -1e4)
+            taught = teacher[0][[example[3] for example in chosen]] @ teacher[1][tools].T * SCALE
+            taught = taught.masked_fill(wrong, -1e4).softmax(-1)
+            loss = nn.functional.cross_entropy(logits, torch.arange(len(chosen)))
+            loss = loss + nn.functional.cross_entropy(logits, taught)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            schedule.step()
+            total += float(loss.detach())
+        print(f"epoch {epoch + 1}: {total / max(1, len(examples) // batch):.3f}", flush=True)
+
+
+def quantised(pieces: list[str], rows: NDArray[np.float32]) -> StaticEncoder:
+    """Each row as int8 with its own scale."""
+    scales = (np.abs(rows).max(axis=1) / 127.0 + 1e-8).astype(np.float16)
+    values = np.rint(rows / scales.astype(np.float32)[:, None]).clip(-127, 127).astype(np.int8)
+    return StaticEncoder({piece: at for at, piece in enumerate(pieces)}, values, scales)
+
+
+def teacher_vectors(encoder: OnnxEncoder, cache: Path, queries: list[str], tools: list[str]) -> tuple[Tensor, Tensor]:
+    """The encoder's vectors of the training texts; minutes of work, so kept in a file."""
+    if not cache.exists():
+        np.savez(cache, queries=encoder.embed(queries, 96), tools=encoder.embed(tools, 144))
+    with np.load(cache) as stored:
+        return torch.from_numpy(stored["queries"]), torch.from_numpy(stored["tools"])
+
+
+def main() -> None:
+    """The command."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--encoder", type=Path, required=True, help="folder with the exported encoder")
+    parser.add_argument("--pairs", type=Path, required=True)
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--cache", type=Path, required=True)
+    parser.add_argument("--most", type=int, default=45_000, help="pairs drawn")
+    parser.add_argument("--epochs", type=int, default=8)
+    parser.add_argument("--seed", type=int, default=7)
+    options = parser.parse_args()
+    torch.manual_seed(options.seed)
+    torch.set_num_threads(1)
+    encoder = OnnxEncoder(options.encoder)
+    tools = read_tools(options.pairs)
+    pairs = read_pairs(options.pairs, Recipe(kinds=KINDS))
+    chance = random.Random(options.seed)  # noqa: S311 - drawing a sample, not secrets
+    chosen = chance.sample(pairs, min(options.most, len(pairs)))
+    pieces = useful_pieces(options.encoder / "tokenizer.json")
+    empty = StaticEncoder({p: at for at, p in enumerate(pieces)}, np.zeros((0, 0), np.int8), np.zeros(0, np.float16))
+    query_rows = [empty.ids(pair["query"]) for pair in chosen]
+    tool_rows = [empty.ids(tool.text()) for tool in tools]
+    counts = Counter(at for row in [*query_rows, *tool_rows] for at in row)
+    teacher = teacher_vectors(
+        encoder, options.cache, [pair["query"] for pair in chosen], [tool.text() for tool in tools]
+    )
+    table = nn.EmbeddingBag(len(pieces), DIMENSIONS, mode="sum")
+    with torch.no_grad():
+        table.weight.copy_(torch.from_numpy(first_rows(encoder, pieces, counts)))
+    examples = [
+        (row, pair["tools"][0], frozenset(pair["tools"]), at)
+        for at, (row, pair) in enumerate(zip(query_rows, chosen, strict=True))
+        if row
+    ]
+    teach(table, examples, tool_rows, teacher, options.epochs, options.seed)
+    quantised(pieces, table.weight.detach().numpy()).save(options.out)
+    print(f"{options.out}: {options.out.stat().st_size / 1e6:.1f} MB, {len(pieces)} pieces")
+
+
+if __name__ == "__main__":
+    main()
