@@ -140,7 +140,7 @@ class Optimizer:
     ) -> FindToolResponse:
         """The tools that fit, with what finding them saved; `detail` is signature, schema or full."""
         wanted = Detail(detail or self.settings.detail)
-        return find_response(self.gateway.find(tool_description, tool_keywords, limit, wanted))
+        return find_response(await asyncio.to_thread(self.gateway.find, tool_description, tool_keywords, limit, wanted))
 
     async def call(self, tool_name: str, parameters: Any = None, server_name: str | None = None) -> dict[str, Any]:
         """Call a tool; the CallToolResult as on the wire."""

@@ -223,14 +223,17 @@ class LiveCatalog:
         running = frozenset(name for name, state in self._states.items() if state.status is ServerStatus.RUNNING)
         if self._published == (id(self._index), running):
             # Only a server's state changed, not what can be found.
-            self.snapshot = replace(
-                self.snapshot, states=dict(self._states), encoder_is_loading=self.encoder_is_loading
-            )
+            self.snapshot = replace(self.snapshot, states=dict(self._states), encoder_is_loading=self._is_preparing())
         else:
             self.snapshot = self._compose(running)
             self._published = (id(self._index), running)
         self._news.set()
         self._news = asyncio.Event()
+
+    def _is_preparing(self) -> bool:
+        """Whether search will soon go by meaning, but does not yet: the encoder loads, or has embedded nothing."""
+        waits_for_vectors = self._encoder is not None and bool(self._indexed) and self._index.by_words_only
+        return self.encoder_is_loading or waits_for_vectors
 
     def _compose(self, running: frozenset[str]) -> Snapshot:
         found = [record for record in self._indexed if record.server in running]
@@ -239,7 +242,7 @@ class LiveCatalog:
             self._named(record, next(names)) if record.server in running else None for record in self._indexed
         )
         baseline = sum(tool.tokens for tool in tools if tool is not None)
-        return Snapshot(tools, self._index, dict(self._states), baseline, self.encoder_is_loading)
+        return Snapshot(tools, self._index, dict(self._states), baseline, self._is_preparing())
 
     def _named(self, record: ToolRecord, name: str) -> CatalogTool:
         if name == record.name:

@@ -49,7 +49,7 @@ class FindToolResponse(BaseModel):
 def find_response(found: Found) -> FindToolResponse:
     tools = [hit.form.definition for hit in found.tools]
     notes = [] if tools else ["No tool fits. Ask for one action in other words, or see list_tools."]
-    notes += ["Searched by words only: the encoder is still loading."] if found.by_words_only else []
+    notes += ["Searched by words only: the encoder is still being prepared."] if found.by_words_only else []
     notes += [_missing(found.missing)] if found.missing else []
     return FindToolResponse(tools=tools, token_metrics=found.token_metrics, note=" ".join(notes) or None)
 

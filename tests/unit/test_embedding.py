@@ -173,11 +173,11 @@ async def test_while_the_encoder_loads_search_goes_by_words_and_says_so() -> Non
     loading = find(catalog, "draw an image")
     assert [hit.tool.name for hit in loading.tools] == ["draw"]
     assert loading.by_words_only
-    assert find_response(loading).note == "Searched by words only: the encoder is still loading."
+    assert find_response(loading).note == "Searched by words only: the encoder is still being prepared."
     nothing = find_response(find(catalog, "photo"))
     assert nothing.tools == []
     assert "No tool fits." in (nothing.note or "")
-    assert "still loading" in (nothing.note or "")
+    assert "still being prepared" in (nothing.note or "")
     await catalog.use_encoder(ToyEncoder())
     await catalog.caught_up()
     ready = find(catalog, "photo")
