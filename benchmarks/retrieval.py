@@ -105,6 +105,7 @@ class Ours:
     """What the engine ranks, what of it find_tool would return, and how many foreign requests it refuses."""
 
     ranked: list[list[str]]
+    answered: list[list[str]]
     returned: list[list[str]]
     refused: float
 
@@ -113,13 +114,14 @@ def ours(tool_set: ToolSet, encoder: Encoder | None, foreign: Sequence[str]) -> 
     index = build_index(tool_set.tools, encoder)
     ids = [str(tool["id"]) for tool in tool_set.tools]
     everything = np.ones(len(ids), dtype=np.bool_)
-    ranked, returned = [], []
+    ranked, answered, returned = [], [], []
     for query in tool_set.queries:
         ranking = index.ranking(query.text, None, DEPTH)
         ranked.append([ids[at] for at in ranking.positions])
-        returned.append(ranked[-1][: ranking.kept] if ranking.answered else [])
+        answered.append(ranked[-1] if ranking.answered else [])
+        returned.append(answered[-1][: ranking.kept])
     refused = [not index.search(text, "", everything, 5).hits for text in foreign]
-    return Ours(ranked, returned, sum(refused) / len(refused) if refused else 0.0)
+    return Ours(ranked, answered, returned, sum(refused) / len(refused) if refused else 0.0)
 
 
 def fastmcp(tool_set: ToolSet, python: str) -> list[list[str]]:
@@ -148,7 +150,7 @@ def main() -> None:
     encoder = load_encoder(options.encoder)
     foreign = options.foreign.read_text(encoding="utf-8").split("\n") if options.foreign else []
     foreign = [line.strip() for line in foreign if line.strip() and not line.startswith("#")]
-    refusals: list[tuple[float, float]] = []
+    refusals: list[tuple[float, ...]] = []
     python = os.environ.get("FASTMCP_PYTHON")
     tables: dict[str, list[np.ndarray]] = {
         label: [] for label in [options.encoder, *(["FastMCP BM25"] if python else [])]
@@ -163,11 +165,9 @@ def main() -> None:
             tables[label].append(np.mean(rows, axis=0))
             _print(tool_set.name, label, tables[label][-1])
         if foreign:
-            rows = [figures(row, query.groups) for row, query in zip(own.returned, tool_set.queries, strict=True)]
-            refusals.append((own.refused, tables[options.encoder][-1][1] - float(np.mean(rows, axis=0)[1])))
-            print(
-                f"{'':24}foreign requests refused {refusals[-1][0]:.2f}; the cut costs recall@5 {refusals[-1][1]:.4f}"
-            )
+            costs = [tables[options.encoder][-1][1] - _recall5(rows, tool_set) for rows in (own.answered, own.returned)]
+            refusals.append((own.refused, *costs))
+            print(f"{'':24}{_refusal(refusals[-1])}")
         written += [
             {"id": query.id, "ranked": row}
             for query, row in zip(tool_set.queries, rankings[options.encoder], strict=True)
@@ -175,10 +175,18 @@ def main() -> None:
     for label, found in tables.items():
         _print("mean", label, np.mean(found, axis=0))
     if refusals:
-        refused, cost = np.mean(refusals, axis=0)
-        print(f"foreign requests refused {refused:.2f}; the cut costs recall@5 {cost:.4f} (means over the sets)")
+        print(f"means over the sets: {_refusal(np.mean(refusals, axis=0))}")
     if options.rankings:
         options.rankings.write_text("".join(json.dumps(line) + "\n" for line in written), encoding="utf-8")
+
+
+def _recall5(rows: Sequence[Sequence[str]], tool_set: ToolSet) -> float:
+    found = [figures(row, query.groups)[1] for row, query in zip(rows, tool_set.queries, strict=True)]
+    return float(np.mean(found))
+
+
+def _refusal(row: Sequence[float] | np.ndarray) -> str:
+    return f"foreign requests refused {row[0]:.2f}; recall@5 lost by refusing {row[1]:.4f}, with the cut {row[2]:.4f}"
 
 
 def _print(name: str, label: str, row: np.ndarray) -> None:
