@@ -113,6 +113,7 @@ class Optimizer:
         self._loading = asyncio.create_task(self._load_encoder())
         for state in [*self._pool.states(), *self._dumps]:
             self.catalog.on_state(state)
+        self._dumps.clear()
         self._pool.start()
 
     async def wait_for_servers(self, seconds: float) -> None:
@@ -182,6 +183,8 @@ class Optimizer:
         await self.catalog.use_encoder(encoder)
 
     async def _open_catalog(self) -> Catalog | None:
+        if self.settings.database_path is None:
+            return None
         # Loaded in a thread, while servers start: nobody who asks for tools/list should wait for it.
         await asyncio.to_thread(import_module, "mcp_optimizer.db.catalog")
         from mcp_optimizer.db.catalog import Catalog

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -18,16 +19,18 @@ import numpy as np
 
 from mcp_optimizer.db.models import McpTool, ServerStatus
 from mcp_optimizer.ingestion.pipeline import Ingestion
-from mcp_optimizer.ingestion.record import ToolRecord, vector_key
+from mcp_optimizer.ingestion.record import ToolRecord
 from mcp_optimizer.naming import public_names
 from mcp_optimizer.search.engine import Encoder, Entry, SearchIndex
 from mcp_optimizer.search.lexical import Floats, Vocabulary
 from mcp_optimizer.search.ranker import Mask
 from mcp_optimizer.token_counter import TokenCounter
-from mcp_optimizer.upstream.listing import Listing
 from mcp_optimizer.upstream.pool import UpstreamState
 
 logger = logging.getLogger(__name__)
+
+_REINDEX_INTERVAL = 5.0
+"""Seconds between indexes while servers are embedded one after the other."""
 
 
 @dataclass(frozen=True)
@@ -85,7 +88,7 @@ class Snapshot:
             state
             for state in self.states.values()
             if state.status in (ServerStatus.STARTING, ServerStatus.FAILED)
-            or (state.status is ServerStatus.RUNNING and state.listing.tools and state.name not in self.indexed_servers)
+            or (state.status is ServerStatus.RUNNING and state.listing.size and state.name not in self.indexed_servers)
         ]
 
 
@@ -105,8 +108,10 @@ class LiveCatalog:
         self._vectors: dict[str, Floats] = {}
         self.encoder_is_loading = False
         self._is_closing = False
+        self._to_embed = 0
+        self._indexed_at = 0.0
         self._states: dict[str, UpstreamState] = {}
-        self._listings: dict[str, Listing] = {}
+        self._listings: dict[str, int] = {}
         self._records: dict[str, list[ToolRecord]] = {}
         self._indexed: tuple[ToolRecord, ...] = ()
         self._index = SearchIndex((), vocabulary)
@@ -121,11 +126,10 @@ class LiveCatalog:
 
     def on_state(self, state: UpstreamState) -> None:
         """Something changed about a server. Cheap, and in effect when it returns."""
-        self._states[state.name] = state
-        is_new = state.status is ServerStatus.RUNNING and self._listings.get(state.name) is not state.listing
-        if is_new:
-            self._listings[state.name] = state.listing
-            self._spawn(self._take_in(state))
+        self._states[state.name] = replace(state, listing=state.listing.summary())
+        if state.status is ServerStatus.RUNNING and state.listing.summary_of is None:
+            number = self._listings[state.name] = self._listings.get(state.name, 0) + 1
+            self._spawn(self._take_in(state, number))
         self._publish()
 
     async def use_encoder(self, encoder: Encoder | None) -> None:
@@ -164,9 +168,9 @@ class LiveCatalog:
         if not task.cancelled() and (error := task.exception()) is not None:
             logger.error("Taking in a server's tools failed", exc_info=error)
 
-    async def _take_in(self, state: UpstreamState) -> None:
+    async def _take_in(self, state: UpstreamState, number: int) -> None:
         records = await self._ingestion.take_in(state.name, state.listing.tools)
-        if self._listings.get(state.name) is not state.listing:
+        if self._listings[state.name] != number:
             # A newer listing overtook this one.
             return
         self._records[state.name] = records
@@ -177,23 +181,30 @@ class LiveCatalog:
 
     async def _embed(self, records: Sequence[ToolRecord]) -> None:
         """Make tools findable by what they mean. Until then they are found by their words."""
-        encoder, vectors = self._encoder, self._vectors
+        encoder = self._encoder
         if encoder is None:
             return
+        self._to_embed += 1
         # One server at a time: a dozen that start together must not take all processors.
         async with self._embedding:
-            unknown = [record for record in records if vector_key(record.text) not in vectors]
-            if not unknown or not self._goes_on_with(encoder):
-                return
-            try:
-                async for found in self._ingestion.embed(unknown, encoder):
-                    vectors.update(found)
-                    if not self._goes_on_with(encoder):
-                        return
-            except OSError as error:
-                logger.warning("Tools of %s are found by their words only: %s", records[0].server, error)
-        self._outdated = True
-        await self._reindex()
+            self._to_embed -= 1
+            await self._embed_unknown(records, encoder, self._vectors)
+        # With more to come, an index for each server would take longer than the embedding.
+        if self._outdated and (not self._to_embed or time.monotonic() - self._indexed_at > _REINDEX_INTERVAL):
+            await self._reindex()
+
+    async def _embed_unknown(self, records: Sequence[ToolRecord], encoder: Encoder, vectors: dict[str, Floats]) -> None:
+        unknown = [record for record in records if record.vector_key not in vectors]
+        if not unknown or not self._goes_on_with(encoder):
+            return
+        try:
+            async for found in self._ingestion.embed(unknown, encoder):
+                vectors.update(found)
+                self._outdated = True
+                if not self._goes_on_with(encoder):
+                    return
+        except OSError as error:
+            logger.warning("Tools of %s are found by their words only: %s", records[0].server, error)
 
     def _goes_on_with(self, encoder: Encoder) -> bool:
         return encoder is self._encoder and not self._is_closing
@@ -207,12 +218,13 @@ class LiveCatalog:
             records = tuple(record for server in sorted(self._records) for record in self._records[server])
             index = await asyncio.to_thread(self._build, records, self._encoder, self._vectors)
             self._indexed, self._index = records, index
+            self._indexed_at = time.monotonic()
             self._publish()
 
     def _build(
         self, records: Sequence[ToolRecord], encoder: Encoder | None, vectors: Mapping[str, Floats]
     ) -> SearchIndex:
-        found = [vectors.get(vector_key(record.text)) if vectors else None for record in records]
+        found = [vectors.get(record.vector_key) for record in records]
         entries = [
             Entry(record.server, record.name, record.counts, vector)
             for record, vector in zip(records, found, strict=True)

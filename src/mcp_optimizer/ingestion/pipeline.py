@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from mcp_optimizer.db.models import McpTool, ServerStatus, ToolRow
 from mcp_optimizer.errors import CatalogError
-from mcp_optimizer.ingestion.record import Definition, ToolRecord, define, make_records, vector_key
+from mcp_optimizer.ingestion.record import Definition, ToolRecord, define, make_records
 from mcp_optimizer.search.engine import Encoder
 from mcp_optimizer.search.lexical import Floats, Vocabulary
 from mcp_optimizer.token_counter import TokenCounter
@@ -57,7 +57,7 @@ class Ingestion:
         catalog = await self._opened()
         if catalog is None:
             return
-        rows = [ToolRow(record.details, record.definition_hash, record.token_count) for record in records]
+        rows = await asyncio.to_thread(_rows, records)
         # A count of 0 means that counting failed: it is not remembered, so that the next start tries again.
         counts = {row.definition_hash: row.token_count for row in rows if row.token_count}
         try:
@@ -70,14 +70,15 @@ class Ingestion:
 
     async def embed(self, records: Sequence[ToolRecord], encoder: Encoder) -> AsyncIterator[dict[str, Floats]]:
         """The vectors of these records by key, as they become known: stored ones first, then batch by batch."""
-        texts = {vector_key(text): text for text in (record.text for record in records)}
-        known = await self._known_vectors(list(texts), encoder)
+        by_key = {record.vector_key: record for record in records}
+        known = await self._known_vectors(list(by_key), encoder)
         if known:
             yield known
-        missing = [key for key in texts if key not in known]
+        missing = [key for key in by_key if key not in known]
         for start in range(0, len(missing), _EMBED_BATCH):
             keys = missing[start : start + _EMBED_BATCH]
-            vectors = await asyncio.to_thread(encoder.embed_tools, [texts[key] for key in keys])
+            texts = [by_key[key].text for key in keys]
+            vectors = await asyncio.to_thread(encoder.embed_tools, texts)
             self.embedded += len(keys)
             if len(missing) > _EMBED_BATCH:
                 logger.info("Embedded %d of %d tools", start + len(keys), len(missing))
@@ -132,3 +133,7 @@ class Ingestion:
         except Exception:
             logger.exception("A definition could not be counted; it counts as 0")
             return 0
+
+
+def _rows(records: Sequence[ToolRecord]) -> list[ToolRow]:
+    return [ToolRow(record.details, record.definition_hash, record.token_count) for record in records]

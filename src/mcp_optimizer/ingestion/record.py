@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from mcp_optimizer.db.models import McpTool
 from mcp_optimizer.search.document import document
@@ -23,22 +24,32 @@ class Definition:
 
 @dataclass(frozen=True)
 class ToolRecord:
-    """A tool of a server, ready to be found, counted and called."""
+    """A tool of a server, ready to be found, counted and called.
+
+    Kept as JSON: parsed, a definition takes ten times the memory, and few of them are looked at.
+    """
 
     server: str
-    details: McpTool
+    name: str
+    wire_json: str
     definition_hash: str
     token_count: int
     counts: TermCounts
+    vector_key: str
 
     @property
-    def name(self) -> str:
-        return self.details.name
+    def details(self) -> McpTool:
+        return _parsed(self.wire_json)
 
     @property
     def text(self) -> str:
         """What an encoder reads of it."""
         return tool_text(self.server, self.details)
+
+
+@lru_cache(maxsize=1_000)
+def _parsed(wire_json: str) -> McpTool:
+    return McpTool.model_validate_json(wire_json)
 
 
 def vector_key(text: str) -> str:
@@ -63,10 +74,12 @@ def make_records(
     records = [
         ToolRecord(
             server=server,
-            details=definition.details,
+            name=definition.details.name,
+            wire_json=definition.wire_json,
             definition_hash=definition.definition_hash,
             token_count=counts.get(definition.definition_hash, 0),
             counts=count_terms(document(server, definition.details), vocabulary),
+            vector_key=vector_key(tool_text(server, definition.details)),
         )
         for definition in definitions
     ]

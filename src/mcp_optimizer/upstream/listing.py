@@ -31,10 +31,19 @@ class LeftOut:
 
 @dataclass(frozen=True)
 class Listing:
-    """What a server offers."""
+    """What a server offers. A `summary` has no tools any more, only their number: whoever needed them has them."""
 
     tools: tuple[McpTool, ...] = ()
     left_out: tuple[LeftOut, ...] = ()
+    summary_of: int | None = None
+
+    @property
+    def size(self) -> int:
+        return len(self.tools) if self.summary_of is None else self.summary_of
+
+    def summary(self) -> Listing:
+        """What may be kept for long: parsed definitions take ten times the memory of their JSON."""
+        return Listing((), self.left_out, self.size)
 
 
 async def list_tools(request: Request) -> Listing:

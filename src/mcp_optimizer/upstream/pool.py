@@ -288,5 +288,6 @@ class _Upstream:
         return str(error) or type(error).__name__
 
     def _set(self, **changes: Any) -> None:
-        self.state = replace(self.state, **changes)
-        self._changed(self.state)
+        state = replace(self.state, **changes)
+        self.state = replace(state, listing=state.listing.summary())
+        self._changed(state)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -37,11 +38,15 @@ class OnnxEncoder:
             raise ConfigurationError(f"The encoder folder {folder} needs model.onnx and vocab.txt: {error}.") from error
         # The weights name it: other weights never meet vectors of these.
         self.name = f"{label}:{hashlib.sha256(model).hexdigest()[:12]}"
+        # The allocator keeps, for every thread that ever embedded, the most that it needed: two threads, and no
+        # more, keep it small. Two, because a request must not wait for a batch of tools.
+        self._for_tools = ThreadPoolExecutor(1, "embeds tools")
+        self._for_queries = ThreadPoolExecutor(1, "embeds requests")
         try:
             self._pieces = WordPieces(vocabulary)
             self._session = _session(model)
             # Another kind of model would fail at the first request, where nobody can do anything about it.
-            self._embed([_EMPTY])
+            self.embed_queries([_EMPTY])
         except Exception as error:
             # onnxruntime's errors have no base of their own.
             raise ConfigurationError(
@@ -50,10 +55,10 @@ class OnnxEncoder:
             ) from error
 
     def embed_tools(self, texts: Sequence[str]) -> Floats:
-        return self._embed(texts)
+        return self._for_tools.submit(self._embed, texts).result()
 
     def embed_queries(self, texts: Sequence[str]) -> Floats:
-        return self._embed(texts)
+        return self._for_queries.submit(self._embed, texts).result()
 
     def _embed(self, texts: Sequence[str]) -> Floats:
         # One at a time: an int8 model scales its numbers over all that it is given, so that a text's vector would
