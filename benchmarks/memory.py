@@ -46,9 +46,8 @@ async def main() -> None:
     await optimizer.wait_for_servers(900)
     seconds = time.perf_counter() - started
     found = await optimizer.find("create a github issue")
-    print(
-        f"{len(optimizer.snapshot.running):,} tools         {resident_mb():8.0f} MB, ready in {seconds:.1f} s, {optimizer.ingestion.embedded:,} embedded"
-    )
+    count, embedded = len(optimizer.snapshot.running), optimizer.ingestion.embedded
+    print(f"{count:,} tools         {resident_mb():8.0f} MB, ready in {seconds:.1f} s, {embedded:,} embedded")
     print([tool.name for tool in found.tools])
     await optimizer.stop()
 
