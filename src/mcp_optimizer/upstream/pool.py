@@ -203,11 +203,8 @@ class _Upstream:
         problem, was_up = "", False
         try:
             async with open_session(self._spec, self._transport, self._client_info, evidence) as session:
-                with anyio.fail_after(self._options.start_timeout):
-                    # The SSE transport is older than the newer era: there is nothing to probe for.
-                    await session.negotiate(legacy=self._legacy or self._transport is Transport.SSE)
-                    listing = await session.list_tools(self._options.start_timeout)
-                self._up(session, listing, time.monotonic() - started)
+                # Not a local name here: it would keep every definition for as long as the server lives.
+                self._up(session, await self._begin(session), time.monotonic() - started)
                 was_up = True
                 try:
                     await self._watch(session)
@@ -218,6 +215,13 @@ class _Upstream:
             problem = self._explain(group.exceptions[0])
         reason = evidence.epitaph() or problem or _CLOSED
         return reason, not was_up and self._try_another_way(evidence)
+
+    async def _begin(self, session: UpstreamSession) -> Listing:
+        """Agree on a protocol and list the tools, within the time a server has to start."""
+        with anyio.fail_after(self._options.start_timeout):
+            # The SSE transport is older than the newer era: there is nothing to probe for.
+            await session.negotiate(legacy=self._legacy or self._transport is Transport.SSE)
+            return await session.list_tools(self._options.start_timeout)
 
     def _up(self, session: UpstreamSession, listing: Listing, seconds: float) -> None:
         self._session = session
