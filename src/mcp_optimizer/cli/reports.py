@@ -160,9 +160,10 @@ def _table(out: Console, titles: tuple[str, ...], rows: list[tuple[str, ...]]) -
 
 
 async def _show(settings: Settings, name: str, tools_dir: Path | None, as_json: bool) -> None:
-    from mcp_optimizer.cli.show import console, printable
+    from mcp_optimizer.cli.show import console
     from mcp_optimizer.compression.descriptions import Level
     from mcp_optimizer.forms import Detail
+    from mcp_optimizer.terminal_text import printable
 
     async with _catalog(settings, tools_dir) as optimizer:
         tool = optimizer.gateway.resolve(name)

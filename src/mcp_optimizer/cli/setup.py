@@ -100,10 +100,11 @@ async def _demo(settings: Settings, as_json: bool) -> None:
 async def _show_demo(optimizer: Optimizer) -> None:
     from rich.text import Text
 
-    from mcp_optimizer.cli.show import console, printable
+    from mcp_optimizer.cli.show import console
     from mcp_optimizer.cli.tools import show_found
     from mcp_optimizer.forms import Detail
     from mcp_optimizer.own_tools import OWN_TOOLS
+    from mcp_optimizer.terminal_text import printable
     from mcp_optimizer.token_counter import TokenCounter
 
     out = console()

@@ -103,7 +103,7 @@ async def _call(settings: Settings, tool: str, arguments: str, server: str | Non
 
 
 def _show_result(result: dict[str, Any]) -> None:
-    from mcp_optimizer.cli.show import printable
+    from mcp_optimizer.terminal_text import printable
 
     for block in result.get("content", []):
         if block.get("type") == "text":

@@ -159,7 +159,7 @@ def _freely(draft: _Draft, dialect: Dialect, wanted: Mapping[str, Sequence[str]]
     _unwrap(draft)
     for technique in SHRINKING:
         draft.offer_schema(technique)
-    draft.offer(LIFTING, _lifted(draft.tool))
+    draft.offer(LIFTING, with_lifted_notes(draft.tool))
     _settle_references(draft, dialect)
     draft.offer_schema(ORDERING)
     _group(draft, wanted)
@@ -171,7 +171,7 @@ def _carefully(draft: _Draft) -> _Draft:
     _unwrap(draft)
     for technique in (*WORDING, ORDERING):
         draft.offer_schema(technique)
-    draft.offer(LIFTING, _lifted(draft.tool))
+    draft.offer(LIFTING, with_lifted_notes(draft.tool))
     return draft
 
 
@@ -186,7 +186,7 @@ def without_envelope(tool: McpTool) -> McpTool:
     return McpTool(name=tool.name, description=tool.description, inputSchema=tool.input_schema)
 
 
-def _lifted(tool: McpTool) -> McpTool:
+def with_lifted_notes(tool: McpTool) -> McpTool:
     """Parameter notes out of the description and into the parameters: what stood in both places stands in one."""
     found = tool.input_schema.get("properties")
     properties = found if isinstance(found, dict) else {}

@@ -5,8 +5,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from mcp_optimizer.compression.compress import with_lifted_notes
 from mcp_optimizer.compression.descriptions import Level, ShortDescription, at_level
-from mcp_optimizer.compression.notes import first_sentence, lift_notes, restates, with_note
+from mcp_optimizer.compression.notes import first_sentence, restates
 from mcp_optimizer.compression.walk import Schema, rewrite
 from mcp_optimizer.db.models import McpTool
 
@@ -15,27 +16,14 @@ def shorten(tool: McpTool, level: Level, short: ShortDescription | None = None) 
     """The tool with its documentation at a level: all of it, first sentences, or five words and no notes."""
     if level is Level.FULL:
         return tool
-    schema = tool.input_schema
-    description = tool.description or ""
     if level is Level.SENTENCE:
-        schema, description = _with_lifted_notes(schema, description)
-        schema = _rewritten(schema, _first_sentences)
+        # Before the cut, or notes that stand only in the description would be lost with the rest of it.
+        tool = with_lifted_notes(tool)
+        schema = _rewritten(tool.input_schema, _first_sentences)
     else:
-        schema = _rewritten(schema, _without_notes)
-    brief = at_level(tool.model_copy(update={"description": description}), level, short)
+        schema = _rewritten(tool.input_schema, _without_notes)
+    brief = at_level(tool, level, short)
     return tool.model_copy(update={"description": brief or None, "input_schema": schema})
-
-
-def _with_lifted_notes(schema: Schema, description: str) -> tuple[Schema, str]:
-    properties = schema.get("properties")
-    if not isinstance(properties, dict):
-        return schema, description
-    documentation = lift_notes(description, frozenset(properties))
-    noted = {
-        name: with_note(child, documentation.notes[name]) if name in documentation.notes else child
-        for name, child in properties.items()
-    }
-    return {**schema, "properties": noted}, documentation.description
 
 
 def _first_sentences(node: Schema) -> Schema:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import re
 import shutil
 import signal
 import sys
@@ -25,6 +24,7 @@ from mcp.shared.message import SessionMessage
 from mcp_types import jsonrpc_message_adapter
 from pydantic import ValidationError
 
+from mcp_optimizer.terminal_text import printable
 from mcp_optimizer.upstream.spec import ServerSpec
 
 _NEEDED_TO_RUN = frozenset(
@@ -45,8 +45,6 @@ _GRACE = 2.0
 _POLL = 0.01
 _KILL = getattr(signal, "SIGKILL", signal.SIGTERM)
 
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]|\x1b\[[0-9;?]*[a-zA-Z]")
-
 
 def child_environment(configured: Mapping[str, str], ours: Mapping[str, str]) -> dict[str, str]:
     """What a child gets: what any process needs to run, and what its entry configures; nothing else of ours."""
@@ -60,7 +58,7 @@ def child_environment(configured: Mapping[str, str], ours: Mapping[str, str]) ->
 
 def plain(text: str) -> str:
     """A server's text, without the control characters that could rewrite a terminal."""
-    return _CONTROL.sub("", text).strip()
+    return printable(text).strip()
 
 
 class ChildProcess:

@@ -1,0 +1,12 @@
+"""Other people's text made safe for a terminal: nothing that could move the cursor, recolour or reorder it. Pure."""
+
+from __future__ import annotations
+
+import re
+
+# Not newlines and tabs: those are layout.
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+
+
+def printable(text: str) -> str:
+    return _CONTROL.sub("", text)
