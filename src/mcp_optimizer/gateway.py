@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from mcp_optimizer.arguments import ArgumentCheck, read_arguments
+from mcp_optimizer.caller import LOCAL, Caller
 from mcp_optimizer.catalog import CatalogTool, LiveCatalog, Snapshot
 from mcp_optimizer.compression.groups import expand
 from mcp_optimizer.db.models import ServerStatus, TokenMetrics
@@ -104,7 +105,9 @@ class Gateway:
         missing = tuple(state for state in snapshot.missing() if server in (None, state.name))
         return ToolPage(tuple(tools[offset:end]), len(tools), end if end < len(tools) else None, missing)
 
-    async def call(self, tool_name: str, parameters: Any = None, server_name: str | None = None) -> dict[str, Any]:
+    async def call(
+        self, tool_name: str, parameters: Any = None, server_name: str | None = None, caller: Caller = LOCAL
+    ) -> dict[str, Any]:
         """Call a tool; the raw result, with the called tool's own name, server and annotations in `_meta`."""
         tool = self.resolve(tool_name, server_name)
         details = tool.record.details

@@ -16,12 +16,14 @@ import mcp_types as types
 import pydantic_core
 from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
 from mcp.server.lowlevel import Server
+from mcp.server.streamable_http import MCP_SESSION_ID_HEADER
 from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler, ToolsListChanged
 from mcp.shared.exceptions import MCPError
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import BaseModel
 from starlette.requests import Request
 
+from mcp_optimizer.caller import Caller
 from mcp_optimizer.db.models import McpTool, TokenMetrics
 from mcp_optimizer.errors import InvalidRequest, OptimizerError, UnknownTool, UpstreamRefusal, for_model
 from mcp_optimizer.forms import Detail
@@ -117,7 +119,7 @@ class _Answers:
         self._options = options
         self._registration = registration
         self._bus = bus
-        self._own: dict[str, Callable[[Mapping[str, Any]], Awaitable[dict[str, Any]]]] = {
+        self._own: dict[str, Callable[[Mapping[str, Any], Caller], Awaitable[dict[str, Any]]]] = {
             "find_tool": self._find_tool,
             "call_tool": self._call_tool,
             "list_tools": self._list_tools,
@@ -159,11 +161,12 @@ class _Answers:
         name, arguments = params.get("name"), params.get("arguments") or {}
         if not isinstance(name, str) or not isinstance(arguments, dict):
             raise MCPError(types.INVALID_PARAMS, "tools/call needs a name and, if any, an object of arguments")
+        caller = _caller(ctx)
         try:
             if (own := self._own.get(name)) is None:
                 # Registered directly, or returned by find_tool and called by its own name.
-                return await self._gateway.call(name, arguments)
-            result = await own(arguments)
+                return await self._gateway.call(name, arguments, caller=caller)
+            result = await own(arguments, caller)
             if name == "call_tool":
                 await self._promote(ctx, result)
             return result
@@ -176,7 +179,7 @@ class _Answers:
         except OptimizerError as error:
             return _error(error)
 
-    async def _find_tool(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    async def _find_tool(self, arguments: Mapping[str, Any], _caller: Caller) -> dict[str, Any]:
         # In a thread: embedding the request takes milliseconds that other calls need not wait for.
         found = await asyncio.to_thread(
             self._gateway.find,
@@ -195,17 +198,17 @@ class _Answers:
             raise InvalidRequest(f"detail must be one of {', '.join(Detail)}, not {wanted!r}.")
         return Detail(wanted)
 
-    async def _list_tools(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    async def _list_tools(self, arguments: Mapping[str, Any], _caller: Caller) -> dict[str, Any]:
         page = self._gateway.list_tools(_text(arguments, "server") or None, _number(arguments, "offset") or 0)
         return _reply(list_response(page))
 
-    async def _call_tool(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    async def _call_tool(self, arguments: Mapping[str, Any], caller: Caller) -> dict[str, Any]:
         name = _text(arguments, "tool_name", required=True)
         own = {"tool_name", "server_name", "parameters"}
         # Some models put the tool's arguments beside its name, or call them what MCP itself does.
         beside = {key: value for key, value in arguments.items() if key not in own}
         parameters = arguments.get("parameters", beside)
-        return await self._gateway.call(name, parameters, _text(arguments, "server_name") or None)
+        return await self._gateway.call(name, parameters, _text(arguments, "server_name") or None, caller)
 
     def _for_era(self, result: dict[str, Any], version: str, ttl_ms: int | None = None) -> dict[str, Any]:
         """What the client's revision requires around a result, and nothing it does not know."""
@@ -224,6 +227,14 @@ def read_profile(text: str) -> ProfileName:
         if profile.lower() == text.lower():
             return profile
     raise MCPError(types.INVALID_PARAMS, f"Unknown profile {text!r}. Choose one of: {', '.join(ProfileName)}.")
+
+
+def _caller(ctx: ServerRequestContext[Any, Any]) -> Caller:
+    """A session over HTTP, where there is one; in the newer era, which has none, the client as it calls itself."""
+    client = _client_name(ctx)
+    if not isinstance(ctx.request, Request):
+        return Caller(client)
+    return Caller(client, f"http:{ctx.request.headers.get(MCP_SESSION_ID_HEADER) or client}")
 
 
 def _client_name(ctx: ServerRequestContext[Any, Any]) -> str:
