@@ -106,7 +106,11 @@ class Gateway:
         return ToolPage(tuple(tools[offset:end]), len(tools), end if end < len(tools) else None, missing)
 
     async def call(
-        self, tool_name: str, parameters: Any = None, server_name: str | None = None, caller: Caller = LOCAL
+        self,
+        tool_name: str,
+        parameters: Any = None,
+        server_name: str | None = None,
+        caller: Caller = LOCAL,  # noqa: ARG002
     ) -> dict[str, Any]:
         """Call a tool; the raw result, with the called tool's own name, server and annotations in `_meta`."""
         tool = self.resolve(tool_name, server_name)
