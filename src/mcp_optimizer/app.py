@@ -24,6 +24,8 @@ from mcp_optimizer.gateway import Gateway, ToolPage
 from mcp_optimizer.ingestion.pipeline import Ingestion
 from mcp_optimizer.profiles.tiers import ProfileName
 from mcp_optimizer.registration import Registration
+from mcp_optimizer.results.estimates import Estimator
+from mcp_optimizer.results.pipeline import ResultOptions, Results
 from mcp_optimizer.search.lexical import Vocabulary
 from mcp_optimizer.server import FaceOptions, FindToolResponse, build_server, find_response
 from mcp_optimizer.settings import Settings, load_settings
@@ -63,12 +65,15 @@ class Optimizer:
         self._database: Database | None = None
         self._opening: asyncio.Task[Catalog | None] | None = None
         self._loading: asyncio.Task[None] | None = None
+        self._warming: asyncio.Task[None] | None = None
         self.ingestion = Ingestion(self._counter, self._vocabulary, self._opened_catalog)
         self.catalog = LiveCatalog(self.ingestion, self._vocabulary, self._counter)
         self.forms = ToolForms(
             self._counter, Notes(settings.signature_notes), Dialect(settings.dialect), settings.groups
         )
-        self.gateway = Gateway(self.catalog, self._pool, self.forms, settings.find_limit)
+        estimator = Estimator(settings.token_estimate, self._counter)
+        results = Results(estimator, ResultOptions(plain_meta=settings.plain_meta))
+        self.gateway = Gateway(self.catalog, self._pool, self.forms, results, settings.find_limit)
         budgets = {
             ProfileName.MINIMAL: settings.minimal_budget,
             ProfileName.STANDARD: settings.standard_budget,
@@ -111,6 +116,7 @@ class Optimizer:
         """Begin to start the servers; returns at once, and so may be asked at once."""
         self._opening = asyncio.create_task(self._open_catalog())
         self._loading = asyncio.create_task(self._load_encoder())
+        self._warming = asyncio.create_task(asyncio.to_thread(self.gateway.results.warm_up))
         for state in [*self._pool.states(), *self._dumps]:
             self.catalog.on_state(state)
         self._dumps.clear()
@@ -128,8 +134,9 @@ class Optimizer:
     async def stop(self) -> None:
         self.catalog.close()
         await self._pool.stop()
-        if self._loading is not None:
-            await self._loading
+        for task in (self._loading, self._warming):
+            if task is not None:
+                await task
         await self.catalog.caught_up()
         if self._opening is not None:
             await self._opening

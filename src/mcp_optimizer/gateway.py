@@ -1,7 +1,7 @@
 """What the gateway does, whoever asks and over whatever wire: find tools, list them, call them.
 
 Called by the MCP face, the library and the command line. Knows no transport and no SDK type; a tool's result
-passes through as the raw object that its server sent.
+is the raw object that its server sent, and what `results` says of it.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from mcp_optimizer.db.models import ServerStatus, TokenMetrics
 from mcp_optimizer.errors import AmbiguousTool, InvalidArguments, InvalidRequest, ServerUnavailable, UnknownTool
 from mcp_optimizer.forms import Detail, Form, ToolForms
 from mcp_optimizer.naming import SEPARATOR, without_server
+from mcp_optimizer.results.pipeline import Results
 from mcp_optimizer.search.words import name_key
 from mcp_optimizer.upstream.pool import UpstreamPool, UpstreamState
 
@@ -64,10 +65,13 @@ class ToolPage:
 class Gateway:
     """Find, list and call, over the newest snapshot of the catalog."""
 
-    def __init__(self, catalog: LiveCatalog, pool: UpstreamPool, forms: ToolForms, find_limit: int) -> None:
+    def __init__(
+        self, catalog: LiveCatalog, pool: UpstreamPool, forms: ToolForms, results: Results, find_limit: int
+    ) -> None:
         self._catalog = catalog
         self._pool = pool
         self._forms = forms
+        self.results = results
         self._find_limit = find_limit
         self._check = ArgumentCheck()
 
@@ -112,12 +116,12 @@ class Gateway:
         server_name: str | None = None,
         caller: Caller = LOCAL,  # noqa: ARG002
     ) -> dict[str, Any]:
-        """Call a tool; the raw result, with the called tool's own name, server and annotations in `_meta`."""
+        """Call a tool; its result, with what it cost and the called tool's own name and server in `_meta`."""
         tool = self.resolve(tool_name, server_name)
         details = tool.record.details
         arguments = self._understand(tool, parameters)
         params = {"name": details.name, "arguments": arguments}
-        result = await self._pool.call(tool.server, "tools/call", params)
+        result = await self.results.answer(lambda: self._pool.call(tool.server, "tools/call", params))
         return _with_origin(result, tool)
 
     def _understand(self, tool: CatalogTool, parameters: Any) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -161,7 +162,7 @@ class _Answers:
         name, arguments = params.get("name"), params.get("arguments") or {}
         if not isinstance(name, str) or not isinstance(arguments, dict):
             raise MCPError(types.INVALID_PARAMS, "tools/call needs a name and, if any, an object of arguments")
-        caller = _caller(ctx)
+        caller, started = _caller(ctx), time.perf_counter()
         try:
             if (own := self._own.get(name)) is None:
                 # Registered directly, or returned by find_tool and called by its own name.
@@ -169,15 +170,16 @@ class _Answers:
             result = await own(arguments, caller)
             if name == "call_tool":
                 await self._promote(ctx, result)
-            return result
+                return result
         except UpstreamRefusal as refusal:
             raise MCPError(refusal.code, str(refusal), refusal.data) from refusal
         except UnknownTool as error:
-            if name in self._own:
-                return _error(error)
-            raise MCPError(types.INVALID_PARAMS, str(error)) from error
+            if name not in self._own:
+                raise MCPError(types.INVALID_PARAMS, str(error)) from error
+            result = _error(error)
         except OptimizerError as error:
-            return _error(error)
+            result = _error(error)
+        return await self._gateway.results.described(result, started)
 
     async def _find_tool(self, arguments: Mapping[str, Any], _caller: Caller) -> dict[str, Any]:
         # In a thread: embedding the request takes milliseconds that other calls need not wait for.

@@ -82,6 +82,14 @@ class Settings(BaseModel):
         default_factory=dict,
         description="Profiles by the name that a client gives itself, such as client_profiles.claude-ai = 'minimal'.",
     )
+    token_estimate: Literal[
+        "auto", "character_count_div_4", "character_count_div_3", "tiktoken:cl100k_base", "tiktoken:o200k_base"
+    ] = Field(
+        default="auto", description="How the tokens of a result are estimated; auto counts what is counted quickly."
+    )
+    plain_meta: bool = Field(
+        default=False, description="Write a result's metadata as meta too, for clients that do not read _meta."
+    )
     start_timeout: float = Field(default=60.0, gt=0, description="Seconds a server has to start and list its tools.")
     call_timeout: float = Field(
         default=60.0, gt=0, description="Seconds a call may take; a server's own timeout in its file comes first."

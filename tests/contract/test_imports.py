@@ -19,7 +19,7 @@ LEVELS = [
     {"gateway", "registration"},
     {"forms"},
     {"catalog", "arguments"},
-    {"ingestion", "profiles"},
+    {"ingestion", "profiles", "results"},
     {"compression"},
     {"search", "upstream", "naming", "own_tools"},
     {"db"},

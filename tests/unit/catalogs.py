@@ -10,6 +10,7 @@ from mcp_optimizer.db.models import McpTool, ServerStatus
 from mcp_optimizer.forms import ToolForms
 from mcp_optimizer.gateway import Gateway
 from mcp_optimizer.ingestion.pipeline import Ingestion
+from mcp_optimizer.results.pipeline import Results
 from mcp_optimizer.search.lexical import Vocabulary
 from mcp_optimizer.token_counter import TokenCounter
 from mcp_optimizer.upstream.listing import Listing
@@ -72,7 +73,8 @@ class RecordingPool(UpstreamPool):
 def new_gateway(
     catalog: LiveCatalog, pool: UpstreamPool | None = None, find_limit: int = 5, counter: TokenCounter | None = None
 ) -> Gateway:
-    return Gateway(catalog, pool or RecordingPool(), ToolForms(counter or TokenCounter()), find_limit)
+    counter = counter or TokenCounter()
+    return Gateway(catalog, pool or RecordingPool(), ToolForms(counter), Results.plain(counter), find_limit)
 
 
 async def gateway_over(

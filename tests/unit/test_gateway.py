@@ -174,7 +174,12 @@ async def test_a_result_comes_back_as_it_was_sent_with_its_origin_added() -> Non
     }
     gateway = await gateway_over(*STATES, pool=RecordingPool(lambda _server, _params: sent))
     origin = {"name": "create_issue", "server": "github", "annotations": {"destructiveHint": False}}
-    assert await gateway.call("create_issue", {}) == {**sent, "_meta": {"vendor/key": 1, TOOL_META_KEY: origin}}
+    answered = await gateway.call("create_issue", {})
+    meta = answered.pop("_meta")
+    assert answered == {key: value for key, value in sent.items() if key != "_meta"}
+    assert meta["vendor/key"] == 1
+    assert meta[TOOL_META_KEY] == origin
+    assert set(meta) == {"vendor/key", TOOL_META_KEY, "tokens", "performance"}
     assert sent["_meta"] == {"vendor/key": 1}
     found = await gateway.call("slack__search")
     assert found["_meta"][TOOL_META_KEY] == {"name": "search", "server": "slack"}
@@ -183,7 +188,7 @@ async def test_a_result_comes_back_as_it_was_sent_with_its_origin_added() -> Non
 @pytest.mark.parametrize("meta", [None, "text", []])
 async def test_a_meta_that_is_no_object_is_replaced(meta: Any) -> None:
     gateway = await gateway_over(*STATES, pool=RecordingPool(lambda _server, _params: {"content": [], "_meta": meta}))
-    assert list((await gateway.call("send_message"))["_meta"]) == [TOOL_META_KEY]
+    assert set((await gateway.call("send_message"))["_meta"]) == {TOOL_META_KEY, "tokens", "performance"}
 
 
 async def test_invalid_arguments_never_leave_and_are_answered_with_the_schema() -> None:

@@ -1,0 +1,122 @@
+"""How many tokens a text has: counted, or estimated where counting would take too long to be worth it.
+
+`auto` counts what takes less than a millisecond. Of a longer text it counts evenly spread samples, which show
+how this very text divides into tokens, and takes the calibrated ratio of its kind into account where samples
+are few. Pure; errors measured by `benchmarks/estimates.py` stand in docs/results.md.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+from enum import StrEnum
+from functools import cache
+
+from mcp_optimizer.results.metadata import TokenInfo
+from mcp_optimizer.token_counter import TokenCounter
+
+
+class Method(StrEnum):
+    """The ways to estimate that can be asked for."""
+
+    AUTO = "auto"
+    DIV_4 = "character_count_div_4"
+    DIV_3 = "character_count_div_3"
+    CL100K = "tiktoken:cl100k_base"
+    O200K = "tiktoken:o200k_base"
+
+
+class Kind(StrEnum):
+    """Kinds of text that divide into tokens differently."""
+
+    JSON = "json"
+    CODE = "code"
+    PROSE = "prose"
+    CJK = "cjk"
+    ACCENTED = "accented_latin"
+
+
+COUNTED_EXACTLY = 4_000
+"""Characters that are counted in well under a millisecond."""
+
+CHARACTERS_PER_TOKEN = {Kind.JSON: 2.9, Kind.CODE: 3.6, Kind.PROSE: 4.1, Kind.CJK: 1.2, Kind.ACCENTED: 3.0}
+"""Calibrated on real results with cl100k_base: `benchmarks/estimates.py --calibrate`."""
+
+_SAMPLE = 250
+_SAMPLES = 12
+_CHUNK = 64 * 1024
+
+_CJK = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\uf900-\ufaff]")
+_ACCENTED = re.compile(r"[\u00c0-\u024f\u1e00-\u1eff]")
+_CODE = re.compile(r"[{}()\[\];=<>_/\\|#*+$&]")
+
+
+def kind_of(text: str) -> Kind:
+    """What kind of text this is, judged by samples of it."""
+    sample = _sampled(text, 8, 400)
+    if len(_CJK.findall(sample)) > len(sample) * 0.15:
+        return Kind.CJK
+    if sample[:1] in "{[" and sample.count('"') > len(sample) * 0.02:
+        return Kind.JSON
+    if len(_ACCENTED.findall(sample)) > len(sample) * 0.015:
+        return Kind.ACCENTED
+    if len(_CODE.findall(sample)) > len(sample) * 0.04:
+        return Kind.CODE
+    return Kind.PROSE
+
+
+class Estimator:
+    """Estimates with one method; `counter` is what `auto` counts with."""
+
+    def __init__(self, method: str, counter: TokenCounter) -> None:
+        self.method = Method(method)
+        self._counter = _counter(self.method.partition(":")[2]) if ":" in self.method else counter
+
+    @property
+    def counter(self) -> TokenCounter:
+        """What limits are held with: the encoding that the method names, else the product's own."""
+        return self._counter
+
+    def estimate(self, texts: Sequence[str]) -> TokenInfo:
+        """The tokens of several texts together."""
+        if self.method in (Method.DIV_4, Method.DIV_3):
+            return _by_length(texts, self.method)
+        exact = f"tiktoken:{self._counter.encoding_name}"
+        try:
+            if self.method is not Method.AUTO or sum(map(len, texts)) <= COUNTED_EXACTLY:
+                return TokenInfo(sum(self.count(text) for text in texts), exact)
+            return TokenInfo(sum(self._sampled_count(text) for text in texts), f"sampled:{exact}")
+        except ValueError:
+            # A text that the tokenizer gives up on: no reason to lose the result.
+            return _by_length(texts, Method.DIV_4)
+
+    def count(self, text: str) -> int:
+        """The tokens of a text of any length. Long ones in chunks: the interpreter is held for each."""
+        if len(text) <= _CHUNK:
+            return self._counter.count_tokens(text)
+        return sum(self._counter.count_tokens(text[at : at + _CHUNK]) for at in range(0, len(text), _CHUNK))
+
+    def _sampled_count(self, text: str) -> int:
+        if len(text) <= _SAMPLE * _SAMPLES:
+            return self._counter.count_tokens(text)
+        sample = _sampled(text, _SAMPLES, _SAMPLE)
+        counted = self._counter.count_tokens(sample)
+        return round(len(text) * counted / len(sample))
+
+
+def _by_length(texts: Sequence[str], method: Method) -> TokenInfo:
+    return TokenInfo(math.ceil(sum(map(len, texts)) / (3 if method is Method.DIV_3 else 4)), method.value)
+
+
+def _sampled(text: str, samples: int, length: int) -> str:
+    """Evenly spread pieces of the text, or all of it when it is short."""
+    if len(text) <= samples * length:
+        return text
+    step = (len(text) - length) / (samples - 1)
+    return "".join(text[round(number * step) : round(number * step) + length] for number in range(samples))
+
+
+@cache
+def _counter(encoding: str) -> TokenCounter:
+    return TokenCounter(encoding)

@@ -1,0 +1,121 @@
+"""What a model reads of a result: its texts, wherever they stand in it, and the JSON that they or it hold.
+
+Pure. Knows the shape of an MCP result and nothing of limits or costs.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import pydantic_core
+
+from mcp_optimizer.results.metadata import DataInfo
+from mcp_optimizer.results.rows import find_table, find_text_table
+
+_NOT_TEXT = frozenset({"image", "audio"})
+
+
+@dataclass(frozen=True)
+class Slot:
+    """A text in a result, and the content block that holds it."""
+
+    block: int
+    text: str
+
+
+class _NoJson:
+    """Stands for "this is no JSON", because None is a JSON value."""
+
+
+NO_JSON = _NoJson()
+
+
+class Reading:
+    """One result, read once."""
+
+    def __init__(self, result: Mapping[str, Any]) -> None:
+        self.result = result
+        content = result.get("content")
+        self.blocks: list[Any] = content if isinstance(content, list) else []
+        self.slots = [slot for number, block in enumerate(self.blocks) if (slot := _slot(number, block)) is not None]
+
+    @cached_property
+    def structured(self) -> Any:
+        """`structuredContent`, or NO_JSON where there is none."""
+        value = self.result.get("structuredContent")
+        return NO_JSON if value is None else value
+
+    @cached_property
+    def structured_text(self) -> str:
+        return "" if self.structured is NO_JSON else compact(self.structured)
+
+    @cached_property
+    def texts(self) -> list[str]:
+        """What a model pays for: the texts; where there are none, the structured content as JSON."""
+        return [slot.text for slot in self.slots] or ([self.structured_text] if self.structured_text else [])
+
+    @cached_property
+    def size(self) -> int:
+        """Characters of text."""
+        return sum(map(len, self.texts))
+
+    @cached_property
+    def value(self) -> Any:
+        """The only text as JSON, or NO_JSON."""
+        return json_value(self.slots[0].text) if len(self.slots) == 1 else NO_JSON
+
+    @cached_property
+    def has_uncounted(self) -> bool:
+        """Whether some of it is neither text nor counted."""
+        return any(isinstance(block, Mapping) and _is_binary(block) for block in self.blocks)
+
+    def data(self) -> DataInfo | None:
+        """The table, in the structured content, else in the text."""
+        for value in (self.structured, self.value):
+            if value is not NO_JSON and (table := find_table(value)) is not None:
+                return DataInfo(table.row_count, table.column_count)
+        if self.value is NO_JSON and len(self.slots) == 1:
+            found = find_text_table(self.slots[0].text.splitlines())
+            return DataInfo(found.row_count, found.column_count) if found else None
+        return None
+
+
+def _slot(number: int, block: Any) -> Slot | None:
+    if not isinstance(block, Mapping):
+        return Slot(number, compact(block))
+    if isinstance(block.get("text"), str):
+        return Slot(number, block["text"])
+    resource = block.get("resource")
+    if isinstance(resource, Mapping) and isinstance(resource.get("text"), str):
+        return Slot(number, resource["text"])
+    # A link to a resource, or a kind of block that came after this program: a model reads it as JSON.
+    return None if _is_binary(block) else Slot(number, compact(block))
+
+
+def _is_binary(block: Mapping[str, Any]) -> bool:
+    resource = block.get("resource")
+    return block.get("type") in _NOT_TEXT or (isinstance(resource, Mapping) and "blob" in resource)
+
+
+def compact(value: Any) -> str:
+    """JSON without a blank too many."""
+    try:
+        return pydantic_core.to_json(value).decode("utf-8")
+    except (ValueError, UnicodeDecodeError, pydantic_core.PydanticSerializationError):
+        # Half a surrogate pair, or a number that JSON does not have.
+        return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+def json_value(text: str) -> Any:
+    """The JSON object or array that a text is, or NO_JSON."""
+    start = text.lstrip(" \t\r\n")[:1]
+    if start not in ("{", "["):
+        return NO_JSON
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return NO_JSON

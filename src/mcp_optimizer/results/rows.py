@@ -1,0 +1,178 @@
+"""Finds the table in a result: in a JSON value, or in a text of CSV, a Markdown table or JSON lines.
+
+Pure. What is found is where the rows are, how many there are, and how many columns; nothing is changed.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from itertools import islice
+from typing import Any
+
+Path = tuple[str, ...]
+
+ENVELOPES = (
+    *("items", "results", "data", "rows", "records", "entries", "values", "result", "hits", "nodes", "edges"),
+    *("list", "content", "objects", "documents", "elements", "matches"),
+)
+"""Names under which one level of wrapping holds the rows, the likeliest first."""
+
+COLUMN_KEYS = ("columns", "columnNames", "column_names", "fields", "headers", "header")
+ROW_KEYS = ("rows", "data", "values", "records", "results")
+
+_LOOKED_AT = 200
+"""Rows whose columns are looked at; a table may have a million."""
+
+
+class TextTable(StrEnum):
+    """How a table is written in plain text."""
+
+    CSV = "csv"
+    MARKDOWN = "markdown"
+    JSON_LINES = "json_lines"
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table in a JSON value: the keys that lead to its rows."""
+
+    path: Path
+    row_count: int
+    column_count: int | None
+
+
+@dataclass(frozen=True)
+class LineTable:
+    """A table in a text: which of its records, counted from 0, are rows."""
+
+    form: TextTable
+    first: int
+    row_count: int
+    column_count: int
+    delimiter: str = ","
+
+
+def find_table(value: Any) -> Table | None:
+    """The table in a JSON value: itself, or under one level of envelope."""
+    if (table := _direct(value, ())) is not None:
+        return table
+    if not isinstance(value, Mapping):
+        return None
+    named = [key for key in ENVELOPES if key in value]
+    for key in named:
+        if (table := _direct(value[key], (key,))) is not None and table.row_count:
+            return table
+    others = [key for key in value if key not in ENVELOPES]
+    found = [table for key in others if (table := _direct(value[key], (key,))) is not None and table.row_count]
+    if found:
+        return max(found, key=lambda table: table.row_count)
+    empty = [key for key in named if value[key] == []]
+    return Table((empty[0],), 0, None) if empty else None
+
+
+def _direct(value: Any, path: Path) -> Table | None:
+    if isinstance(value, list):
+        columns = columns_of(value)
+        return None if columns is None and value else Table(path, len(value), columns)
+    if not isinstance(value, Mapping):
+        return None
+    columns = next((value[key] for key in COLUMN_KEYS if isinstance(value.get(key), list)), None)
+    if columns is None:
+        return None
+    for key in ROW_KEYS:
+        rows = value.get(key)
+        if isinstance(rows, list) and all(isinstance(row, list | dict) for row in rows[:_LOOKED_AT]):
+            return Table((*path, key), len(rows), len(columns))
+    return None
+
+
+def columns_of(rows: Sequence[Any]) -> int | None:
+    """How many columns these rows have; None when they are no rows."""
+    some = rows[:_LOOKED_AT]
+    if not some:
+        return None
+    if all(isinstance(row, Mapping) for row in some):
+        return len({key for row in some for key in row})
+    if all(isinstance(row, list) for row in some):
+        widths = {len(row) for row in some}
+        return widths.pop() if len(widths) == 1 else None
+    return None
+
+
+def find_text_table(lines: Sequence[str]) -> LineTable | None:
+    """The table that a text is, given as its records (lines; for CSV, a quoted line end ends none)."""
+    return _json_lines(lines) or _markdown(lines) or _csv(lines)
+
+
+def _json_lines(lines: Sequence[str]) -> LineTable | None:
+    filled = [line for line in lines if line.strip()]
+    if len(filled) < 2 or not all(line.lstrip().startswith("{") and line.rstrip().endswith("}") for line in filled):
+        return None
+    try:
+        rows = [json.loads(line) for line in filled[:_LOOKED_AT]]
+    except ValueError:
+        return None
+    return LineTable(TextTable.JSON_LINES, 0, len(filled), columns_of(rows) or 0)
+
+
+_RULE = re.compile(r"\s*\|?\s*:?-{2,}:?\s*(\|\s*:?-{2,}:?\s*)+\|?\s*$")
+
+
+def _markdown(lines: Sequence[str]) -> LineTable | None:
+    """The longest Markdown table."""
+    best: LineTable | None = None
+    for at in (number for number in range(1, len(lines)) if _RULE.match(lines[number])):
+        columns = len(_cells(lines[at]))
+        if len(_cells(lines[at - 1])) != columns:
+            continue
+        rows = sum(1 for _ in _while_row(islice(lines, at + 1, None)))
+        if best is None or rows > best.row_count:
+            best = LineTable(TextTable.MARKDOWN, at + 1, rows, columns)
+    return best
+
+
+def _while_row(lines: Iterable[str]) -> Iterable[str]:
+    for line in lines:
+        if "|" not in line:
+            return
+        yield line
+
+
+def _cells(line: str) -> list[str]:
+    return line.strip().strip("|").split("|")
+
+
+def _csv(lines: Sequence[str]) -> LineTable | None:
+    while lines and not lines[-1].strip():
+        lines = lines[:-1]
+    if len(lines) < 2:
+        return None
+    for delimiter in (",", "\t", ";"):
+        head = next(csv.reader([lines[0]], delimiter=delimiter), [])
+        if not _is_header(head) or (len(lines) == 2 and len(head) < 3):
+            continue
+        try:
+            rows = list(csv.reader(lines[1:_LOOKED_AT], delimiter=delimiter))
+        except csv.Error:
+            continue
+        if all(len(row) == len(head) for row in rows):
+            return LineTable(TextTable.CSV, 1, len(lines) - 1, len(head), delimiter)
+    return None
+
+
+def _is_header(cells: Sequence[str]) -> bool:
+    """At least two names, each short, none twice, none a number or a piece of a sentence."""
+    names = [cell.strip() for cell in cells]
+    return (
+        len(names) >= 2
+        and len(set(names)) == len(names)
+        and all(0 < len(name) <= 60 and len(name.split()) <= 4 and not _NUMBER.match(name) for name in names)
+    )
+
+
+_NUMBER = re.compile(r"[-+]?[\d.,]+$")
