@@ -6,28 +6,32 @@ import asyncio
 import contextlib
 import logging
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from mcp_optimizer import __version__
+from mcp_optimizer.caller import LOCAL
 from mcp_optimizer.catalog import LiveCatalog, Snapshot
 from mcp_optimizer.compression.compress import Dialect
 from mcp_optimizer.compression.signature import Notes
+from mcp_optimizer.db.events import ToolKey
 from mcp_optimizer.db.models import ServerStatus
 from mcp_optimizer.demo import demo_server_commands
 from mcp_optimizer.errors import CatalogError, OptimizerError
 from mcp_optimizer.forms import Detail, ToolForms
 from mcp_optimizer.gateway import Gateway, ToolPage
 from mcp_optimizer.ingestion.pipeline import Ingestion
+from mcp_optimizer.metrics.accounts import Accounts
+from mcp_optimizer.metrics.recorder import Recorder
 from mcp_optimizer.profiles.tiers import ProfileName
 from mcp_optimizer.registration import Registration
 from mcp_optimizer.results.estimates import Estimator
 from mcp_optimizer.results.pipeline import ResultOptions, Results
 from mcp_optimizer.search.lexical import Vocabulary
-from mcp_optimizer.server import FaceOptions, FindToolResponse, build_server, find_response
+from mcp_optimizer.server import FaceOptions, FindToolResponse, build_server, find_reply, find_response
 from mcp_optimizer.settings import Settings, load_settings
 from mcp_optimizer.token_counter import TokenCounter
 from mcp_optimizer.upstream.config import read_server_file
@@ -38,6 +42,7 @@ from mcp_optimizer.upstream.spec import ServerSpec, Transport
 if TYPE_CHECKING:
     from mcp_optimizer.db.catalog import Catalog
     from mcp_optimizer.db.database import Database
+    from mcp_optimizer.db.history import History
 
 logger = logging.getLogger(__name__)
 
@@ -66,6 +71,7 @@ class Optimizer:
         self._opening: asyncio.Task[Catalog | None] | None = None
         self._loading: asyncio.Task[None] | None = None
         self._warming: asyncio.Task[None] | None = None
+        self._uses: Mapping[ToolKey, int] = {}
         self.ingestion = Ingestion(self._counter, self._vocabulary, self._opened_catalog)
         self.catalog = LiveCatalog(self.ingestion, self._vocabulary, self._counter)
         self.forms = ToolForms(
@@ -80,7 +86,9 @@ class Optimizer:
             ProfileName.FULL: settings.full_budget,
         }
         pinned = [name.strip() for name in settings.pinned_tools.split(",") if name.strip()]
-        self.registration = Registration(self.catalog, self.forms, self._counter, pinned, budgets)
+        self.registration = Registration(self.catalog, self.forms, self._counter, pinned, budgets, self._uses_by_name)
+        self.recorder = Recorder(self.history, settings.history_days)
+        self.accounts = Accounts(self.gateway, self._counter, self.recorder)
         self._pool.listener = self.catalog.on_state
 
     @classmethod
@@ -121,6 +129,8 @@ class Optimizer:
             self.catalog.on_state(state)
         self._dumps.clear()
         self._pool.start()
+        if self.settings.history:
+            self.recorder.start()
 
     async def wait_for_servers(self, seconds: float) -> None:
         """Wait until every server is up or has failed, and what they list can be found."""
@@ -140,6 +150,8 @@ class Optimizer:
         await self.catalog.caught_up()
         if self._opening is not None:
             await self._opening
+        await self.accounts.settled()
+        await self.recorder.stop()
         if self._database is not None:
             await self._database.close()
 
@@ -148,11 +160,16 @@ class Optimizer:
     ) -> FindToolResponse:
         """The tools that fit, with what finding them saved; `detail` is signature, schema or full."""
         wanted = Detail(detail or self.settings.detail)
-        return find_response(await asyncio.to_thread(self.gateway.find, tool_description, tool_keywords, limit, wanted))
+        with self.accounts.answering("find_tool", {}, LOCAL) as account:
+            found = await asyncio.to_thread(self.gateway.find, tool_description, tool_keywords, limit, wanted)
+            account.reply(find_reply(found))
+            return find_response(found)
 
     async def call(self, tool_name: str, parameters: Any = None, server_name: str | None = None) -> dict[str, Any]:
         """Call a tool; the CallToolResult as on the wire."""
-        return await self.gateway.call(tool_name, parameters, server_name)
+        asked = {"tool_name": tool_name, "server_name": server_name}
+        with self.accounts.answering("call_tool", asked, LOCAL) as account:
+            return account.reply(await self.gateway.call(tool_name, parameters, server_name))
 
     def tools(self, server: str | None = None, offset: int = 0) -> ToolPage:
         return self.gateway.list_tools(server, offset)
@@ -173,7 +190,7 @@ class Optimizer:
             profile=_profile(settings.tool_profile),
             profile_of_client={name: ProfileName(value.title()) for name, value in settings.client_profiles.items()},
         )
-        return build_server(self.gateway, __version__, options, self.registration)
+        return build_server(self.gateway, __version__, options, self.registration, self.accounts)
 
     async def _load_encoder(self) -> None:
         """Load the encoder beside the start; until it is there, search goes by words and says so."""
@@ -202,10 +219,32 @@ class Optimizer:
         except CatalogError as error:
             logger.warning("%s Going on without it: tokens are counted anew at each start.", error)
             return None
+        await self._read_uses(self._database)
         return Catalog(self._database)
+
+    async def _read_uses(self, database: Database) -> None:
+        """How often tools were called before, once: what is registered for that must not change under a client."""
+        from mcp_optimizer.db.history import History
+
+        try:
+            self._uses = await History(database).call_counts()
+        except CatalogError as error:
+            logger.warning("Profiles go without what was used before: %s.", error)
+
+    def _uses_by_name(self) -> dict[str, int]:
+        uses = self._uses
+        return {tool.name: uses.get((tool.server, tool.record.name), 0) for tool in self.snapshot.running}
 
     async def _opened_catalog(self) -> Catalog | None:
         return await self._opening if self._opening is not None else None
+
+    async def history(self) -> History | None:
+        """What happened, as far as it is written down; None without a database."""
+        if await self._opened_catalog() is None or self._database is None:
+            return None
+        from mcp_optimizer.db.history import History
+
+        return History(self._database)
 
 
 def _profile(name: str | None) -> ProfileName | None:

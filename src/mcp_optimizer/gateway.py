@@ -25,6 +25,9 @@ from mcp_optimizer.upstream.pool import UpstreamPool, UpstreamState
 TOOL_META_KEY = "mcp-optimizer/tool"
 """Where a call's reply says which tool, of which server, was really called."""
 
+SCORES_META_KEY = "mcp-optimizer/scores"
+"""Where a find_tool reply says how well each tool fits; in `_meta`, so that it costs the model nothing."""
+
 _NEAREST = 3
 _PAGE = 100
 _SUMMARY = 100
@@ -74,6 +77,11 @@ class Gateway:
         self.results = results
         self._find_limit = find_limit
         self._check = ArgumentCheck()
+
+    @property
+    def snapshot(self) -> Snapshot:
+        """What the catalog holds at this moment."""
+        return self._catalog.snapshot
 
     def find(
         self,

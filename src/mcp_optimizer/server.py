@@ -28,14 +28,12 @@ from mcp_optimizer.caller import Caller
 from mcp_optimizer.db.models import McpTool, TokenMetrics
 from mcp_optimizer.errors import InvalidRequest, OptimizerError, UnknownTool, UpstreamRefusal, for_model
 from mcp_optimizer.forms import Detail
-from mcp_optimizer.gateway import TOOL_META_KEY, Found, Gateway, ToolPage, summary
+from mcp_optimizer.gateway import SCORES_META_KEY, TOOL_META_KEY, Found, Gateway, ToolPage, summary
+from mcp_optimizer.metrics.accounts import Accounts, Answer
 from mcp_optimizer.own_tools import INSTRUCTIONS, OWN_TOOLS
 from mcp_optimizer.profiles.tiers import ProfileName
 from mcp_optimizer.registration import Registration
 from mcp_optimizer.upstream.pool import UpstreamState
-
-SCORES_META_KEY = "mcp-optimizer/scores"
-"""Where a find_tool reply says how well each tool fits; in `_meta`, so that it costs the model nothing."""
 
 _LIST_TTL_MS = 3_600_000
 """The gateway's own tools do not change while it runs."""
@@ -55,6 +53,13 @@ def find_response(found: Found) -> FindToolResponse:
     notes += ["Searched by words only: the encoder is still being prepared."] if found.by_words_only else []
     notes += [_missing(found.missing)] if found.missing else []
     return FindToolResponse(tools=tools, token_metrics=found.token_metrics, note=" ".join(notes) or None)
+
+
+def find_reply(found: Found) -> dict[str, Any]:
+    """The result of a find_tool call, as it is sent."""
+    answer = find_response(found).model_dump(mode="json", exclude_none=True)
+    scores = {hit.tool.name: hit.score for hit in found.tools}
+    return {**_reply(answer), "_meta": {SCORES_META_KEY: scores}}
 
 
 def list_response(page: ToolPage) -> dict[str, Any]:
@@ -82,7 +87,11 @@ class FaceOptions:
 
 
 def build_server(
-    gateway: Gateway, version: str, options: FaceOptions | None = None, registration: Registration | None = None
+    gateway: Gateway,
+    version: str,
+    options: FaceOptions | None = None,
+    registration: Registration | None = None,
+    accounts: Accounts | None = None,
 ) -> Server[Any]:
     """An MCP server in front of the gateway; one serves any number of clients."""
     bus = InMemorySubscriptionBus()
@@ -96,7 +105,7 @@ def build_server(
         on_call_tool=_never,
         on_subscriptions_listen=ListenHandler(bus),
     )
-    server.middleware.append(_Answers(gateway, server, options or FaceOptions(), registration, bus))
+    server.middleware.append(_Answers(gateway, server, options or FaceOptions(), registration, bus, accounts))
     return server
 
 
@@ -114,12 +123,14 @@ class _Answers:
         options: FaceOptions,
         registration: Registration | None,
         bus: InMemorySubscriptionBus,
+        accounts: Accounts | None,
     ) -> None:
         self._gateway = gateway
         self._server = server
         self._options = options
         self._registration = registration
         self._bus = bus
+        self._accounts = accounts
         self._own: dict[str, Callable[[Mapping[str, Any], Caller], Awaitable[dict[str, Any]]]] = {
             "find_tool": self._find_tool,
             "call_tool": self._call_tool,
@@ -128,7 +139,11 @@ class _Answers:
 
     async def __call__(self, ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
         if ctx.method == "tools/list":
-            tools = [*OWN_TOOLS, *self._registered(self._profile(ctx))]
+            started, profile = time.perf_counter(), self._profile(ctx)
+            tools = [*OWN_TOOLS, *self._registered(profile)]
+            if self._accounts is not None:
+                taken = (time.perf_counter() - started) * 1_000
+                self._accounts.loaded(_caller(ctx), tools, profile.value if profile else "", taken)
             return self._for_era({"tools": tools}, ctx.protocol_version, ttl_ms=_LIST_TTL_MS)
         if ctx.method == "tools/call":
             return self._for_era(await self._call(ctx), ctx.protocol_version)
@@ -162,7 +177,20 @@ class _Answers:
         name, arguments = params.get("name"), params.get("arguments") or {}
         if not isinstance(name, str) or not isinstance(arguments, dict):
             raise MCPError(types.INVALID_PARAMS, "tools/call needs a name and, if any, an object of arguments")
-        caller, started = _caller(ctx), time.perf_counter()
+        caller = _caller(ctx)
+        with self._accounting(name, arguments, caller) as account:
+            return account.reply(await self._answer(ctx, name, arguments, caller, account))
+
+    async def _answer(
+        self,
+        ctx: ServerRequestContext[Any, Any],
+        name: str,
+        arguments: dict[str, Any],
+        caller: Caller,
+        account: Answer,
+    ) -> dict[str, Any]:
+        """The result of a call, or what a model can make of its failure."""
+        started = time.perf_counter()
         try:
             if (own := self._own.get(name)) is None:
                 # Registered directly, or returned by find_tool and called by its own name.
@@ -171,15 +199,21 @@ class _Answers:
             if name == "call_tool":
                 await self._promote(ctx, result)
                 return result
-        except UpstreamRefusal as refusal:
-            raise MCPError(refusal.code, str(refusal), refusal.data) from refusal
-        except UnknownTool as error:
-            if name not in self._own:
+        except OptimizerError as error:
+            account.failed(error)
+            if isinstance(error, UpstreamRefusal):
+                raise MCPError(error.code, str(error), error.data) from error
+            if isinstance(error, UnknownTool) and name not in self._own:
                 raise MCPError(types.INVALID_PARAMS, str(error)) from error
             result = _error(error)
-        except OptimizerError as error:
-            result = _error(error)
         return await self._gateway.results.described(result, started)
+
+    def _accounting(
+        self, name: str, arguments: Mapping[str, Any], caller: Caller
+    ) -> contextlib.AbstractContextManager[Answer]:
+        if self._accounts is None:
+            return contextlib.nullcontext(Answer(name, arguments, caller))
+        return self._accounts.answering(name, arguments, caller)
 
     async def _find_tool(self, arguments: Mapping[str, Any], _caller: Caller) -> dict[str, Any]:
         # In a thread: embedding the request takes milliseconds that other calls need not wait for.
@@ -190,9 +224,7 @@ class _Answers:
             _number(arguments, "limit"),
             self._wanted_detail(arguments),
         )
-        answer = find_response(found).model_dump(mode="json", exclude_none=True)
-        scores = {hit.tool.name: hit.score for hit in found.tools}
-        return {**_reply(answer), "_meta": {SCORES_META_KEY: scores}}
+        return find_reply(found)
 
     def _wanted_detail(self, arguments: Mapping[str, Any]) -> Detail:
         wanted = _text(arguments, "detail") or self._options.detail

@@ -110,6 +110,11 @@ class Settings(BaseModel):
     allowed_origins: str = Field(
         default="", description="Origin headers to accept over HTTP besides loopback ones, comma separated."
     )
+    history: bool = Field(
+        default=True,
+        description="Keep what happened (never arguments or results) in the catalog database, for reports.",
+    )
+    history_days: float = Field(default=90.0, gt=0, description="Days after which history is forgotten.")
     log_level: LogLevel = Field(default="warning", description="What is written to stderr.")
 
     @model_validator(mode="after")

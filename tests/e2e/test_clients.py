@@ -86,6 +86,7 @@ async def test_errors_of_the_tool_and_of_its_server_come_through(connect: Connec
 async def test_wrong_requests_are_told_what_to_do(connect: Connect) -> None:
     async with connect() as client:
         await until_found(client, "two perform action on a thing", "two_action_2")
+        await until_found(client, "answer with a tool error", "one__fail")
         unknown = await client.call_tool("call_tool", {"tool_name": "two_acton_2", "parameters": {}})
         assert unknown.is_error
         assert "two_action_2" in text(unknown)

@@ -16,9 +16,9 @@ from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
 from mcp_optimizer.db.models import McpTool
 from mcp_optimizer.errors import CallTimeout, UpstreamRefusal
 from mcp_optimizer.forms import Detail
-from mcp_optimizer.gateway import TOOL_META_KEY
+from mcp_optimizer.gateway import SCORES_META_KEY, TOOL_META_KEY
 from mcp_optimizer.own_tools import INSTRUCTIONS, OWN_TOOLS
-from mcp_optimizer.server import SCORES_META_KEY, FindToolResponse, build_server
+from mcp_optimizer.server import FindToolResponse, build_server
 from mcp_optimizer.token_counter import VOCABULARIES, TokenCounter
 from mcp_optimizer.upstream.pool import UpstreamState
 from tests.unit.catalogs import Answer, RecordingPool, down, gateway_over, mcp_tool, running

@@ -31,7 +31,8 @@ async def started(settings: Settings) -> AsyncIterator[Optimizer]:
     """A started optimizer whose servers are up, as far as they come up in the time that `--wait` gives."""
     from mcp_optimizer.app import Optimizer
 
-    optimizer = Optimizer.from_settings(settings)
+    # What a person tries out at the command line is no use of the gateway.
+    optimizer = Optimizer.from_settings(settings.model_copy(update={"history": False}))
     optimizer.start()
     try:
         if sys.stderr.isatty():

@@ -7,8 +7,7 @@ transaction, so a kill at any moment leaves either all of it or nothing.
 from __future__ import annotations
 
 import uuid
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from itertools import islice
 from typing import Any, TypeVar
@@ -16,13 +15,11 @@ from typing import Any, TypeVar
 import numpy as np
 from sqlalchemy import Row, delete, insert, select, update
 from sqlalchemy.dialects.sqlite import insert as upsert
-from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from mcp_optimizer.db.database import Database
 from mcp_optimizer.db.models import McpServer, McpTool, ServerStatus, Tool, ToolRow, ToolUpdateDetails
 from mcp_optimizer.db.tables import definition_tokens, definition_vector, mcpserver, tool
-from mcp_optimizer.errors import CatalogError
+from mcp_optimizer.db.transactions import Transactions
 from mcp_optimizer.token_counter import TokenCounter
 
 _T = TypeVar("_T")
@@ -31,11 +28,8 @@ _CHUNK = 500
 """Rows or parameters per statement, well under SQLite's limits."""
 
 
-class Catalog:
+class Catalog(Transactions):
     """The catalog database, by what it is asked."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     async def revive(self) -> None:
         """Before writing: if somebody deleted the file meanwhile, begin a new one."""
@@ -136,33 +130,10 @@ class Catalog:
         async with self._writing() as connection:
             await connection.execute(delete(mcpserver).where(mcpserver.c.id == mcpserver_id))
 
-    @asynccontextmanager
-    async def _writing(self) -> AsyncIterator[AsyncConnection]:
-        with _translated_errors():
-            async with self._database.engine.begin() as connection:
-                yield connection
-
-    @asynccontextmanager
-    async def _reading(self) -> AsyncIterator[AsyncConnection]:
-        # AUTOCOMMIT: a reader takes no lock, so it neither waits for a writer nor holds one up.
-        engine = self._database.engine.execution_options(isolation_level="AUTOCOMMIT")
-        with _translated_errors():
-            async with engine.connect() as connection:
-                yield connection
-
     async def _insert_missing(self, table: Any, rows: Sequence[dict[str, Any]]) -> None:
         async with self._writing() as connection:
             for chunk in _chunks(rows):
                 await connection.execute(upsert(table).on_conflict_do_nothing(), chunk)
-
-
-@contextmanager
-def _translated_errors() -> Iterator[None]:
-    """Callers know the catalog, not the library under it."""
-    try:
-        yield
-    except (SQLAlchemyError, OSError) as error:
-        raise CatalogError(f"{getattr(error, 'orig', None) or error}") from error
 
 
 async def _insert_tools(connection: AsyncConnection, mcpserver_id: str, rows: Sequence[ToolRow]) -> None:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from sqlalchemy import (
+    BigInteger,
+    Boolean,
     CheckConstraint,
     Column,
     DateTime,
+    Float,
     ForeignKey,
     Index,
     Integer,
@@ -64,4 +67,26 @@ definition_vector = Table(
     Column("definition_hash", Text, primary_key=True),
     Column("encoder", Text, primary_key=True),
     Column("vector", LargeBinary, nullable=False),
+)
+
+# `found` holds the tools that a search returned, as JSON pairs of server and tool.
+event = Table(
+    "event",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("at_ms", BigInteger, nullable=False),
+    Column("kind", Text, nullable=False),
+    Column("session", Text, nullable=False),
+    Column("client", Text, nullable=False),
+    Column("server", Text, nullable=False),
+    Column("tool", Text, nullable=False),
+    Column("tokens", Integer, nullable=False),
+    Column("full_tokens", Integer, nullable=False),
+    Column("baseline_tokens", Integer, nullable=False),
+    Column("milliseconds", Float, nullable=False),
+    Column("cached", Boolean, nullable=False),
+    Column("truncated", Boolean, nullable=False),
+    Column("outcome", Text, nullable=False),
+    Column("found", Text, nullable=False),
+    Index("ix_event_at_ms", "at_ms"),
 )

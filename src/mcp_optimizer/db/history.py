@@ -1,0 +1,98 @@
+"""Reads and writes of the history: events, in the order in which they happened.
+
+Written by the recorder in the background, read by reports; never on the way of a request.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from sqlalchemy import Row, delete, func, insert, select
+
+from mcp_optimizer.db.events import Event, EventKind, Outcome, ToolKey
+from mcp_optimizer.db.tables import event
+from mcp_optimizer.db.transactions import Transactions
+
+_AT_ONCE = 5_000
+"""Events forgotten in one transaction: others wait for the file meanwhile."""
+
+
+class History(Transactions):
+    """The events in the catalog database, by what they are asked."""
+
+    async def write(self, events: Sequence[Event]) -> None:
+        """All of them, or none."""
+        await self._database.revive()
+        async with self._writing() as connection:
+            await connection.execute(insert(event), [_row(one) for one in events])
+
+    async def read(self, since: float = 0.0, newest: int | None = None) -> list[Event]:
+        """Events from a moment on, oldest first; only the newest of them, if a number is given."""
+        query = select(event).where(event.c.at_ms >= _milliseconds(since)).order_by(event.c.id.desc()).limit(newest)
+        async with self._reading() as connection:
+            return [_event(row) for row in reversed((await connection.execute(query)).all())]
+
+    async def call_counts(self, since: float = 0.0) -> dict[ToolKey, int]:
+        """How often each tool was called."""
+        query = (
+            select(event.c.server, event.c.tool, func.count())
+            .where(event.c.kind == EventKind.CALL.value, event.c.tool != "", event.c.at_ms >= _milliseconds(since))
+            .group_by(event.c.server, event.c.tool)
+        )
+        async with self._reading() as connection:
+            return {(row[0], row[1]): row[2] for row in await connection.execute(query)}
+
+    async def forget(self, before: float) -> int:
+        """Delete events older than a moment; returns how many there were."""
+        old = select(event.c.id).where(event.c.at_ms < _milliseconds(before)).limit(_AT_ONCE)
+        forgotten = 0
+        while True:
+            async with self._writing() as connection:
+                gone = (await connection.execute(delete(event).where(event.c.id.in_(old)))).rowcount
+            forgotten += gone
+            if gone < _AT_ONCE:
+                return forgotten
+
+
+def _milliseconds(moment: float) -> int:
+    return round(moment * 1_000)
+
+
+def _row(one: Event) -> dict[str, Any]:
+    return {
+        "at_ms": _milliseconds(one.at),
+        "kind": one.kind.value,
+        "session": one.session,
+        "client": one.client,
+        "server": one.server,
+        "tool": one.tool,
+        "tokens": one.tokens,
+        "full_tokens": one.full_tokens,
+        "baseline_tokens": one.baseline_tokens,
+        "milliseconds": one.milliseconds,
+        "cached": one.cached,
+        "truncated": one.truncated,
+        "outcome": one.outcome.value,
+        "found": json.dumps(one.found, separators=(",", ":")) if one.found else "",
+    }
+
+
+def _event(row: Row[Any]) -> Event:
+    return Event(
+        at=row.at_ms / 1_000,
+        kind=EventKind(row.kind),
+        session=row.session,
+        client=row.client,
+        server=row.server,
+        tool=row.tool,
+        tokens=row.tokens,
+        full_tokens=row.full_tokens,
+        baseline_tokens=row.baseline_tokens,
+        milliseconds=row.milliseconds,
+        cached=row.cached,
+        truncated=row.truncated,
+        outcome=Outcome(row.outcome),
+        found=tuple((server, tool) for server, tool in json.loads(row.found)) if row.found else (),
+    )

@@ -1,0 +1,232 @@
+"""Turns what a client is answered into events: one place for every kind of reply.
+
+The numbers are those of the reply itself, so that history and reply cannot disagree. Called by the MCP face and
+the library, around each answer; hands the event on and returns at once. Never sees more of a result than it needs
+to count it, and keeps none of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import logging
+import secrets
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+from mcp_optimizer.caller import Caller
+from mcp_optimizer.db.events import Event, EventKind, Outcome, ToolKey
+from mcp_optimizer.errors import (
+    CallInterrupted,
+    CallTimeout,
+    OptimizerError,
+    RequestError,
+    ServerUnavailable,
+    UpstreamRefusal,
+    for_model,
+)
+from mcp_optimizer.gateway import SCORES_META_KEY, TOOL_META_KEY, Gateway
+from mcp_optimizer.metrics.recorder import Recorder
+from mcp_optimizer.terminal_text import printable
+from mcp_optimizer.token_counter import TokenCounter
+
+logger = logging.getLogger(__name__)
+
+KINDS = {
+    "find_tool": EventKind.FIND,
+    "list_tools": EventKind.LIST,
+    "read_result": EventKind.READ,
+}
+"""By our own tools; whatever else is called is a call."""
+
+_OUTCOMES: tuple[tuple[type[OptimizerError], Outcome], ...] = (
+    (CallTimeout, Outcome.TIMEOUT),
+    (ServerUnavailable, Outcome.UNAVAILABLE),
+    (CallInterrupted, Outcome.UNAVAILABLE),
+    (UpstreamRefusal, Outcome.REFUSED),
+    (RequestError, Outcome.BAD_REQUEST),
+)
+_LONGEST_NAME = 80
+
+_MOST_COUNTED_AT_ONCE = 1_000
+"""Replies that wait to be counted; they are kept until then."""
+
+
+class Answer:
+    """One answer in the making: what was asked for, and in the end the reply or the error."""
+
+    def __init__(self, name: str, arguments: Mapping[str, Any], caller: Caller) -> None:
+        self.kind = KINDS.get(name, EventKind.CALL)
+        self.caller = caller
+        self.result: Mapping[str, Any] | None = None
+        self.error: OptimizerError | None = None
+        asked = arguments if name == "call_tool" else {"tool_name": name}
+        self._asked = (asked.get("tool_name"), asked.get("server_name"))
+        self._started = time.perf_counter()
+
+    def reply(self, result: dict[str, Any]) -> dict[str, Any]:
+        """The reply, as it is sent."""
+        self.result = result
+        return result
+
+    def failed(self, error: OptimizerError) -> None:
+        """The reply tells of this error."""
+        self.error = error
+
+    @property
+    def meta(self) -> Mapping[str, Any]:
+        """What the reply says about itself."""
+        meta = (self.result or {}).get("_meta")
+        return meta if isinstance(meta, dict) else {}
+
+    @property
+    def milliseconds(self) -> float:
+        return (time.perf_counter() - self._started) * 1_000
+
+    def tool(self, gateway: Gateway) -> ToolKey:
+        """The tool that was meant, if there is one: what a model made up is nobody's name."""
+        name, server = self._asked
+        if self.kind is not EventKind.CALL or not isinstance(name, str):
+            return ("", "")
+        try:
+            tool = gateway.resolve(name, server if isinstance(server, str) and server else None)
+        except OptimizerError:
+            return (getattr(self.error, "server", ""), "")
+        return (tool.server, tool.record.name)
+
+
+class Accounts:
+    """Accounts for each answer once."""
+
+    def __init__(self, gateway: Gateway, counter: TokenCounter, recorder: Recorder) -> None:
+        self._gateway = gateway
+        self._counter = counter
+        self._recorder = recorder
+        # Over stdio every process is one conversation, and its caller is always "local".
+        self._process = secrets.token_hex(8)
+        self._listed: tuple[Sequence[Mapping[str, Any]], int] = ((), 0)
+        self._counting: set[asyncio.Task[None]] = set()
+
+    @contextmanager
+    def answering(self, name: str, arguments: Mapping[str, Any], caller: Caller) -> Iterator[Answer]:
+        """Around the answer to a tools/call; accounts for it when it is there, or failed."""
+        answer = Answer(name, arguments, caller)
+        try:
+            yield answer
+        except OptimizerError as error:
+            answer.failed(error)
+            raise
+        finally:
+            if self._recorder.is_heard:
+                self._account(answer)
+
+    def loaded(self, caller: Caller, tools: Sequence[Mapping[str, Any]], profile: str, milliseconds: float) -> None:
+        """A client was sent its tools/list."""
+        if not self._recorder.is_heard:
+            return
+        with _never_failing():
+            event = replace(self._plain_event(EventKind.LOAD, caller), tool=profile, milliseconds=milliseconds)
+            known, tokens = self._listed
+            if known == tools:
+                self._recorder.record(replace(event, tokens=tokens, full_tokens=tokens))
+            else:
+                texts = [json.dumps(tool, ensure_ascii=False, separators=(",", ":")) for tool in tools]
+                self._count_beside(event, texts, tools)
+
+    async def settled(self) -> None:
+        """Wait until everything that was answered is accounted for."""
+        while self._counting:
+            await asyncio.wait(self._counting)
+
+    def _account(self, answer: Answer) -> None:
+        with _never_failing():
+            event = self._event(answer)
+            stated = _stated_tokens(answer)
+            if stated is None:
+                self._count_beside(event, _texts(answer))
+            else:
+                self._recorder.record(replace(event, tokens=stated, full_tokens=max(stated, event.full_tokens)))
+
+    def _count_beside(self, event: Event, texts: Sequence[str], tools: Sequence[Mapping[str, Any]] = ()) -> None:
+        """Count in a thread, and record then: the tokenizer may still have to be loaded."""
+        if len(self._counting) >= _MOST_COUNTED_AT_ONCE:
+            self._recorder.dropped += 1
+            return
+        task = asyncio.create_task(self._counted(event, texts, tools))
+        self._counting.add(task)
+        task.add_done_callback(self._counting.discard)
+
+    async def _counted(self, event: Event, texts: Sequence[str], tools: Sequence[Mapping[str, Any]]) -> None:
+        with _never_failing():
+            tokens = sum(await asyncio.to_thread(self._counter.count_many, texts)) if texts else 0
+            if tools:
+                self._listed = (tools, tokens)
+            self._recorder.record(replace(event, tokens=tokens, full_tokens=max(tokens, event.full_tokens)))
+
+    def _plain_event(self, kind: EventKind, caller: Caller) -> Event:
+        return Event(
+            at=time.time(),
+            kind=kind,
+            session=hashlib.sha256(f"{self._process} {caller.key}".encode("utf-8", "replace")).hexdigest()[:16],
+            client=printable(caller.client)[:_LONGEST_NAME],
+            baseline_tokens=self._gateway.snapshot.baseline_tokens,
+        )
+
+    def _event(self, answer: Answer) -> Event:
+        """All but the tokens."""
+        meta = answer.meta
+        origin = meta.get(TOOL_META_KEY)
+        server, tool = (origin["server"], origin["name"]) if origin else answer.tool(self._gateway)
+        data, performance = meta.get("data") or {}, meta.get("performance") or {}
+        by_name = self._gateway.snapshot.by_name
+        return replace(
+            self._plain_event(answer.kind, answer.caller),
+            server=server,
+            tool=tool,
+            full_tokens=int(data.get("fullTokens", 0)),
+            milliseconds=float(performance.get("executionTimeMs", answer.milliseconds)),
+            cached=bool(performance.get("cachedResult")),
+            truncated=bool(data.get("truncated")),
+            outcome=_outcome(answer),
+            found=tuple(
+                (found.server, found.record.name)
+                for name in meta.get(SCORES_META_KEY, ())
+                if (found := by_name.get(name)) is not None
+            ),
+        )
+
+
+@contextmanager
+def _never_failing() -> Iterator[None]:
+    """Whoever asked has a right to the answer, whatever is wrong with the accounts."""
+    try:
+        yield
+    except Exception:
+        logger.exception("An event could not be recorded")
+
+
+def _stated_tokens(answer: Answer) -> int | None:
+    """What the reply itself says that it costs."""
+    stated = (answer.meta.get("tokens") or {}).get("estimated")
+    return None if stated is None else int(stated)
+
+
+def _texts(answer: Answer) -> list[str]:
+    """What a model reads of the answer."""
+    if answer.result is None:
+        return [for_model(answer.error)] if answer.error else []
+    content = answer.result.get("content")
+    blocks = content if isinstance(content, list) else []
+    return [str(block.get("text", "")) for block in blocks if isinstance(block, dict) and block.get("type") == "text"]
+
+
+def _outcome(answer: Answer) -> Outcome:
+    if answer.error is not None:
+        return next((outcome for kind, outcome in _OUTCOMES if isinstance(answer.error, kind)), Outcome.FAILED)
+    if answer.result is None:
+        return Outcome.FAILED
+    return Outcome.TOOL_ERROR if answer.result.get("isError") else Outcome.OK

@@ -1,0 +1,275 @@
+"""What happened is written down beside the work: completely, in batches, for a time; and never at a caller's cost."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sqlite3
+import time
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager, closing
+from pathlib import Path
+
+import pytest
+
+from mcp_optimizer.caller import Caller
+from mcp_optimizer.db.database import open_database
+from mcp_optimizer.db.events import Event, EventKind, Outcome
+from mcp_optimizer.db.history import History
+from mcp_optimizer.errors import CallTimeout, CatalogError, OptimizerError
+from mcp_optimizer.gateway import Gateway
+from mcp_optimizer.metrics.accounts import Accounts
+from mcp_optimizer.metrics.recorder import Recorder
+from mcp_optimizer.own_tools import OWN_TOOLS
+from mcp_optimizer.server import find_reply
+from mcp_optimizer.token_counter import TokenCounter
+from tests.unit.catalogs import RecordingPool, gateway_over, mcp_tool, running
+
+NOW = 1_800_000_000.0
+GITHUB = running("github", mcp_tool("create_issue", "Create an issue"), mcp_tool("list_issues", "List issues"))
+
+
+def call(tool: str = "create_issue", at: float = NOW) -> Event:
+    return Event(at=at, kind=EventKind.CALL, session="s", server="github", tool=tool, tokens=7, full_tokens=9)
+
+
+@asynccontextmanager
+async def opened(path: Path | None = None) -> AsyncIterator[History]:
+    database = await open_database(path)
+    try:
+        yield History(database)
+    finally:
+        await database.close()
+
+
+class Memory:
+    """A store that keeps batches, and fails for as long as it is told to."""
+
+    def __init__(self, *, fails: bool = False) -> None:
+        self.batches: list[list[Event]] = []
+        self.fails = fails
+        self.tried = 0
+
+    async def write(self, events: Sequence[Event]) -> None:
+        self.tried += 1
+        if self.fails:
+            raise CatalogError("database or disk is full")
+        self.batches.append(list(events))
+
+    async def forget(self, before: float) -> int:
+        return 0
+
+
+def recorder_of(store: Memory | None, **options: float) -> Recorder:
+    async def given() -> Memory | None:
+        return store
+
+    return Recorder(given, interval=options.get("interval", 0.01), capacity=int(options.get("capacity", 100)))
+
+
+# The table
+
+
+async def test_an_event_comes_back_as_it_was_written() -> None:
+    event = Event(
+        at=NOW + 0.25,
+        kind=EventKind.FIND,
+        session="abc",
+        client="claude",
+        tokens=120,
+        full_tokens=130,
+        baseline_tokens=4_000,
+        milliseconds=3.5,
+        cached=True,
+        truncated=True,
+        outcome=Outcome.TOOL_ERROR,
+        found=(("github", "create_issue"), ("it's", 'a "name"')),
+    )
+    async with opened() as history:
+        await history.write([event, call()])
+        assert await history.read() == [event, call()]
+
+
+async def test_events_are_read_from_a_moment_on_and_only_the_newest_if_asked() -> None:
+    async with opened() as history:
+        await history.write([call(f"t{n}", NOW + n) for n in range(10)])
+        assert [event.tool for event in await history.read(since=NOW + 7)] == ["t7", "t8", "t9"]
+        assert [event.tool for event in await history.read(newest=2)] == ["t8", "t9"]
+
+
+async def test_calls_are_counted_by_tool() -> None:
+    async with opened() as history:
+        unknown = Event(at=NOW, kind=EventKind.CALL, session="s", outcome=Outcome.BAD_REQUEST)
+        found = Event(at=NOW, kind=EventKind.FIND, session="s", found=(("github", "create_issue"),))
+        await history.write([call("a"), call("b"), call("a"), unknown, found])
+        assert await history.call_counts() == {("github", "a"): 2, ("github", "b"): 1}
+
+
+async def test_what_is_too_old_is_forgotten_however_much_it_is() -> None:
+    async with opened() as history:
+        await history.write([call(at=NOW - 100) for _ in range(6_000)] + [call(at=NOW)])
+        assert await history.forget(before=NOW - 50) == 6_000
+        assert await history.read() == [call(at=NOW)]
+
+
+# The recorder
+
+
+async def test_events_are_written_in_batches_and_the_last_ones_at_the_end() -> None:
+    store = Memory()
+    recorder = recorder_of(store, interval=60)
+    recorder.start()
+    for number in range(50):
+        recorder.record(call(str(number)))
+    assert recorder.waiting == 50
+    await recorder.stop()
+    assert [len(batch) for batch in store.batches] == [50]
+    assert (recorder.written, recorder.dropped, recorder.waiting) == (50, 0, 0)
+
+
+async def test_a_store_that_fails_is_tried_again_and_nothing_is_lost_meanwhile(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    store = Memory(fails=True)
+    recorder = recorder_of(store)
+    recorder.start()
+    recorder.record(call("first"))
+    with caplog.at_level(logging.WARNING):
+        while not store.tried:
+            await asyncio.sleep(0)
+    assert "database or disk is full" in caplog.text
+    store.fails = False
+    recorder.record(call("second"))
+    await recorder.stop()
+    assert [[event.tool for event in batch] for batch in store.batches] == [["first", "second"]]
+
+
+async def test_a_store_that_never_answers_costs_history_which_is_counted() -> None:
+    recorder = recorder_of(Memory(fails=True), capacity=10)
+    recorder.start()
+    for _ in range(15):
+        recorder.record(call())
+    assert (recorder.waiting, recorder.dropped) == (10, 5)
+    await recorder.stop()
+    assert (recorder.waiting, recorder.dropped) == (0, 15)
+
+
+async def test_without_a_database_events_are_only_told_to_those_who_watch() -> None:
+    recorder = recorder_of(None)
+    recorder.start()
+    with recorder.watched() as seen:
+        recorder.record(call())
+        assert seen.get_nowait() == call()
+    recorder.record(call())
+    assert seen.empty()
+    await recorder.stop()
+    assert recorder.dropped == 0
+
+
+async def test_a_locked_database_delays_nobody_and_is_written_when_it_is_free(tmp_path: Path) -> None:
+    path = tmp_path / "catalog.db"
+    async with opened(path) as history:
+
+        async def store() -> History:
+            return history
+
+        recorder = Recorder(store, interval=0.01)
+        recorder.start()
+        with closing(sqlite3.connect(path)) as other:
+            other.execute("BEGIN IMMEDIATE")
+            started = time.perf_counter()
+            for _ in range(1_000):
+                recorder.record(call())
+                await asyncio.sleep(0)
+            assert time.perf_counter() - started < 3
+            assert recorder.written == 0
+            other.rollback()
+        while recorder.written < 1_000:
+            await asyncio.sleep(0.01)
+        await recorder.stop()
+        assert len(await history.read()) == 1_000
+
+
+# What becomes an event
+
+
+@asynccontextmanager
+async def accounts(gateway: Gateway) -> AsyncIterator[tuple[Accounts, list[Event]]]:
+    seen: list[Event] = []
+    recorder = recorder_of(None)
+    recorder.listen(seen.append)
+    yield Accounts(gateway, TokenCounter(), recorder), seen
+
+
+async def test_a_find_says_what_was_found_and_what_the_reply_costs() -> None:
+    gateway = await gateway_over(GITHUB)
+    async with accounts(gateway) as (books, seen):
+        with books.answering("find_tool", {}, Caller("claude")) as answer:
+            reply = answer.reply(find_reply(gateway.find("create an issue")))
+        await books.settled()
+    (event,) = seen
+    assert (event.kind, event.client, event.outcome) == (EventKind.FIND, "claude", Outcome.OK)
+    assert event.found[0] == ("github", "create_issue")
+    assert event.tokens == event.full_tokens == TokenCounter().count_tokens(reply["content"][0]["text"])
+    assert event.baseline_tokens == gateway.snapshot.baseline_tokens > 0
+
+
+async def test_the_numbers_in_a_reply_are_those_of_the_event() -> None:
+    meta = {
+        "tokens": {"estimated": 40},
+        "performance": {"executionTimeMs": 12.5, "cachedResult": True},
+        "data": {"truncated": True, "fullTokens": 900},
+    }
+    async with accounts(await gateway_over(GITHUB)) as (books, seen):
+        with books.answering("create_issue", {}, Caller()) as answer:
+            answer.reply({"content": [], "_meta": meta})
+    (event,) = seen
+    assert (event.server, event.tool) == ("github", "create_issue")
+    assert (event.tokens, event.full_tokens, event.milliseconds) == (40, 900, 12.5)
+    assert (event.cached, event.truncated) == (True, True)
+
+
+@pytest.mark.parametrize(
+    ("asked", "outcome", "tool"),
+    [
+        ("create_issue", Outcome.TIMEOUT, ("github", "create_issue")),
+        ("ignore_all_rules\u202e", Outcome.BAD_REQUEST, ("", "")),
+    ],
+)
+async def test_a_failure_is_an_event_and_names_no_tool_that_does_not_exist(
+    asked: str, outcome: Outcome, tool: tuple[str, str]
+) -> None:
+    def late(server: str, _params: object) -> dict[str, object]:
+        raise CallTimeout(server, "no answer within 1 s")
+
+    gateway = await gateway_over(GITHUB, pool=RecordingPool(late))
+    async with accounts(gateway) as (books, seen):
+        arguments = {"tool_name": asked}
+        with pytest.raises(OptimizerError), books.answering("call_tool", arguments, Caller()) as answer:
+            answer.reply(await gateway.call(asked, {}))
+        await books.settled()
+    (event,) = seen
+    assert event.outcome is outcome
+    assert (event.server, event.tool) == tool
+    assert event.tokens > 0
+
+
+async def test_a_list_is_counted_once_and_callers_are_told_apart() -> None:
+    async with accounts(await gateway_over(GITHUB)) as (books, seen):
+        for caller in (Caller("a", "1"), Caller("b", "2"), Caller("a", "1")):
+            books.loaded(caller, OWN_TOOLS, "Minimal", 0.5)
+            await books.settled()
+    assert len({event.tokens for event in seen}) == 1
+    assert seen[0].tokens > 300
+    assert [event.session == seen[0].session for event in seen] == [True, False, True]
+    assert {event.tool for event in seen} == {"Minimal"}
+
+
+async def test_a_mistake_in_the_accounts_is_logged_and_the_answer_stands(caplog: pytest.LogCaptureFixture) -> None:
+    gateway = await gateway_over(GITHUB)
+    async with accounts(gateway) as (books, seen):
+        with books.answering("create_issue", {}, Caller()) as answer:
+            reply = answer.reply({"content": [], "_meta": {"tokens": {"estimated": "many"}}})
+    assert reply["content"] == []
+    assert seen == []
+    assert "could not be recorded" in caplog.text
