@@ -148,7 +148,7 @@ def main() -> int:
     for path in sorted(DUMPS.glob("*.json")):
         dump = json.loads(path.read_text(encoding="utf-8"))
         listed = read_tools(dump["tools"] if isinstance(dump, dict) else dump).tools
-        servers[path.stem] = [measure(tool, counter) for tool in listed]
+        servers[path.stem] = [measure(tool.parsed(), counter) for tool in listed]
     if not servers:
         print(f"No dumps in {DUMPS}.", file=sys.stderr)
         return 1

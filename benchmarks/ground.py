@@ -32,7 +32,7 @@ WARM_START_TOOLS = 3_000
 def real_tools(limit: int) -> list[McpTool]:
     """Real definitions where the data folder is there, else made ones."""
     dumps = [json.loads(path.read_text(encoding="utf-8")) for path in sorted(DUMPS.glob("*.json"))]
-    tools = [tool for dump in dumps for tool in read_tools(dump["tools"]).tools][:limit]
+    tools = [tool.parsed() for dump in dumps for tool in read_tools(dump["tools"]).tools][:limit]
     if tools:
         # One server lists them all here, and a name may stand only once in its list.
         return [tool.model_copy(update={"name": f"{tool.name}_{number}"}) for number, tool in enumerate(tools)]

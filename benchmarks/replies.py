@@ -29,7 +29,7 @@ LIMIT = 5
 
 
 def dumped_tools() -> list[tuple[str, McpTool]]:
-    return [(server, tool) for server, listing in read_dumps(DATA / "mcp-tools") for tool in listing.tools]
+    return [(server, tool.parsed()) for server, listing in read_dumps(DATA / "mcp-tools") for tool in listing.tools]
 
 
 def requests(count: int) -> list[str]:

@@ -21,8 +21,8 @@ from typing import Any
 
 import numpy as np
 
-from mcp_optimizer.db.models import McpTool
-from mcp_optimizer.ingestion.record import define, make_records
+from mcp_optimizer.db.models import Definition, McpTool
+from mcp_optimizer.ingestion.record import make_records
 from mcp_optimizer.search.encoders.choose import load_encoder
 from mcp_optimizer.search.engine import Encoder, Entry, SearchIndex
 from mcp_optimizer.search.lexical import Vocabulary
@@ -79,7 +79,7 @@ def build_index(tools: Sequence[dict[str, Any]], encoder: Encoder | None) -> Sea
         definition = McpTool(
             name=tool["name"], description=tool.get("description") or "", inputSchema=tool.get("inputSchema") or {}
         )
-        entries += make_records(tool.get("server") or "", define([definition]), {}, vocabulary)
+        entries += make_records(tool.get("server") or "", [Definition.of(definition)], {}, vocabulary)
     vectors = encoder.embed_tools([record.text for record in entries]) if encoder else [None] * len(entries)
     return SearchIndex(
         [Entry(r.server, r.name, r.counts, v) for r, v in zip(entries, vectors, strict=True)], vocabulary, encoder

@@ -23,8 +23,8 @@ from typing import Any
 import numpy as np
 
 from benchmarks.ground import real_tools
-from mcp_optimizer.db.models import McpTool
-from mcp_optimizer.ingestion.record import define, make_records
+from mcp_optimizer.db.models import Definition, McpTool
+from mcp_optimizer.ingestion.record import make_records
 from mcp_optimizer.search.encoders.choose import load_encoder
 from mcp_optimizer.search.engine import Encoder, Entry, SearchIndex
 from mcp_optimizer.search.lexical import Vocabulary
@@ -73,7 +73,7 @@ def vectors_of(texts: list[str], encoder: Encoder, count: int) -> tuple[np.ndarr
 def measure(tools: list[McpTool], encoder: Encoder | None) -> dict[str, Any]:
     started = time.perf_counter()
     vocabulary = Vocabulary()
-    records = make_records("server", define(tools), {}, vocabulary)
+    records = make_records("server", [Definition.of(tool) for tool in tools], {}, vocabulary)
     prepared = time.perf_counter() - started
     vectors: Any = [None] * len(records)
     rate = 0.0

@@ -77,7 +77,7 @@ def real_tools(folder: Path = DUMPS) -> Iterator[tuple[str, McpTool]]:
     for path in sorted(folder.glob("*.json")):
         dump = json.loads(path.read_text(encoding="utf-8"))
         for tool in read_tools(dump["tools"] if isinstance(dump, dict) else dump).tools:
-            yield path.stem, tool
+            yield path.stem, tool.parsed()
 
 
 def violations(tool: McpTool, compressed: CompressedTool, examples: int, both_ways: bool) -> list[Violation]:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from mcp_optimizer.catalog import LiveCatalog
-from mcp_optimizer.db.models import McpTool, ServerStatus
+from mcp_optimizer.db.models import Definition, McpTool, ServerStatus
 from mcp_optimizer.forms import ToolForms
 from mcp_optimizer.gateway import Gateway
 from mcp_optimizer.ingestion.pipeline import Ingestion
@@ -29,7 +29,7 @@ def spec(name: str, command: str = "start-it") -> ServerSpec:
 
 
 def running(name: str, *tools: McpTool) -> UpstreamState:
-    return UpstreamState(spec(name), ServerStatus.RUNNING, Listing(tools))
+    return UpstreamState(spec(name), ServerStatus.RUNNING, Listing(tuple(map(Definition.of, tools))))
 
 
 def down(name: str, reason: str = "it exited with code 1", status: ServerStatus = ServerStatus.FAILED) -> UpstreamState:

@@ -21,7 +21,7 @@ from sqlalchemy import create_engine
 from mcp_optimizer.db import database as database_module
 from mcp_optimizer.db.catalog import Catalog
 from mcp_optimizer.db.database import APPLICATION_ID, HEAD, open_database, prepare_file
-from mcp_optimizer.db.models import McpTool, ServerStatus, ToolRow, ToolUpdateDetails
+from mcp_optimizer.db.models import Definition, McpTool, ServerStatus, ToolRow, ToolUpdateDetails
 from mcp_optimizer.db.tables import metadata
 from mcp_optimizer.errors import CatalogError
 from mcp_optimizer.token_counter import TokenCounter
@@ -45,7 +45,7 @@ async def opened(path: Path | None) -> AsyncIterator[Catalog]:
 
 
 def row(tool: McpTool, tokens: int = 7) -> ToolRow:
-    return ToolRow(tool, tool.definition_hash, tokens)
+    return ToolRow(Definition.of(tool), tokens)
 
 
 async def fill(catalog: Catalog, name: str = "github", *tools: McpTool) -> str:

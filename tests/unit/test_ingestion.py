@@ -12,7 +12,7 @@ import pytest
 
 from mcp_optimizer.db.catalog import Catalog
 from mcp_optimizer.db.database import open_database
-from mcp_optimizer.db.models import McpTool
+from mcp_optimizer.db.models import Definition, McpTool
 from mcp_optimizer.ingestion.pipeline import Ingestion
 from mcp_optimizer.ingestion.record import ToolRecord
 from mcp_optimizer.search.lexical import Vocabulary
@@ -43,7 +43,7 @@ async def start(path: Path, counter: TokenCounter | None = None) -> AsyncIterato
 
 
 async def take_in(ingestion: Ingestion, tools: Sequence[McpTool] = TOOLS, server: str = "s") -> list[ToolRecord]:
-    records = await ingestion.take_in(server, tools)
+    records = await ingestion.take_in(server, [Definition.of(tool) for tool in tools])
     await ingestion.store(spec(server), records)
     return records
 

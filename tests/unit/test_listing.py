@@ -118,31 +118,40 @@ def test_tools_stay_exactly_as_they_were_sent() -> None:
         icons=[{"src": "x"}],
     )
     (tool,) = read_tools([sent]).tools
-    assert json.loads(tool.model_dump_json()) == sent
+    assert json.loads(tool.wire_json) == sent
 
 
 @pytest.mark.parametrize("entry", [{"name": "t"}, {"name": "t", "inputSchema": None}])
 def test_a_tool_without_a_schema_takes_nothing_and_can_be_used(entry: dict[str, Any]) -> None:
     (tool,) = read_tools([entry]).tools
-    assert tool.input_schema == {"type": "object"}
+    assert tool.details.input_schema == {"type": "object"}
 
 
 def test_a_schema_under_a_name_that_is_not_the_wires_is_no_schema() -> None:
     (tool,) = read_tools([{"name": "t", "input_schema": {"type": "object", "required": ["x"]}}]).tools
-    assert tool.input_schema == {"type": "object"}
+    assert tool.details.input_schema == {"type": "object"}
 
 
 def test_a_field_under_a_name_that_is_not_the_wires_stays_what_it_is() -> None:
     sent = raw("t", output_schema={"type": "object"})
     (tool,) = read_tools([sent]).tools
-    assert json.loads(tool.model_dump_json()) == sent
-    assert tool.output_schema is None
+    assert json.loads(tool.wire_json) == sent
+    assert tool.details.output_schema is None
 
 
 def test_the_first_of_two_tools_of_one_name_wins() -> None:
     found = read_tools([raw("t", description="first"), raw("u"), raw("t", description="second")])
-    assert [tool.description for tool in found.tools] == ["first", None]
+    assert [tool.details.description for tool in found.tools] == ["first", None]
     assert found.left_out == (LeftOut("t", "the server lists this name twice; the first one is used"),)
+
+
+def test_a_tool_nested_too_deeply_to_be_written_is_left_out_by_name() -> None:
+    deep: dict[str, Any] = {}
+    for _ in range(400):
+        deep = {"properties": {"a": deep}}
+    found = read_tools([raw("fine"), raw("deep", inputSchema=deep)])
+    assert names(found) == ["fine"]
+    assert [left_out.name for left_out in found.left_out] == ["deep"]
 
 
 JSON = st.recursive(

@@ -91,7 +91,7 @@ class Catalog(Transactions):
             query = select(*columns).where(tool.c.mcpserver_id == mcpserver_id)
             # With its count: another encoding, or a count that failed before, changes the row.
             known = {(row[1], row[2]): row[0] for row in await connection.execute(query)}
-            wanted = {(row.definition_hash, row.token_count): row for row in rows}
+            wanted = {(row.definition.definition_hash, row.token_count): row for row in rows}
             gone = [known[key] for key in known.keys() - wanted.keys()]
             new = [wanted[key] for key in wanted if key not in known]
             for chunk in _chunks(gone):
@@ -143,10 +143,10 @@ async def _insert_tools(connection: AsyncConnection, mcpserver_id: str, rows: Se
             {
                 "id": str(uuid.uuid4()),
                 "mcpserver_id": mcpserver_id,
-                "details": row.details.model_dump_json(),
+                "details": row.definition.wire_json,
                 "details_embedding": b"",
                 "token_count": row.token_count,
-                "definition_hash": row.definition_hash,
+                "definition_hash": row.definition.definition_hash,
                 "last_updated": now,
                 "created_at": now,
             }

@@ -10,6 +10,7 @@ import hashlib
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
+from functools import lru_cache
 from typing import Annotated, Any, Self
 
 import numpy as np
@@ -48,7 +49,45 @@ class McpTool(BaseModel):
     @property
     def definition_hash(self) -> str:
         """What token counts and vectors are stored under: the same definition is never counted twice."""
-        return hashlib.sha256(self.model_dump_json().encode("utf-8", "surrogatepass")).hexdigest()
+        return _hash(self.model_dump_json())
+
+
+@dataclass(frozen=True)
+class Definition:
+    """A listed tool as it is kept: its wire form, and the hash that what is known of it is stored under.
+
+    Kept as JSON: parsed, a definition takes ten times the memory, and few of them are looked at.
+    """
+
+    name: str
+    wire_json: str
+    definition_hash: str
+
+    @classmethod
+    def of(cls, tool: McpTool) -> Self:
+        """Serialise the tool once; the count and the hash both come from this text."""
+        wire_json = tool.model_dump_json()
+        return cls(tool.name, wire_json, _hash(wire_json))
+
+    @property
+    def details(self) -> McpTool:
+        """The definition parsed; those that were asked for last stay so."""
+        return _recently_parsed(self.wire_json)
+
+    def parsed(self) -> McpTool:
+        """Parsed for one look, and not kept."""
+        return _parse(self.wire_json)
+
+
+def _parse(wire_json: str) -> McpTool:
+    return McpTool.model_validate_json(wire_json, by_name=False, by_alias=True)
+
+
+_recently_parsed = lru_cache(maxsize=256)(_parse)
+
+
+def _hash(wire_json: str) -> str:
+    return hashlib.sha256(wire_json.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 class ServerStatus(StrEnum):
@@ -99,8 +138,7 @@ class Tool(BaseModel):
 class ToolRow:
     """A tool on its way into the table."""
 
-    details: McpTool
-    definition_hash: str
+    definition: Definition
     token_count: int
 
 

@@ -11,9 +11,9 @@ import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from mcp_optimizer.db.models import McpTool, ServerStatus, ToolRow
+from mcp_optimizer.db.models import Definition, ServerStatus, ToolRow
 from mcp_optimizer.errors import CatalogError
-from mcp_optimizer.ingestion.record import Definition, ToolRecord, define, make_records
+from mcp_optimizer.ingestion.record import ToolRecord, make_records
 from mcp_optimizer.search.engine import Encoder
 from mcp_optimizer.search.lexical import Floats, Vocabulary
 from mcp_optimizer.token_counter import TokenCounter
@@ -44,9 +44,8 @@ class Ingestion:
         self.embedded = 0
         """How many tools had to be embedded; likewise."""
 
-    async def take_in(self, server: str, tools: Sequence[McpTool]) -> list[ToolRecord]:
+    async def take_in(self, server: str, definitions: Sequence[Definition]) -> list[ToolRecord]:
         """The records of a server's tools. Waits for no write."""
-        definitions = await asyncio.to_thread(define, tools)
         known = await self._known_counts(definitions)
         missing = {item.definition_hash: item.wire_json for item in definitions if item.definition_hash not in known}
         new = await asyncio.to_thread(self._count, missing)
@@ -57,9 +56,9 @@ class Ingestion:
         catalog = await self._opened()
         if catalog is None:
             return
-        rows = await asyncio.to_thread(_rows, records)
+        rows = [ToolRow(record.definition, record.token_count) for record in records]
         # A count of 0 means that counting failed: it is not remembered, so that the next start tries again.
-        counts = {row.definition_hash: row.token_count for row in rows if row.token_count}
+        counts = {row.definition.definition_hash: row.token_count for row in rows if row.token_count}
         try:
             await catalog.revive()
             await catalog.save_token_counts(counts, self._counter.encoding_name)
@@ -133,7 +132,3 @@ class Ingestion:
         except Exception:
             logger.exception("A definition could not be counted; it counts as 0")
             return 0
-
-
-def _rows(records: Sequence[ToolRecord]) -> list[ToolRow]:
-    return [ToolRow(record.details, record.definition_hash, record.token_count) for record in records]

@@ -6,13 +6,13 @@ cannot be used is left out by name, with the reason, and the others stay exactly
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from pydantic import ValidationError
 
-from mcp_optimizer.db.models import McpTool
+from mcp_optimizer.db.models import Definition, McpTool
 
 _MOST_PAGES = 1_000
 """A server whose pages never end must not hold its start for ever."""
@@ -33,7 +33,7 @@ class LeftOut:
 class Listing:
     """What a server offers. A `summary` has no tools any more, only their number: whoever needed them has them."""
 
-    tools: tuple[McpTool, ...] = ()
+    tools: tuple[Definition, ...] = ()
     left_out: tuple[LeftOut, ...] = ()
     summary_of: int | None = None
 
@@ -42,44 +42,61 @@ class Listing:
         return len(self.tools) if self.summary_of is None else self.summary_of
 
     def summary(self) -> Listing:
-        """What may be kept for long: parsed definitions take ten times the memory of their JSON."""
+        """What may be kept for long by whoever does not need the definitions."""
         return Listing((), self.left_out, self.size)
 
 
 async def list_tools(request: Request) -> Listing:
     """Follow the cursor to the end. A repeated cursor ends it: the server would turn in circles."""
-    entries: list[Any] = []
+    reading = _Reading()
     seen: set[str] = set()
     params: dict[str, Any] = {}
     for _ in range(_MOST_PAGES):
         result = await request("tools/list", params)
         page = result.get("tools")
         if isinstance(page, list):
-            entries.extend(page)
+            reading.read(page)
+            # The last message of a connection is held on to for as long as it lives: let it be an empty one.
+            page.clear()
         cursor = result.get("nextCursor")
         if not isinstance(cursor, str) or not cursor or cursor in seen:
             break
         seen.add(cursor)
         params = {"cursor": cursor}
-    return read_tools(entries)
+    return reading.listing()
 
 
 def read_tools(entries: list[Any]) -> Listing:
     """Sort the usable entries from the others. The first of two tools of one name wins."""
-    tools: dict[str, McpTool] = {}
-    left_out: list[LeftOut] = []
-    for position, entry in enumerate(entries):
-        name = _name(entry, position)
-        try:
-            tool = _read_tool(entry)
-        except ValueError as problem:
-            left_out.append(LeftOut(name, str(problem)))
-            continue
-        if tool.name in tools:
-            left_out.append(LeftOut(name, "the server lists this name twice; the first one is used"))
-        else:
-            tools[tool.name] = tool
-    return Listing(tuple(tools.values()), tuple(left_out))
+    reading = _Reading()
+    reading.read(entries)
+    return reading.listing()
+
+
+class _Reading:
+    """A listing in the making. Each entry is turned into what is kept of it before the next one is looked at."""
+
+    def __init__(self) -> None:
+        self._tools: dict[str, Definition] = {}
+        self._left_out: list[LeftOut] = []
+        self._position = 0
+
+    def read(self, entries: Iterable[Any]) -> None:
+        for entry in entries:
+            self._position += 1
+            name = _name(entry, self._position)
+            try:
+                definition = Definition.of(_read_tool(entry))
+            except ValueError as problem:
+                self._left_out.append(LeftOut(name, str(problem)))
+                continue
+            if definition.name in self._tools:
+                self._left_out.append(LeftOut(name, "the server lists this name twice; the first one is used"))
+            else:
+                self._tools[definition.name] = definition
+
+    def listing(self) -> Listing:
+        return Listing(tuple(self._tools.values()), tuple(self._left_out))
 
 
 def _read_tool(entry: Any) -> McpTool:
@@ -98,4 +115,4 @@ def _read_tool(entry: Any) -> McpTool:
 
 def _name(entry: Any, position: int) -> str:
     name = entry.get("name") if isinstance(entry, dict) else None
-    return name if isinstance(name, str) and name else f"#{position + 1}"
+    return name if isinstance(name, str) and name else f"#{position}"

@@ -32,19 +32,19 @@ class OnnxEncoder:
 
     def __init__(self, folder: Path, label: str) -> None:
         try:
-            model = (folder / "model.onnx").read_bytes()
+            weights = _digest(folder / "model.onnx")
             vocabulary = (folder / "vocab.txt").read_text(encoding="utf-8").splitlines()
         except (OSError, UnicodeError) as error:
             raise ConfigurationError(f"The encoder folder {folder} needs model.onnx and vocab.txt: {error}.") from error
         # The weights name it: other weights never meet vectors of these.
-        self.name = f"{label}:{hashlib.sha256(model).hexdigest()[:12]}"
+        self.name = f"{label}:{weights[:12]}"
         # The allocator keeps, for every thread that ever embedded, the most that it needed: two threads, and no
         # more, keep it small. Two, because a request must not wait for a batch of tools.
         self._for_tools = ThreadPoolExecutor(1, "embeds tools")
         self._for_queries = ThreadPoolExecutor(1, "embeds requests")
         try:
             self._pieces = WordPieces(vocabulary)
-            self._session = _session(model)
+            self._session = _session(folder / "model.onnx")
             # Another kind of model would fail at the first request, where nobody can do anything about it.
             self.embed_queries([_EMPTY])
         except Exception as error:
@@ -74,10 +74,16 @@ class OnnxEncoder:
         return unit
 
 
-def _session(model: bytes) -> Any:
+def _digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _session(model: Path) -> Any:
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 1
     options.inter_op_num_threads = 1
     # The arena would keep the memory of the largest batch for ever.
     options.enable_cpu_mem_arena = False
+    # By its path: given as bytes, the model is held twice.
     return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
