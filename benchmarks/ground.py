@@ -12,13 +12,14 @@ import sys
 import tempfile
 import time
 from collections.abc import Awaitable, Callable
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import mcp_types as types
 
 from mcp_optimizer import McpTool, Optimizer, TokenCounter, TokenMetrics
-from mcp_optimizer.upstream.listing import read_tools
+from mcp_optimizer.upstream.dumps import read_dumps
 from mcp_optimizer.upstream.session import Evidence, open_session
 from mcp_optimizer.upstream.spec import ServerSpec, Transport
 
@@ -31,8 +32,8 @@ WARM_START_TOOLS = 3_000
 
 def real_tools(limit: int) -> list[McpTool]:
     """Real definitions where the data folder is there, else made ones."""
-    dumps = [json.loads(path.read_text(encoding="utf-8")) for path in sorted(DUMPS.glob("*.json"))]
-    tools = [tool.parsed() for dump in dumps for tool in read_tools(dump["tools"]).tools][:limit]
+    listings = (listing for _, listing in read_dumps(DUMPS)) if DUMPS.is_dir() else ()
+    tools = [tool.parsed() for tool in islice((tool for listing in listings for tool in listing.tools), limit)]
     if tools:
         # One server lists them all here, and a name may stand only once in its list.
         return [tool.model_copy(update={"name": f"{tool.name}_{number}"}) for number, tool in enumerate(tools)]

@@ -3,8 +3,9 @@
 python -m benchmarks.search_speed [--encoder NAME] [--sizes 200 1000 …] [--recall]
 
 Real tools from ../shared/data (made ones without it), multiplied with varied words; their vectors are real for the
-first ones and varied likewise for copies, so that 200,000 need no hours of embedding. With FASTMCP_PYTHON set,
-FastMCP's BM25 search does the same work in the same run (up to 10,000 tools: then it takes seconds a query).
+first ones and varied likewise for copies, so that 200,000 need no hours of embedding. Each size is measured in a
+process of its own, which holds what a gateway holds. With FASTMCP_PYTHON set, FastMCP's BM25 search does the same
+work in the same run (up to 10,000 tools: then it takes seconds a query).
 """
 
 from __future__ import annotations
@@ -13,18 +14,22 @@ import argparse
 import json
 import os
 import random
-import resource
 import statistics
 import subprocess
+import sys
 import time
+from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from benchmarks.ground import real_tools
-from mcp_optimizer.db.models import Definition, McpTool
+from benchmarks.memory import resident_mb
+from mcp_optimizer.db.models import Definition
 from mcp_optimizer.ingestion.record import make_records
+from mcp_optimizer.memory import give_back
 from mcp_optimizer.search.encoders.choose import load_encoder
 from mcp_optimizer.search.engine import Encoder, Entry, SearchIndex
 from mcp_optimizer.search.lexical import Vocabulary
@@ -48,15 +53,16 @@ WORDS = (
 )
 
 
-def varied(tools: list[McpTool], count: int) -> list[McpTool]:
+def varied(count: int) -> Iterator[Definition]:
+    """So many different tools; made one by one, because all of them parsed would be most of what is measured."""
     chance = random.Random(7)
-    made = list(tools[:count])
-    while len(made) < count:
-        tool = tools[len(made) % len(tools)]
+    real = [Definition.of(tool) for tool in real_tools(count)]
+    yield from real
+    for number in range(len(real), count):
+        tool = real[number % len(real)].parsed()
         extra = " ".join(chance.choices(WORDS, k=3))
-        update = {"name": f"{tool.name}_{len(made)}", "description": f"{tool.description or ''} {extra}"}
-        made.append(tool.model_copy(update=update))
-    return made
+        update = {"name": f"{tool.name}_{number}", "description": f"{tool.description or ''} {extra}"}
+        yield Definition.of(tool.model_copy(update=update))
 
 
 def vectors_of(texts: list[str], encoder: Encoder, count: int) -> tuple[np.ndarray, float]:
@@ -70,10 +76,11 @@ def vectors_of(texts: list[str], encoder: Encoder, count: int) -> tuple[np.ndarr
     return (rows / np.linalg.norm(rows, axis=1, keepdims=True)).astype(np.float32), rate
 
 
-def measure(tools: list[McpTool], encoder: Encoder | None) -> dict[str, Any]:
+def measure(size: int, encoder: Encoder | None) -> dict[str, Any]:
+    definitions = list(varied(size))
     started = time.perf_counter()
     vocabulary = Vocabulary()
-    records = make_records("server", [Definition.of(tool) for tool in tools], {}, vocabulary)
+    records = make_records("server", definitions, {}, vocabulary)
     prepared = time.perf_counter() - started
     vectors: Any = [None] * len(records)
     rate = 0.0
@@ -83,12 +90,14 @@ def measure(tools: list[McpTool], encoder: Encoder | None) -> dict[str, Any]:
     started = time.perf_counter()
     index = SearchIndex(entries, vocabulary, encoder)
     built = time.perf_counter() - started
-    allowed = np.ones(len(tools), dtype=np.bool_)
+    allowed = np.ones(size, dtype=np.bool_)
     seconds = []
     for query in QUERIES * 5:
         started = time.perf_counter()
         index.search(query, "", allowed, 5)
         seconds.append(time.perf_counter() - started)
+    del entries, vectors
+    give_back()
     milliseconds = sorted(second * 1e3 for second in seconds)
     return {
         "p50": statistics.median(milliseconds),
@@ -96,13 +105,20 @@ def measure(tools: list[McpTool], encoder: Encoder | None) -> dict[str, Any]:
         "prepare_s": prepared,
         "build_s": built,
         "embed_per_s": rate,
-        "memory_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+        "memory_mb": resident_mb(),
     }
 
 
-def fastmcp(tools: list[McpTool], python: str) -> dict[str, Any]:
+def measure_alone(size: int, encoder: str) -> dict[str, Any]:
+    command = [sys.executable, "-m", "benchmarks.search_speed", "--encoder", encoder, "--alone", str(size)]
+    row: dict[str, Any] = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+    return row
+
+
+def fastmcp(size: int, python: str) -> dict[str, Any]:
+    tools = (json.loads(definition.wire_json) for definition in varied(size))
     job = {
-        "tools": [{"name": t.name, "description": t.description or "", "inputSchema": t.input_schema} for t in tools],
+        "tools": [{key: tool.get(key) or "" for key in ("name", "description", "inputSchema")} for tool in tools],
         "queries": list(QUERIES),
         "limit": 5,
     }
@@ -118,8 +134,8 @@ def fastmcp(tools: list[McpTool], python: str) -> dict[str, Any]:
 
 def recall(encoder: Encoder, count: int) -> float:
     """Recall@10 of the index against exact search, over vectors of real tools and real queries."""
-    tools = varied(real_tools(10_638), count)
-    vectors, _ = vectors_of([f"{tool.name} {tool.description}" for tool in tools[:EMBEDDED]], encoder, count)
+    tools = [definition.parsed() for definition in islice(varied(count), EMBEDDED)]
+    vectors, _ = vectors_of([f"{tool.name} {tool.description}" for tool in tools], encoder, count)
     queries = encoder.embed_queries(list(QUERIES))
     near = VectorIndex(list(vectors)).cosines(queries)
     exact = queries @ vectors.T
@@ -132,22 +148,23 @@ def main() -> None:
     parser.add_argument("--encoder", default="bundled")
     parser.add_argument("--sizes", type=int, nargs="+", default=[200, 1_000, 10_000, 100_000, 200_000])
     parser.add_argument("--recall", action="store_true", help="measure the index against exact search, too")
+    parser.add_argument("--alone", type=int, help="measure this size only, here, and print it as JSON")
     options = parser.parse_args()
-    encoder = load_encoder(options.encoder)
+    if options.alone:
+        print(json.dumps(measure(options.alone, load_encoder(options.encoder))))
+        return
     python = os.environ.get("FASTMCP_PYTHON")
-    real = real_tools(10_638)
     titles = f"{'tools':>9}{'p50 ms':>9}{'p95 ms':>9}{'prepare s':>11}{'build s':>9}{'embed/s':>9}{'MB':>7}"
     print(f"{titles}   FastMCP p50 ms, build s, MB")
     for size in options.sizes:
-        tools = varied(real, size)
-        row = measure(tools, encoder)
+        row = measure_alone(size, options.encoder)
         line = f"{size:>9,}{row['p50']:>9.1f}{row['p95']:>9.1f}{row['prepare_s']:>11.2f}{row['build_s']:>9.2f}"
         line += f"{row['embed_per_s']:>9.0f}{row['memory_mb']:>7.0f}"
         if python and size <= 10_000:
-            other = fastmcp(tools, python)
+            other = fastmcp(size, python)
             line += f"   {other['p50']:.1f}, {other['build_s']:.2f}, {other['memory_mb']:.0f}"
         print(line, flush=True)
-    if options.recall and encoder:
+    if options.recall and (encoder := load_encoder(options.encoder)):
         print(f"recall@10 of the index at 50,000 tools: {recall(encoder, 50_000):.4f}")
 
 

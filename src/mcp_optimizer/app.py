@@ -24,6 +24,7 @@ from mcp_optimizer.errors import CatalogError, OptimizerError
 from mcp_optimizer.forms import Detail, ToolForms
 from mcp_optimizer.gateway import Gateway, ToolPage
 from mcp_optimizer.ingestion.pipeline import Ingestion
+from mcp_optimizer.memory import share_pools
 from mcp_optimizer.metrics.accounts import Accounts
 from mcp_optimizer.metrics.recorder import Recorder
 from mcp_optimizer.profiles.tiers import ProfileName
@@ -122,6 +123,7 @@ class Optimizer:
 
     def start(self) -> None:
         """Begin to start the servers; returns at once, and so may be asked at once."""
+        share_pools()
         self._opening = asyncio.create_task(self._open_catalog())
         self._loading = asyncio.create_task(self._load_encoder())
         self._warming = asyncio.create_task(asyncio.to_thread(self.gateway.results.warm_up))

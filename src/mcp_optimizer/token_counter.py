@@ -92,7 +92,10 @@ def load_encoding(name: str) -> tiktoken.Encoding:
         for token, rank in (line.split() for line in read_rank_table(vocabulary).splitlines())
     }
     # No special tokens: "<|endoftext|>" in a tool's description is text like any other.
-    return tiktoken.Encoding(name=name, pat_str=vocabulary.pattern, mergeable_ranks=ranks, special_tokens={})
+    encoding = tiktoken.Encoding(name=name, pat_str=vocabulary.pattern, mergeable_ranks=ranks, special_tokens={})
+    # Its Rust part has a table of its own by now; this one would be held for nothing.
+    ranks.clear()
+    return encoding
 
 
 @contextmanager

@@ -24,7 +24,7 @@ LEVELS = [
     {"search", "upstream", "naming", "own_tools"},
     {"db"},
     {"token_counter", "settings", "demo"},
-    {"errors", "terminal_text", "caller"},
+    {"errors", "terminal_text", "caller", "memory"},
 ]
 
 

@@ -145,6 +145,13 @@ def test_the_first_of_two_tools_of_one_name_wins() -> None:
     assert found.left_out == (LeftOut("t", "the server lists this name twice; the first one is used"),)
 
 
+async def test_a_page_that_was_read_is_not_held_by_those_who_delivered_it() -> None:
+    answer = {"tools": [raw("t")]}
+    found = await list_tools(Pages({None: answer}))
+    assert names(found) == ["t"]
+    assert answer == {"tools": []}
+
+
 def test_a_tool_nested_too_deeply_to_be_written_is_left_out_by_name() -> None:
     deep: dict[str, Any] = {}
     for _ in range(400):

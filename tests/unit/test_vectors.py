@@ -91,3 +91,15 @@ def test_a_tool_whose_vector_is_zero_breaks_nothing() -> None:
     index = VectorIndex([np.zeros(3, dtype=np.float32), np.array([1, 0, 0], dtype=np.float32)])
     assert not index.missing.any()
     assert index.cosines(np.array([[1, 0, 0]], dtype=np.float32)).tolist() == [[0.0, 1.0]]
+
+
+def test_what_the_index_holds_can_be_read_back_without_a_copy() -> None:
+    one, other = np.eye(2, dtype=np.float32)
+    first, missing, last = VectorIndex([one, None, other]).rows(3)
+    assert missing is None
+    assert first is not None
+    assert last is not None
+    assert first.tolist() == one.tolist()
+    assert last.tolist() == other.tolist()
+    assert first.base is last.base
+    assert VectorIndex([]).rows(2) == [None, None]

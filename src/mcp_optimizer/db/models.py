@@ -52,7 +52,7 @@ class McpTool(BaseModel):
         return _hash(self.model_dump_json())
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Definition:
     """A listed tool as it is kept: its wire form, and the hash that what is known of it is stored under.
 

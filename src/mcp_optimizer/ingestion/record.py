@@ -12,7 +12,7 @@ from mcp_optimizer.search.lexical import TermCounts, Vocabulary, count_terms
 from mcp_optimizer.search.tooltext import tool_text
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class ToolRecord:
     """A tool of a server, ready to be found, counted and called."""
 

@@ -94,6 +94,11 @@ class SearchIndex:
         """Whether this index ranks without an encoder: there is none, or it is not ready yet."""
         return self._encoder is None
 
+    @property
+    def vectors(self) -> Sequence[Floats | None]:
+        """The vector of each tool, where it has one."""
+        return self._vectors.rows(self._lexical.size)
+
     def search(self, description: str, keywords: str, allowed: Mask, limit: int) -> SearchResult:
         """The best of the allowed tools, cut where the scores say that nothing more fits."""
         ranking = self.ranking(f"{description} {keywords}".strip(), allowed, limit)

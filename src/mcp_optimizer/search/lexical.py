@@ -54,7 +54,7 @@ class Vocabulary:
         return self._numbers.get(term)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class TermCounts:
     """How often each term stands in each field of one tool; `keys` are term number * fields + field."""
 

@@ -38,6 +38,12 @@ class VectorIndex:
     def is_empty(self) -> bool:
         return self._vectors is None
 
+    def rows(self, count: int) -> list[Floats | None]:
+        """The vectors as they are held here, without copies; all None in an index of `count` tools without any."""
+        if self._vectors is None:
+            return [None] * count
+        return [None if missing else row for missing, row in zip(self.missing, self._vectors, strict=True)]
+
     def _prepare(self, vectors: Floats) -> None:
         step = max(1, len(vectors) // _SAMPLE)
         sample = vectors[::step]

@@ -34,7 +34,7 @@ _stemmer = snowballstemmer.stemmer("english")
 _stemming = threading.Lock()
 
 
-@lru_cache(maxsize=200_000)
+@lru_cache(maxsize=10_000)
 def _terms_of(piece: str) -> tuple[str, ...]:
     """What one piece of text contributes: nothing for a stop word, pairs for ideographs, else its stem."""
     found = tuple(word for word in _split(piece) if word not in STOP_WORDS)

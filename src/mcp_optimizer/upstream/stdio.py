@@ -168,6 +168,8 @@ async def _read_stdout(
                     continue
                 child.garbage.clear()
                 await incoming.send(SessionMessage(message))
+                # The next message may be hours away, and this one megabytes long.
+                del line, message
             child.hung_up = not child.being_ended
 
 
@@ -182,6 +184,7 @@ async def _lines(stream: asyncio.StreamReader) -> AsyncIterator[bytes]:
             pieces.clear()
             if whole.strip():
                 yield whole
+            del whole
         if rest:
             pieces.append(rest)
 

@@ -38,8 +38,8 @@ class OnnxEncoder:
             raise ConfigurationError(f"The encoder folder {folder} needs model.onnx and vocab.txt: {error}.") from error
         # The weights name it: other weights never meet vectors of these.
         self.name = f"{label}:{weights[:12]}"
-        # The allocator keeps, for every thread that ever embedded, the most that it needed: two threads, and no
-        # more, keep it small. Two, because a request must not wait for a batch of tools.
+        # Memory is kept for every thread that ever embedded: two threads, and no more, keep it small. Two, because
+        # a request must not wait for a batch of tools.
         self._for_tools = ThreadPoolExecutor(1, "embeds tools")
         self._for_queries = ThreadPoolExecutor(1, "embeds requests")
         try:
@@ -83,7 +83,7 @@ def _session(model: Path) -> Any:
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 1
     options.inter_op_num_threads = 1
-    # The arena would keep the memory of the largest batch for ever.
-    options.enable_cpu_mem_arena = False
+    # A plan of memory for every length of text that ever came would add up.
+    options.enable_mem_pattern = False
     # By its path: given as bytes, the model is held twice.
     return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])

@@ -1,0 +1,36 @@
+"""Memory that is no longer used goes back to the system."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from mcp_optimizer import memory
+
+# Freed blocks that lie between used ones stay with the process until it is told to give them back.
+HOLD_AND_FREE = """
+from benchmarks.memory import resident_mb
+from mcp_optimizer import memory
+memory.share_pools()
+blocks = [bytes([1]) * 50_000 for _ in range(2_000)]
+used = resident_mb()
+del blocks[::2], blocks[: len(blocks) // 2]
+freed = resident_mb()
+memory.give_back()
+print(used - freed, used - resident_mb())
+"""
+
+
+@pytest.mark.skipif(memory._glibc() is None, reason="this system has another C library")
+def test_memory_that_was_freed_is_given_back() -> None:
+    command = [sys.executable, "-c", HOLD_AND_FREE]
+    before, after = map(float, subprocess.run(command, capture_output=True, text=True, check=True).stdout.split())
+    assert after > max(before, 0) + 20
+
+
+def test_on_another_system_nothing_happens(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory, "_glibc", lambda: None)
+    memory.share_pools()
+    memory.give_back()
