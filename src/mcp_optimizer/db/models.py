@@ -7,6 +7,7 @@ appear here, because they drop fields they do not know, and a gateway must not.
 from __future__ import annotations
 
 import hashlib
+import zlib
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
@@ -56,38 +57,45 @@ class McpTool(BaseModel):
 class Definition:
     """A listed tool as it is kept: its wire form, and the hash that what is known of it is stored under.
 
-    Kept as JSON: parsed, a definition takes ten times the memory, and few of them are looked at.
+    Kept as packed JSON: parsed, a definition takes forty times the memory, and few of them are looked at.
     """
 
     name: str
-    wire_json: str
+    packed: bytes
     definition_hash: str
 
     @classmethod
     def of(cls, tool: McpTool) -> Self:
         """Serialise the tool once; the count and the hash both come from this text."""
         wire_json = tool.model_dump_json()
-        return cls(tool.name, wire_json, _hash(wire_json))
+        return cls(tool.name, zlib.compress(_bytes(wire_json), level=1), _hash(wire_json))
+
+    @property
+    def wire_json(self) -> str:
+        return zlib.decompress(self.packed).decode("utf-8", "surrogatepass")
 
     @property
     def details(self) -> McpTool:
         """The definition parsed; those that were asked for last stay so."""
-        return _recently_parsed(self.wire_json)
+        return _recently_parsed(self)
 
     def parsed(self) -> McpTool:
         """Parsed for one look, and not kept."""
-        return _parse(self.wire_json)
+        return McpTool.model_validate_json(self.wire_json, by_name=False, by_alias=True)
 
 
-def _parse(wire_json: str) -> McpTool:
-    return McpTool.model_validate_json(wire_json, by_name=False, by_alias=True)
-
-
-_recently_parsed = lru_cache(maxsize=256)(_parse)
+@lru_cache(maxsize=256)
+def _recently_parsed(definition: Definition) -> McpTool:
+    return definition.parsed()
 
 
 def _hash(wire_json: str) -> str:
-    return hashlib.sha256(wire_json.encode("utf-8", "surrogatepass")).hexdigest()
+    return hashlib.sha256(_bytes(wire_json)).hexdigest()
+
+
+def _bytes(text: str) -> bytes:
+    # JSON may hold half of a surrogate pair; that is for whoever reads it to judge.
+    return text.encode("utf-8", "surrogatepass")
 
 
 class ServerStatus(StrEnum):

@@ -25,6 +25,8 @@ _ALL = FIELDS.index("all")
 _NAME_REPEATS = 2
 """How often a name counts among all words: it is the best that is known of a tool."""
 
+_MOST = 65_535
+
 _K1 = 1.2
 _B = 0.75
 
@@ -59,7 +61,7 @@ class TermCounts:
     """How often each term stands in each field of one tool; `keys` are term number * fields + field."""
 
     keys: Integers
-    counts: Integers
+    counts: NDArray[np.uint16]
     lengths: Integers
 
 
@@ -75,7 +77,7 @@ def count_terms(document: Document, vocabulary: Vocabulary) -> TermCounts:
     ]
     pairs = np.array(counted, dtype=np.int32).reshape(-1, 2)
     lengths = np.array([len(field) for field in fields], dtype=np.int32)
-    return TermCounts(keys=pairs[:, 0].copy(), counts=pairs[:, 1].copy(), lengths=lengths)
+    return TermCounts(keys=pairs[:, 0].copy(), counts=np.minimum(pairs[:, 1], _MOST).astype(np.uint16), lengths=lengths)
 
 
 class LexicalIndex:

@@ -83,7 +83,8 @@ def _session(model: Path) -> Any:
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 1
     options.inter_op_num_threads = 1
-    # A plan of memory for every length of text that ever came would add up.
+    # Either would keep the most that was ever needed: a pool for all runs, a plan for each length of text.
+    options.enable_cpu_mem_arena = False
     options.enable_mem_pattern = False
     # By its path: given as bytes, the model is held twice.
     return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
