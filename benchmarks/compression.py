@@ -57,7 +57,7 @@ class Measured:
 
 
 def measure(tool: McpTool, counter: TokenCounter) -> Measured:
-    lossless = {dialect: compress(tool, counter.count_tokens, dialect) for dialect in LOSSLESS}
+    lossless = {dialect: compress(tool, counter.count_tokens, dialect, explained=True) for dialect in LOSSLESS}
     forms = {LOSSLESS[dialect]: compressed.tokens for dialect, compressed in lossless.items()}
     forms[SHOWN] = counter.count_tool_tokens(
         McpTool(name=tool.name, description=tool.description, inputSchema=tool.input_schema)

@@ -6,18 +6,23 @@ where a form would be, the original is sent instead. Called by the gateway; pure
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TypeVar
 
 from mcp_optimizer.catalog import CatalogTool
-from mcp_optimizer.compression.compress import CompressedTool, Dialect, compress
-from mcp_optimizer.compression.groups import GroupPlan
+from mcp_optimizer.compression.compress import CompressedTool, Dialect, Step, compress
+from mcp_optimizer.compression.groups import Group, GroupPlan
 from mcp_optimizer.compression.signature import Notes, signature
-from mcp_optimizer.db.models import McpTool
+from mcp_optimizer.db.models import DefinitionForm, McpTool
 from mcp_optimizer.token_counter import TokenCounter
+
+COMPRESSION = 1
+"""Raised whenever compression gives another result for the same definition: stored forms of before are forgotten."""
 
 _MOST_REMEMBERED = 20_000
 
@@ -41,6 +46,15 @@ class Form:
     tokens: int
 
 
+@dataclass(frozen=True)
+class _Kept:
+    """A compressed definition. As JSON: parsed, it would take ten times the memory, and few are looked at."""
+
+    wire_json: str
+    tokens: int
+    groups: GroupPlan
+
+
 Groups = Mapping[str, Mapping[str, Sequence[str]]]
 """By tool: the parameter groups that the user wants."""
 
@@ -57,47 +71,101 @@ class ToolForms:
     ) -> None:
         self._counter = counter
         self._notes = notes
-        self._dialect = dialect
+        self.dialect = dialect
         self._groups = groups or {}
-        self._forms: OrderedDict[tuple[str, str, Detail], Form] = OrderedDict()
-        self._compressed: OrderedDict[str, CompressedTool] = OrderedDict()
+        self._signatures: OrderedDict[tuple[str, str], Form] = OrderedDict()
+        self._compressed: OrderedDict[tuple[str, Dialect], _Kept] = OrderedDict()
+        self._new: dict[tuple[str, Dialect], None] = {}
 
     def form(self, tool: CatalogTool, detail: Detail) -> Form:
         original = Form(tool.definition, tool.tokens)
         # Not counted (0) is not comparable: what the tokenizer choked on is sent as its server wrote it.
         if detail is Detail.FULL or not tool.tokens:
             return original
-        key = (tool.record.definition_hash, tool.name, detail)
-        if (known := self._forms.get(key)) is not None:
-            self._forms.move_to_end(key)
-            return known
-        made = self._signature(tool) if detail is Detail.SIGNATURE else self._schema(tool)
-        tokens = self._counter.count_tool_tokens(made)
-        form = Form(made, tokens) if tokens < tool.tokens else original
-        _remember(self._forms, key, form)
-        return form
+        made = self._signature(tool) if detail is Detail.SIGNATURE else self.schema(tool)
+        return made if made.tokens < tool.tokens else original
 
-    def compressed(self, tool: CatalogTool) -> CompressedTool:
-        """The tool under its own name, compressed; with the plan that leads its arguments back."""
-        key = tool.record.definition_hash
+    def schema(self, tool: CatalogTool, dialect: Dialect | None = None) -> Form:
+        """The definition with its schema compressed, under the tool's public name."""
+        kept = self._keep(tool, dialect or self.dialect)
+        definition = McpTool.model_validate_json(kept.wire_json)
+        if tool.name == definition.name:
+            return Form(definition, kept.tokens)
+        renamed = definition.model_copy(update={"name": tool.name})
+        return Form(renamed, self._counter.count_tool_tokens(renamed))
+
+    def plans(self, tool: CatalogTool) -> list[GroupPlan]:
+        """The ways back from the arguments of the compressed schema, in every dialect that it was sent in."""
+        plans = [self._keep(tool, self.dialect).groups]
+        for dialect in Dialect:
+            kept = self._compressed.get((tool.record.definition_hash, dialect))
+            if kept is not None and kept.groups not in plans:
+                plans.append(kept.groups)
+        return plans
+
+    def steps(self, tool: CatalogTool) -> tuple[Step, ...]:
+        """What each technique did to a tool."""
+        return self._compress(tool, self.dialect, explained=True).steps
+
+    def unknown(self, tools: Iterable[CatalogTool], dialect: Dialect | None = None) -> list[str]:
+        """The definitions, by hash, that were not compressed yet."""
+        wanted = dialect or self.dialect
+        hashes = (tool.record.definition_hash for tool in tools)
+        return [found for found in dict.fromkeys(hashes) if (found, wanted) not in self._compressed]
+
+    def kind(self, dialect: Dialect | None = None) -> str:
+        """Under which name the compressed definitions are stored: whatever else they depend on is part of it."""
+        groups = hashlib.sha256(json.dumps(self._groups, sort_keys=True).encode()).hexdigest()[:12]
+        return f"{COMPRESSION}/{dialect or self.dialect}/{self._counter.encoding_name}/{groups}"
+
+    def learn(self, stored: Iterable[DefinitionForm], dialect: Dialect | None = None) -> None:
+        """Take compressed definitions that were made before."""
+        for one in stored:
+            plan = GroupPlan(tuple(Group(name, members) for name, members in json.loads(one.groups)))
+            _remember(
+                self._compressed,
+                (one.definition_hash, dialect or self.dialect),
+                _Kept(one.definition, one.token_count, plan),
+            )
+
+    def take_new(self, dialect: Dialect | None = None) -> list[DefinitionForm]:
+        """The compressed definitions that were made since this was last asked, to be stored."""
+        wanted = dialect or self.dialect
+        made = [key for key in list(self._new) if key[1] == wanted]
+        found = []
+        for key in made:
+            del self._new[key]
+            if (kept := self._compressed.get(key)) is not None:
+                groups = json.dumps([(group.name, dict(group.members)) for group in kept.groups.groups])
+                found.append(DefinitionForm(key[0], kept.wire_json, kept.tokens, groups))
+        return found
+
+    def _keep(self, tool: CatalogTool, dialect: Dialect) -> _Kept:
+        key = (tool.record.definition_hash, dialect)
         if (known := self._compressed.get(key)) is None:
-            details = tool.record.details
-            if not tool.record.token_count:
-                return CompressedTool(details, tokens=0, baseline_tokens=0)
-            wanted = self._groups.get(details.name, {})
-            known = compress(details, self._counter.count_tokens, self._dialect, wanted)
+            made = self._compress(tool, dialect)
+            known = _Kept(made.tool.model_dump_json(), made.tokens, made.groups)
             _remember(self._compressed, key, known)
+            if made.tokens:
+                self._new[key] = None
         return known
 
-    def plan(self, tool: CatalogTool) -> GroupPlan:
-        return self.compressed(tool).groups
+    def _compress(self, tool: CatalogTool, dialect: Dialect, *, explained: bool = False) -> CompressedTool:
+        details, baseline = tool.record.details, tool.record.token_count
+        if not baseline:
+            return CompressedTool(details, tokens=0, baseline_tokens=0)
+        wanted = self._groups.get(details.name, {})
+        count = self._counter.count_tokens
+        return compress(details, count, dialect, wanted, baseline=baseline, explained=explained)
 
-    def _signature(self, tool: CatalogTool) -> McpTool:
-        text = signature(tool.record.details, self._notes)
-        return McpTool(name=tool.name, description=text, inputSchema={"type": "object"})
-
-    def _schema(self, tool: CatalogTool) -> McpTool:
-        return self.compressed(tool).tool.model_copy(update={"name": tool.name})
+    def _signature(self, tool: CatalogTool) -> Form:
+        key = (tool.record.definition_hash, tool.name)
+        if (known := self._signatures.get(key)) is None:
+            text = signature(tool.record.details, self._notes)
+            definition = McpTool(name=tool.name, description=text, inputSchema={"type": "object"})
+            known = Form(definition, self._counter.count_tool_tokens(definition))
+            _remember(self._signatures, key, known)
+        return known
 
 
 def _remember(memory: OrderedDict[_K, _V], key: _K, value: _V) -> None:

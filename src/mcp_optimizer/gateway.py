@@ -135,11 +135,13 @@ class Gateway:
     def _understand(self, tool: CatalogTool, parameters: Any) -> dict[str, Any]:
         """The arguments in the tool's original shape, valid; the error shows the schema as we would send it."""
         details = tool.record.details
-        arguments = expand(read_arguments(parameters, details), self._forms.plan(tool))
+        arguments = read_arguments(parameters, details)
+        for plan in self._forms.plans(tool):
+            arguments = expand(arguments, plan)
         try:
             self._check.check(arguments, details, tool.record.definition_hash)
         except InvalidArguments as error:
-            schema = self._forms.compressed(tool).tool.input_schema
+            schema = self._forms.schema(tool).definition.input_schema
             raise InvalidArguments(details.name, error.problems, schema) from None
         return arguments
 

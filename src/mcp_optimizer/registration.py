@@ -1,21 +1,22 @@
 """Which tools a client is given in tools/list besides our own: the profile's, compressed, within its budget.
 
-A list is made once for a catalog and a profile and then stays as it is, byte for byte, so that prompt caches
-hold. Called by the MCP face; knows no SDK type and no transport.
+A list is made once for a catalog, a profile and a presentation, and then stays as it is, byte for byte, so that
+prompt caches hold. Called by the MCP face, from threads; knows no SDK type and no transport.
 """
 
 from __future__ import annotations
 
-import json
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from mcp_optimizer.catalog import CatalogTool, LiveCatalog, Snapshot
+from mcp_optimizer.compression.compress import Dialect, compact
 from mcp_optimizer.compression.descriptions import Level, ShortDescription, five_words
 from mcp_optimizer.compression.documentation import shorten
 from mcp_optimizer.db.models import McpTool
-from mcp_optimizer.forms import ToolForms
+from mcp_optimizer.forms import Form, ToolForms
 from mcp_optimizer.own_tools import OWN_TOOLS
 from mcp_optimizer.profiles.selection import DEFAULT_BUDGETS, LoadStrategy, Profiles, ToolProfile, make_profiles
 from mcp_optimizer.profiles.tiers import Candidate, ProfileName, rank
@@ -26,6 +27,14 @@ _OVERHEAD = 1
 
 _ENVELOPE = 8
 """Tokens of `{"tools":[…]}` around a list, at the most."""
+
+
+@dataclass(frozen=True)
+class Presentation:
+    """What suits a client: the dialect of its schemas, and whether it shows titles and annotations to people."""
+
+    dialect: Dialect = Dialect.PLAIN
+    shows_titles: bool = False
 
 
 @dataclass(frozen=True)
@@ -54,87 +63,162 @@ class Registration:
         self._pinned = tuple(pinned)
         self._budgets = budgets
         self._uses = uses
-        self._made: tuple[tuple[CatalogTool | None, ...], Profiles] | None = None
-        self._lists: dict[ProfileName, Registered] = {}
+        self._default = Presentation(forms.dialect)
+        self._lists: dict[Presentation, _Lists] = {}
         self._promoted: dict[str, None] = {}
-        self._sizes: dict[tuple[str, str, Level], tuple[McpTool, int]] = {}
-        self._shorts: dict[str, ShortDescription] = {}
+        # Asked from several threads; whoever comes second finds the work done.
+        self._making = threading.Lock()
 
-    def profiles(self) -> Profiles:
+    def profiles(self, presentation: Presentation | None = None) -> Profiles:
         """The profiles of the catalog as it is now."""
-        snapshot = self._catalog.snapshot
-        if self._made is None or self._made[0] is not snapshot.tools:
-            self._made = (snapshot.tools, self._make(snapshot))
-            self._lists = {}
-        return self._made[1]
+        with self._making:
+            return self._current(presentation).profiles
 
-    def listed(self, selected: ProfileName) -> Registered:
+    def listed(self, selected: ProfileName, presentation: Presentation | None = None) -> Registered:
         """The tools of a profile, ours not included, in a fixed order."""
-        profiles = self.profiles()
-        if selected not in self._lists:
-            self._lists[selected] = self._list(profiles, selected)
-        return self._lists[selected]
+        with self._making:
+            return self._current(presentation).listed(selected, self._promoted)
 
     def tokens(self, tool: str, level: Level) -> int:
         """What a tool costs when it is registered, described at a level."""
-        return self._definition(self._catalog.snapshot.by_name[tool], level)[1]
+        with self._making:
+            return self._current(None).definition(tool, level).tokens
+
+    def total_tokens(self, selected: ProfileName) -> int:
+        """What a whole profile costs, our own tools included."""
+        with self._making:
+            return self._current(None).total_tokens(selected)
 
     def described(self, tool: str, level: Level) -> str:
         """A tool's description at a level."""
-        self.profiles()
-        return self._definition(self._catalog.snapshot.by_name[tool], level)[0].description or ""
+        with self._making:
+            return self._current(None).definition(tool, level).definition.description or ""
 
     def unclear(self) -> list[str]:
         """Tools that no five of their words tell from another; their description stays a sentence."""
-        self.profiles()
-        return sorted(name for name, short in self._shorts.items() if not short.is_clear)
+        with self._making:
+            return sorted(name for name, short in self._current(None).shorts.items() if not short.is_clear)
 
-    def promote(self, tool: str, selected: ProfileName) -> bool:
+    def promote(self, tool: str, selected: ProfileName, presentation: Presentation | None = None) -> bool:
         """Register a tool after its first use, if its profile wants that and the budget has room for it."""
-        profiles = self.profiles()
-        if tool in self._promoted or tool not in profiles.tier_of:
-            return False
-        if profiles.strategy(tool, selected) is not LoadStrategy.ON_FIRST_USE:
-            return False
-        self._promoted[tool] = None
-        before = self._lists.pop(selected, None)
-        return before is None or self.listed(selected).definitions != before.definitions
+        with self._making:
+            lists = self._current(presentation)
+            if tool in self._promoted or tool not in lists.profiles.tier_of:
+                return False
+            if lists.profiles.strategy(tool, selected) is not LoadStrategy.ON_FIRST_USE:
+                return False
+            before = lists.listed(selected, self._promoted)
+            self._promoted[tool] = None
+            return lists.listed(selected, self._promoted).definitions != before.definitions
 
-    def _make(self, snapshot: Snapshot) -> Profiles:
-        uses = self._uses()
-        candidates = [
-            Candidate(tool.name, tool.server, tool.record.name, tool.tokens, uses.get(tool.name, 0))
-            for tool in snapshot.running
-        ]
-        shorts = five_words([tool.record.details for tool in snapshot.running])
-        self._shorts = {tool.name: short for tool, short in zip(snapshot.running, shorts, strict=True)}
-        return make_profiles(rank(candidates, self._pinned), self._size, self._own_tokens(), self._budgets)
+    def _current(self, presentation: Presentation | None) -> _Lists:
+        wanted = presentation or self._default
+        snapshot = self._catalog.snapshot
+        known = self._lists.get(wanted)
+        if known is None or known.snapshot.tools is not snapshot.tools:
+            self._lists = {key: lists for key, lists in self._lists.items() if lists.snapshot.tools is snapshot.tools}
+            same = next(iter(self._lists.values()), None)
+            known = _Lists(snapshot, self._forms, self._counter, wanted, known or same)
+            candidates = _candidates(snapshot, self._uses())
+            known.fill(make_profiles(rank(candidates, self._pinned), known.size, known.own_tokens, self._budgets))
+            self._lists[wanted] = known
+        return known
 
-    def _own_tokens(self) -> int:
-        own = [json.dumps(tool, ensure_ascii=False, separators=(",", ":")) for tool in OWN_TOOLS]
-        return sum(self._counter.count_many(own)) + _OVERHEAD * len(own) + _ENVELOPE
 
-    def _size(self, candidate: Candidate, level: Level) -> int:
-        return self._definition(self._catalog.snapshot.by_name[candidate.name], level)[1] + _OVERHEAD
+class _Lists:
+    """The lists over one snapshot, in one presentation."""
 
-    def _definition(self, tool: CatalogTool, level: Level) -> tuple[McpTool, int]:
-        key = (tool.record.definition_hash, tool.name, level)
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        forms: ToolForms,
+        counter: TokenCounter,
+        presentation: Presentation,
+        before: _Lists | None,
+    ) -> None:
+        self.snapshot = snapshot
+        self._forms = forms
+        self._counter = counter
+        self._presentation = presentation
+        self._shorts = before.shorts_of(snapshot) if before else None
+        self._sizes: dict[tuple[str, Level], int] = {}
+        self._listed: dict[ProfileName, tuple[tuple[str, ...], Registered]] = {}
+        self.own_tokens = (
+            sum(counter.count_many(list(map(compact, OWN_TOOLS)))) + _OVERHEAD * len(OWN_TOOLS) + _ENVELOPE
+        )
+
+    def fill(self, profiles: Profiles) -> None:
+        self.profiles = profiles
+
+    @property
+    def shorts(self) -> Mapping[str, ShortDescription]:
+        """Five words for every tool: made in view of all of them, and only when somebody wants them."""
+        if self._shorts is None:
+            found = five_words([tool.record.details for tool in self.snapshot.running])
+            self._shorts = {tool.name: short for tool, short in zip(self.snapshot.running, found, strict=True)}
+        return self._shorts
+
+    def shorts_of(self, snapshot: Snapshot) -> Mapping[str, ShortDescription] | None:
+        """The five words, if they are known and still hold."""
+        return self._shorts if snapshot.tools is self.snapshot.tools else None
+
+    def size(self, candidate: Candidate, level: Level) -> int:
+        key = (candidate.name, level)
         if key not in self._sizes:
-            compressed = self._forms.compressed(tool).tool.model_copy(update={"name": tool.name})
-            shortened = shorten(compressed, level, self._shorts.get(tool.name))
-            self._sizes[key] = (shortened, self._counter.count_tool_tokens(shortened))
+            self._sizes[key] = self.definition(candidate.name, level).tokens + _OVERHEAD
         return self._sizes[key]
 
-    def _list(self, profiles: Profiles, selected: ProfileName) -> Registered:
-        profile = profiles.by_name[selected]
-        by_name = self._catalog.snapshot.by_name
-        names = sorted(profile.tools)
-        room = None if profile.token_budget is None else profile.token_budget - profile.tokens
-        for name in self._promoted:
-            if name in by_name and name not in profile.tools:
-                cost = self._definition(by_name[name], profile.level)[1] + _OVERHEAD
-                if room is None or cost <= room:
-                    names.append(name)
-                    room = None if room is None else room - cost
-        definitions = tuple(self._definition(by_name[name], profile.level)[0].model_dump(mode="json") for name in names)
-        return Registered(profile, definitions)
+    def definition(self, name: str, level: Level) -> Form:
+        tool = self.snapshot.by_name[name]
+        form = self._forms.schema(tool, self._presentation.dialect)
+        definition = form.definition
+        if level is not Level.FULL:
+            definition = shorten(definition, level, self.shorts.get(name) if level is Level.WORDS else None)
+        if self._presentation.shows_titles:
+            definition = _with_titles(definition, tool)
+        if definition is form.definition:
+            return form
+        return Form(definition, self._counter.count_tool_tokens(definition))
+
+    def listed(self, selected: ProfileName, promoted: Mapping[str, None]) -> Registered:
+        profile = self.profiles.by_name[selected]
+        names = (*sorted(profile.tools), *self._promoted(profile, promoted))
+        known = self._listed.get(selected)
+        if known is None or known[0] != names:
+            definitions = (self.definition(name, profile.level).definition for name in names)
+            made = tuple(definition.model_dump(mode="json") for definition in definitions)
+            self._listed[selected] = known = (names, Registered(profile, made))
+        return known[1]
+
+    def total_tokens(self, selected: ProfileName) -> int:
+        profile = self.profiles.by_name[selected]
+        if profile.tokens is not None:
+            return profile.tokens
+        return self.own_tokens + sum(self.definition(name, profile.level).tokens + _OVERHEAD for name in profile.tools)
+
+    def _promoted(self, profile: ToolProfile, promoted: Mapping[str, None]) -> list[str]:
+        """Those that came into use and still have room."""
+        room = profile.room
+        registered = set(profile.tools)
+        found = []
+        for name in promoted:
+            if name not in self.snapshot.by_name or name in registered:
+                continue
+            cost = self.definition(name, profile.level).tokens + _OVERHEAD
+            if room is None or cost <= room:
+                found.append(name)
+                room = None if room is None else room - cost
+        return found
+
+
+def _candidates(snapshot: Snapshot, uses: Mapping[str, int]) -> list[Candidate]:
+    return [
+        Candidate(tool.name, tool.server, tool.record.name, tool.tokens, uses.get(tool.name, 0))
+        for tool in snapshot.running
+    ]
+
+
+def _with_titles(definition: McpTool, tool: CatalogTool) -> McpTool:
+    """With what a client shows to people before they agree to a call."""
+    details = tool.record.details
+    return definition.model_copy(update={"title": details.title, "annotations": details.annotations})

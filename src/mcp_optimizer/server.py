@@ -140,7 +140,7 @@ class _Answers:
     async def __call__(self, ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
         if ctx.method == "tools/list":
             started, profile = time.perf_counter(), self._profile(ctx)
-            tools = [*OWN_TOOLS, *self._registered(profile)]
+            tools = [*OWN_TOOLS, *await self._registered(profile)]
             if self._accounts is not None:
                 taken = (time.perf_counter() - started) * 1_000
                 self._accounts.loaded(_caller(ctx), tools, profile.value if profile else "", taken)
@@ -155,10 +155,11 @@ class _Answers:
             return read_profile(asked)
         return self._options.profile_of_client.get(_client_name(ctx), self._options.profile)
 
-    def _registered(self, profile: ProfileName | None) -> tuple[dict[str, Any], ...]:
+    async def _registered(self, profile: ProfileName | None) -> tuple[dict[str, Any], ...]:
         if profile is None or self._registration is None:
             return ()
-        return self._registration.listed(profile).definitions
+        # In a thread: thousands of tools take a second or two, the first time.
+        return (await asyncio.to_thread(self._registration.listed, profile)).definitions
 
     async def _promote(self, ctx: ServerRequestContext[Any, Any], result: Mapping[str, Any]) -> None:
         """After its first use, a tool of the next profile is registered, and clients that listen are told."""
@@ -167,7 +168,7 @@ class _Answers:
         if profile is None or self._registration is None or not called:
             return
         tool = self._gateway.resolve(called["name"], called["server"])
-        if self._registration.promote(tool.name, profile):
+        if await asyncio.to_thread(self._registration.promote, tool.name, profile):
             await self._bus.publish(ToolsListChanged())
             if ctx.protocol_version not in MODERN_PROTOCOL_VERSIONS:
                 await ctx.session.send_tool_list_changed()

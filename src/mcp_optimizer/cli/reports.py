@@ -169,7 +169,7 @@ async def _show(settings: Settings, name: str, tools_dir: Path | None, as_json: 
         tool = optimizer.gateway.resolve(name)
         forms = {detail: optimizer.forms.form(tool, detail) for detail in Detail}
         words = optimizer.registration.described(tool.name, Level.WORDS)
-        steps = optimizer.forms.compressed(tool).steps
+        steps = optimizer.forms.steps(tool)
     if as_json:
         shown = {
             detail.value: {"tokens": f.tokens, "tool": f.definition.model_dump(mode="json")}

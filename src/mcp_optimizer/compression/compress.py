@@ -16,8 +16,8 @@ import pydantic_core
 
 from mcp_optimizer.compression import lossless
 from mcp_optimizer.compression.groups import NO_GROUPS, GroupPlan, candidate_groups, named_groups, regroup
-from mcp_optimizer.compression.lossless import Technique, tidy
-from mcp_optimizer.compression.notes import lift_notes, with_note
+from mcp_optimizer.compression.lossless import Technique, keywords, tidy
+from mcp_optimizer.compression.notes import lift_into
 from mcp_optimizer.compression.references import (
     drop_unused_definitions,
     inline_references,
@@ -30,6 +30,9 @@ from mcp_optimizer.db.models import McpTool
 
 Cost = Callable[[str], int]
 """Tokens of a text."""
+
+_SURELY_MORE = 1.5
+"""A text that is longer by this much is not worth counting."""
 
 
 class Dialect(StrEnum):
@@ -50,23 +53,25 @@ LIFTING = "lifted notes"
 GROUPING = "groups"
 
 WORDING = (
-    Technique("restating titles", lossless.drop_restating_titles),
-    Technique("restating descriptions", lossless.drop_restating_descriptions),
-    Technique(TIDYING, lossless.tidy_descriptions),
+    Technique("restating titles", lossless.drop_restating_titles, frozenset({"title"})),
+    Technique("restating descriptions", lossless.drop_restating_descriptions, frozenset({"description"})),
+    Technique(TIDYING, lossless.tidy_descriptions, frozenset({"description"})),
 )
 """These touch only words, so that they are safe in any schema."""
 
 SHRINKING = (
     Technique("unknown keywords", lossless.drop_unknown_keywords),
     *WORDING,
-    Technique("meaningless nulls", lossless.omit_nulls_that_mean_nothing),
-    Technique("unused definitions", drop_unused_definitions),
-    Technique("single branches", lossless.merge_single_branches),
-    Technique("type lists", lossless.merge_type_branches),
-    Technique("type beside enum", lossless.drop_type_beside_enum),
-    Technique("idle keywords", lossless.drop_idle_keywords),
+    Technique("meaningless nulls", lossless.omit_nulls_that_mean_nothing, frozenset({"default"})),
+    Technique("unused definitions", drop_unused_definitions, frozenset({"$defs", "definitions"})),
+    Technique("single branches", lossless.merge_single_branches, frozenset({"anyOf", "oneOf", "allOf"})),
+    Technique("type lists", lossless.merge_type_branches, frozenset({"anyOf", "oneOf"})),
+    Technique("type beside enum", lossless.drop_type_beside_enum, frozenset({"enum", "const"})),
+    Technique("idle keywords", lossless.drop_idle_keywords, frozenset(lossless.IDLE)),
 )
-ORDERING = Technique("order of keywords", lossless.order_keywords)
+"""These only leave out or merge, so that shorter is smaller."""
+
+ORDERING = Technique("order of keywords", lossless.order_keywords, frozenset({"type"}))
 
 
 @dataclass(frozen=True)
@@ -79,7 +84,7 @@ class Step:
 
 @dataclass(frozen=True)
 class CompressedTool:
-    """A smaller tool, and how it came about; `steps` are the tokens after each technique that paid.
+    """A smaller tool, and how it came about; `steps` are the tokens after each technique that was applied.
 
     `groups` is how arguments in its shape become those of the original: `groups.expand`.
     """
@@ -96,89 +101,137 @@ def compress(
     cost: Cost,
     dialect: Dialect = Dialect.PLAIN,
     groups: Mapping[str, Sequence[str]] | None = None,
+    *,
+    baseline: int | None = None,
+    explained: bool = False,
 ) -> CompressedTool:
     """The smallest form of a tool that is still plain JSON Schema with all of its documentation.
 
-    `groups` are those that the user wants, whether they pay or not.
+    `groups` are those that the user wants, whether they pay or not. `baseline` is what the tool costs, where that is
+    known already. Counting is most of the work: the steps are counted only where they are to be `explained`.
     """
-    schema = tool.input_schema
-    if is_free_to_move(schema):
-        draft = _freely(_Draft(tool, cost), dialect, groups or {})
-    else:
-        draft = _carefully(_Draft(tool, cost))
-        # A reference to the middle of a schema ties every part to its place; written out, it ties none.
-        inlined = inline_references(schema)
-        if is_free_to_move(inlined):
-            other = _Draft(tool, cost)
-            other.take(INLINING, _with_schema(tool, inlined))
-            draft = min(draft, _freely(other, dialect, groups or {}), key=lambda one: one.tokens)
-    if draft.tokens <= draft.baseline:
-        return CompressedTool(draft.tool, draft.tokens, draft.baseline, tuple(draft.steps), draft.groups)
+    baseline = cost(tool.model_dump_json()) if baseline is None else baseline
+    draft = _compressed(_Draft(tool, cost, baseline if explained else None), dialect, groups or {})
+    if draft.tokens <= baseline:
+        return CompressedTool(draft.made(), draft.tokens, baseline, tuple(draft.steps), draft.groups)
     if groups:
-        return compress(tool, cost, dialect)
-    return compress(tool, cost) if dialect is Dialect.INLINED else CompressedTool(tool, draft.baseline, draft.baseline)
+        return compress(tool, cost, dialect, baseline=baseline, explained=explained)
+    if dialect is Dialect.INLINED:
+        return compress(tool, cost, baseline=baseline, explained=explained)
+    return CompressedTool(tool, baseline, baseline)
 
 
 class _Draft:
-    """A tool on its way to its smallest form: what is offered is taken only if it is smaller."""
+    """A tool on its way to its smallest form: its name, description and schema, which is all that a model needs."""
 
-    def __init__(self, tool: McpTool, cost: Cost) -> None:
-        self.tool = tool
+    def __init__(self, tool: McpTool, cost: Cost, explained_from: int | None) -> None:
+        self._tool = tool
         self.cost = cost
-        self._text = tool.model_dump_json()
-        self.baseline = self.tokens = cost(self._text)
+        self._explained_from = explained_from
+        self._known: int | None = None
+        self.description = tool.description
+        self.schema = tool.input_schema
+        self.text = self._written(self.description, self.schema)
         self.steps: list[Step] = []
         self.groups = NO_GROUPS
+        if explained_from is not None and self.tokens < explained_from:
+            self._note(ENVELOPE)
 
-    def offer(self, technique: str, *candidates: McpTool) -> bool:
-        """Take the smallest, if it is smaller than what is there; whether it was."""
-        # Compared as text: the order of keys makes a difference here.
-        texts = [(candidate, candidate.model_dump_json()) for candidate in candidates]
-        weighed = [(self.cost(text), tool, text) for tool, text in texts if text != self._text]
-        tokens, tool, text = min(weighed, key=itemgetter(0), default=(self.tokens, self.tool, self._text))
+    @property
+    def tokens(self) -> int:
+        if self._known is None:
+            self._known = self.cost(self.text)
+        return self._known
+
+    def copy(self) -> _Draft:
+        return _Draft(self._tool, self.cost, self._explained_from)
+
+    def made(self) -> McpTool:
+        return McpTool(name=self._tool.name, description=self.description, inputSchema=self.schema)
+
+    def shrink(self, technique: str, description: str | None, schema: Schema) -> None:
+        """Take what only leaves things out: shorter is smaller, and need not be counted."""
+        if schema is self.schema and description is self.description:
+            return
+        text = self._written(description, schema)
+        if len(text) < len(self.text):
+            self._take(technique, description, schema, text)
+
+    def offer(self, technique: str, *candidates: tuple[str | None, Schema]) -> bool:
+        """Take the smallest, if it costs less than what is there; whether it does."""
+        weighed = []
+        for description, schema in candidates:
+            text = self._written(description, schema)
+            # Compared as text: the order of keys makes a difference here.
+            if text != self.text and len(text) < _SURELY_MORE * len(self.text):
+                weighed.append((self.cost(text), description, schema, text))
+        if not weighed:
+            return False
+        tokens, description, schema, text = min(weighed, key=itemgetter(0))
         if tokens >= self.tokens:
             return False
-        self._take(technique, tool, text, tokens)
+        self._take(technique, description, schema, text, tokens)
         return True
 
-    def offer_schema(self, technique: Technique) -> None:
-        self.offer(technique.name, _with_schema(self.tool, technique.apply(self.tool.input_schema)))
-
-    def take(self, technique: str, candidate: McpTool) -> None:
+    def take(self, technique: str, schema: Schema) -> None:
         """Take it, whatever it costs."""
-        text = candidate.model_dump_json()
-        self._take(technique, candidate, text, self.cost(text))
+        self._take(technique, self.description, schema, self._written(self.description, schema))
 
-    def _take(self, technique: str, tool: McpTool, text: str, tokens: int) -> None:
-        self.tool, self._text, self.tokens = tool, text, tokens
-        self.steps.append(Step(technique, tokens))
+    def _take(
+        self, technique: str, description: str | None, schema: Schema, text: str, tokens: int | None = None
+    ) -> None:
+        self.description, self.schema, self.text, self._known = description, schema, text, tokens
+        self._note(technique)
+
+    def _note(self, technique: str) -> None:
+        if self._explained_from is not None:
+            self.steps.append(Step(technique, self.tokens))
+
+    def _written(self, description: str | None, schema: Schema) -> str:
+        """As the tool's `model_dump_json` would be."""
+        said = "" if description is None else f',"description":{compact(description)}'
+        return f'{{"name":{compact(self._tool.name)}{said},"inputSchema":{compact(schema)}}}'
+
+
+def _compressed(draft: _Draft, dialect: Dialect, wanted: Mapping[str, Sequence[str]]) -> _Draft:
+    schema = draft.schema
+    if is_free_to_move(schema):
+        return _freely(draft, dialect, wanted)
+    # A reference to the middle of a schema ties every part to its place; written out, it ties none.
+    inlined = inline_references(schema)
+    other = draft.copy()
+    careful = _carefully(draft)
+    if not is_free_to_move(inlined):
+        return careful
+    other.take(INLINING, _typed(inlined))
+    return min(careful, _freely(other, dialect, wanted), key=lambda one: one.tokens)
 
 
 def _freely(draft: _Draft, dialect: Dialect, wanted: Mapping[str, Sequence[str]]) -> _Draft:
     """Every technique."""
-    _unwrap(draft)
-    for technique in SHRINKING:
-        draft.offer_schema(technique)
-    draft.offer(LIFTING, with_lifted_notes(draft.tool))
+    _leave_out(draft, SHRINKING)
     _settle_references(draft, dialect)
-    draft.offer_schema(ORDERING)
+    draft.offer(ORDERING.name, (draft.description, _typed(ORDERING.apply(draft.schema))))
     _group(draft, wanted)
     return draft
 
 
 def _carefully(draft: _Draft) -> _Draft:
     """Only what is safe in a schema whose parts are bound to their places."""
-    _unwrap(draft)
-    for technique in (*WORDING, ORDERING):
-        draft.offer_schema(technique)
-    draft.offer(LIFTING, with_lifted_notes(draft.tool))
+    _leave_out(draft, WORDING)
+    draft.offer(ORDERING.name, (draft.description, _typed(ORDERING.apply(draft.schema))))
     return draft
 
 
-def _unwrap(draft: _Draft) -> None:
-    draft.offer(ENVELOPE, without_envelope(draft.tool))
-    if draft.tool.description:
-        draft.offer(TIDYING, draft.tool.model_copy(update={"description": tidy(draft.tool.description)}))
+def _leave_out(draft: _Draft, techniques: Sequence[Technique]) -> None:
+    if draft.description:
+        draft.shrink(TIDYING, tidy(draft.description), draft.schema)
+    present = keywords(draft.schema)
+    for technique in techniques:
+        if technique.about is None or technique.about & present:
+            draft.shrink(technique.name, draft.description, _typed(technique.apply(draft.schema)))
+    if (lifted := lift_into(draft.description, draft.schema)) is not None:
+        draft.offer(LIFTING, lifted)
 
 
 def without_envelope(tool: McpTool) -> McpTool:
@@ -186,62 +239,44 @@ def without_envelope(tool: McpTool) -> McpTool:
     return McpTool(name=tool.name, description=tool.description, inputSchema=tool.input_schema)
 
 
-def with_lifted_notes(tool: McpTool) -> McpTool:
-    """Parameter notes out of the description and into the parameters: what stood in both places stands in one."""
-    found = tool.input_schema.get("properties")
-    properties = found if isinstance(found, dict) else {}
-    describable = frozenset(name for name, schema in properties.items() if isinstance(schema, dict))
-    documentation = lift_notes(tool.description or "", describable)
-    if not documentation.notes:
-        return tool
-    changed = {
-        name: with_note(schema, documentation.notes[name]) if name in documentation.notes else schema
-        for name, schema in properties.items()
-    }
-    return _with_schema(
-        tool.model_copy(update={"description": documentation.description}),
-        {**tool.input_schema, "properties": changed},
-    )
-
-
 def _group(draft: _Draft, wanted: Mapping[str, Sequence[str]]) -> None:
-    schema = draft.tool.input_schema
-    if named := named_groups(schema, wanted):
-        draft.take(GROUPING, _with_schema(draft.tool, regroup(schema, named)))
+    schema = draft.schema
+    if wanted and (named := named_groups(schema, wanted)):
+        draft.take(GROUPING, regroup(schema, named))
         draft.groups = named
-    elif plan := candidate_groups(schema):
-        grouped = _with_schema(draft.tool, regroup(schema, plan))
-        draft.groups = plan if draft.offer(GROUPING, grouped) else NO_GROUPS
+    elif (plan := candidate_groups(schema)) and draft.offer(GROUPING, (draft.description, regroup(schema, plan))):
+        draft.groups = plan
 
 
 def _settle_references(draft: _Draft, dialect: Dialect) -> None:
     """Written out or not, whichever is smaller; what is used once always is."""
-    schema = draft.tool.input_schema
-    candidates: list[McpTool] = []
+    schema = draft.schema
+    spread = [schema]
     if counted := Counter(references(schema)):
         often = {reference for reference, count in counted.items() if count > 1}
-        whole = _with_schema(draft.tool, _shrink(inline_references(schema)))
-        candidates = [whole]
-        partly = _with_schema(draft.tool, _shrink(inline_references(schema, keep=often)))
+        whole = _typed(_shrunk(inline_references(schema)))
+        spread.append(whole)
         if dialect is Dialect.INLINED:
             draft.take(INLINING, whole)
         else:
-            draft.offer(INLINING, whole, partly)
+            partly = _typed(_shrunk(inline_references(schema, keep=often)))
+            draft.offer(INLINING, (draft.description, whole), (draft.description, partly))
+            spread[0] = draft.schema
     if dialect is Dialect.REFERENCES:
-        spread = (draft.tool, *candidates)
-        draft.offer(SHARING, *(_with_schema(tool, share_repeated(tool.input_schema, draft.cost)) for tool in spread))
+        shared = [(draft.description, share_repeated(one, draft.cost)) for one in spread]
+        draft.offer(SHARING, *shared)
 
 
-def _shrink(schema: Schema) -> Schema:
+def _shrunk(schema: Schema) -> Schema:
     """What is inlined may now be merged with where it stands."""
     for technique in SHRINKING:
         schema = technique.apply(schema)
     return schema
 
 
-def _with_schema(tool: McpTool, schema: Schema) -> McpTool:
+def _typed(schema: Schema) -> Schema:
     # The protocol wants every input schema to say that it is an object.
-    return tool.model_copy(update={"input_schema": {"type": "object", **schema}})
+    return schema if "type" in schema else {"type": "object", **schema}
 
 
 def compact(value: Any) -> str:

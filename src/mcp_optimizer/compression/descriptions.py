@@ -13,6 +13,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import lru_cache
 
 from mcp_optimizer.compression.lossless import tidy
 from mcp_optimizer.compression.notes import first_sentence
@@ -26,6 +27,7 @@ _EARLY = 2.5
 """How much more the words of the first sentence count than those after it."""
 
 _LONGEST_SOURCE = 1_500
+_LONGEST_WORD = 30
 
 
 class Level(StrEnum):
@@ -88,14 +90,20 @@ def _candidates(tool: McpTool, rarity: Mapping[str, float]) -> list[_Candidate]:
     uses: Counter[str] = Counter(terms(source))
     found: dict[str, _Candidate] = {}
     for match in _WORD.finditer(source):
-        for term in terms(match.group())[:1]:
-            if term in found or len(match.group()) > 30:
+        written = match.group()
+        for term in _first_term(written):
+            if term in found or len(written) > _LONGEST_WORD:
                 continue
             early = _EARLY if match.start() < opening else 1.0
             # A word that comes back is what the text is about; one that the name says already is told twice.
             weight = rarity.get(term, 0.0) * early * (1 + math.log(uses[term])) * (0.3 if term in named else 1.0)
-            found[term] = _Candidate(match.group(), term, match.start(), weight)
+            found[term] = _Candidate(written, term, match.start(), weight)
     return sorted(found.values(), key=lambda candidate: (-candidate.weight, candidate.place))
+
+
+@lru_cache(maxsize=50_000)
+def _first_term(word: str) -> list[str]:
+    return terms(word)[:1]
 
 
 def _choose(candidates: Sequence[_Candidate]) -> tuple[_Candidate, ...]:

@@ -5,10 +5,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from mcp_optimizer.compression.compress import with_lifted_notes
 from mcp_optimizer.compression.descriptions import Level, ShortDescription, at_level
-from mcp_optimizer.compression.notes import first_sentence, restates
-from mcp_optimizer.compression.walk import Schema, rewrite
+from mcp_optimizer.compression.notes import first_sentence, lift_into, restates
+from mcp_optimizer.compression.walk import Schema, carried
 from mcp_optimizer.db.models import McpTool
 
 
@@ -18,12 +17,11 @@ def shorten(tool: McpTool, level: Level, short: ShortDescription | None = None) 
         return tool
     if level is Level.SENTENCE:
         # Before the cut, or notes that stand only in the description would be lost with the rest of it.
-        tool = with_lifted_notes(tool)
-        schema = _rewritten(tool.input_schema, _first_sentences)
+        description, schema = lift_into(tool.description, tool.input_schema) or (tool.description, tool.input_schema)
+        tool = tool.model_copy(update={"description": description, "input_schema": carried(schema, _first_sentences)})
     else:
-        schema = _rewritten(tool.input_schema, _without_notes)
-    brief = at_level(tool, level, short)
-    return tool.model_copy(update={"description": brief or None, "input_schema": schema})
+        tool = tool.model_copy(update={"input_schema": carried(tool.input_schema, _without_notes)})
+    return tool.model_copy(update={"description": at_level(tool, level, short) or None})
 
 
 def _first_sentences(node: Schema) -> Schema:
@@ -47,8 +45,3 @@ def _without_restating(name: str, node: Any) -> Any:
 
 def _without_notes(node: Schema) -> Schema:
     return {key: value for key, value in node.items() if key not in ("description", "title", "examples", "example")}
-
-
-def _rewritten(schema: Schema, change: Any) -> Schema:
-    changed: Schema = rewrite(schema, change)
-    return changed

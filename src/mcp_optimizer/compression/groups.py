@@ -89,7 +89,7 @@ def expand(arguments: Mapping[str, Any], plan: GroupPlan) -> dict[str, Any]:
 
 def named_groups(schema: Schema, wanted: Mapping[str, Sequence[str]]) -> GroupPlan:
     """The groups that a user's settings name, as far as this tool has their parameters."""
-    properties = _groupable(schema)
+    properties = _properties(schema) if _is_groupable(schema) else {}
     groups = []
     for name, members in wanted.items():
         present = [member for member in members if member in properties]
@@ -100,7 +100,7 @@ def named_groups(schema: Schema, wanted: Mapping[str, Sequence[str]]) -> GroupPl
 
 def candidate_groups(schema: Schema) -> GroupPlan:
     """Groups that might pay: pairs of one array to add and one to remove, and three or more of one prefix."""
-    properties = _groupable(schema)
+    properties = _properties(schema)
     groups = [
         Group(stem, {"add": f"{stem}{_ADD}", "remove": f"{stem}{_REMOVE}"})
         for stem in (name.removesuffix(_ADD) for name in properties if name.endswith(_ADD))
@@ -115,7 +115,7 @@ def candidate_groups(schema: Schema) -> GroupPlan:
     for prefix, names in prefixes.items():
         if len(names) >= _FEWEST and prefix not in properties:
             groups.append(Group(prefix, _inner_names(names, prefix)))
-    return _sound(groups)
+    return _sound(groups) if groups and _is_groupable(schema) else NO_GROUPS
 
 
 def _sound(groups: Sequence[Group]) -> GroupPlan:
@@ -147,12 +147,14 @@ def _inner_name(member: str, group: str) -> str:
     return member
 
 
-def _groupable(schema: Schema) -> dict[str, Any]:
-    """The parameters, if nothing else in the schema speaks of them by name."""
-    if _SPEAKING.intersection(schema) or not isinstance(schema.get("additionalProperties", False), bool):
-        return {}
-    # A reference to the root would want groups further down, where `expand` does not look.
-    if not is_free_to_move(schema) or "#" in references(schema):
-        return {}
+def _properties(schema: Schema) -> dict[str, Any]:
     found = schema.get("properties")
     return found if isinstance(found, dict) else {}
+
+
+def _is_groupable(schema: Schema) -> bool:
+    """Whether nothing else in the schema speaks of the parameters by name."""
+    if _SPEAKING.intersection(schema) or not isinstance(schema.get("additionalProperties", False), bool):
+        return False
+    # A reference to the root would want groups further down, where `expand` does not look.
+    return is_free_to_move(schema) and "#" not in references(schema)

@@ -40,7 +40,7 @@ _PYTHON_TYPES: dict[str, tuple[type, ...]] = {
 
 # What the vocabularies define; anything else is a note of some generator to itself. `nullable`, `example` and
 # `examples` are no JSON Schema or say nothing to a validator, but a model reads them.
-_KNOWN = frozenset(
+KNOWN = frozenset(
     "$ref $defs $anchor $dynamicRef $dynamicAnchor $recursiveRef $recursiveAnchor $id definitions type enum const "
     "multipleOf maximum exclusiveMaximum minimum exclusiveMinimum maxLength minLength pattern maxItems minItems "
     "uniqueItems contains maxContains minContains maxProperties minProperties required dependentRequired allOf anyOf "
@@ -80,10 +80,13 @@ _TURNING = frozenset({"not", "if", "oneOf", "contains"})
 
 _SAYING_NOTHING = frozenset("a an the of for to in on by this".split())
 
+_OPENING = 40
+"""Characters."""
+
 _COUNTED = frozenset({"additionalProperties", "unevaluatedProperties", "additionalItems", "items"})
 """Idle keywords that still count for an `unevaluated…` one: what they admit has been evaluated."""
 
-_IDLE: dict[str, Any] = {
+IDLE: dict[str, Any] = {
     "required": [],
     "minLength": 0,
     "minItems": 0,
@@ -107,16 +110,30 @@ _IDLE: dict[str, Any] = {
 
 @dataclass(frozen=True)
 class Technique:
-    """One way to make a schema smaller."""
+    """One way to make a schema smaller. A schema with no keyword that it is `about` (None: any) stays as it is."""
 
     name: str
     apply: Callable[[Schema], Schema]
+    about: frozenset[str] | None = None
+
+
+def keywords(schema: Schema) -> frozenset[str]:
+    """All that stand anywhere in a schema."""
+    return frozenset(key for node in schemas(schema) for key in node)
+
+
+def _without(node: Schema, *keys: str) -> Schema:
+    return {key: value for key, value in node.items() if key not in keys}
 
 
 def drop_unknown_keywords(schema: Schema) -> Schema:
     """`$comment`, `x-…`, and `$schema` where every draft reads this schema alike: nothing that admits or explains."""
-    known = _KNOWN | {"$schema"} if _needs_its_draft(schema) else _KNOWN
-    return carried(schema, lambda node: {key: value for key, value in node.items() if key in known})
+    known = KNOWN | {"$schema"} if _needs_its_draft(schema) else KNOWN
+
+    def change(node: Schema) -> Schema:
+        return node if node.keys() <= known else {key: value for key, value in node.items() if key in known}
+
+    return carried(schema, change)
 
 
 def _needs_its_draft(schema: Schema) -> bool:
@@ -129,7 +146,7 @@ def _needs_its_draft(schema: Schema) -> bool:
     return any(
         changed & node.keys()
         or isinstance(node.get("items"), list)
-        or ("$ref" in node and not (node.keys() & _KNOWN) <= DOCUMENTING | {"$ref"})
+        or ("$ref" in node and not (node.keys() & KNOWN) <= DOCUMENTING | {"$ref"})
         for node in schemas(schema)
     )
 
@@ -142,15 +159,19 @@ def drop_idle_keywords(schema: Schema) -> Schema:
         if counting and key in _COUNTED:
             return False
         # `additionalProperties: {}` is the same as true.
-        return (key in _IDLE and _same(value, _IDLE[key])) or (key == "additionalProperties" and value == {})
+        return _same(value, IDLE[key]) or (key == "additionalProperties" and value == {})
 
-    return carried(schema, lambda node: {key: value for key, value in node.items() if not is_idle(key, value)})
+    def change(node: Schema) -> Schema:
+        idle = [key for key in node.keys() & IDLE.keys() if is_idle(key, node[key])]
+        return _without(node, *idle) if idle else node
+
+    return carried(schema, change)
 
 
 def drop_restating_titles(schema: Schema) -> Schema:
     """A title that only repeats its property's name, or stands beside a description that says it all."""
     changed = _with_properties(schema, _without_title)
-    return {key: value for key, value in changed.items() if key != "title"}
+    return _without(changed, "title") if "title" in changed else changed
 
 
 def _with_properties(schema: Schema, change: Callable[[Schema, str], Schema]) -> Schema:
@@ -161,9 +182,11 @@ def _with_properties(schema: Schema, change: Callable[[Schema, str], Schema]) ->
         if not isinstance(properties, dict):
             return node
         changed = {
-            name: change(child, name) if isinstance(child, dict) else child for name, child in properties.items()
+            name: new
+            for name, child in properties.items()
+            if isinstance(child, dict) and (new := change(child, name)) is not child
         }
-        return {**node, "properties": changed}
+        return {**node, "properties": {**properties, **changed}} if changed else node
 
     return carried(schema, change_all)
 
@@ -172,7 +195,7 @@ def _without_title(schema: Schema, name: str) -> Schema:
     if not isinstance(title := schema.get("title"), str):
         return schema
     said = set(words(name)) | set(words(str(schema.get("description", ""))))
-    return {key: value for key, value in schema.items() if key != "title"} if set(words(title)) <= said else schema
+    return _without(schema, "title") if set(words(title)) <= said else schema
 
 
 def drop_restating_descriptions(schema: Schema) -> Schema:
@@ -180,16 +203,17 @@ def drop_restating_descriptions(schema: Schema) -> Schema:
 
     def change(node: Schema, name: str) -> Schema:
         text = node.get("description")
-        if not isinstance(text, str) or not repeats(text, name):
-            return node
-        return {key: value for key, value in node.items() if key != "description"}
+        return _without(node, "description") if isinstance(text, str) and repeats(text, name) else node
 
     return _with_properties(schema, change)
 
 
 def repeats(text: str, name: str) -> bool:
     """Whether a text holds no word that is not in the name."""
-    return set(words(text)) - _SAYING_NOTHING <= set(words(name))
+    known = _SAYING_NOTHING.union(words(name))
+    # Most texts say something new at once, and need not be read to their end.
+    opening = text[:_OPENING].rpartition(" ")[0] if len(text) > _OPENING else ""
+    return known.issuperset(words(opening)) and known.issuperset(words(text))
 
 
 def omit_nulls_that_mean_nothing(schema: Schema) -> Schema:
@@ -205,8 +229,12 @@ def omit_nulls_that_mean_nothing(schema: Schema) -> Schema:
         if not isinstance(properties, dict) or "minProperties" in node:
             return node
         required = elsewhere.union(_names(node.get("required")))
-        kept = {name: child if name in required else _without_default_null(child) for name, child in properties.items()}
-        return {**node, "properties": kept}
+        changed = {
+            name: new
+            for name, child in properties.items()
+            if name not in required and (new := _without_default_null(child)) is not child
+        }
+        return {**node, "properties": {**properties, **changed}} if changed else node
 
     return carried(schema, change, outside=_TURNING)
 
@@ -237,7 +265,7 @@ def _names(value: Any) -> list[str]:
 def _without_default_null(schema: Any) -> Any:
     if not isinstance(schema, dict) or "default" not in schema or schema["default"] is not None:
         return schema
-    rest = {key: value for key, value in schema.items() if key != "default"}
+    rest = _without(schema, "default")
     for key in ("anyOf", "oneOf"):
         branches = rest.get(key)
         if isinstance(branches, list) and {"type": "null"} in branches:
@@ -266,7 +294,7 @@ def merge_single_branches(schema: Schema) -> Schema:
             if not isinstance(branches, list) or len(branches) != 1 or not isinstance(branches[0], dict):
                 continue
             branch = branches[0]
-            rest = {name: value for name, value in node.items() if name != key}
+            rest = _without(node, key)
             clash = {name for name in branch.keys() & rest.keys() if not _same(branch[name], rest[name])}
             # The node's own title and default are about this use of the branch, and come first.
             if clash <= {"title", "default"} and _may_come_together(branch, rest):
@@ -290,7 +318,7 @@ def merge_type_branches(schema: Schema) -> Schema:
         for key in ("anyOf", "oneOf"):
             if isinstance(branches := node.get(key), list) and "type" not in node:
                 merged = _merged(branches)
-                rest = {name: value for name, value in node.items() if name != key}
+                rest = _without(node, key)
                 if merged is not None and not (merged.keys() & rest.keys()) and _may_come_together(merged, rest):
                     node = {**merged, **rest}
         return node
@@ -304,7 +332,7 @@ def _merged(branches: list[Any]) -> Schema | None:
     for branch in branches:
         if not isinstance(branch, dict) or not isinstance(kind := branch.get("type"), str):
             return None
-        own = {name: value for name, value in branch.items() if name != "type"}
+        own = _without(branch, "type")
         if not own.keys() <= _OF_TYPE.get(kind, set()) or own.keys() & merged.keys():
             return None
         kinds.append(kind)
@@ -325,9 +353,7 @@ def drop_type_beside_enum(schema: Schema) -> Schema:
             values = [node["const"]]
         if not isinstance(values, list) or not values or not isinstance(kind, str) or kind not in _PYTHON_TYPES:
             return node
-        if all(_is_of(value, kind) for value in values):
-            return {key: value for key, value in node.items() if key != "type"}
-        return node
+        return _without(node, "type") if all(_is_of(value, kind) for value in values) else node
 
     return carried(schema, change)
 
@@ -342,13 +368,11 @@ def order_keywords(schema: Schema) -> Schema:
     """The type last: the text in front of it costs less when it is not the end. The order means nothing."""
 
     def change(node: Schema) -> Schema:
-        return {**{key: value for key, value in node.items() if key != "type"}, **_only(node, "type")}
+        if "type" not in node or next(reversed(node)) == "type":
+            return node
+        return {**_without(node, "type"), "type": node["type"]}
 
     return carried(schema, change)
-
-
-def _only(node: Schema, key: str) -> Schema:
-    return {key: node[key]} if key in node else {}
 
 
 def tidy_descriptions(schema: Schema) -> Schema:
@@ -356,13 +380,16 @@ def tidy_descriptions(schema: Schema) -> Schema:
 
     def change(node: Schema) -> Schema:
         text = node.get("description")
-        return {**node, "description": tidy(text)} if isinstance(text, str) else node
+        tidied = tidy(text) if isinstance(text, str) else text
+        return node if tidied == text else {**node, "description": tidied}
 
     return carried(schema, change)
 
 
 def tidy(text: str) -> str:
     """The text without indentation, trailing blanks and runs of empty lines; a tab inside a line stays one."""
+    if "\n" not in text:
+        return text.strip()
     first, newline, others = text.replace("\r\n", "\n").partition("\n")
     lines = [line.rstrip() for line in f"{first.lstrip()}{newline}{dedent(others)}".split("\n")]
     return re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).strip()

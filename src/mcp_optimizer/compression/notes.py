@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from mcp_optimizer.compression.lossless import joined, tidy
+from mcp_optimizer.compression.walk import Schema
 from mcp_optimizer.search.words import terms, words
 
 _SECTION = re.compile(r"^[ \t]*\**(?:args|arguments|parameters|params|inputs?)\**[ \t]*:?\**[ \t]*$", re.I | re.M)
@@ -135,6 +136,22 @@ def _is_type(text: str) -> bool:
 
 def _indent(line: str) -> int:
     return len(line) - len(line.lstrip())
+
+
+def lift_into(description: str | None, schema: Schema) -> tuple[str, Schema] | None:
+    """Parameter notes out of the description and into the parameters: what stood in both places stands in one.
+
+    None where there are none.
+    """
+    found = schema.get("properties")
+    if not description or not isinstance(found, dict):
+        return None
+    describable = frozenset(name for name, child in found.items() if isinstance(child, dict))
+    documentation = lift_notes(description, describable)
+    if not documentation.notes:
+        return None
+    changed = {name: with_note(found[name], note) for name, note in documentation.notes.items()}
+    return documentation.description, {**schema, "properties": {**found, **changed}}
 
 
 def with_note(schema: Any, note: str) -> Any:

@@ -12,10 +12,13 @@ from typing import Any
 from urllib.parse import unquote
 
 from mcp_optimizer.compression.lossless import DOCUMENTING, joined
-from mcp_optimizer.compression.walk import DEEPEST, Schema, carried, is_seen_whole, map_children, schemas
+from mcp_optimizer.compression.walk import DEEPEST, Schema, carried, is_seen_whole, schemas, with_children
 
 _DEFINITIONS = ("$defs", "definitions")
 _ELSEWHERE = frozenset({"$anchor", "$dynamicAnchor", "$recursiveAnchor", "$dynamicRef", "$recursiveRef"})
+_BINDING = _ELSEWHERE | {"$ref", "$id", "id"}
+"""Without any of these, no part of a schema is bound to its place."""
+
 _MOST_SHARED = 40
 _SHORTEST_SHARED = 60
 _REFERENCE_COST = 8
@@ -26,6 +29,8 @@ _MOST_NODES = 20_000
 
 def is_free_to_move(schema: Schema) -> bool:
     """Whether parts may be moved or left out: every reference is to a whole definition at the root, or to the root."""
+    if not any(node.keys() & _BINDING for node in schemas(schema)):
+        return is_seen_whole(schema)
     return _has_one_scope(schema) and all(
         reference == "#" or (len(path := _path(reference)) == 2 and path[0] in _DEFINITIONS)
         for reference in references(schema)
@@ -89,7 +94,7 @@ class _Inliner:
         def below(child: Any) -> Any:
             return self.inline(child, inside, depth + 1)
 
-        return {key: map_children(key, value, below) for key, value in node.items()}
+        return with_children(node, below)
 
 
 def _with_words_of(beside: Schema, target: Schema) -> Schema:

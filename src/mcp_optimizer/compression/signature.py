@@ -348,11 +348,13 @@ _UNDECLARED = None
 
 def _members(schema: Schema) -> dict[str, Any]:
     """The parameters of an object: those it describes, those it has under a condition, those it only requires."""
-    found = dict(_properties(schema))
-    for part in children(schema, _CONDITIONAL):
-        if isinstance(part, dict):
-            found = {**_members(part), **found}
-    return {**found, **{name: _UNDECLARED for name in sorted(_required(schema)) if name not in found}}
+    found = _properties(schema)
+    if not _CONDITIONAL.isdisjoint(schema):
+        for part in children(schema, _CONDITIONAL):
+            if isinstance(part, dict):
+                found = {**_members(part), **found}
+    undeclared = _required(schema) - found.keys() if "required" in schema else ()
+    return {**found, **dict.fromkeys(sorted(undeclared), _UNDECLARED)} if undeclared else found
 
 
 def _properties(schema: Any) -> dict[str, Any]:

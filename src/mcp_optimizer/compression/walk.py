@@ -17,6 +17,7 @@ _ONE = frozenset(
 )
 _LIST = frozenset("allOf anyOf oneOf prefixItems items".split())
 _NAMED = frozenset("properties patternProperties $defs definitions dependentSchemas dependencies".split())
+_HOLDING = _ONE | _LIST | _NAMED
 
 DEEPEST = 64
 """Deeper than any schema a person wrote; a hostile one is left alone from here on."""
@@ -27,7 +28,8 @@ def rewrite(
 ) -> Any:
     """Apply `change` to every schema, innermost first, but none inside the keywords of `outside`.
 
-    What is not a schema object passes unchanged.
+    What is not a schema object passes unchanged. Where `change` changes nothing, the very same objects come
+    back, so that "nothing was done" costs nothing to find out.
     """
     if not isinstance(schema, dict) or depth > DEEPEST:
         return schema
@@ -35,7 +37,7 @@ def rewrite(
     def below(child: Any) -> Any:
         return rewrite(child, change, outside, depth + 1)
 
-    return change({key: value if key in outside else map_children(key, value, below) for key, value in schema.items()})
+    return change(with_children(schema, below, outside))
 
 
 def carried(schema: Schema, change: Callable[[Schema], Schema], outside: frozenset[str] = frozenset()) -> Schema:
@@ -44,39 +46,61 @@ def carried(schema: Schema, change: Callable[[Schema], Schema], outside: frozens
     return changed
 
 
-def map_children(key: str, value: Any, below: Callable[[Any], Any]) -> Any:
-    """A keyword's value with `below` applied to the schemas that stand directly in it."""
-    if key in _NAMED and isinstance(value, dict):
-        return {name: below(child) for name, child in value.items()}
-    if key in _LIST and isinstance(value, list):
-        return [below(child) for child in value]
-    return below(value) if key in _ONE else value
-
-
-def children(schema: Schema, keywords: frozenset[str] | None = None) -> Iterator[Any]:
-    """What stands as a schema directly inside one, under some keywords or under all."""
+def with_children(schema: Schema, below: Callable[[Any], Any], outside: frozenset[str] = frozenset()) -> Schema:
+    """A schema with `below` applied to the schemas that stand directly in it."""
+    changed = schema
     for key, value in schema.items():
-        if keywords is not None and key not in keywords:
+        if key not in _HOLDING or key in outside:
+            continue
+        mapped = _mapped(key, value, below)
+        if mapped is not value:
+            changed = dict(schema) if changed is schema else changed
+            changed[key] = mapped
+    return changed
+
+
+def _mapped(key: str, value: Any, below: Callable[[Any], Any]) -> Any:
+    if isinstance(value, dict):
+        if key not in _NAMED:
+            return below(value) if key in _ONE else value
+        named = {name: below(child) for name, child in value.items()}
+        return named if any(named[name] is not child for name, child in value.items()) else value
+    if key in _LIST and isinstance(value, list):
+        listed = [below(child) for child in value]
+        return listed if any(new is not old for new, old in zip(listed, value, strict=True)) else value
+    return value
+
+
+def children(schema: Schema, keywords: frozenset[str] = _HOLDING) -> list[Any]:
+    """What stands as a schema directly inside one, under some keywords or under all."""
+    found: list[Any] = []
+    for key, value in schema.items():
+        if key not in keywords:
             continue
         if key in _NAMED and isinstance(value, dict):
-            yield from value.values()
+            found += value.values()
         elif key in _LIST and isinstance(value, list):
-            yield from value
+            found += value
         elif key in _ONE:
-            yield value
+            found.append(value)
+    return found
 
 
-def schemas(schema: Any, depth: int = 0) -> Iterator[Schema]:
+def schemas(schema: Any) -> Iterator[Schema]:
     """Every schema object, outermost first."""
-    if not isinstance(schema, dict) or depth > DEEPEST:
-        return
-    yield schema
-    for child in children(schema):
-        yield from schemas(child, depth + 1)
+    waiting = [(schema, 0)]
+    while waiting:
+        node, depth = waiting.pop()
+        if isinstance(node, dict) and depth <= DEEPEST:
+            yield node
+            waiting += [(child, depth + 1) for child in reversed(children(node))]
 
 
-def is_seen_whole(schema: Any, depth: int = 0) -> bool:
+def is_seen_whole(schema: Any) -> bool:
     """Whether `rewrite` and `schemas` reach everything: nothing lies too deep."""
-    if not isinstance(schema, dict):
-        return True
-    return depth <= DEEPEST and all(is_seen_whole(child, depth + 1) for child in children(schema))
+    level = [schema]
+    for _ in range(DEEPEST + 1):
+        level = [child for node in level if isinstance(node, dict) for child in children(node)]
+        if not level:
+            return True
+    return not any(isinstance(node, dict) for node in level)

@@ -150,6 +150,16 @@ class ToolRow:
     token_count: int
 
 
+@dataclass(frozen=True)
+class DefinitionForm:
+    """A definition as it is sent: its JSON, what it costs, and how arguments in its shape are led back (JSON)."""
+
+    definition_hash: str
+    definition: str
+    token_count: int
+    groups: str
+
+
 class BaseUpdateDetails(BaseModel):
     """Fields of a row to change; what is None stays as it is."""
 

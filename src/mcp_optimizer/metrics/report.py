@@ -57,7 +57,7 @@ def make_report(
             {
                 "profile": profile.profile_name.value,
                 "budget": profile.token_budget,
-                "tokens": profile.tokens,
+                "tokens": registration.total_tokens(profile.profile_name),
                 "tools": len(profile.tools),
                 "measures": profile.measures,
             }

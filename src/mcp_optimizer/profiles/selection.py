@@ -25,6 +25,9 @@ DEFAULT_BUDGETS: Mapping[ProfileName, int | None] = {
 _RESERVE = 0.15
 """The share of a budget that is kept for tools that are registered on their first use."""
 
+_LEAST = 16
+"""Tokens of the smallest tool there can be, about: with less room than this, no other need be looked at."""
+
 _LEVELS = (Level.FULL, Level.SENTENCE, Level.WORDS)
 
 
@@ -38,14 +41,22 @@ class LoadStrategy(StrEnum):
 
 @dataclass(frozen=True)
 class ToolProfile:
-    """What a profile registers, within which budget, at which length, and what that took."""
+    """What a profile registers, within which budget, at which length, and what that took.
+
+    `tokens` is None where there is no budget: then nothing had to be counted.
+    """
 
     profile_name: ProfileName
     token_budget: int | None
     level: Level
     tools: tuple[str, ...]
-    tokens: int
+    tokens: int | None
     left_out: tuple[str, ...] = ()
+
+    @property
+    def room(self) -> int | None:
+        """Tokens that are left of the budget."""
+        return None if self.token_budget is None or self.tokens is None else self.token_budget - self.tokens
 
     @property
     def measures(self) -> str:
@@ -105,21 +116,31 @@ def _fit(
 ) -> ToolProfile:
     everything = [entry.candidate for entry in ranked]
     if budget is None:
-        total = own_tokens + sum(size(candidate, Level.FULL) for candidate in everything)
-        return ToolProfile(name, None, Level.FULL, tuple(candidate.name for candidate in everything), total)
+        return ToolProfile(name, None, Level.FULL, tuple(candidate.name for candidate in everything), None)
     wanted = [e.candidate for e in ranked if e.reason is not Reason.WEIGHT or e.candidate.name in kept]
-    level = next(
-        (one for one in _LEVELS if own_tokens + sum(size(tool, one) for tool in wanted) <= budget), Level.WORDS
-    )
+    level = next((one for one in _LEVELS if _fits(wanted, one, size, budget - own_tokens)), Level.WORDS)
     chosen: list[str] = []
     total = own_tokens
     deserving = {candidate.name for candidate in wanted}
     # What a smaller profile registers, this one does too; then by rank.
     for candidate in sorted(everything, key=lambda candidate: candidate.name not in kept):
-        cost = size(candidate, level)
-        room = budget if candidate.name in deserving else budget * (1 - _RESERVE)
-        if total + cost <= room:
+        is_deserving = candidate.name in deserving
+        room = (budget if is_deserving else budget * (1 - _RESERVE)) - total
+        cost = size(candidate, level) if room >= _LEAST else None
+        if cost is not None and cost <= room:
             chosen.append(candidate.name)
             total += cost
+        elif not is_deserving:
+            # These come lightest first: the first that does not fit is the last that is tried.
+            break
     left_out = tuple(candidate.name for candidate in wanted if candidate.name not in set(chosen))
     return ToolProfile(name, budget, level, tuple(chosen), total, left_out)
+
+
+def _fits(tools: Sequence[Candidate], level: Level, size: Size, room: int) -> bool:
+    """Whether all of them do; no more are measured than it takes to know."""
+    for tool in tools:
+        room -= size(tool, level)
+        if room < 0:
+            return False
+    return True

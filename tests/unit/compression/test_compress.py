@@ -21,7 +21,7 @@ LONG = {"type": "object", "properties": {f"field_{n}": {"type": "string", "maxLe
 
 
 def _compressed(schema: dict[str, Any], dialect: Dialect = Dialect.PLAIN, **fields: Any) -> CompressedTool:
-    return compress(tool_with(schema, **fields), len, dialect)
+    return compress(tool_with(schema, **fields), len, dialect, explained=True)
 
 
 def test_what_a_model_does_not_need_goes() -> None:
@@ -32,7 +32,7 @@ def test_what_a_model_does_not_need_goes() -> None:
         title="Do it",
         _meta={"x": 1},
     )
-    compressed = compress(tool, len)
+    compressed = compress(tool, len, explained=True)
     assert json.loads(compressed.tool.model_dump_json()) == {
         "name": "do_it",
         "description": "Does it.",
@@ -157,7 +157,7 @@ PLACES = {"board_id": TEXT, "column_id": TEXT, "lane_id": TEXT}
 
 def test_groups_that_are_wanted_are_made_even_if_they_cost() -> None:
     tool = tool_with({"type": "object", "properties": PLACES}, outputSchema={"description": "x" * 200})
-    compressed = compress(tool, len, groups={"placement": ["board_id", "column_id"]})
+    compressed = compress(tool, len, groups={"placement": ["board_id", "column_id"]}, explained=True)
     assert compressed.steps[-1].technique == "groups"
     assert compressed.tool.input_schema["properties"]["placement"]["properties"].keys() == {"board_id", "column_id"}
     assert expand({"placement": {"board_id": "b"}}, compressed.groups) == {"board_id": "b"}
