@@ -28,6 +28,7 @@ from mcp_optimizer.memory import share_pools
 from mcp_optimizer.metrics.accounts import Accounts
 from mcp_optimizer.metrics.recorder import Recorder
 from mcp_optimizer.profiles.tiers import ProfileName
+from mcp_optimizer.registrar import Registrar
 from mcp_optimizer.registration import Registration
 from mcp_optimizer.results.estimates import Estimator
 from mcp_optimizer.results.pipeline import ResultOptions, Results
@@ -43,6 +44,7 @@ from mcp_optimizer.upstream.spec import ServerSpec, Transport
 if TYPE_CHECKING:
     from mcp_optimizer.db.catalog import Catalog
     from mcp_optimizer.db.database import Database
+    from mcp_optimizer.db.forms import StoredForms
     from mcp_optimizer.db.history import History
 
 logger = logging.getLogger(__name__)
@@ -88,6 +90,7 @@ class Optimizer:
         }
         pinned = [name.strip() for name in settings.pinned_tools.split(",") if name.strip()]
         self.registration = Registration(self.catalog, self.forms, self._counter, pinned, budgets, self._uses_by_name)
+        self.registrar = Registrar(self.catalog, self.registration, self.forms, self._opened_forms)
         self.recorder = Recorder(self.history, settings.history_days)
         self.accounts = Accounts(self.gateway, self._counter, self.recorder)
         self._pool.listener = self.catalog.on_state
@@ -131,6 +134,7 @@ class Optimizer:
             self.catalog.on_state(state)
         self._dumps.clear()
         self._pool.start()
+        self.registrar.start(self._profiles_in_use())
         if self.settings.history:
             self.recorder.start()
 
@@ -145,6 +149,7 @@ class Optimizer:
 
     async def stop(self) -> None:
         self.catalog.close()
+        await self.registrar.stop()
         await self._pool.stop()
         for task in (self._loading, self._warming):
             if task is not None:
@@ -190,9 +195,14 @@ class Optimizer:
         options = FaceOptions(
             detail=Detail(settings.detail),
             profile=_profile(settings.tool_profile),
+            dialect=Dialect(settings.dialect),
             profile_of_client={name: ProfileName(value.title()) for name, value in settings.client_profiles.items()},
         )
-        return build_server(self.gateway, __version__, options, self.registration, self.accounts)
+        return build_server(self.gateway, __version__, options, self.registrar, self.accounts)
+
+    def _profiles_in_use(self) -> set[ProfileName]:
+        named = {self.settings.tool_profile, *self.settings.client_profiles.values()}
+        return {ProfileName(name.title()) for name in named if name is not None}
 
     async def _load_encoder(self) -> None:
         """Load the encoder beside the start; until it is there, search goes by words and says so."""
@@ -239,6 +249,13 @@ class Optimizer:
 
     async def _opened_catalog(self) -> Catalog | None:
         return await self._opening if self._opening is not None else None
+
+    async def _opened_forms(self) -> StoredForms | None:
+        if await self._opened_catalog() is None or self._database is None:
+            return None
+        from mcp_optimizer.db.forms import StoredForms
+
+        return StoredForms(self._database)
 
     async def history(self) -> History | None:
         """What happened, as far as it is written down; None without a database."""

@@ -6,6 +6,7 @@ prompt caches hold. Called by the MCP face, from threads; knows no SDK type and 
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,7 +19,7 @@ from mcp_optimizer.compression.documentation import shorten
 from mcp_optimizer.db.models import McpTool
 from mcp_optimizer.forms import Form, ToolForms
 from mcp_optimizer.own_tools import OWN_TOOLS
-from mcp_optimizer.profiles.selection import DEFAULT_BUDGETS, LoadStrategy, Profiles, ToolProfile, make_profiles
+from mcp_optimizer.profiles.selection import DEFAULT_BUDGETS, LoadStrategy, Profiles, ToolProfile
 from mcp_optimizer.profiles.tiers import Candidate, ProfileName, rank
 from mcp_optimizer.token_counter import TokenCounter
 
@@ -118,15 +119,17 @@ class Registration:
         if known is None or known.snapshot.tools is not snapshot.tools:
             self._lists = {key: lists for key, lists in self._lists.items() if lists.snapshot.tools is snapshot.tools}
             same = next(iter(self._lists.values()), None)
+            ranked = rank(_candidates(snapshot, self._uses()), self._pinned)
             known = _Lists(snapshot, self._forms, self._counter, wanted, known or same)
-            candidates = _candidates(snapshot, self._uses())
-            known.fill(make_profiles(rank(candidates, self._pinned), known.size, known.own_tokens, self._budgets))
+            known.profiles = Profiles(ranked, known.size, known.own_tokens, self._budgets)
             self._lists[wanted] = known
         return known
 
 
 class _Lists:
     """The lists over one snapshot, in one presentation."""
+
+    profiles: Profiles
 
     def __init__(
         self,
@@ -146,9 +149,6 @@ class _Lists:
         self.own_tokens = (
             sum(counter.count_many(list(map(compact, OWN_TOOLS)))) + _OVERHEAD * len(OWN_TOOLS) + _ENVELOPE
         )
-
-    def fill(self, profiles: Profiles) -> None:
-        self.profiles = profiles
 
     @property
     def shorts(self) -> Mapping[str, ShortDescription]:
@@ -181,17 +181,17 @@ class _Lists:
         return Form(definition, self._counter.count_tool_tokens(definition))
 
     def listed(self, selected: ProfileName, promoted: Mapping[str, None]) -> Registered:
-        profile = self.profiles.by_name[selected]
+        profile = self.profiles.profile(selected)
         names = (*sorted(profile.tools), *self._promoted(profile, promoted))
         known = self._listed.get(selected)
         if known is None or known[0] != names:
             definitions = (self.definition(name, profile.level).definition for name in names)
-            made = tuple(definition.model_dump(mode="json") for definition in definitions)
+            made = tuple(json.loads(definition.model_dump_json()) for definition in definitions)
             self._listed[selected] = known = (names, Registered(profile, made))
         return known[1]
 
     def total_tokens(self, selected: ProfileName) -> int:
-        profile = self.profiles.by_name[selected]
+        profile = self.profiles.profile(selected)
         if profile.tokens is not None:
             return profile.tokens
         return self.own_tokens + sum(self.definition(name, profile.level).tokens + _OVERHEAD for name in profile.tools)

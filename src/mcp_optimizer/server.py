@@ -9,14 +9,17 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
+from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import anyio
 import mcp_types as types
 import pydantic_core
 from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
 from mcp.server.lowlevel import Server
+from mcp.server.session import ServerSession
 from mcp.server.streamable_http import MCP_SESSION_ID_HEADER
 from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler, ToolsListChanged
 from mcp.shared.exceptions import MCPError
@@ -25,6 +28,8 @@ from pydantic import BaseModel
 from starlette.requests import Request
 
 from mcp_optimizer.caller import Caller
+from mcp_optimizer.clients import dialect_for, habits_of
+from mcp_optimizer.compression.compress import Dialect
 from mcp_optimizer.db.models import McpTool, TokenMetrics
 from mcp_optimizer.errors import InvalidRequest, OptimizerError, UnknownTool, UpstreamRefusal, for_model
 from mcp_optimizer.forms import Detail
@@ -32,11 +37,18 @@ from mcp_optimizer.gateway import SCORES_META_KEY, TOOL_META_KEY, Found, Gateway
 from mcp_optimizer.metrics.accounts import Accounts, Answer
 from mcp_optimizer.own_tools import INSTRUCTIONS, OWN_TOOLS
 from mcp_optimizer.profiles.tiers import ProfileName
-from mcp_optimizer.registration import Registration
+from mcp_optimizer.registrar import Registrar
+from mcp_optimizer.registration import Presentation
 from mcp_optimizer.upstream.pool import UpstreamState
 
 _LIST_TTL_MS = 3_600_000
 """The gateway's own tools do not change while it runs."""
+
+_MOST_LISTENING = 200
+"""Clients that are told when their list changed; of more, the newest."""
+
+_REGISTERED_TTL_MS = 60_000
+"""Registered ones do, when a server comes or goes."""
 
 
 class FindToolResponse(BaseModel):
@@ -83,6 +95,7 @@ class FaceOptions:
 
     detail: Detail = Detail.SIGNATURE
     profile: ProfileName | None = None
+    dialect: Dialect = Dialect.PLAIN
     profile_of_client: Mapping[str, ProfileName] = field(default_factory=dict)
 
 
@@ -90,7 +103,7 @@ def build_server(
     gateway: Gateway,
     version: str,
     options: FaceOptions | None = None,
-    registration: Registration | None = None,
+    registrar: Registrar | None = None,
     accounts: Accounts | None = None,
 ) -> Server[Any]:
     """An MCP server in front of the gateway; one serves any number of clients."""
@@ -105,7 +118,7 @@ def build_server(
         on_call_tool=_never,
         on_subscriptions_listen=ListenHandler(bus),
     )
-    server.middleware.append(_Answers(gateway, server, options or FaceOptions(), registration, bus, accounts))
+    server.middleware.append(_Answers(gateway, server, options or FaceOptions(), registrar, bus, accounts))
     return server
 
 
@@ -121,14 +134,18 @@ class _Answers:
         gateway: Gateway,
         server: Server[Any],
         options: FaceOptions,
-        registration: Registration | None,
+        registrar: Registrar | None,
         bus: InMemorySubscriptionBus,
         accounts: Accounts | None,
     ) -> None:
         self._gateway = gateway
         self._server = server
         self._options = options
-        self._registration = registration
+        self._registrar = registrar
+        # Clients of the older era that have a list which may change, by whom they ask for.
+        self._listening: OrderedDict[str, ServerSession] = OrderedDict()
+        if registrar is not None:
+            registrar.on_change = self._announce
         self._bus = bus
         self._accounts = accounts
         self._own: dict[str, Callable[[Mapping[str, Any], Caller], Awaitable[dict[str, Any]]]] = {
@@ -140,11 +157,12 @@ class _Answers:
     async def __call__(self, ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
         if ctx.method == "tools/list":
             started, profile = time.perf_counter(), self._profile(ctx)
-            tools = [*OWN_TOOLS, *await self._registered(profile)]
+            tools = [*OWN_TOOLS, *await self._registered(ctx, profile)]
             if self._accounts is not None:
                 taken = (time.perf_counter() - started) * 1_000
                 self._accounts.loaded(_caller(ctx), tools, profile.value if profile else "", taken)
-            return self._for_era({"tools": tools}, ctx.protocol_version, ttl_ms=_LIST_TTL_MS)
+            ttl_ms = _LIST_TTL_MS if profile is None else _REGISTERED_TTL_MS
+            return self._for_era({"tools": tools}, ctx.protocol_version, ttl_ms=ttl_ms)
         if ctx.method == "tools/call":
             return self._for_era(await self._call(ctx), ctx.protocol_version)
         return await call_next(ctx)
@@ -155,23 +173,44 @@ class _Answers:
             return read_profile(asked)
         return self._options.profile_of_client.get(_client_name(ctx), self._options.profile)
 
-    async def _registered(self, profile: ProfileName | None) -> tuple[dict[str, Any], ...]:
-        if profile is None or self._registration is None:
+    async def _registered(
+        self, ctx: ServerRequestContext[Any, Any], profile: ProfileName | None
+    ) -> tuple[dict[str, Any], ...]:
+        if profile is None or self._registrar is None:
             return ()
-        # In a thread: thousands of tools take a second or two, the first time.
-        return (await asyncio.to_thread(self._registration.listed, profile)).definitions
+        if ctx.protocol_version not in MODERN_PROTOCOL_VERSIONS:
+            self._remember(_caller(ctx), ctx.session)
+        return (await self._registrar.listed(profile, self._presentation(ctx))).definitions
+
+    def _remember(self, caller: Caller, session: ServerSession) -> None:
+        self._listening[caller.key] = session
+        self._listening.move_to_end(caller.key)
+        if len(self._listening) > _MOST_LISTENING:
+            self._listening.popitem(last=False)
+
+    def _presentation(self, ctx: ServerRequestContext[Any, Any]) -> Presentation:
+        habits = habits_of(_client_name(ctx))
+        return Presentation(dialect_for(habits, self._options.dialect), habits.shows_titles)
 
     async def _promote(self, ctx: ServerRequestContext[Any, Any], result: Mapping[str, Any]) -> None:
         """After its first use, a tool of the next profile is registered, and clients that listen are told."""
         profile = self._profile(ctx)
         called = (result.get("_meta") or {}).get(TOOL_META_KEY)
-        if profile is None or self._registration is None or not called:
+        if profile is None or self._registrar is None or not called or not habits_of(_client_name(ctx)).asks_again:
             return
         tool = self._gateway.resolve(called["name"], called["server"])
-        if await asyncio.to_thread(self._registration.promote, tool.name, profile):
-            await self._bus.publish(ToolsListChanged())
-            if ctx.protocol_version not in MODERN_PROTOCOL_VERSIONS:
-                await ctx.session.send_tool_list_changed()
+        if await self._registrar.promote(tool.name, profile, self._presentation(ctx)):
+            await self._announce()
+
+    async def _announce(self) -> None:
+        """Tell every client that has a list of registered tools to ask for it again."""
+        await self._bus.publish(ToolsListChanged())
+        for key, session in list(self._listening.items()):
+            try:
+                await session.send_tool_list_changed()
+            except (OSError, MCPError, anyio.BrokenResourceError, anyio.ClosedResourceError):
+                # It went away; there is nobody to tell.
+                self._listening.pop(key, None)
 
     async def _call(self, ctx: ServerRequestContext[Any, Any]) -> dict[str, Any]:
         params = ctx.params or {}

@@ -63,8 +63,8 @@ class Settings(BaseModel):
     )
     dialect: Literal["plain", "inlined", "references"] = Field(
         default="plain",
-        description="What compressed schemas may contain: only a tool's own $ref where inlining costs more, "
-        "none at any price, or shared definitions.",
+        description="What compressed schemas may contain: only a tool's own $ref where inlining costs more (plain), "
+        "none, nor anything else that simple clients cannot read (inlined), or shared definitions (references).",
     )
     groups: dict[str, dict[str, list[str]]] = Field(
         default_factory=dict,

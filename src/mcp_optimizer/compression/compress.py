@@ -37,8 +37,8 @@ _SURELY_MORE = 1.5
 
 class Dialect(StrEnum):
     """What a client can read. `plain`: no references but the tool's own, where inlining them would cost more;
-    `inlined`: none that can be avoided, while the tool stays no larger than it was; `references`: repeated parts
-    shared under `$defs`."""
+    `inlined`: none that can be avoided while the tool stays no larger than it was, a type beside every enum and no
+    lists of types; `references`: repeated parts shared under `$defs`."""
 
     PLAIN = "plain"
     INLINED = "inlined"
@@ -70,6 +70,9 @@ SHRINKING = (
     Technique("idle keywords", lossless.drop_idle_keywords, frozenset(lossless.IDLE)),
 )
 """These only leave out or merge, so that shorter is smaller."""
+
+_NOT_FOR_ALL = frozenset({"type lists", "type beside enum"})
+"""What readers of little JSON Schema stumble over."""
 
 ORDERING = Technique("order of keywords", lossless.order_keywords, frozenset({"type"}))
 
@@ -209,11 +212,18 @@ def _compressed(draft: _Draft, dialect: Dialect, wanted: Mapping[str, Sequence[s
 
 def _freely(draft: _Draft, dialect: Dialect, wanted: Mapping[str, Sequence[str]]) -> _Draft:
     """Every technique."""
-    _leave_out(draft, SHRINKING)
+    _leave_out(draft, shrinking(dialect))
     _settle_references(draft, dialect)
     draft.offer(ORDERING.name, (draft.description, _typed(ORDERING.apply(draft.schema))))
     _group(draft, wanted)
     return draft
+
+
+def shrinking(dialect: Dialect) -> tuple[Technique, ...]:
+    """The techniques that a dialect allows."""
+    if dialect is not Dialect.INLINED:
+        return SHRINKING
+    return tuple(technique for technique in SHRINKING if technique.name not in _NOT_FOR_ALL)
 
 
 def _carefully(draft: _Draft) -> _Draft:
@@ -252,14 +262,14 @@ def _settle_references(draft: _Draft, dialect: Dialect) -> None:
     """Written out or not, whichever is smaller; what is used once always is."""
     schema = draft.schema
     spread = [schema]
-    if counted := Counter(references(schema)):
+    if '"$ref"' in draft.text and (counted := Counter(references(schema))):
         often = {reference for reference, count in counted.items() if count > 1}
-        whole = _typed(_shrunk(inline_references(schema)))
+        whole = _typed(_shrunk(inline_references(schema), dialect))
         spread.append(whole)
         if dialect is Dialect.INLINED:
             draft.take(INLINING, whole)
         else:
-            partly = _typed(_shrunk(inline_references(schema, keep=often)))
+            partly = _typed(_shrunk(inline_references(schema, keep=often), dialect))
             draft.offer(INLINING, (draft.description, whole), (draft.description, partly))
             spread[0] = draft.schema
     if dialect is Dialect.REFERENCES:
@@ -267,9 +277,9 @@ def _settle_references(draft: _Draft, dialect: Dialect) -> None:
         draft.offer(SHARING, *shared)
 
 
-def _shrunk(schema: Schema) -> Schema:
+def _shrunk(schema: Schema, dialect: Dialect) -> Schema:
     """What is inlined may now be merged with where it stands."""
-    for technique in SHRINKING:
+    for technique in shrinking(dialect):
         schema = technique.apply(schema)
     return schema
 

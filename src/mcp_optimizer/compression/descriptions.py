@@ -14,6 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache
+from typing import NamedTuple
 
 from mcp_optimizer.compression.lossless import tidy
 from mcp_optimizer.compression.notes import first_sentence
@@ -46,14 +47,12 @@ class ShortDescription:
     is_clear: bool
 
 
-@dataclass(frozen=True)
-class _Candidate:
-    """A word as it is written, the term it stands for, and where it first stands."""
+class _Word(NamedTuple):
+    """A word as it is written, the term it stands for, and where it stands."""
 
     written: str
     term: str
     place: int
-    weight: float
 
 
 def at_level(tool: McpTool, level: Level, short: ShortDescription | None = None) -> str:
@@ -68,78 +67,86 @@ def at_level(tool: McpTool, level: Level, short: ShortDescription | None = None)
 
 def five_words(tools: Sequence[McpTool]) -> list[ShortDescription]:
     """Short descriptions for all tools of a catalog, each chosen in view of the others."""
-    rarity = _rarity(tools)
-    chosen = [_choose(_candidates(tool, rarity)) for tool in tools]
-    return _told_apart(tools, chosen, rarity)
-
-
-def _rarity(tools: Sequence[McpTool]) -> Mapping[str, float]:
-    counts = Counter(term for tool in tools for term in set(terms(f"{tool.name} {_source(tool)}")))
-    return {term: math.log((len(tools) + 1) / count) for term, count in counts.items()}
-
-
-def _source(tool: McpTool) -> str:
-    return (tool.description or tool.title or tool.name)[:_LONGEST_SOURCE]
-
-
-def _candidates(tool: McpTool, rarity: Mapping[str, float]) -> list[_Candidate]:
-    """The words that carry meaning and that the name does not say, the most telling first."""
-    source = _source(tool)
-    opening = len(first_sentence(source))
-    named = set(terms(tool.name))
-    uses: Counter[str] = Counter(terms(source))
-    found: dict[str, _Candidate] = {}
-    for match in _WORD.finditer(source):
-        written = match.group()
-        for term in _first_term(written):
-            if term in found or len(written) > _LONGEST_WORD:
-                continue
-            early = _EARLY if match.start() < opening else 1.0
-            # A word that comes back is what the text is about; one that the name says already is told twice.
-            weight = rarity.get(term, 0.0) * early * (1 + math.log(uses[term])) * (0.3 if term in named else 1.0)
-            found[term] = _Candidate(written, term, match.start(), weight)
-    return sorted(found.values(), key=lambda candidate: (-candidate.weight, candidate.place))
-
-
-@lru_cache(maxsize=50_000)
-def _first_term(word: str) -> list[str]:
-    return terms(word)[:1]
-
-
-def _choose(candidates: Sequence[_Candidate]) -> tuple[_Candidate, ...]:
-    return tuple(sorted(candidates[:MOST_WORDS], key=lambda candidate: candidate.place))
-
-
-def _told_apart(
-    tools: Sequence[McpTool], chosen: list[tuple[_Candidate, ...]], rarity: Mapping[str, float]
-) -> list[ShortDescription]:
-    """Where two tools got the same words, look further for one that differs."""
-    same: dict[frozenset[str], list[int]] = defaultdict(list)
-    for position, words in enumerate(chosen):
-        same[_terms(words)].append(position)
-    unclear: set[int] = set()
-    for positions in [found for found in same.values() if len(found) > 1]:
-        texts = [set(terms(_source(tools[position]))) for position in positions]
-        common = set.intersection(*texts)
-        for position in positions:
-            own = [word for word in _candidates(tools[position], rarity) if word.term not in common]
-            kept = list(chosen[position][: MOST_WORDS - 1])
-            replacement = tuple(sorted([*kept, own[0]], key=lambda word: word.place)) if own else chosen[position]
-            if _terms(replacement) in same and same[_terms(replacement)] != [position]:
-                unclear.add(position)
-            else:
-                same[_terms(replacement)] = [position]
-                chosen[position] = replacement
+    read = [_read(_source(tool)) for tool in tools]
+    rarity = _rarity(tools, read)
+    ranked = [_ranked(tool, found, rarity) for tool, found in zip(tools, read, strict=True)]
+    chosen = [_in_order(words[:MOST_WORDS]) for words in ranked]
+    unclear = _tell_apart(chosen, ranked)
     return [
         ShortDescription(_written(words), bool(words) and position not in unclear)
         for position, words in enumerate(chosen)
     ]
 
 
-def _terms(words: Iterable[_Candidate]) -> frozenset[str]:
+def _source(tool: McpTool) -> str:
+    return (tool.description or tool.title or tool.name)[:_LONGEST_SOURCE]
+
+
+def _read(source: str) -> list[_Word]:
+    """The words that carry meaning, as often as they stand there."""
+    return [
+        _Word(match.group(), term, match.start())
+        for match in _WORD.finditer(source)
+        for term in _first_term(match.group())
+    ]
+
+
+@lru_cache(maxsize=50_000)
+def _first_term(word: str) -> list[str]:
+    return terms(word)[:1] if len(word) <= _LONGEST_WORD else []
+
+
+def _rarity(tools: Sequence[McpTool], read: Sequence[Sequence[_Word]]) -> Mapping[str, float]:
+    """How much each term tells: the fewer tools have it, the more."""
+    counts: Counter[str] = Counter()
+    for tool, words in zip(tools, read, strict=True):
+        counts.update({*terms(tool.name), *(word.term for word in words)})
+    return {term: math.log((len(tools) + 1) / count) for term, count in counts.items()}
+
+
+def _ranked(tool: McpTool, words: Sequence[_Word], rarity: Mapping[str, float]) -> list[_Word]:
+    """Every word once, where it first stands, the most telling first."""
+    opening = len(first_sentence(_source(tool)))
+    named = set(terms(tool.name))
+    uses = Counter(word.term for word in words)
+    first = {word.term: word for word in reversed(words)}
+
+    def weight(word: _Word) -> float:
+        early = _EARLY if word.place < opening else 1.0
+        # A word that comes back is what the text is about; one that the name says already is told twice.
+        return rarity[word.term] * early * (1 + math.log(uses[word.term])) * (0.3 if word.term in named else 1.0)
+
+    return sorted(first.values(), key=lambda word: (-weight(word), word.place))
+
+
+def _in_order(words: Iterable[_Word]) -> tuple[_Word, ...]:
+    return tuple(sorted(words, key=lambda word: word.place))
+
+
+def _tell_apart(chosen: list[tuple[_Word, ...]], ranked: Sequence[Sequence[_Word]]) -> set[int]:
+    """Where two tools got the same words, look further for one that differs; the positions where there is none."""
+    same: dict[frozenset[str], list[int]] = defaultdict(list)
+    for position, words in enumerate(chosen):
+        same[_terms(words)].append(position)
+    unclear: set[int] = set()
+    for positions in [found for found in same.values() if len(found) > 1]:
+        common = frozenset.intersection(*(_terms(ranked[position]) for position in positions))
+        for position in positions:
+            own = [word for word in ranked[position] if word.term not in common]
+            kept = chosen[position][: MOST_WORDS - 1]
+            replacement = _in_order([*kept, own[0]]) if own else chosen[position]
+            if _terms(replacement) in same and same[_terms(replacement)] != [position]:
+                unclear.add(position)
+            else:
+                same[_terms(replacement)] = [position]
+                chosen[position] = replacement
+    return unclear
+
+
+def _terms(words: Iterable[_Word]) -> frozenset[str]:
     return frozenset(word.term for word in words)
 
 
-def _written(words: Sequence[_Candidate]) -> str:
+def _written(words: Sequence[_Word]) -> str:
     text = " ".join(word.written for word in words)
     return text[:1].upper() + text[1:]

@@ -153,13 +153,12 @@ def _needs_its_draft(schema: Schema) -> bool:
 
 def drop_idle_keywords(schema: Schema) -> Schema:
     """`required: []`, `additionalProperties: true` and the like: what holds without them."""
-    counting = any("unevaluatedProperties" in node or "unevaluatedItems" in node for node in schemas(schema))
 
     def is_idle(key: str, value: Any) -> bool:
-        if counting and key in _COUNTED:
-            return False
         # `additionalProperties: {}` is the same as true.
-        return _same(value, IDLE[key]) or (key == "additionalProperties" and value == {})
+        if not _same(value, IDLE[key]) and not (key == "additionalProperties" and value == {}):
+            return False
+        return key not in _COUNTED or keywords(schema).isdisjoint({"unevaluatedProperties", "unevaluatedItems"})
 
     def change(node: Schema) -> Schema:
         idle = [key for key in node.keys() & IDLE.keys() if is_idle(key, node[key])]

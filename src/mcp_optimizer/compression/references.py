@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterator
 from typing import Any
 from urllib.parse import unquote
 
-from mcp_optimizer.compression.lossless import DOCUMENTING, joined
+from mcp_optimizer.compression.lossless import DOCUMENTING, joined, keywords
 from mcp_optimizer.compression.walk import DEEPEST, Schema, carried, is_seen_whole, schemas, with_children
 
 _DEFINITIONS = ("$defs", "definitions")
@@ -29,7 +29,7 @@ _MOST_NODES = 20_000
 
 def is_free_to_move(schema: Schema) -> bool:
     """Whether parts may be moved or left out: every reference is to a whole definition at the root, or to the root."""
-    if not any(node.keys() & _BINDING for node in schemas(schema)):
+    if _BINDING.isdisjoint(keywords(schema)):
         return is_seen_whole(schema)
     return _has_one_scope(schema) and all(
         reference == "#" or (len(path := _path(reference)) == 2 and path[0] in _DEFINITIONS)

@@ -93,7 +93,8 @@ def schemas(schema: Any) -> Iterator[Schema]:
         node, depth = waiting.pop()
         if isinstance(node, dict) and depth <= DEEPEST:
             yield node
-            waiting += [(child, depth + 1) for child in reversed(children(node))]
+            if inside := children(node):
+                waiting += [(child, depth + 1) for child in reversed(inside)]
 
 
 def is_seen_whole(schema: Any) -> bool:

@@ -7,10 +7,9 @@ transaction, so a kill at any moment leaves either all of it or nothing.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
-from itertools import islice
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 from sqlalchemy import Row, delete, insert, select, update
@@ -19,13 +18,8 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from mcp_optimizer.db.models import McpServer, McpTool, ServerStatus, Tool, ToolRow, ToolUpdateDetails
 from mcp_optimizer.db.tables import definition_tokens, definition_vector, mcpserver, tool
-from mcp_optimizer.db.transactions import Transactions
+from mcp_optimizer.db.transactions import Transactions, chunks
 from mcp_optimizer.token_counter import TokenCounter
-
-_T = TypeVar("_T")
-
-_CHUNK = 500
-"""Rows or parameters per statement, well under SQLite's limits."""
 
 
 class Catalog(Transactions):
@@ -40,7 +34,7 @@ class Catalog(Transactions):
         found: dict[str, int] = {}
         columns = (definition_tokens.c.definition_hash, definition_tokens.c.token_count)
         async with self._reading() as connection:
-            for chunk in _chunks(hashes):
+            for chunk in chunks(hashes):
                 query = select(*columns).where(
                     definition_tokens.c.encoding == encoding, definition_tokens.c.definition_hash.in_(chunk)
                 )
@@ -56,7 +50,7 @@ class Catalog(Transactions):
         found: dict[str, np.ndarray] = {}
         columns = (definition_vector.c.definition_hash, definition_vector.c.vector)
         async with self._reading() as connection:
-            for chunk in _chunks(hashes):
+            for chunk in chunks(hashes):
                 query = select(*columns).where(
                     definition_vector.c.encoder == encoder, definition_vector.c.definition_hash.in_(chunk)
                 )
@@ -94,7 +88,7 @@ class Catalog(Transactions):
             wanted = {(row.definition.definition_hash, row.token_count): row for row in rows}
             gone = [known[key] for key in known.keys() - wanted.keys()]
             new = [wanted[key] for key in wanted if key not in known]
-            for chunk in _chunks(gone):
+            for chunk in chunks(gone):
                 await connection.execute(delete(tool).where(tool.c.id.in_(chunk)))
             await _insert_tools(connection, mcpserver_id, new)
         return len(gone) + len(new)
@@ -132,13 +126,13 @@ class Catalog(Transactions):
 
     async def _insert_missing(self, table: Any, rows: Sequence[dict[str, Any]]) -> None:
         async with self._writing() as connection:
-            for chunk in _chunks(rows):
+            for chunk in chunks(rows):
                 await connection.execute(upsert(table).on_conflict_do_nothing(), chunk)
 
 
 async def _insert_tools(connection: AsyncConnection, mcpserver_id: str, rows: Sequence[ToolRow]) -> None:
     now = datetime.now(UTC)
-    for chunk in _chunks(rows):
+    for chunk in chunks(rows):
         values = [
             {
                 "id": str(uuid.uuid4()),
@@ -173,9 +167,3 @@ def _blob(vector: np.ndarray) -> bytes:
 
 def _vector(blob: bytes) -> np.ndarray:
     return np.frombuffer(blob, dtype="<f4")
-
-
-def _chunks(values: Iterable[_T]) -> Iterator[list[_T]]:
-    iterator = iter(values)
-    while chunk := list(islice(iterator, _CHUNK)):
-        yield chunk

@@ -90,3 +90,22 @@ event = Table(
     Column("found", Text, nullable=False),
     Index("ix_event_at_ms", "at_ms"),
 )
+
+# A definition as it is sent. `kind` names all that this depends on besides the definition; `groups` is JSON.
+definition_form = Table(
+    "definition_form",
+    metadata,
+    Column("definition_hash", Text, primary_key=True),
+    Column("kind", Text, primary_key=True),
+    Column("definition", Text, nullable=False),
+    Column("token_count", Integer, nullable=False),
+    Column("groups", Text, nullable=False),
+)
+
+written_description = Table(
+    "written_description",
+    metadata,
+    Column("definition_hash", Text, primary_key=True),
+    Column("writer", Text, primary_key=True),
+    Column("text", Text, nullable=False),
+)

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import asynccontextmanager, contextmanager
+from itertools import islice
+from typing import TypeVar
 
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from mcp_optimizer.db.database import Database
 from mcp_optimizer.errors import CatalogError
+
+_T = TypeVar("_T")
+
+_CHUNK = 500
+"""Rows or parameters per statement, well under SQLite's limits."""
 
 
 class Transactions:
@@ -40,3 +47,10 @@ def _translated_errors() -> Iterator[None]:
         yield
     except (SQLAlchemyError, OSError) as error:
         raise CatalogError(f"{getattr(error, 'orig', None) or error}") from error
+
+
+def chunks(values: Iterable[_T]) -> Iterator[list[_T]]:
+    """As many values at a time as one statement takes."""
+    iterator = iter(values)
+    while chunk := list(islice(iterator, _CHUNK)):
+        yield chunk

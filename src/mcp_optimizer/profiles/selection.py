@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import cached_property
 
 from mcp_optimizer.compression.descriptions import Level
 from mcp_optimizer.profiles.tiers import Candidate, ProfileName, Ranked, Reason
@@ -67,13 +68,51 @@ class ToolProfile:
         return ", ".join(parts) or "as they are"
 
 
-@dataclass(frozen=True)
 class Profiles:
-    """All profiles of a catalog, and the one that each tool belongs to."""
+    """All profiles of a catalog, and the one that each tool belongs to. Each is made when it is first asked for.
 
-    by_name: Mapping[ProfileName, ToolProfile]
-    tier_of: Mapping[str, ProfileName]
-    reasons: Mapping[str, Reason]
+    `own_tokens` is what the gateway's own tools cost: they are in every list, and count.
+    """
+
+    def __init__(
+        self,
+        ranked: Sequence[Ranked],
+        size: Size,
+        own_tokens: int,
+        budgets: Mapping[ProfileName, int | None] = DEFAULT_BUDGETS,
+    ) -> None:
+        self._ranked = ranked
+        self._size = size
+        self._own_tokens = own_tokens
+        self._budgets = budgets
+        self._made: dict[ProfileName, ToolProfile] = {}
+
+    def profile(self, name: ProfileName) -> ToolProfile:
+        if name not in self._made:
+            budget = self._budgets[name]
+            order = list(ProfileName)
+            smaller = order[order.index(name) - 1] if budget is not None and name is not order[0] else None
+            # What a smaller profile registers, this one does too.
+            kept = frozenset(self.profile(smaller).tools) if smaller is not None else frozenset[str]()
+            self._made[name] = _fit(name, self._ranked, self._size, self._own_tokens, budget, kept)
+        return self._made[name]
+
+    @cached_property
+    def by_name(self) -> Mapping[ProfileName, ToolProfile]:
+        return {name: self.profile(name) for name in ProfileName}
+
+    @cached_property
+    def tier_of(self) -> Mapping[str, ProfileName]:
+        """The smallest profile that registers a tool. What no budget holds is still found: it is of the widest."""
+        tiers = {entry.candidate.name: ProfileName.FULL for entry in self._ranked}
+        for name in reversed(ProfileName):
+            if name is not ProfileName.FULL:
+                tiers.update(dict.fromkeys(self.profile(name).tools, name))
+        return tiers
+
+    @cached_property
+    def reasons(self) -> Mapping[str, Reason]:
+        return {entry.candidate.name: entry.reason for entry in self._ranked}
 
     def strategy(self, tool: str, selected: ProfileName) -> LoadStrategy:
         """When a tool is registered under the selected profile: its own tier at once, the next after a first use."""
@@ -82,28 +121,6 @@ class Profiles:
         if distance <= 0:
             return LoadStrategy.IMMEDIATE
         return LoadStrategy.ON_FIRST_USE if distance == 1 else LoadStrategy.ON_DEMAND
-
-
-def make_profiles(
-    ranked: Sequence[Ranked],
-    size: Size,
-    own_tokens: int,
-    budgets: Mapping[ProfileName, int | None] = DEFAULT_BUDGETS,
-) -> Profiles:
-    """`own_tokens` is what the gateway's own tools cost: they are in every list, and count."""
-    profiles: dict[ProfileName, ToolProfile] = {}
-    tier_of: dict[str, ProfileName] = {}
-    kept: tuple[str, ...] = ()
-    for name in ProfileName:
-        profile = _fit(name, ranked, size, own_tokens, budgets[name], frozenset(kept))
-        profiles[name] = profile
-        kept = profile.tools
-        for tool in profile.tools:
-            tier_of.setdefault(tool, name)
-    for entry in ranked:
-        # What no budget holds is still found: it belongs to the widest profile.
-        tier_of.setdefault(entry.candidate.name, ProfileName.FULL)
-    return Profiles(profiles, tier_of, {entry.candidate.name: entry.reason for entry in ranked})
 
 
 def _fit(
@@ -122,7 +139,7 @@ def _fit(
     chosen: list[str] = []
     total = own_tokens
     deserving = {candidate.name for candidate in wanted}
-    # What a smaller profile registers, this one does too; then by rank.
+    # First what a smaller profile registers; then by rank.
     for candidate in sorted(everything, key=lambda candidate: candidate.name not in kept):
         is_deserving = candidate.name in deserving
         room = (budget if is_deserving else budget * (1 - _RESERVE)) - total

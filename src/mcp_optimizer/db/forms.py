@@ -1,0 +1,69 @@
+"""Reads and writes of what was made of definitions: compressed forms, and descriptions that an endpoint wrote.
+
+Read and written in the background, never on the way of a request. All of it can be made again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from sqlalchemy import delete, select
+from sqlalchemy.dialects.sqlite import insert as upsert
+
+from mcp_optimizer.db.models import DefinitionForm
+from mcp_optimizer.db.tables import definition_form, written_description
+from mcp_optimizer.db.transactions import Transactions, chunks
+
+
+class StoredForms(Transactions):
+    """The forms of definitions in the catalog database, by hash."""
+
+    async def read(self, hashes: Iterable[str], kind: str) -> list[DefinitionForm]:
+        """What is stored of these definitions; the rest was never made."""
+        found: list[DefinitionForm] = []
+        table = definition_form
+        columns = (table.c.definition_hash, table.c.definition, table.c.token_count, table.c.groups)
+        async with self._reading() as connection:
+            for chunk in chunks(hashes):
+                query = select(*columns).where(table.c.kind == kind, table.c.definition_hash.in_(chunk))
+                found += [DefinitionForm(*row) for row in await connection.execute(query)]
+        return found
+
+    async def write(self, forms: Sequence[DefinitionForm], kind: str) -> None:
+        """All of them, or none. What an older compression made is forgotten."""
+        version = kind.partition("/")[0]
+        async with self._writing() as connection:
+            await connection.execute(delete(definition_form).where(definition_form.c.kind.not_like(f"{version}/%")))
+            for chunk in chunks(forms):
+                await connection.execute(
+                    upsert(definition_form).on_conflict_do_nothing(), [_row(x, kind) for x in chunk]
+                )
+
+    async def descriptions(self, hashes: Iterable[str], writer: str) -> dict[str, str]:
+        """What this writer wrote of these definitions; empty where it had nothing good to say."""
+        found: dict[str, str] = {}
+        table = written_description
+        async with self._reading() as connection:
+            for chunk in chunks(hashes):
+                query = select(table.c.definition_hash, table.c.text).where(
+                    table.c.writer == writer, table.c.definition_hash.in_(chunk)
+                )
+                found.update((row[0], row[1]) for row in await connection.execute(query))
+        return found
+
+    async def write_descriptions(self, texts: Mapping[str, str], writer: str) -> None:
+        rows = [{"definition_hash": key, "writer": writer, "text": text} for key, text in texts.items()]
+        async with self._writing() as connection:
+            for chunk in chunks(rows):
+                await connection.execute(upsert(written_description).on_conflict_do_nothing(), chunk)
+
+
+def _row(form: DefinitionForm, kind: str) -> dict[str, Any]:
+    return {
+        "definition_hash": form.definition_hash,
+        "kind": kind,
+        "definition": form.definition,
+        "token_count": form.token_count,
+        "groups": form.groups,
+    }

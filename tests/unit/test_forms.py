@@ -1,0 +1,114 @@
+"""The forms of a definition: made once, never larger, stored for the next start."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from mcp_optimizer.catalog import CatalogTool
+from mcp_optimizer.compression.compress import Dialect
+from mcp_optimizer.db.database import open_database
+from mcp_optimizer.db.forms import StoredForms
+from mcp_optimizer.db.models import DefinitionForm
+from mcp_optimizer.forms import Detail, ToolForms
+from mcp_optimizer.token_counter import TokenCounter
+from tests.unit.catalogs import live_catalog, mcp_tool, running
+
+COUNTER = TokenCounter()
+CARD = mcp_tool(
+    "create_card",
+    "Create a card.",
+    {name: {"type": "string"} for name in ("lane", "position", "title")},
+    outputSchema={"type": "object", "description": "The card as it is on the board after that."},
+    annotations={"readOnlyHint": False},
+)
+KIND = mcp_tool("set_kind", "Set it.", {"kind": {"type": "string", "enum": ["a", "b"]}}, title="Set the kind")
+
+
+async def tools() -> list[CatalogTool]:
+    return list((await live_catalog(running("kanban", CARD, KIND))).snapshot.running)
+
+
+@asynccontextmanager
+async def stored_forms() -> AsyncIterator[StoredForms]:
+    database = await open_database(None)
+    try:
+        yield StoredForms(database)
+    finally:
+        await database.close()
+
+
+async def test_what_one_start_compressed_the_next_one_need_not() -> None:
+    found = await tools()
+    first, second = (ToolForms(COUNTER, groups={"create_card": {"place": ["lane", "position"]}}) for _ in range(2))
+    made = [first.schema(tool) for tool in found]
+    assert first.plans(found[0])[0]
+    async with stored_forms() as stored:
+        await stored.write(first.take_new(), first.kind())
+        assert first.take_new() == []
+        hashes = second.unknown(found)
+        second.learn(await stored.read(hashes, second.kind()))
+        assert await stored.read(hashes, second.kind(Dialect.REFERENCES)) == []
+    assert second.unknown(found) == []
+    assert [second.schema(tool) for tool in found] == made
+    assert second.plans(found[0]) == first.plans(found[0])
+    assert second.take_new() == []
+
+
+async def test_whatever_a_form_depends_on_is_part_of_the_name_that_it_is_stored_under() -> None:
+    forms = [
+        ToolForms(COUNTER),
+        ToolForms(TokenCounter("o200k_base")),
+        ToolForms(COUNTER, dialect=Dialect.REFERENCES),
+        ToolForms(COUNTER, groups={"create_card": {"place": ["lane", "position"]}}),
+    ]
+    assert len({one.kind() for one in forms}) == 4
+
+
+async def test_forms_of_an_older_compression_are_forgotten() -> None:
+    async with stored_forms() as stored:
+        await stored.write([DefinitionForm("hash", "{}", 1, "[]")], "0/plain")
+        await stored.write([DefinitionForm("hash", "{}", 2, "[]")], "1/plain")
+        assert await stored.read(["hash"], "0/plain") == []
+        assert await stored.read(["hash", "other"], "1/plain") == [DefinitionForm("hash", "{}", 2, "[]")]
+
+
+async def test_a_form_under_a_longer_name_is_counted_under_it() -> None:
+    catalog = await live_catalog(running("one", KIND), running("two", KIND))
+    forms = ToolForms(COUNTER)
+    for tool in catalog.snapshot.running:
+        for detail in Detail:
+            form = forms.form(tool, detail)
+            assert form.definition.name == tool.name
+            assert form.tokens == COUNTER.count_tool_tokens(form.definition) <= tool.tokens
+    assert len(forms.take_new()) == 1
+
+
+async def test_arguments_of_every_dialect_that_was_sent_lead_back() -> None:
+    card, kind = await tools()
+    forms = ToolForms(COUNTER)
+    forms.schema(card, Dialect.INLINED)
+    assert len(forms.plans(card)) == 1
+    assert len(forms.plans(kind)) == 1
+    assert "type" in forms.schema(kind, Dialect.INLINED).definition.input_schema["properties"]["kind"]
+    assert "type" not in forms.schema(kind).definition.input_schema["properties"]["kind"]
+
+
+async def test_the_steps_of_a_tool_end_at_what_is_sent() -> None:
+    card, _ = await tools()
+    forms = ToolForms(COUNTER)
+    assert forms.steps(card)[0].technique == "envelope"
+    assert forms.steps(card)[-1].tokens == forms.schema(card).tokens
+
+
+async def test_what_could_not_be_counted_is_sent_as_it_came(monkeypatch: pytest.MonkeyPatch) -> None:
+    counter = TokenCounter()
+    monkeypatch.setattr(TokenCounter, "count_many", lambda *_: [0])
+    catalog = await live_catalog(running("kanban", CARD), counter=counter)
+    monkeypatch.undo()
+    [tool] = catalog.snapshot.running
+    forms = ToolForms(counter)
+    assert forms.schema(tool).definition == CARD
+    assert forms.take_new() == []

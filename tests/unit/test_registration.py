@@ -1,0 +1,201 @@
+"""Lists of registered tools: within budget, in a client's own presentation, ready when they are asked for."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from mcp_optimizer.catalog import LiveCatalog
+from mcp_optimizer.compression.compress import Dialect
+from mcp_optimizer.compression.descriptions import Level
+from mcp_optimizer.db.database import Database, open_database
+from mcp_optimizer.db.forms import StoredForms
+from mcp_optimizer.db.models import ServerStatus
+from mcp_optimizer.errors import CatalogError
+from mcp_optimizer.forms import ToolForms
+from mcp_optimizer.own_tools import OWN_TOOLS
+from mcp_optimizer.profiles.selection import DEFAULT_BUDGETS
+from mcp_optimizer.profiles.tiers import ProfileName
+from mcp_optimizer.registrar import Registrar
+from mcp_optimizer.registration import Presentation, Registration
+from mcp_optimizer.token_counter import TokenCounter
+from tests.unit.catalogs import down, live_catalog, mcp_tool, new_catalog, running
+
+COUNTER = TokenCounter()
+KIND = {"kind": {"type": "string", "enum": ["small", "large"]}}
+CARDS = running(
+    "kanban",
+    *[mcp_tool(f"{verb}_card", f"{verb.title()} a card on a board. It says more.", KIND) for verb in ("list", "get")],
+    mcp_tool("create_card", "Create a card.", KIND, title="Create", annotations={"readOnlyHint": False}),
+    mcp_tool("burn_card", "Burn a card. " + "It is gone. " * 50, KIND),
+)
+PLAIN = Presentation()
+
+
+def registration(
+    catalog: LiveCatalog, forms: ToolForms | None = None, minimal: int = 9_000, standard: int = 20_000
+) -> Registration:
+    budgets = {**DEFAULT_BUDGETS, ProfileName.MINIMAL: minimal, ProfileName.STANDARD: standard}
+    return Registration(catalog, forms or ToolForms(COUNTER), COUNTER, budgets=budgets)
+
+
+def message_tokens(definitions: tuple[dict[str, object], ...]) -> int:
+    tools = [*OWN_TOOLS, *definitions]
+    return COUNTER.count_tokens(json.dumps({"tools": tools}, ensure_ascii=False, separators=(",", ":")))
+
+
+async def test_what_is_counted_is_at_least_what_is_sent() -> None:
+    made = registration(await live_catalog(CARDS))
+    for profile in ProfileName:
+        listed = made.listed(profile)
+        assert message_tokens(listed.definitions) <= made.total_tokens(profile)
+        assert [tool["name"] for tool in listed.definitions] == sorted(listed.profile.tools)
+
+
+async def test_titles_and_annotations_are_kept_where_people_see_them_and_count() -> None:
+    made = registration(await live_catalog(CARDS))
+    shown = made.listed(ProfileName.FULL, Presentation(shows_titles=True))
+    [create] = [tool for tool in shown.definitions if tool["name"] == "create_card"]
+    assert (create["title"], create["annotations"]) == ("Create", {"readOnlyHint": False})
+    plain = made.listed(ProfileName.FULL)
+    assert all("annotations" not in tool for tool in plain.definitions)
+    assert message_tokens(plain.definitions) < message_tokens(shown.definitions)
+    titled = made.profiles(Presentation(shows_titles=True)).profile(ProfileName.MINIMAL)
+    assert (titled.tokens or 0) > (made.profiles().profile(ProfileName.MINIMAL).tokens or 0)
+
+
+async def test_a_client_that_reads_little_is_given_types_beside_enums() -> None:
+    made = registration(await live_catalog(CARDS))
+    for presentation, has_type in ((Presentation(Dialect.INLINED), True), (PLAIN, False)):
+        for tool in made.listed(ProfileName.FULL, presentation).definitions:
+            assert ("type" in tool["inputSchema"]["properties"]["kind"]) is has_type
+
+
+async def test_a_tool_of_the_next_tier_is_registered_once_after_its_first_use() -> None:
+    light = [mcp_tool(f"do_thing_{number}", "Does one thing.", KIND) for number in range(60)]
+    made = registration(await live_catalog(running("many", *light)), minimal=1_200)
+    tiers = made.profiles().tier_of
+    later = next(name for name, tier in tiers.items() if tier is ProfileName.STANDARD)
+    before = made.listed(ProfileName.MINIMAL)
+    assert made.promote(later, ProfileName.MINIMAL)
+    assert not made.promote(later, ProfileName.MINIMAL)
+    assert not made.promote("unknown", ProfileName.MINIMAL)
+    assert not made.promote(before.profile.tools[0], ProfileName.MINIMAL)
+    after = made.listed(ProfileName.MINIMAL)
+    assert after.definitions[:-1] == before.definitions
+    assert after.definitions[-1]["name"] == later
+    assert message_tokens(after.definitions) <= 1_200
+
+
+async def test_descriptions_at_each_level_and_those_that_five_words_do_not_tell_apart() -> None:
+    twins = [mcp_tool(f"tool_{number}", "Does the very same thing.") for number in range(2)]
+    made = registration(await live_catalog(running("one", *twins), CARDS))
+    assert made.unclear() == ["tool_0", "tool_1"]
+    assert made.described("tool_0", Level.WORDS) == "Does the very same thing."
+    assert len(made.described("burn_card", Level.WORDS).split()) <= 5
+    assert made.tokens("burn_card", Level.SENTENCE) < made.tokens("burn_card", Level.FULL)
+    assert made.described("burn_card", Level.SENTENCE) == "Burn a card."
+
+
+async def test_many_who_ask_at_once_get_the_same_list_made_once() -> None:
+    made = registration(await live_catalog(CARDS))
+    found = await asyncio.gather(*[asyncio.to_thread(made.listed, ProfileName.FULL) for _ in range(8)])
+    assert len({id(listed) for listed in found}) == 1
+
+
+@asynccontextmanager
+async def registrar_over(
+    catalog: LiveCatalog, database: Database | None = None, *profiles: ProfileName
+) -> AsyncIterator[tuple[Registrar, ToolForms]]:
+    forms = ToolForms(COUNTER)
+
+    async def opened() -> StoredForms | None:
+        return StoredForms(database) if database is not None else None
+
+    registrar = Registrar(catalog, registration(catalog, forms), forms, opened)
+    registrar.start(set(profiles))
+    try:
+        yield registrar, forms
+    finally:
+        await registrar.stop()
+
+
+async def test_lists_are_the_same_to_the_byte_after_a_restart_and_nothing_is_compressed_twice() -> None:
+    database = await open_database(None)
+    lists = []
+    for _ in range(2):
+        catalog = await live_catalog(CARDS)
+        async with registrar_over(catalog, database) as (registrar, forms):
+            lists.append((await registrar.listed(ProfileName.FULL, PLAIN)).definitions)
+        assert forms.unknown(catalog.snapshot.running) == []
+    assert json.dumps(lists[0]) == json.dumps(lists[1])
+    async with registrar_over(await live_catalog(CARDS), database) as (registrar, forms):
+        await registrar.listed(ProfileName.FULL, PLAIN)
+        assert forms.take_new() == []
+    await database.close()
+
+
+async def test_a_list_waits_for_servers_that_are_still_starting_but_not_for_failed_ones() -> None:
+    catalog = new_catalog()
+    catalog.on_state(down("slow", status=ServerStatus.STARTING))
+    catalog.on_state(down("bad"))
+    async with registrar_over(catalog) as (registrar, _):
+        asked = asyncio.create_task(registrar.listed(ProfileName.FULL, PLAIN))
+        await asyncio.sleep(0.05)
+        assert not asked.done()
+        catalog.on_state(running("slow", mcp_tool("late", "Comes late")))
+        assert [tool["name"] for tool in (await asked).definitions] == ["late"]
+
+
+async def test_whoever_has_a_list_is_told_when_it_is_another() -> None:
+    catalog = await live_catalog(CARDS)
+    told = asyncio.Event()
+
+    async def tell() -> None:
+        told.set()
+
+    async with registrar_over(catalog, None, ProfileName.FULL) as (registrar, _):
+        registrar.on_change = tell
+        await registrar.listed(ProfileName.FULL, PLAIN)
+        catalog.on_state(running("new", mcp_tool("another", "Another tool")))
+        await asyncio.wait_for(told.wait(), 5)
+        assert "another" in {tool["name"] for tool in (await registrar.listed(ProfileName.FULL, PLAIN)).definitions}
+
+
+async def test_without_its_database_everything_is_made_anew(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def fails(*_: object) -> None:
+        raise CatalogError("disk I/O error")
+
+    monkeypatch.setattr(StoredForms, "read", fails)
+    monkeypatch.setattr(StoredForms, "write", fails)
+    database = await open_database(None)
+    async with registrar_over(await live_catalog(CARDS), database) as (registrar, _):
+        assert len((await registrar.listed(ProfileName.FULL, PLAIN)).definitions) == 4
+    assert "compressed anew" in caplog.text
+    assert "could not store" in caplog.text
+    await database.close()
+
+
+async def test_the_event_loop_goes_on_while_a_list_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    catalog = await live_catalog(CARDS)
+    may_go_on = threading.Event()
+    inside = Registration.listed
+
+    def slow(self: Registration, profile: ProfileName, presentation: Presentation | None = None) -> object:
+        may_go_on.wait(10)
+        return inside(self, profile, presentation)
+
+    monkeypatch.setattr(Registration, "listed", slow)
+    async with registrar_over(catalog) as (registrar, _):
+        asked = asyncio.create_task(registrar.listed(ProfileName.FULL, PLAIN))
+        await asyncio.sleep(0.05)
+        assert not asked.done()
+        may_go_on.set()
+        await asked
