@@ -31,7 +31,9 @@ from mcp_optimizer.profiles.tiers import ProfileName
 from mcp_optimizer.registrar import Registrar
 from mcp_optimizer.registration import Registration
 from mcp_optimizer.results.estimates import Estimator
-from mcp_optimizer.results.pipeline import ResultOptions, Results
+from mcp_optimizer.results.options import ResultOptions, Treatment
+from mcp_optimizer.results.pipeline import Results
+from mcp_optimizer.results.store import ResultStore, StoreLimits
 from mcp_optimizer.search.lexical import Vocabulary
 from mcp_optimizer.server import FaceOptions, FindToolResponse, build_server, find_reply, find_response
 from mcp_optimizer.settings import Settings, load_settings
@@ -46,6 +48,7 @@ if TYPE_CHECKING:
     from mcp_optimizer.db.database import Database
     from mcp_optimizer.db.forms import StoredForms
     from mcp_optimizer.db.history import History
+    from mcp_optimizer.db.kept_results import KeptResults
 
 logger = logging.getLogger(__name__)
 
@@ -74,6 +77,7 @@ class Optimizer:
         self._opening: asyncio.Task[Catalog | None] | None = None
         self._loading: asyncio.Task[None] | None = None
         self._warming: asyncio.Task[None] | None = None
+        self._opening_memory = asyncio.Lock()
         self._uses: Mapping[ToolKey, int] = {}
         self.ingestion = Ingestion(self._counter, self._vocabulary, self._opened_catalog)
         self.catalog = LiveCatalog(self.ingestion, self._vocabulary, self._counter)
@@ -81,7 +85,8 @@ class Optimizer:
             self._counter, Notes(settings.signature_notes), Dialect(settings.dialect), settings.groups
         )
         estimator = Estimator(settings.token_estimate, self._counter)
-        results = Results(estimator, ResultOptions(plain_meta=settings.plain_meta))
+        store = ResultStore(self._kept_results, StoreLimits(settings.kept_hours, settings.kept_megabytes))
+        results = Results(estimator, store, result_options(settings))
         self.gateway = Gateway(self.catalog, self._pool, self.forms, results, settings.find_limit)
         budgets = {
             ProfileName.MINIMAL: settings.minimal_budget,
@@ -172,11 +177,22 @@ class Optimizer:
             account.reply(find_reply(found))
             return find_response(found)
 
-    async def call(self, tool_name: str, parameters: Any = None, server_name: str | None = None) -> dict[str, Any]:
-        """Call a tool; the CallToolResult as on the wire."""
+    async def call(
+        self, tool_name: str, parameters: Any = None, server_name: str | None = None, select: str = ""
+    ) -> dict[str, Any]:
+        """Call a tool; the CallToolResult as on the wire. `select`: only what this JMESPath selects of it."""
         asked = {"tool_name": tool_name, "server_name": server_name}
         with self.accounts.answering("call_tool", asked, LOCAL) as account:
-            return account.reply(await self.gateway.call(tool_name, parameters, server_name))
+            return account.reply(await self.gateway.call(tool_name, parameters, server_name, LOCAL, select))
+
+    async def read_result(
+        self, result_id: str, offset: int = 0, limit: int | None = None, *, select: str = "", search: str = ""
+    ) -> dict[str, Any]:
+        """More of a result that was cut: a page from `offset` on, what `select` selects, or what `search` finds."""
+        with self.accounts.answering("read_result", {}, LOCAL) as account:
+            results = self.gateway.results
+            found = await results.read(result_id, LOCAL, offset=offset, limit=limit, select=select, search=search)
+            return account.reply(found)
 
     def tools(self, server: str | None = None, offset: int = 0) -> ToolPage:
         return self.gateway.list_tools(server, offset)
@@ -257,6 +273,17 @@ class Optimizer:
 
         return StoredForms(self._database)
 
+    async def _kept_results(self) -> KeptResults:
+        """Where whole results are kept: the catalog's file, or memory where there is none."""
+        await self._opened_catalog()
+        from mcp_optimizer.db.database import open_database
+        from mcp_optimizer.db.kept_results import KeptResults
+
+        async with self._opening_memory:
+            if self._database is None:
+                self._database = await open_database(None)
+        return KeptResults(self._database)
+
     async def history(self) -> History | None:
         """What happened, as far as it is written down; None without a database."""
         if await self._opened_catalog() is None or self._database is None:
@@ -264,6 +291,16 @@ class Optimizer:
         from mcp_optimizer.db.history import History
 
         return History(self._database)
+
+
+def result_options(settings: Settings) -> ResultOptions:
+    """How results are treated, as the settings say."""
+    return ResultOptions(
+        everywhere=Treatment(max_rows=settings.max_rows, max_tokens=settings.max_tokens),
+        servers={name: dict(said) for name, said in settings.server_results.items()},
+        tools={name: dict(said) for name, said in settings.tool_results.items()},
+        plain_meta=settings.plain_meta,
+    )
 
 
 def _profile(name: str | None) -> ProfileName | None:

@@ -18,7 +18,8 @@ from mcp_optimizer.db.models import ServerStatus, TokenMetrics
 from mcp_optimizer.errors import AmbiguousTool, InvalidArguments, InvalidRequest, ServerUnavailable, UnknownTool
 from mcp_optimizer.forms import Detail, Form, ToolForms
 from mcp_optimizer.naming import SEPARATOR, without_server
-from mcp_optimizer.results.pipeline import Results
+from mcp_optimizer.results.pipeline import Call, Results
+from mcp_optimizer.results.projection import Projection
 from mcp_optimizer.search.words import name_key
 from mcp_optimizer.upstream.pool import UpstreamPool, UpstreamState
 
@@ -122,14 +123,20 @@ class Gateway:
         tool_name: str,
         parameters: Any = None,
         server_name: str | None = None,
-        caller: Caller = LOCAL,  # noqa: ARG002
+        caller: Caller = LOCAL,
+        select: str = "",
     ) -> dict[str, Any]:
-        """Call a tool; its result, with what it cost and the called tool's own name and server in `_meta`."""
+        """Call a tool; its result within its limits, with what it cost and the tool's own name and server in `_meta`.
+
+        `select` is a JMESPath expression: only what it selects of the result is returned.
+        """
+        projection = Projection(select) if select else None
         tool = self.resolve(tool_name, server_name)
         details = tool.record.details
         arguments = self._understand(tool, parameters)
         params = {"name": details.name, "arguments": arguments}
-        result = await self.results.answer(lambda: self._pool.call(tool.server, "tools/call", params))
+        call = Call(tool.server, details.name, caller, details.output_schema, projection)
+        result = await self.results.answer(call, lambda: self._pool.call(tool.server, "tools/call", params))
         return _with_origin(result, tool)
 
     def _understand(self, tool: CatalogTool, parameters: Any) -> dict[str, Any]:

@@ -47,6 +47,7 @@ CALL_TOOL: dict[str, Any] = {
             "tool_name": {"type": "string", "description": "The tool's name as returned."},
             "parameters": {"type": "object", "description": "The tool's arguments, as its description says."},
             "server_name": {"type": "string", "description": "Only if several servers have the tool."},
+            "select": {"type": "string", "description": "JMESPath: only this of a JSON result, e.g. items[].name"},
         },
         "required": ["tool_name", "parameters"],
     },
@@ -65,4 +66,21 @@ LIST_TOOLS: dict[str, Any] = {
     "annotations": {"readOnlyHint": True, "openWorldHint": False},
 }
 
-OWN_TOOLS = (FIND_TOOL, CALL_TOOL, LIST_TOOLS)
+READ_RESULT: dict[str, Any] = {
+    "name": "read_result",
+    "description": "Read more of a result that was cut.",
+    "inputSchema": {
+        "type": "object",
+        "properties": {
+            "result_id": {"type": "string"},
+            "offset": {"type": "integer", "minimum": 0, "description": "First row or line wanted."},
+            "limit": {"type": "integer", "minimum": 1},
+            "select": {"type": "string", "description": "JMESPath over all of it, instead of a page."},
+            "search": {"type": "string", "description": "Only rows or lines that contain this."},
+        },
+        "required": ["result_id"],
+    },
+    "annotations": {"readOnlyHint": True, "openWorldHint": False},
+}
+
+OWN_TOOLS = (FIND_TOOL, CALL_TOOL, LIST_TOOLS, READ_RESULT)

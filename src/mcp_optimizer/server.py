@@ -41,6 +41,9 @@ from mcp_optimizer.registrar import Registrar
 from mcp_optimizer.registration import Presentation
 from mcp_optimizer.upstream.pool import UpstreamState
 
+_DESCRIBED = frozenset({"call_tool", "read_result"})
+"""Own tools whose results already say what they cost."""
+
 _LIST_TTL_MS = 3_600_000
 """The gateway's own tools do not change while it runs."""
 
@@ -152,6 +155,7 @@ class _Answers:
             "find_tool": self._find_tool,
             "call_tool": self._call_tool,
             "list_tools": self._list_tools,
+            "read_result": self._read_result,
         }
 
     async def __call__(self, ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
@@ -238,6 +242,7 @@ class _Answers:
             result = await own(arguments, caller)
             if name == "call_tool":
                 await self._promote(ctx, result)
+            if name in _DESCRIBED:
                 return result
         except OptimizerError as error:
             account.failed(error)
@@ -278,11 +283,22 @@ class _Answers:
 
     async def _call_tool(self, arguments: Mapping[str, Any], caller: Caller) -> dict[str, Any]:
         name = _text(arguments, "tool_name", required=True)
-        own = {"tool_name", "server_name", "parameters"}
+        own = {"tool_name", "server_name", "parameters", "select"}
         # Some models put the tool's arguments beside its name, or call them what MCP itself does.
         beside = {key: value for key, value in arguments.items() if key not in own}
         parameters = arguments.get("parameters", beside)
-        return await self._gateway.call(name, parameters, _text(arguments, "server_name") or None, caller)
+        server, select = _text(arguments, "server_name") or None, _text(arguments, "select")
+        return await self._gateway.call(name, parameters, server, caller, select)
+
+    async def _read_result(self, arguments: Mapping[str, Any], caller: Caller) -> dict[str, Any]:
+        return await self._gateway.results.read(
+            _text(arguments, "result_id", required=True),
+            caller,
+            offset=_number(arguments, "offset") or 0,
+            limit=_number(arguments, "limit"),
+            select=_text(arguments, "select"),
+            search=_text(arguments, "search"),
+        )
 
     def _for_era(self, result: dict[str, Any], version: str, ttl_ms: int | None = None) -> dict[str, Any]:
         """What the client's revision requires around a result, and nothing it does not know."""

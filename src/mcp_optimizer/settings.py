@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Literal, Self
 
 from platformdirs import user_config_path, user_data_path
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from mcp_optimizer.errors import ConfigurationError
 
@@ -25,11 +25,34 @@ PREFIX = "MCP_OPTIMIZER_"
 SERVER_FILE = "mcp.json"
 SETTINGS_FILE = "mcp-optimizer.toml"
 
-FILE_ONLY = frozenset({"groups", "client_profiles"})
+FILE_ONLY = frozenset({"groups", "client_profiles", "server_results", "tool_results"})
 """Options with a structure of their own, which only a file can give."""
+
+LEAST_MAX_TOKENS = 200
 
 LogLevel = Literal["debug", "info", "warning", "error"]
 Encoding = Literal["cl100k_base", "o200k_base"]
+
+
+class ResultSettings(BaseModel):
+    """How the results of one server or tool are treated; what is not given is as everywhere."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    max_rows: int | None = Field(default=None, ge=0)
+    max_tokens: int | None = None
+
+    @field_validator("max_tokens")
+    @classmethod
+    def _enough(cls, value: int | None) -> int | None:
+        return value if value is None else enough_tokens(value)
+
+
+def enough_tokens(value: int) -> int:
+    """A limit must leave room to say that something was cut, and for something worth reading."""
+    if 0 < value < LEAST_MAX_TOKENS or value < 0:
+        raise ValueError(f"must be 0 (no limit) or at least {LEAST_MAX_TOKENS}")
+    return value
 
 
 class Settings(BaseModel):
@@ -87,6 +110,24 @@ class Settings(BaseModel):
     ] = Field(
         default="auto", description="How the tokens of a result are estimated; auto counts what is counted quickly."
     )
+    max_rows: int = Field(
+        default=1_000, ge=0, description="Most rows of a result's table that are sent; 0: any number."
+    )
+    max_tokens: int = Field(
+        default=20_000,
+        description="Most tokens of a result that are sent, at least 200; 0: any number. The rest stays readable.",
+    )
+    server_results: dict[str, ResultSettings] = Field(
+        default_factory=dict,
+        description="What is different for one server's results, such as server_results.github.max_tokens = 5000.",
+    )
+    tool_results: dict[str, ResultSettings] = Field(
+        default_factory=dict,
+        description="What is different for one tool's results, by its name or server__tool, "
+        "such as tool_results.git_log.max_rows = 50.",
+    )
+    kept_hours: float = Field(default=24.0, gt=0, description="Hours for which results that were cut stay readable.")
+    kept_megabytes: int = Field(default=256, ge=1, description="Most megabytes of such results, as they are stored.")
     plain_meta: bool = Field(
         default=False, description="Write a result's metadata as meta too, for clients that do not read _meta."
     )
@@ -116,6 +157,11 @@ class Settings(BaseModel):
     )
     history_days: float = Field(default=90.0, gt=0, description="Days after which history is forgotten.")
     log_level: LogLevel = Field(default="warning", description="What is written to stderr.")
+
+    @field_validator("max_tokens")
+    @classmethod
+    def _enough(cls, value: int) -> int:
+        return enough_tokens(value)
 
     @model_validator(mode="after")
     def _one_source_of_servers(self) -> Self:

@@ -51,7 +51,7 @@ def connect(request: pytest.FixtureRequest, transport: str, config: Path) -> Con
 async def test_a_client_lists_finds_and_calls(connect: Connect) -> None:
     async with connect() as client:
         listed = await client.list_tools()
-        assert [tool.name for tool in listed.tools] == ["find_tool", "call_tool", "list_tools"]
+        assert [tool.name for tool in listed.tools] == ["find_tool", "call_tool", "list_tools", "read_result"]
         answer = await until_found(client, "two perform action on a thing", "two_action_2")
         assert answer["token_metrics"]["tokens_saved"] > 0
         result = await client.call_tool("call_tool", {"tool_name": "two_action_2", "parameters": {"id": "7"}})

@@ -61,7 +61,7 @@ async def test_twenty_servers_of_which_four_are_bad_answer_at_once_and_delay_no_
         note = (first.structured_content or {})["note"]
         assert "never (starting)" in note
         assert "huge (starting)" in note
-        assert [tool.name for tool in listed.tools] == ["find_tool", "call_tool", "list_tools"]
+        assert [tool.name for tool in listed.tools] == ["find_tool", "call_tool", "list_tools", "read_result"]
         for name in GOOD:
             await until_found(client, f"{name} perform action number 1", f"{name}_action_1")
             arguments = {"tool_name": f"{name}_action_1", "parameters": {"id": "x"}}

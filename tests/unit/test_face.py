@@ -105,14 +105,14 @@ def open_face(mode: str) -> Open:
     return opened
 
 
-async def test_a_client_is_greeted_and_sees_three_tools(open_face: Open, mode: str) -> None:
+async def test_a_client_is_greeted_and_sees_four_tools(open_face: Open, mode: str) -> None:
     async with open_face() as face:
         info = face.client.server_info
         assert info is not None
         assert (info.name, info.version) == ("mcp-optimizer", "1.2.3")
         assert face.client.instructions == INSTRUCTIONS
         listed = await face.client.list_tools()
-        assert [tool.name for tool in listed.tools] == ["find_tool", "call_tool", "list_tools"]
+        assert [tool.name for tool in listed.tools] == ["find_tool", "call_tool", "list_tools", "read_result"]
         raw = face.last_list
         assert raw["tools"] == list(OWN_TOOLS)
         if mode == "legacy":

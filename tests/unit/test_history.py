@@ -218,7 +218,8 @@ async def test_the_numbers_in_a_reply_are_those_of_the_event() -> None:
     meta = {
         "tokens": {"estimated": 40},
         "performance": {"executionTimeMs": 12.5, "cachedResult": True},
-        "data": {"truncated": True, "fullTokens": 900},
+        "data": {"truncated": True},
+        "mcp-optimizer/result": {"fullTokens": 900},
     }
     async with accounts(await gateway_over(GITHUB)) as (books, seen):
         with books.answering("create_issue", {}, Caller()) as answer:

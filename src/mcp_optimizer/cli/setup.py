@@ -118,7 +118,7 @@ async def _show_demo(optimizer: Optimizer) -> None:
     out.print(
         f"Without mcp-optimizer, every prompt carries all {len(snapshot.running)} tools: "
         f"[bold]{snapshot.baseline_tokens:,} tokens[/].\n"
-        f"With it, every prompt carries find_tool, call_tool and list_tools: [bold]{own} tokens[/].\n"
+        f"With it, every prompt carries find_tool, call_tool, list_tools and read_result: [bold]{own} tokens[/].\n"
     )
     for text, words in DEMO_REQUESTS:
         out.print(Text.assemble("▸ find_tool ", (f'"{text}"', "bold"), f" +{words}" if words else ""))

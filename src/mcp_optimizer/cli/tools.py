@@ -1,4 +1,4 @@
-"""`find`, `call` and `tools`: what a model does through the gateway, from a terminal."""
+"""`find`, `call`, `read` and `tools`: what a model does through the gateway, from a terminal."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def register(app: typer.Typer) -> None:
-    for command in (find, call, tools):
+    for command in (find, call, read, tools):
         app.command()(command)
 
 
@@ -85,21 +85,67 @@ def call(
     *,
     settings: Settings,
     server: Annotated[str | None, typer.Option(help="Which server, if several have the tool.")] = None,
+    select: Annotated[str, typer.Option(help="JMESPath: only this part of a JSON result.")] = "",
     as_json: JsonFlag = False,
 ) -> None:
-    """Call a tool. With --json: the CallToolResult as on the wire. Exit code 1 if the tool says it failed."""
-    result = run(_call(settings, tool, arguments, server))
+    """Call a tool; what the result cost is said on stderr. Exit code 1 if the tool says it failed.
+
+    With --json: the CallToolResult as on the wire.
+    """
+    _answer(run(_call(settings, tool, arguments, server, select)), as_json)
+
+
+async def _call(settings: Settings, tool: str, arguments: str, server: str | None, select: str) -> dict[str, Any]:
+    async with started(settings) as optimizer:
+        return await optimizer.call(tool, arguments, server, select)
+
+
+@with_settings()
+def read(
+    result_id: Annotated[str, typer.Argument(help="The result_id that a cut result names.")],
+    *,
+    settings: Settings,
+    offset: Annotated[int, typer.Option(min=0, help="First row or line wanted.")] = 0,
+    limit: Annotated[int | None, typer.Option(min=1, help="Most rows or lines.")] = None,
+    select: Annotated[str, typer.Option(help="JMESPath over all of it, instead of a page.")] = "",
+    search: Annotated[str, typer.Option(help="Only rows or lines that contain this.")] = "",
+    as_json: JsonFlag = False,
+) -> None:
+    """Read more of a result that was cut, as a model does with read_result."""
+    _answer(run(_read(settings, result_id, offset, limit, select, search)), as_json)
+
+
+async def _read(
+    settings: Settings, result_id: str, offset: int, limit: int | None, select: str, search: str
+) -> dict[str, Any]:
+    from mcp_optimizer.app import Optimizer
+
+    # No server is needed to read what is kept.
+    async with Optimizer([], settings.model_copy(update={"encoder": "none"})) as optimizer:
+        return await optimizer.read_result(result_id, offset, limit, select=select, search=search)
+
+
+def _answer(result: dict[str, Any], as_json: bool) -> None:
     if as_json:
         print(json.dumps(result, ensure_ascii=False))
     else:
         _show_result(result)
+        print(_cost(result.get("_meta") or {}), file=sys.stderr)
     if result.get("isError"):
         sys.exit(1)
 
 
-async def _call(settings: Settings, tool: str, arguments: str, server: str | None) -> dict[str, Any]:
-    async with started(settings) as optimizer:
-        return await optimizer.call(tool, arguments, server)
+def _cost(meta: dict[str, Any]) -> str:
+    """What a result cost, in a line."""
+    tokens, data = meta["tokens"], meta.get("data") or {}
+    said = [f"{tokens['estimated']:,} tokens ({tokens['approximationMethod']})"]
+    if "rowCount" in data:
+        said.append(f"{data['rowCount']:,} rows")
+    if data.get("truncated"):
+        said.append("cut")
+    performance = meta["performance"]
+    said.append("from the cache" if performance["cachedResult"] else f"{performance['executionTimeMs']:,} ms")
+    return ", ".join(said)
 
 
 def _show_result(result: dict[str, Any]) -> None:

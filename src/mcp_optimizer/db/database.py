@@ -26,7 +26,7 @@ from mcp_optimizer.errors import CatalogError
 
 logger = logging.getLogger(__name__)
 
-HEAD = "0003"
+HEAD = "0004"
 """The newest migration; a file that is already there starts without loading Alembic."""
 
 APPLICATION_ID = 0x4D43504F

@@ -109,3 +109,28 @@ written_description = Table(
     Column("writer", Text, primary_key=True),
     Column("text", Text, nullable=False),
 )
+
+# Results that were too large to be sent whole, in pieces; a chunk holds some of them. No pieces: not yet written.
+kept_result = Table(
+    "kept_result",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("caller", Text, nullable=False),
+    Column("unit", Text, nullable=False),
+    Column("pieces", Integer, nullable=False),
+    Column("max_tokens", Integer, nullable=False),
+    Column("bytes", BigInteger, nullable=False),
+    Column("stored_bytes", BigInteger, nullable=False),
+    Column("at_ms", BigInteger, nullable=False),
+    Index("ix_kept_result_at_ms", "at_ms"),
+)
+
+kept_chunk = Table(
+    "kept_chunk",
+    metadata,
+    Column("result_id", Text, ForeignKey("kept_result.id", ondelete="CASCADE"), primary_key=True),
+    Column("first", Integer, primary_key=True),
+    Column("block", Integer, nullable=False),
+    Column("lengths", LargeBinary, nullable=False),
+    Column("body", LargeBinary, nullable=False),
+)

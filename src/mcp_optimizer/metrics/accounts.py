@@ -31,6 +31,7 @@ from mcp_optimizer.errors import (
 )
 from mcp_optimizer.gateway import SCORES_META_KEY, TOOL_META_KEY, Gateway
 from mcp_optimizer.metrics.recorder import Recorder
+from mcp_optimizer.results.pipeline import RESULT_META_KEY
 from mcp_optimizer.terminal_text import printable
 from mcp_optimizer.token_counter import TokenCounter
 
@@ -187,7 +188,7 @@ class Accounts:
             self._plain_event(answer.kind, answer.caller),
             server=server,
             tool=tool,
-            full_tokens=int(data.get("fullTokens", 0)),
+            full_tokens=int((meta.get(RESULT_META_KEY) or {}).get("fullTokens", 0)),
             milliseconds=float(performance.get("executionTimeMs", answer.milliseconds)),
             cached=bool(performance.get("cachedResult")),
             truncated=bool(data.get("truncated")),

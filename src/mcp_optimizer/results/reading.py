@@ -79,7 +79,7 @@ class Reading:
             if value is not NO_JSON and (table := find_table(value)) is not None:
                 return DataInfo(table.row_count, table.column_count)
         if self.value is NO_JSON and len(self.slots) == 1:
-            found = find_text_table(self.slots[0].text.splitlines())
+            found = find_text_table(self.slots[0].text.split("\n"))
             return DataInfo(found.row_count, found.column_count) if found else None
         return None
 

@@ -48,7 +48,7 @@ class Table:
 
 @dataclass(frozen=True)
 class LineTable:
-    """A table in a text: which of its records, counted from 0, are rows."""
+    """A table in a text: which of its lines (of CSV: its records), counted from 0, are rows."""
 
     form: TextTable
     first: int
@@ -105,8 +105,23 @@ def columns_of(rows: Sequence[Any]) -> int | None:
 
 
 def find_text_table(lines: Sequence[str]) -> LineTable | None:
-    """The table that a text is, given as its records (lines; for CSV, a quoted line end ends none)."""
-    return _json_lines(lines) or _markdown(lines) or _csv(lines)
+    """The table that a text is, given as its lines; those of CSV are counted as records."""
+    if len(lines) < 2:
+        return None
+    return _json_lines(lines) or _markdown(lines) or _csv(csv_records(lines))
+
+
+def csv_records(lines: Sequence[str]) -> list[str]:
+    """Lines, but one with an open quotation goes on in the next."""
+    found: list[str] = []
+    is_open = False
+    for line in lines:
+        if is_open:
+            found[-1] += f"\n{line}"
+        else:
+            found.append(line)
+        is_open ^= line.count('"') % 2 == 1
+    return found
 
 
 def _json_lines(lines: Sequence[str]) -> LineTable | None:
@@ -153,12 +168,13 @@ def _csv(lines: Sequence[str]) -> LineTable | None:
     if len(lines) < 2:
         return None
     for delimiter in (",", "\t", ";"):
-        head = next(csv.reader([lines[0]], delimiter=delimiter), [])
-        if not _is_header(head) or (len(lines) == 2 and len(head) < 3):
+        if delimiter not in lines[0]:
             continue
         try:
-            rows = list(csv.reader(lines[1:_LOOKED_AT], delimiter=delimiter))
-        except csv.Error:
+            head, *rows = csv.reader(lines[:_LOOKED_AT], delimiter=delimiter)
+        except (csv.Error, ValueError):
+            continue
+        if not _is_header(head) or (len(lines) == 2 and len(head) < 3):
             continue
         if all(len(row) == len(head) for row in rows):
             return LineTable(TextTable.CSV, 1, len(lines) - 1, len(head), delimiter)

@@ -9,7 +9,8 @@ import pytest
 
 from mcp_optimizer.results.estimates import COUNTED_EXACTLY, Estimator, Kind, Method, kind_of
 from mcp_optimizer.results.metadata import NOT_COUNTED, WARNING
-from mcp_optimizer.results.pipeline import ResultOptions, Results
+from mcp_optimizer.results.options import ResultOptions
+from mcp_optimizer.results.pipeline import Results
 from mcp_optimizer.results.reading import Reading
 from mcp_optimizer.token_counter import TokenCounter
 
@@ -21,7 +22,7 @@ def text(value: str) -> dict[str, Any]:
 
 
 async def described(result: dict[str, Any], method: str = "auto", **options: Any) -> dict[str, Any]:
-    results = Results(Estimator(method, TokenCounter()), ResultOptions(**options))
+    results = Results(Estimator(method, TokenCounter()), None, ResultOptions(**options))
     return await results.described(result, time.perf_counter())
 
 

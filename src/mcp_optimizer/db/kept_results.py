@@ -1,0 +1,80 @@
+"""Reads and writes of results that are kept whole: who may read them, and their chunks in order.
+
+Written before a cut result is answered, read by read_result. A result is written in several transactions, so
+that nobody else waits long for the file; it can be read when the last one is done.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+from sqlalchemy import delete, insert, select, update
+
+from mcp_optimizer.db.kept import Chunk, KeptResult
+from mcp_optimizer.db.tables import kept_chunk, kept_result
+from mcp_optimizer.db.transactions import Transactions
+
+
+class KeptResults(Transactions):
+    """The kept results in the catalog database."""
+
+    async def begin(self, result: KeptResult) -> None:
+        """Announce a result; it cannot be read yet."""
+        await self._database.revive()
+        values = {**vars(result), "pieces": 0, "stored_bytes": 0, "at_ms": _now()}
+        async with self._writing() as connection:
+            await connection.execute(insert(kept_result), values)
+
+    async def add(self, result_id: str, chunks: Sequence[Chunk]) -> None:
+        rows = [{"result_id": result_id, **vars(chunk)} for chunk in chunks]
+        async with self._writing() as connection:
+            await connection.execute(insert(kept_chunk), rows)
+
+    async def finish(self, result: KeptResult, stored_bytes: int) -> None:
+        """All chunks are there: the result can be read."""
+        values = {"pieces": result.pieces, "stored_bytes": stored_bytes}
+        async with self._writing() as connection:
+            await connection.execute(update(kept_result).where(kept_result.c.id == result.id).values(**values))
+
+    async def find(self, result_id: str, caller: str) -> KeptResult | None:
+        """A result by its id, if it is this caller's."""
+        query = select(kept_result).where(
+            kept_result.c.id == result_id, kept_result.c.caller == caller, kept_result.c.pieces > 0
+        )
+        async with self._reading() as connection:
+            row = (await connection.execute(query)).first()
+        if row is None:
+            return None
+        return KeptResult(row.id, row.caller, row.unit, row.pieces, row.max_tokens, row.bytes)
+
+    async def chunk(self, result_id: str, piece: int) -> Chunk | None:
+        """The chunk that holds a piece."""
+        columns = kept_chunk.c
+        query = (
+            select(columns.block, columns.first, columns.lengths, columns.body)
+            .where(columns.result_id == result_id, columns.first <= piece)
+            .order_by(columns.first.desc())
+            .limit(1)
+        )
+        async with self._reading() as connection:
+            row = (await connection.execute(query)).first()
+        return None if row is None else Chunk(row.block, row.first, row.lengths, row.body)
+
+    async def forget(self, older_than_seconds: float, most_bytes: int) -> None:
+        """Delete what is too old, then the oldest until the rest is small enough; never the newest."""
+        oldest = _now() - round(older_than_seconds * 1_000)
+        async with self._writing() as connection:
+            await connection.execute(delete(kept_result).where(kept_result.c.at_ms < oldest))
+            query = select(kept_result.c.id, kept_result.c.stored_bytes).order_by(kept_result.c.at_ms.desc())
+            total, gone = 0, []
+            for number, (result_id, size) in enumerate((await connection.execute(query)).all()):
+                total += size
+                if number and total > most_bytes:
+                    gone.append(result_id)
+            if gone:
+                await connection.execute(delete(kept_result).where(kept_result.c.id.in_(gone[:900])))
+
+
+def _now() -> int:
+    return round(time.time() * 1_000)

@@ -1,0 +1,129 @@
+"""A text of a result as something that can be cut and paged: its bytes, its items, the table it is.
+
+Pure. Up to a megabyte it is parsed to find the table; beyond that, only the first rows are.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+from mcp_optimizer.results.cut import Cut, Fits, cut_json, cut_text
+from mcp_optimizer.results.layout import Layout, json_rows, records, text_lines, trunk
+from mcp_optimizer.results.reading import NO_JSON, json_value
+from mcp_optimizer.results.rows import columns_of, find_table, find_text_table
+from mcp_optimizer.results.spans import BLANKS, first_filled, items_of
+
+_PARSED = 1_000_000
+"""Bytes of JSON that are parsed; more would hold the interpreter for too long."""
+
+_ENCODED = 1 << 20
+_FIRST_ROWS = 20
+_FIRST_LINES = 2_000
+_LOOKED_AT = 1 << 22
+
+
+@dataclass(frozen=True)
+class Document:
+    """A text, and how it is divided."""
+
+    data: bytes
+    layout: Layout
+    is_json: bool
+    row_count: int | None = None
+    column_count: int | None = None
+
+    def cut(self, fits: Fits, max_rows: int = 0) -> Cut:
+        """What fits of it, with at most so many rows (0: any number)."""
+        if not max_rows or self.row_count is None or self.row_count <= max_rows:
+            return self._cut(fits)
+        whole = Cut(self.layout.kept(max_rows), self.layout.shown_until(max_rows), self.layout, max_rows)
+        if fits(whole.data):
+            return whole
+        return self._cut(fits)
+
+    def _cut(self, fits: Fits) -> Cut:
+        if not self.is_json:
+            return cut_text(self.layout, fits)
+        rows = [self.layout] if self.row_count else []
+        return cut_json(self.data, fits, [*rows, *trunk(self.data)])
+
+
+def encoded(text: str) -> bytes:
+    """As UTF-8, half surrogate pairs included; in chunks, because the interpreter is held for each."""
+    if len(text) <= _ENCODED:
+        return text.encode("utf-8", "surrogatepass")
+    pieces = (text[at : at + _ENCODED].encode("utf-8", "surrogatepass") for at in range(0, len(text), _ENCODED))
+    return b"".join(pieces)
+
+
+def decoded(data: bytes) -> str:
+    return data.decode("utf-8", "surrogatepass")
+
+
+def read_document(text: str, value: Any = NO_JSON) -> Document:
+    """The document that a text is; `value`, if it was parsed already."""
+    data = encoded(text)
+    if data[first_filled(data, 0) :][:1] in (b"{", b"["):
+        found = _small_json(data, json_value(text) if value is NO_JSON else value) if len(data) <= _PARSED else None
+        if found is None and len(data) > _PARSED:
+            found = _large_json(data)
+        if found is not None:
+            return found
+    return _text(data)
+
+
+def _small_json(data: bytes, value: Any) -> Document | None:
+    if value is NO_JSON:
+        return None
+    table = find_table(value)
+    rows = json_rows(data, table.path) if table is not None else None
+    if table is not None and rows is not None:
+        return Document(data, rows, True, table.row_count, table.column_count)
+    layouts = trunk(data)
+    return Document(data, layouts[0], True) if layouts else _text(data)
+
+
+def _large_json(data: bytes) -> Document | None:
+    """JSON, if it opens and closes like it: the bulk of it is what is divided."""
+    items = items_of(data, first_filled(data, 0))
+    if items is None or data[items.close + 1 :].strip(BLANKS):
+        return None
+    layouts = trunk(data)
+    if not layouts:
+        return None
+    # The innermost container of which the first elements look like rows.
+    for layout in layouts:
+        if layout.unit == "items" and not layout.in_object and (columns := _first_columns(layout)) is not None:
+            return Document(data, Layout(data, "rows", *_spans(layout)), True, layout.count, columns)
+    return Document(data, layouts[0], True)
+
+
+def _spans(layout: Layout) -> tuple[Any, Any, int]:
+    return layout.starts, layout.ends, layout.tail
+
+
+def _first_columns(layout: Layout) -> int | None:
+    spans = zip(layout.starts[:_FIRST_ROWS].tolist(), layout.ends[:_FIRST_ROWS].tolist(), strict=True)
+    try:
+        return columns_of([json.loads(layout.data[start:end]) for start, end in spans])
+    except ValueError:
+        return None
+
+
+def _text(data: bytes) -> Document:
+    table = find_text_table(_first_lines(data))
+    if table is None:
+        return Document(data, text_lines(data), False)
+    layout = text_lines(data, table)
+    return Document(data, layout, False, layout.count, table.column_count)
+
+
+def _first_lines(data: bytes) -> list[str]:
+    bounds = records(data[:_LOOKED_AT], quoted=False)[: _FIRST_LINES + 1].tolist()
+    if len(data) > _LOOKED_AT and bounds[-1] == _LOOKED_AT:
+        # The last one may go on, and may end within a character.
+        bounds.pop()
+    return [decoded(data[start:end]).rstrip("\n") for start, end in pairwise(bounds)]

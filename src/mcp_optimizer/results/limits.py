@@ -1,0 +1,275 @@
+"""Holds a result to its limits, so that nothing is lost: what is cut can be read on from the pieces.
+
+Both views that a client may give its model, the texts and the structured content, are held to `max_tokens`,
+by the encoding that counts, the notice included. Pure; whoever calls this keeps the pieces.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from mcp_optimizer.results.document import Document, decoded, read_document
+from mcp_optimizer.results.metadata import DataInfo
+from mcp_optimizer.results.pages import Pieces, divide
+from mcp_optimizer.results.reading import NO_JSON, Reading, compact, json_value
+
+NOTICE_ROOM = 80
+"""Tokens that are kept free for the notice."""
+
+PIECE_ROOM = 100
+"""Tokens that a page needs besides a piece: the notice, and the number of a piece that was searched for."""
+
+STRUCTURED = -1
+"""Stands for the structured content where a content block is numbered."""
+
+PAGE_TOKENS = 20_000
+"""What a page may hold of a result that has no limit of tokens."""
+
+_PARSED = 1_000_000
+_CERTAINLY_TOO_LONG = 32
+"""Bytes for each token of a limit beyond which no measurement is made."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """The most that a result may hold; 0 is no limit."""
+
+    max_rows: int = 0
+    max_tokens: int = 0
+
+
+@dataclass(frozen=True)
+class Limited:
+    """A result within its limits; if it was cut, all of it in pieces, and the first piece that is not shown whole."""
+
+    result: dict[str, Any]
+    data: DataInfo | None
+    pieces: Pieces | None = None
+    next_offset: int = 0
+
+
+Count = Callable[[str], int]
+
+
+class Measure:
+    """Counts, and spares itself counting where the answer is plain."""
+
+    def __init__(self, count: Count) -> None:
+        self._count = count
+
+    def __call__(self, data: bytes) -> int:
+        return self._count(decoded(data))
+
+    def fits(self, data: bytes, budget: int) -> bool:
+        if len(data) <= budget:
+            # No encoding has more tokens than bytes.
+            return True
+        return len(data) <= budget * _CERTAINLY_TOO_LONG and self(data) <= budget
+
+    def text_fits(self, texts: Sequence[str], budget: int) -> bool:
+        """Whether the texts are within the budget; every one is measured, however well it may compress."""
+        size = sum(len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass")) for text in texts)
+        return size <= budget or self._within(texts, budget)
+
+    def _within(self, texts: Sequence[str], budget: int) -> bool:
+        counted = 0
+        for text in texts:
+            for at in range(0, len(text), 1 << 16):
+                counted += self._count(text[at : at + (1 << 16)])
+                if counted > budget:
+                    return False
+        return all(len(text) <= 1 << 16 for text in texts) or sum(map(self._count, texts)) <= budget
+
+
+def limited(
+    reading: Reading, limits: Limits, count: Count, result_id: str, is_valid: Callable[[Any], bool] | None = None
+) -> Limited:
+    """The result within its limits. `is_valid` tells whether structured content is what the tool declares."""
+    measure = Measure(count)
+    if reading.size <= _PARSED:
+        data = reading.data()
+        too_many = bool(limits.max_rows and data and (data.row_count or 0) > limits.max_rows)
+        if not too_many and _within(reading, limits, measure):
+            return Limited(dict(reading.result), data)
+    return _Cutting(reading, limits, measure, result_id, is_valid or (lambda _value: True)).limited()
+
+
+def whole_pieces(reading: Reading, limits: Limits, count: Count) -> Pieces:
+    """All of a result, in pieces."""
+    documents = [(slot.block, read_document(slot.text)) for slot in reading.slots]
+    if not documents:
+        documents = [(STRUCTURED, read_document(reading.structured_text, reading.structured))]
+    return divide(documents, _piece_budget(limits), Measure(count))
+
+
+def _piece_budget(limits: Limits) -> int:
+    return (limits.max_tokens or PAGE_TOKENS) - PIECE_ROOM
+
+
+def _within(reading: Reading, limits: Limits, measure: Measure) -> bool:
+    if not limits.max_tokens:
+        return True
+    views = [[slot.text for slot in reading.slots], [reading.structured_text]]
+    return all(measure.text_fits(view, limits.max_tokens) for view in views)
+
+
+class _Cutting:
+    """One result that may be too large."""
+
+    def __init__(
+        self,
+        reading: Reading,
+        limits: Limits,
+        measure: Measure,
+        result_id: str,
+        is_valid: Callable[[Any], bool],
+    ) -> None:
+        self.reading = reading
+        self.limits = limits
+        self.measure = measure
+        self.result_id = result_id
+        self.is_valid = is_valid
+        self.budget = limits.max_tokens - NOTICE_ROOM if limits.max_tokens else 0
+
+    def limited(self) -> Limited:
+        documents = [(slot.block, read_document(slot.text)) for slot in self.reading.slots]
+        structured = self.reading.structured
+        is_alone = structured is not NO_JSON and not documents
+        if is_alone:
+            documents = [(STRUCTURED, read_document(self.reading.structured_text, structured))]
+        if not self._is_over(documents):
+            return Limited(dict(self.reading.result), _data_of(documents))
+        shown, cut_at, position = self._cut_texts([document for _, document in documents])
+        structure, separate = self._cut_structured(documents, shown)
+        if separate is not None:
+            documents = [*documents, (STRUCTURED, separate)]
+        pieces = divide(documents, _piece_budget(self.limits), self.measure)
+        next_offset = pieces.after(cut_at, position)
+        notice = cut_notice(pieces, next_offset, self.result_id)
+        return Limited(self._result(shown, structure, notice), self._kept_data(shown, structure), pieces, next_offset)
+
+    def _is_over(self, documents: Sequence[tuple[int, Document]]) -> bool:
+        rows = documents[0][1].row_count if len(documents) == 1 else None
+        if self.limits.max_rows and rows is not None and rows > self.limits.max_rows:
+            return True
+        return not _within(self.reading, self.limits, self.measure)
+
+    def _cut_texts(self, documents: Sequence[Document]) -> tuple[list[bytes], int, int]:
+        """The texts as they are shown; which is the first that is not shown whole, and from where on."""
+        if len(documents) == 1:
+            document = documents[0]
+            if not self._is_too_long(document.data) and not self._has_too_many_rows(document):
+                return [document.data], 0, len(document.data)
+            cut = document.cut(lambda data: not self._is_too_long(data), self.limits.max_rows)
+            return [cut.data], 0, cut.shown_until
+        shown: list[bytes] = []
+        left = self.budget
+        for number, document in enumerate(documents):
+            if self.measure.fits(document.data, left):
+                shown.append(document.data)
+                left -= self.measure(document.data)
+                continue
+            cut = document.cut(lambda data, left=left: self.measure.fits(data, left))  # type: ignore[misc]
+            return [*shown, cut.data], number, cut.shown_until
+        return shown, len(documents) - 1, len(documents[-1].data)
+
+    def _has_too_many_rows(self, document: Document) -> bool:
+        return bool(self.limits.max_rows and document.row_count and document.row_count > self.limits.max_rows)
+
+    def _is_too_long(self, data: bytes) -> bool:
+        return bool(self.limits.max_tokens) and not self.measure.fits(data, self.budget)
+
+    def _cut_structured(
+        self, documents: Sequence[tuple[int, Document]], shown: Sequence[bytes]
+    ) -> tuple[Any, Document | None]:
+        """The structured content cut as the text is; and what of it has to be kept besides the text."""
+        structured = self.reading.structured
+        if structured is NO_JSON:
+            return NO_JSON, None
+        separate = None
+        if len(shown) == 1 and self._is_the_same(documents[0][1], structured):
+            kept = json_value(decoded(shown[0]))
+        elif len(shown) == 1 and (key := self._key_of_text(structured)) is not None:
+            kept = {**structured, key: decoded(shown[0])}
+        else:
+            kept, separate = self._cut_apart(structured)
+        if kept is NO_JSON or not self.is_valid(kept):
+            kept = self._preview(kept)
+        if self.limits.max_tokens and not self.measure.text_fits([compact(kept)], self.limits.max_tokens):
+            kept = self._preview(NO_JSON)
+        return kept, separate
+
+    def _is_the_same(self, document: Document, structured: Any) -> bool:
+        """Whether the text is the structured content as JSON; judged by the outside where both are large."""
+        if not document.is_json:
+            return False
+        if not self.reading.slots:
+            return True
+        if len(document.data) <= _PARSED:
+            return bool(self.reading.value == structured)
+        opening = document.data.lstrip()[:1]
+        return opening == (b"{" if isinstance(structured, Mapping) else b"[")
+
+    def _key_of_text(self, structured: Any) -> str | None:
+        """The field of the structured content that holds the text itself, as file servers do it."""
+        if not isinstance(structured, Mapping) or len(self.reading.slots) != 1:
+            return None
+        text = self.reading.slots[0].text
+        return next((key for key, value in structured.items() if isinstance(value, str) and value == text), None)
+
+    def _cut_apart(self, structured: Any) -> tuple[Any, Document | None]:
+        document = read_document(self.reading.structured_text, structured)
+        if not self._is_too_long(document.data) and not self._has_too_many_rows(document):
+            return structured, None
+        cut = document.cut(lambda data: not self._is_too_long(data), self.limits.max_rows)
+        return json_value(decoded(cut.data)), document
+
+    def _preview(self, kept: Any) -> dict[str, Any]:
+        about = "A part of the result, not in the declared shape. Read all of it with read_result."
+        preview = {} if kept is NO_JSON else {"preview": kept}
+        return {"truncated": True, "result_id": self.result_id, "description": about, **preview}
+
+    def _result(self, shown: Sequence[bytes], structure: Any, notice: str) -> dict[str, Any]:
+        texts = [decoded(data) for data in shown]
+        blocks: list[Any] = []
+        slots = {slot.block: number for number, slot in enumerate(self.reading.slots)}
+        for number, block in enumerate(self.reading.blocks):
+            at = slots.get(number)
+            if at is None:
+                blocks.append(block)
+            elif at < len(texts):
+                blocks.append(_with_text(block, texts[at]))
+        if not self.reading.slots:
+            blocks += [{"type": "text", "text": text} for text in texts]
+        result = {**self.reading.result, "content": [*blocks, {"type": "text", "text": notice}]}
+        return result if structure is NO_JSON else {**result, "structuredContent": structure}
+
+    def _kept_data(self, shown: Sequence[bytes], structure: Any) -> DataInfo:
+        blocks = [{"type": "text", "text": decoded(data)} for data in shown]
+        found = Reading({"content": blocks, "structuredContent": None if structure is NO_JSON else structure}).data()
+        return found or DataInfo()
+
+
+def _with_text(block: Any, text: str) -> Any:
+    if isinstance(block, Mapping) and isinstance(block.get("text"), str):
+        return {**block, "text": text}
+    if isinstance(block, Mapping) and isinstance(block.get("resource"), Mapping):
+        return {**block, "resource": {**block["resource"], "text": text}}
+    # A link: shown as it is, or, where it had to be cut, as the text that is left of it.
+    return block if text == compact(block) else {"type": "text", "text": text}
+
+
+def _data_of(documents: Sequence[tuple[int, Document]]) -> DataInfo | None:
+    if len(documents) != 1 or documents[0][1].row_count is None:
+        return None
+    return DataInfo(documents[0][1].row_count, documents[0][1].column_count)
+
+
+def cut_notice(pieces: Pieces, next_offset: int, result_id: str) -> str:
+    """What a model has to know of a cut result, once and briefly."""
+    return (
+        f"[Cut: {next_offset:,} of {pieces.count:,} {pieces.unit} shown. Read on with read_result("
+        f'result_id="{result_id}", offset={next_offset}); its select (JMESPath) or search narrows it.]'
+    )

@@ -1,0 +1,141 @@
+"""A whole result divided into numbered pieces, and a page of them that fits.
+
+The pieces are the rows, elements or lines of the texts as their server sent them, so that all of them put
+together are the original, byte for byte. A piece too large for a page is divided further. Pure.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from mcp_optimizer.db.kept import Chunk
+from mcp_optimizer.results.cut import at_word_end, most, whole_characters
+from mcp_optimizer.results.document import Document
+from mcp_optimizer.results.spans import Positions
+
+_CHUNK = 256 * 1024
+"""Bytes of text that are stored together, about."""
+
+_MEASURED = 200
+"""Pieces that are measured exactly before they are divided; more are divided by their length alone."""
+
+_COMPRESSION = 1
+"""The quickest: what is stored is read once or never."""
+
+
+def packed(block: int, first: int, data: bytes, lengths: Positions) -> Chunk:
+    return Chunk(block, first, lengths.astype("<u4").tobytes(), zlib.compress(data, _COMPRESSION))
+
+
+def unpacked(chunk: Chunk) -> list[bytes]:
+    """The pieces of a stored chunk."""
+    ends = np.cumsum(np.frombuffer(chunk.lengths, dtype="<u4"), dtype=np.int64).tolist()
+    data = zlib.decompress(chunk.body)
+    return [data[start:end] for start, end in zip([0, *ends], ends, strict=False)]
+
+
+@dataclass(frozen=True)
+class Pieces:
+    """Where the pieces of several texts begin, and what they are."""
+
+    unit: str
+    texts: tuple[bytes, ...]
+    bounds: tuple[Positions, ...]
+    blocks: tuple[int, ...]
+
+    @property
+    def size(self) -> int:
+        """Bytes of text."""
+        return sum(map(len, self.texts))
+
+    @property
+    def count(self) -> int:
+        return sum(len(bounds) - 1 for bounds in self.bounds)
+
+    def after(self, text: int, position: int) -> int:
+        """The first piece that is not wholly before a position in one of the texts."""
+        before = sum(len(bounds) - 1 for bounds in self.bounds[:text])
+        return before + int(np.searchsorted(self.bounds[text][1:], position, side="right"))
+
+    def chunks(self) -> Iterator[Chunk]:
+        """All of it, as it is stored."""
+        first = 0
+        for block, data, bounds in zip(self.blocks, self.texts, self.bounds, strict=True):
+            at = 0
+            while at < len(bounds) - 1:
+                end = int(np.searchsorted(bounds, bounds[at] + _CHUNK, side="right")) - 1
+                end = min(max(end, at + 1), len(bounds) - 1)
+                part = data[int(bounds[at]) : int(bounds[end])]
+                yield packed(block, first + at, part, np.diff(bounds[at : end + 1]))
+                at = end
+            first += at
+
+
+def divide(documents: Sequence[tuple[int, Document]], budget: int, count: Callable[[bytes], int]) -> Pieces:
+    """Divide texts, each with the number of its content block, so that every piece fits a page."""
+    is_one = len(documents) == 1
+    unit = documents[0][1].layout.unit if is_one else "blocks"
+    bounds = []
+    for _, document in documents:
+        whole = np.array([0, len(document.data)], dtype=np.int64)
+        # Of several texts, each is a piece, unless it is too large.
+        wanted = document.layout.bounds() if is_one or len(document.data) > budget else whole
+        divided = _divided(document.data, wanted, budget, count)
+        unit = unit if len(divided) == len(wanted) and (is_one or len(wanted) == 2) else "parts"
+        bounds.append(divided)
+    texts = tuple(document.data for _, document in documents)
+    return Pieces(unit, texts, tuple(bounds), tuple(block for block, _ in documents))
+
+
+def _divided(data: bytes, bounds: Positions, budget: int, count: Callable[[bytes], int]) -> Positions:
+    """The bounds, with further ones inside pieces that are too large. No text has more tokens than bytes."""
+    large = np.flatnonzero(np.diff(bounds) > budget)
+    if len(large) <= _MEASURED:
+        large = np.array(
+            [at for at in large.tolist() if _is_too_large(data, bounds, at, budget, count)], dtype=np.int64
+        )
+    if not large.size:
+        return bounds
+    more: list[int] = []
+    for at in large.tolist():
+        start, end = int(bounds[at]), int(bounds[at + 1])
+        while end - start > budget:
+            part = at_word_end(whole_characters(data[start : start + budget])) or data[start : start + budget]
+            start += len(part)
+            more.append(start)
+    return np.unique(np.concatenate([bounds, np.array(more, dtype=np.int64)]))
+
+
+def _is_too_large(data: bytes, bounds: Positions, at: int, budget: int, count: Callable[[bytes], int]) -> bool:
+    piece = data[int(bounds[at]) : int(bounds[at + 1])]
+    return len(piece) > budget * 8 or count(piece) > budget
+
+
+@dataclass(frozen=True)
+class Page:
+    """Consecutive pieces, joined by the content block that they belong to."""
+
+    texts: tuple[tuple[int, bytes], ...]
+    first: int
+    count: int
+
+
+def page(pieces: Sequence[tuple[int, bytes]], first: int, fits: Callable[[Sequence[bytes]], bool]) -> Page:
+    """As many of the pieces (block and text) as fit, at least one."""
+    count = most(len(pieces), lambda n: n == 0 or fits([text for _, text in joined(pieces[:n])])) or 1
+    return Page(tuple(joined(pieces[:count])), first, min(count, len(pieces)))
+
+
+def joined(pieces: Sequence[tuple[int, bytes]]) -> list[tuple[int, bytes]]:
+    """Neighbours of the same block in one."""
+    found: list[tuple[int, list[bytes]]] = []
+    for block, text in pieces:
+        if found and found[-1][0] == block:
+            found[-1][1].append(text)
+        else:
+            found.append((block, [text]))
+    return [(block, b"".join(texts)) for block, texts in found]

@@ -1,0 +1,150 @@
+"""Reads on in results that were cut: pages, matching pieces, or what an expression selects.
+
+Every answer is a result like any other, within the limit of the result that it comes from. Called by the pipeline.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from mcp_optimizer.db.kept import KeptResult
+from mcp_optimizer.errors import InvalidRequest
+from mcp_optimizer.results.cut import most
+from mcp_optimizer.results.document import decoded
+from mcp_optimizer.results.limits import NOTICE_ROOM, PAGE_TOKENS, Measure
+from mcp_optimizer.results.pages import joined, page
+from mcp_optimizer.results.reading import NO_JSON, compact, json_value
+from mcp_optimizer.results.store import ResultStore
+
+PAGE_META_KEY = "mcp-optimizer/page"
+"""Where a page says which pieces it holds, for programs that put pages together."""
+
+_PARSED = 8_000_000
+"""Bytes of JSON in which an expression can select; parsing more would stop everything else for too long."""
+
+_BYTES_PER_TOKEN = 12
+"""More pieces than a page could hold even at this rate are not looked at for it."""
+
+_LONGEST_SEARCH = 200
+
+
+class ResultReader:
+    """Reads kept results of one store."""
+
+    def __init__(self, store: ResultStore, count: Callable[[str], int]) -> None:
+        self._store = store
+        self._measure = Measure(count)
+
+    async def page(self, result: KeptResult, offset: int, limit: int | None) -> dict[str, Any]:
+        """The pieces from `offset` on that fit, at most `limit`; together, pages are the original."""
+        _check(offset, limit)
+        budget = _budget(result)
+        most_bytes = budget * _BYTES_PER_TOKEN
+        pieces: list[tuple[int, bytes]] = []
+        at, size = offset, 0
+        while size <= most_bytes and (limit is None or len(pieces) < limit):
+            at, some = await self._store.pieces(result, at)
+            if not some:
+                break
+            pieces += some
+            size += sum(len(piece) for _, piece in some)
+        if not pieces:
+            return _told(f"[No {result.unit} from offset {offset:,} on: the result has {result.pieces:,}.]")
+        found = await asyncio.to_thread(page, pieces[:limit], offset, lambda texts: self._all_fit(texts, budget))
+        end = offset + found.count
+        next_offset = end if end < result.pieces else None
+        more = f"Next: offset={end}." if next_offset is not None else "That is the end."
+        notice = f"[{result.unit.capitalize()} {offset:,} to {end - 1:,} of {result.pieces:,}. {more}]"
+        about = {"resultId": result.id, "unit": result.unit, "offset": offset, "count": found.count}
+        about |= {"total": result.pieces} | ({"nextOffset": end} if next_offset is not None else {})
+        texts = [decoded(text) for _, text in found.texts]
+        return {**_told(*texts, notice), "_meta": {PAGE_META_KEY: about}}
+
+    def _all_fit(self, texts: Any, budget: int) -> bool:
+        size = sum(map(len, texts))
+        return size <= budget or (size <= budget * _BYTES_PER_TOKEN and sum(map(self._measure, texts)) <= budget)
+
+    async def search(self, result: KeptResult, words: str, offset: int, limit: int | None) -> dict[str, Any]:
+        """The pieces from `offset` on that contain the words, each with its number; as many as fit."""
+        _check(offset, limit)
+        if len(words) > _LONGEST_SEARCH:
+            raise InvalidRequest(f"search must be at most {_LONGEST_SEARCH} characters.")
+        wanted = words.casefold()
+        budget = _budget(result)
+        found: list[tuple[int, str]] = []
+        size, at, rest = 0, offset, None
+        while rest is None and at < result.pieces:
+            begin = at
+            at, some = await self._store.pieces(result, at)
+            if not some:
+                break
+            for number, line in await asyncio.to_thread(_matching, some, begin, wanted):
+                if len(found) == limit or size > budget * _BYTES_PER_TOKEN:
+                    rest = number
+                    break
+                found.append((number, line))
+                size += len(line)
+        lines = [f"{number}: {line}" for number, line in found]
+        count = await asyncio.to_thread(self._most_lines, lines, budget)
+        if count < len(found):
+            rest = found[count][0]
+        if not found:
+            return _told(f"[No {result.unit} from offset {offset:,} on contain {words!r}.]")
+        more = f"More from offset={rest} on." if rest is not None else "No more."
+        return _told("\n".join(lines[:count]), f"[{count:,} {result.unit} with {words!r}. {more}]")
+
+    def _most_lines(self, lines: list[str], budget: int) -> int:
+        def fits(n: int) -> bool:
+            return n == 0 or self._measure.text_fits(["\n".join(lines[:n])], budget)
+
+        return max(most(len(lines), fits) or 0, 1 if lines else 0)
+
+    async def value(self, result: KeptResult) -> Any:
+        """The whole result as JSON; several texts as a list of what each is."""
+        if result.bytes > _PARSED:
+            raise InvalidRequest(
+                f"The result is too large for select ({result.bytes:,} bytes; at most {_PARSED:,}). Use search, or "
+                "read it with offset."
+            )
+        pieces: list[tuple[int, bytes]] = []
+        at = 0
+        while at < result.pieces:
+            at, some = await self._store.pieces(result, at)
+            if not some:
+                break
+            pieces += some
+        return await asyncio.to_thread(_values, pieces)
+
+
+def _values(pieces: list[tuple[int, bytes]]) -> Any:
+    values = [json_value(decoded(text)) for _, text in joined(pieces)]
+    if any(value is NO_JSON for value in values):
+        raise InvalidRequest("select needs JSON, and this result is plain text. Use search, or read it with offset.")
+    return values[0] if len(values) == 1 else values
+
+
+def _matching(pieces: list[tuple[int, bytes]], first: int, wanted: str) -> list[tuple[int, str]]:
+    texts = ((first + number, decoded(piece)) for number, (_, piece) in enumerate(pieces))
+    return [(number, text.strip()) for number, text in texts if wanted in text.casefold()]
+
+
+def _budget(result: KeptResult) -> int:
+    return (result.max_tokens or PAGE_TOKENS) - NOTICE_ROOM
+
+
+def _check(offset: int, limit: int | None) -> None:
+    if offset < 0:
+        raise InvalidRequest(f"offset must not be negative, but is {offset}.")
+    if limit is not None and limit < 1:
+        raise InvalidRequest(f"limit must be at least 1, not {limit}.")
+
+
+def _told(*texts: str) -> dict[str, Any]:
+    return {"content": [{"type": "text", "text": text} for text in texts], "isError": False}
+
+
+def selected(value: Any) -> dict[str, Any]:
+    """A result that is only this value."""
+    return _told(compact(value))

@@ -1,0 +1,383 @@
+"""Limits lose nothing: what is sent is within them and of the same shape, and all pages together are the original."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from mcp_optimizer.caller import LOCAL, Caller
+from mcp_optimizer.db.database import open_database
+from mcp_optimizer.db.kept_results import KeptResults
+from mcp_optimizer.errors import CatalogError, InvalidRequest
+from mcp_optimizer.results.estimates import Estimator
+from mcp_optimizer.results.options import ResultOptions, Treatment
+from mcp_optimizer.results.pipeline import NOT_KEPT, RESULT_META_KEY, Call, Results
+from mcp_optimizer.results.projection import Projection
+from mcp_optimizer.results.reader import PAGE_META_KEY
+from mcp_optimizer.results.reading import compact
+from mcp_optimizer.results.store import ResultStore, StoreLimits
+from mcp_optimizer.token_counter import TokenCounter
+from tests.unit.results.test_cut import CONTAINERS, ROWS, STYLES
+
+COUNTER = TokenCounter()
+ANY_TEXT = st.text(st.characters(exclude_categories=()), min_size=1, max_size=60)
+
+
+@dataclass(frozen=True)
+class Gate:
+    """The pipeline over a database in memory."""
+
+    results: Results
+    kept: KeptResults
+
+    async def pass_through(self, result: dict[str, Any], **more: Any) -> dict[str, Any]:
+        async def ask() -> dict[str, Any]:
+            return result
+
+        return await self.results.answer(Call("server", "tool", **more), ask)
+
+    async def all_pages(self, result_id: str, caller: Caller = LOCAL) -> list[dict[str, Any]]:
+        pages = []
+        offset: int | None = 0
+        while offset is not None:
+            page = await self.results.read(result_id, caller, offset=offset)
+            pages.append(page)
+            offset = page["_meta"][PAGE_META_KEY].get("nextOffset")
+        return pages
+
+
+@asynccontextmanager
+async def gate(max_tokens: int = 0, max_rows: int = 0, store: StoreLimits | None = None) -> AsyncIterator[Gate]:
+    database = await open_database(None)
+    try:
+        kept = KeptResults(database)
+
+        async def opened() -> KeptResults:
+            return kept
+
+        options = ResultOptions(Treatment(max_rows=max_rows, max_tokens=max_tokens))
+        yield Gate(Results(Estimator("auto", COUNTER), ResultStore(opened, store), options), kept)
+    finally:
+        await database.close()
+
+
+def text_result(text: str, **more: Any) -> dict[str, Any]:
+    return {"content": [{"type": "text", "text": text}], **more}
+
+
+def texts(result: dict[str, Any]) -> list[str]:
+    return [block["text"] for block in result["content"] if block["type"] == "text"]
+
+
+def tokens(result: dict[str, Any]) -> int:
+    """By the encoding, whichever way a client puts the blocks together."""
+    blocks = texts(result)
+    ways = ["".join(blocks), "\n".join(blocks), "\n\n".join(blocks)]
+    return max(sum(map(COUNTER.count_tokens, blocks)), *map(COUNTER.count_tokens, ways))
+
+
+def whole(pages: list[dict[str, Any]]) -> str:
+    return "".join(texts(page)[0] for page in pages)
+
+
+def id_of(result: dict[str, Any]) -> str:
+    return str(result["_meta"][RESULT_META_KEY]["resultId"])
+
+
+def run(work: Callable[[Gate], Awaitable[None]], max_tokens: int = 0, max_rows: int = 0) -> None:
+    async def main() -> None:
+        async with gate(max_tokens, max_rows) as opened:
+            await work(opened)
+
+    asyncio.run(main())
+
+
+SLOW = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+
+
+@SLOW
+@given(
+    st.lists(CONTAINERS, min_size=1, max_size=30) | ROWS.map(lambda rows: {"items": rows * 20}),
+    STYLES,
+    st.integers(200, 600),
+)
+def test_any_json_is_cut_to_json_of_the_same_shape_and_its_pages_are_the_original(
+    value: Any, style: dict[str, Any], limit: int
+) -> None:
+    text = json.dumps(value, **style)
+
+    async def check(opened: Gate) -> None:
+        result = await opened.pass_through(text_result(text, structuredContent=value))
+        assert tokens(result) <= limit
+        assert COUNTER.count_tokens(compact(result["structuredContent"])) <= limit
+        first, *notice = texts(result)
+        if not notice:
+            assert first == text
+            return
+        assert type(json.loads(first)) is type(value)
+        pages = await opened.all_pages(id_of(result))
+        assert all(tokens(page) <= limit for page in pages)
+        assert whole(pages) == text
+
+    run(check, max_tokens=limit)
+
+
+@SLOW
+@given(
+    st.lists(ANY_TEXT, min_size=20, max_size=60),
+    st.sampled_from(["\n", "\n\n", " ", "", "\r\n"]),
+    st.integers(200, 400),
+)
+def test_any_text_is_cut_to_its_beginning_and_its_pages_are_the_original(
+    parts: list[str], between: str, limit: int
+) -> None:
+    text = between.join(parts)
+
+    async def check(opened: Gate) -> None:
+        result = await opened.pass_through(text_result(text))
+        assert tokens(result) <= limit
+        if RESULT_META_KEY in result["_meta"]:
+            pages = await opened.all_pages(id_of(result))
+            assert all(tokens(page) <= limit for page in pages)
+            assert whole(pages) == text
+        else:
+            assert texts(result) == [text]
+
+    run(check, max_tokens=limit)
+
+
+@SLOW
+@given(st.lists(ANY_TEXT.map(lambda text: text * 5), min_size=2, max_size=20), st.integers(200, 400))
+def test_of_several_texts_each_comes_back_whole(parts: list[str], limit: int) -> None:
+    async def check(opened: Gate) -> None:
+        result = await opened.pass_through({"content": [{"type": "text", "text": part} for part in parts]})
+        assert tokens(result) <= limit
+        if RESULT_META_KEY not in result["_meta"]:
+            assert texts(result) == parts
+            return
+        pages = await opened.all_pages(id_of(result))
+        assert all(tokens(page) <= limit for page in pages)
+        assert "".join(text for page in pages for text in texts(page)[:-1]) == "".join(parts)
+
+    run(check, max_tokens=limit)
+
+
+PEOPLE = [{"id": number, "name": f"Person {number}", "email": f"p{number}@example.com"} for number in range(500)]
+ANSWER = {"query": "SELECT", "rowCount": 500, "items": PEOPLE}
+
+
+async def test_a_table_over_max_rows_keeps_its_first_rows_and_says_how_to_go_on() -> None:
+    async with gate(max_rows=100) as opened:
+        result = await opened.pass_through(text_result(json.dumps(ANSWER), structuredContent=ANSWER))
+        first, notice = texts(result)
+        assert json.loads(first) == {**ANSWER, "items": PEOPLE[:100]} == result["structuredContent"]
+        assert result["_meta"]["data"] == {
+            "rowCount": 100,
+            "columnCount": 3,
+            "truncated": True,
+            "maxRowsLimit": 100,
+        }
+        assert f'read_result(result_id="{id_of(result)}", offset=100)' in notice
+        assert "100 of 500 rows" in notice
+        page = await opened.results.read(id_of(result), offset=100, limit=2)
+        assert json.loads("[" + texts(page)[0].rstrip(", ") + "]") == PEOPLE[100:102]
+        assert texts(page)[1] == "[Rows 100 to 101 of 500. Next: offset=102.]"
+        assert result["_meta"][RESULT_META_KEY]["fullTokens"] > result["_meta"]["tokens"]["estimated"]
+
+
+async def test_a_result_within_its_limits_is_untouched_and_waits_for_no_database() -> None:
+    async with gate(max_tokens=20_000, max_rows=1_000) as opened:
+        sent = text_result(json.dumps(ANSWER), structuredContent=ANSWER, isError=False, futureField=1)
+        result = await opened.pass_through(sent)
+        assert {key: value for key, value in result.items() if key != "_meta"} == sent
+        assert result["_meta"]["data"] == {"rowCount": 500, "columnCount": 3, "truncated": False, "maxRowsLimit": 1000}
+
+
+async def test_structured_content_that_repeats_the_text_is_cut_with_it() -> None:
+    text = "".join(f"line number {number}\n" for number in range(1_000))
+    async with gate(max_tokens=500) as opened:
+        result = await opened.pass_through(text_result(text, structuredContent={"content": text}))
+        assert result["structuredContent"]["content"] == texts(result)[0]
+        assert whole(await opened.all_pages(id_of(result))) == text
+
+
+async def test_structured_content_that_the_text_does_not_repeat_is_kept_too() -> None:
+    async with gate(max_tokens=500) as opened:
+        result = await opened.pass_through(text_result("Found 500.", structuredContent=ANSWER))
+        assert texts(result)[0] == "Found 500."
+        kept = result["structuredContent"]
+        assert kept == {**ANSWER, "items": PEOPLE[: len(kept["items"])]}
+        pages = await opened.all_pages(id_of(result))
+        said = "".join(text for page in pages for text in texts(page)[:-1])
+        assert json.loads(said.removeprefix("Found 500.")) == ANSWER
+
+
+async def test_structured_content_without_text_is_cut_and_also_shown_as_text() -> None:
+    async with gate(max_tokens=500) as opened:
+        result = await opened.pass_through({"content": [], "structuredContent": ANSWER})
+        assert json.loads(texts(result)[0]) == result["structuredContent"]
+        assert tokens(result) <= 500
+        assert json.loads(whole(await opened.all_pages(id_of(result)))) == ANSWER
+
+
+async def test_what_no_longer_fits_its_declared_shape_becomes_a_described_preview() -> None:
+    schema = {"type": "object", "properties": {"items": {"type": "array", "minItems": 500}}, "required": ["items"]}
+    async with gate(max_rows=10) as opened:
+        result = await opened.pass_through(
+            text_result(json.dumps(ANSWER), structuredContent=ANSWER), output_schema=schema
+        )
+        preview = result["structuredContent"]
+        assert preview["preview"]["items"] == PEOPLE[:10]
+        assert preview["truncated"] is True
+        assert preview["result_id"] == id_of(result)
+        assert "read_result" in preview["description"]
+
+
+async def test_images_pass_and_count_nothing() -> None:
+    image = {"type": "image", "data": "A" * 50_000, "mimeType": "image/png"}
+    async with gate(max_tokens=200) as opened:
+        result = await opened.pass_through({"content": [image, {"type": "text", "text": "word " * 1_000}]})
+        assert result["content"][0] == image
+        assert tokens(result) <= 200
+
+
+async def test_an_error_of_a_tool_is_held_to_the_limit_too() -> None:
+    async with gate(max_tokens=200) as opened:
+        result = await opened.pass_through(text_result("it failed because " * 500, isError=True))
+        assert result["isError"] is True
+        assert tokens(result) <= 200
+
+
+async def test_nobody_reads_another_callers_result() -> None:
+    async with gate(max_rows=10) as opened:
+        result = await opened.pass_through(text_result(json.dumps(PEOPLE)), caller=Caller("me", "http:1"))
+        await opened.results.read(id_of(result), Caller("me", "http:1"))
+        for stranger in (LOCAL, Caller("me", "http:2")):
+            with pytest.raises(InvalidRequest, match=r"No result 'r\w+' is kept"):
+                await opened.results.read(id_of(result), stranger)
+
+
+async def test_search_finds_rows_wherever_they_are() -> None:
+    async with gate(max_rows=10) as opened:
+        result = await opened.pass_through(text_result(json.dumps(PEOPLE)))
+        found = await opened.results.read(id_of(result), search="PERSON 42")
+        assert [line.split(":")[0] for line in texts(found)[0].splitlines()] == ["42", *map(str, range(420, 430))]
+        assert texts(found)[1] == "[11 rows with 'PERSON 42'. No more.]"
+        some = await opened.results.read(id_of(result), search="person 42", limit=2)
+        assert texts(some)[1] == "[2 rows with 'person 42'. More from offset=421 on.]"
+        rest = await opened.results.read(id_of(result), search="person 42", offset=421)
+        assert texts(rest)[0].startswith("421: ")
+        none = await opened.results.read(id_of(result), search="nobody")
+        assert texts(none) == ["[No rows from offset 0 on contain 'nobody'.]"]
+
+
+async def test_select_reads_a_part_of_all_of_it() -> None:
+    async with gate(max_rows=10) as opened:
+        result = await opened.pass_through(text_result(json.dumps(ANSWER)))
+        found = await opened.results.read(id_of(result), select="items[?id > `497`].name")
+        assert texts(found) == ['["Person 498","Person 499"]']
+        with pytest.raises(InvalidRequest, match="no JMESPath"):
+            await opened.results.read(id_of(result), select="items[")
+
+
+async def test_what_is_selected_is_held_to_the_limit_too() -> None:
+    async with gate(max_tokens=300) as opened:
+        result = await opened.pass_through(text_result(json.dumps(ANSWER)))
+        found = await opened.results.read(id_of(result), select="items[].email")
+        assert tokens(found) <= 300
+        assert json.loads(whole(await opened.all_pages(id_of(found)))) == [person["email"] for person in PEOPLE]
+
+
+async def test_select_in_plain_text_says_what_to_do_instead() -> None:
+    async with gate(max_tokens=200) as opened:
+        result = await opened.pass_through(text_result("word " * 1_000))
+        with pytest.raises(InvalidRequest, match="Use search"):
+            await opened.results.read(id_of(result), select="items")
+
+
+@pytest.mark.parametrize(
+    ("asked", "problem"), [({"offset": -1}, "offset"), ({"limit": 0}, "limit"), ({"search": "x" * 300}, "search")]
+)
+async def test_a_wrong_request_names_what_is_wrong(asked: dict[str, Any], problem: str) -> None:
+    async with gate(max_rows=10) as opened:
+        result = await opened.pass_through(text_result(json.dumps(PEOPLE)))
+        with pytest.raises(InvalidRequest, match=problem):
+            await opened.results.read(id_of(result), **asked)
+
+
+async def test_beyond_the_end_there_is_nothing() -> None:
+    async with gate(max_rows=10) as opened:
+        result = await opened.pass_through(text_result(json.dumps(PEOPLE)))
+        assert texts(await opened.results.read(id_of(result), offset=500)) == [
+            "[No rows from offset 500 on: the result has 500.]"
+        ]
+
+
+async def test_old_results_are_forgotten_and_the_oldest_go_first_when_there_are_too_many() -> None:
+    noise = [{"id": number, "noise": str(hash((number, "noise")))} for number in range(40_000)]
+    async with gate(max_rows=10, store=StoreLimits(megabytes=1)) as opened:
+        ids = [id_of(await opened.pass_through(text_result(json.dumps(noise)))) for _ in range(3)]
+        with pytest.raises(InvalidRequest):
+            await opened.results.read(ids[0])
+        assert await opened.results.read(ids[-1])
+        await opened.kept.forget(-1, 10**9)
+        with pytest.raises(InvalidRequest):
+            await opened.results.read(ids[-1])
+
+
+async def test_a_result_that_cannot_be_kept_says_so() -> None:
+    async def broken() -> KeptResults:
+        raise CatalogError("the disk is full")
+
+    options = ResultOptions(Treatment(max_rows=10))
+    results = Results(Estimator("auto", COUNTER), ResultStore(broken), options)
+
+    async def ask() -> dict[str, Any]:
+        return text_result(json.dumps(PEOPLE))
+
+    result = await results.answer(Call("s", "t"), ask)
+    assert texts(result)[1] == NOT_KEPT
+    with pytest.raises(InvalidRequest, match="the disk is full"):
+        await results.read("r123")
+
+
+async def test_a_projection_returns_only_what_it_selects_and_all_of_it_stays_readable() -> None:
+    async with gate(max_tokens=1_000, max_rows=1_000) as opened:
+        sent = text_result(json.dumps(ANSWER), structuredContent=ANSWER)
+        result = await opened.pass_through(sent, select=Projection("items[:2].{id: id, name: name}"))
+        first, notice = texts(result)
+        assert json.loads(first) == [{"id": 0, "name": "Person 0"}, {"id": 1, "name": "Person 1"}]
+        assert "structuredContent" not in result
+        assert id_of(result) in notice
+        assert result["_meta"]["tokens"]["estimated"] == sum(map(COUNTER.count_tokens, texts(result)))
+        assert whole(await opened.all_pages(id_of(result))) == json.dumps(ANSWER)
+
+
+async def test_a_projection_that_is_too_large_is_cut_like_any_result() -> None:
+    async with gate(max_tokens=300) as opened:
+        result = await opened.pass_through(text_result(json.dumps(ANSWER)), select=Projection("items[].email"))
+        assert tokens(result) <= 300
+        assert whole(await opened.all_pages(id_of(result))) == compact([person["email"] for person in PEOPLE])
+
+
+@pytest.mark.parametrize(("sent", "select"), [("plain text", "items"), ('{"a": "text"}', "sum(a)")])
+async def test_a_projection_that_does_not_apply_leaves_the_result_and_says_so(sent: str, select: str) -> None:
+    async with gate(max_tokens=300) as opened:
+        result = await opened.pass_through(text_result(sent), select=Projection(select))
+        first, notice = texts(result)
+        assert first == sent
+        assert notice.startswith("[Not selected: ")
+
+
+async def test_an_error_is_never_projected() -> None:
+    async with gate(max_tokens=300) as opened:
+        result = await opened.pass_through(text_result('{"a": 1}', isError=True), select=Projection("a"))
+        assert texts(result) == ['{"a": 1}']
