@@ -1,0 +1,123 @@
+"""What was saved is told from the events by rules that can be recomputed by hand."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mcp_optimizer.db.events import Event, EventKind, Outcome
+from mcp_optimizer.metrics.savings import PLAIN_PRICES, SILENCE, Assumptions, Prices, Reading, Savings, savings
+
+LOAD, FIND, CALL = EventKind.LOAD, EventKind.FIND, EventKind.CALL
+BASELINE = 10_000
+
+
+def event(kind: EventKind, tokens: int, at: float = 0.0, *, full: int | None = None, **fields: object) -> Event:
+    fields.setdefault("session", "s")
+    fields.setdefault("baseline_tokens", BASELINE)
+    return Event(at=at, kind=kind, tokens=tokens, full_tokens=tokens if full is None else full, **fields)  # type: ignore[arg-type]
+
+
+SESSION = [event(LOAD, 300), event(FIND, 500, 1), event(CALL, 200, 2, full=2_000)]
+
+
+def test_a_session_of_one_search_and_one_call() -> None:
+    found = savings(SESSION)
+    # With us: 300, then 300+500, then 300+500+200; without: 10,000, then 10,000+2,000.
+    assert found.with_us == Reading(requests=3, fresh=1_000, repeated=300 + 800)
+    assert found.without == Reading(requests=2, fresh=12_000, repeated=10_000)
+    assert found.as_values()["uncached"] == {"without": 22_000, "with": 2_100, "saved": 19_900, "percent": 90.45}
+    assert found.as_values()["cached"]["without"] == 12_000 * 1.25 + 10_000 * 0.1
+
+
+def test_more_requests_than_were_seen_can_be_assumed_but_never_fewer() -> None:
+    found = savings(SESSION, Assumptions(requests_per_session=10))
+    assert (found.with_us.requests, found.without.requests) == (10, 9)
+    assert found.with_us.tokens == 300 + 800 + 8 * 1_000
+    assert found.without.tokens == 10_000 + 8 * 12_000
+    assert savings(SESSION, Assumptions(requests_per_session=1)) == savings(SESSION)
+
+
+def test_a_cache_can_turn_savings_around() -> None:
+    """A short list that changes with every call, against a longer one that stays as it is."""
+    changing = [
+        one
+        for n in range(8)
+        for one in (event(LOAD, 1_000 + n, n, baseline_tokens=2_000), event(CALL, 50, n + 0.5, baseline_tokens=2_000))
+    ]
+    values = savings(changing).as_values()
+    assert values["uncached"]["saved"] > 0
+    assert values["cached"]["saved"] < 0
+
+
+def test_many_searches_over_a_small_catalog_cost_more_than_they_save() -> None:
+    searching = [event(LOAD, 300), *(event(FIND, 400, n, baseline_tokens=900) for n in range(5))]
+    assert savings(searching, Assumptions(requests_per_session=40)).as_values()["uncached"]["saved"] < 0
+
+
+def test_a_list_that_changes_is_read_anew_with_everything_behind_it() -> None:
+    steady = [event(LOAD, 300), event(FIND, 500, 1), event(CALL, 100, 2), event(CALL, 100, 3)]
+    changing = [*steady[:3], event(LOAD, 350, 2.5), steady[3]]
+    assert savings(steady).with_us.fresh == 300 + 500 + 100 + 100
+    # 300, 800 | 950 anew, then 100 more.
+    assert savings(changing).with_us.fresh == 800 + 950 + 100
+
+
+def test_a_failed_try_is_ours_alone() -> None:
+    tried = [*SESSION[:2], event(CALL, 80, 1.5, outcome=Outcome.BAD_REQUEST), SESSION[2]]
+    assert savings(tried).without == savings(SESSION).without
+    assert savings(tried).with_us.tokens > savings(SESSION).with_us.tokens
+
+
+def test_a_long_silence_begins_a_new_conversation_with_the_list_of_before() -> None:
+    later = [event(FIND, 500, 2 + SILENCE + 1)]
+    found = savings([*SESSION, *later])
+    assert found.sessions == 2
+    assert found.with_us == savings(SESSION).with_us + Reading(requests=2, fresh=800, repeated=300)
+
+
+def test_conversations_are_told_apart_and_a_client_that_only_listed_cost_nothing_yet() -> None:
+    other = [event(LOAD, 300, session="other")]
+    assert savings([*SESSION, *other]) == savings(SESSION)
+    twice = [*SESSION, *(event(e.kind, e.tokens, e.at, full=e.full_tokens, session="t") for e in SESSION)]
+    assert savings(twice) == savings(SESSION) + savings(SESSION)
+    assert savings([]) == Savings()
+
+
+def test_without_a_recorded_list_our_own_tools_are_assumed() -> None:
+    assert savings(SESSION[1:], Assumptions(own_tokens=300)) == savings(SESSION)
+
+
+def test_money_is_for_a_named_model_with_its_own_cache_prices() -> None:
+    prices = Prices("some-model", "USD", input=3.0, cache_read=0.3, cache_write=3.75)
+    values = savings(SESSION).as_values(prices)
+    assert values["uncached"]["without"] == pytest.approx(22_000 * 3 / 1e6)
+    assert values["cached"]["with"] == pytest.approx((1_000 * 3.75 + 1_100 * 0.3) / 1e6)
+
+
+amounts = st.integers(0, 5_000)
+
+
+@given(st.lists(st.tuples(st.sampled_from(list(EventKind)), amounts, amounts), max_size=30), st.integers(1, 60))
+def test_what_is_read_is_the_sum_over_all_requests_however_it_is_cached(
+    parts: list[tuple[EventKind, int, int]], requests: int
+) -> None:
+    events = [event(kind, sent, at, full=sent + more) for at, (kind, sent, more) in enumerate(parts)]
+    found = savings(events, Assumptions(requests_per_session=requests, own_tokens=300))
+    menus = [e.tokens for e in events if e.kind is LOAD]
+    menu, conversation, total = (menus[0] if menus else 300), 0, 0
+    answered = [e for e in events if e.kind is not LOAD]
+    for e in events:
+        if e.kind is LOAD:
+            menu = e.tokens
+        else:
+            total += menu + conversation
+            conversation += e.tokens
+    if answered:
+        total += (menu + conversation) * max(1, requests - len(answered))
+    assert found.with_us.tokens == total
+    # Without a cache nothing is cheaper than the sum, and a cache at the full price changes nothing.
+    same = Prices("m", "USD", 1.0, 1.0, 1.0)
+    assert found.with_us.cost(same, cached=True) == found.with_us.cost(same, cached=False)
+    assert PLAIN_PRICES.cache_read < PLAIN_PRICES.input
