@@ -7,6 +7,7 @@ import contextlib
 import logging
 import os
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from importlib import import_module
 from pathlib import Path
 from types import TracebackType
@@ -17,16 +18,22 @@ from mcp_optimizer.caller import LOCAL
 from mcp_optimizer.catalog import LiveCatalog, Snapshot
 from mcp_optimizer.compression.compress import Dialect
 from mcp_optimizer.compression.signature import Notes
-from mcp_optimizer.db.events import ToolKey
+from mcp_optimizer.db.events import Event, ToolKey
 from mcp_optimizer.db.models import ServerStatus
 from mcp_optimizer.demo import demo_server_commands
 from mcp_optimizer.errors import CatalogError, OptimizerError
 from mcp_optimizer.forms import Detail, ToolForms
-from mcp_optimizer.gateway import Gateway, ToolPage
+from mcp_optimizer.gateway import Found, Gateway, ToolPage
 from mcp_optimizer.ingestion.pipeline import Ingestion
 from mcp_optimizer.memory import share_pools
-from mcp_optimizer.metrics.accounts import Accounts
+from mcp_optimizer.metrics.accounts import Accounts, as_json
+from mcp_optimizer.metrics.event_log import event_logger, log_event
+from mcp_optimizer.metrics.prices import prices_of
 from mcp_optimizer.metrics.recorder import Recorder
+from mcp_optimizer.metrics.report import weights
+from mcp_optimizer.metrics.savings import PLAIN_PRICES, Assumptions, Prices
+from mcp_optimizer.metrics.usage import make_usage
+from mcp_optimizer.own_tools import OWN_TOOLS
 from mcp_optimizer.profiles.tiers import ProfileName
 from mcp_optimizer.registrar import Registrar
 from mcp_optimizer.registration import Registration
@@ -44,6 +51,7 @@ from mcp_optimizer.upstream.pool import PoolOptions, UpstreamPool, UpstreamState
 from mcp_optimizer.upstream.spec import ServerSpec, Transport
 
 if TYPE_CHECKING:
+    from mcp_optimizer.dashboard.routes import Dashboard
     from mcp_optimizer.db.catalog import Catalog
     from mcp_optimizer.db.database import Database
     from mcp_optimizer.db.forms import StoredForms
@@ -79,6 +87,7 @@ class Optimizer:
         self._warming: asyncio.Task[None] | None = None
         self._opening_memory = asyncio.Lock()
         self._uses: Mapping[ToolKey, int] = {}
+        self._dashboard: Dashboard | None = None
         self.ingestion = Ingestion(self._counter, self._vocabulary, self._opened_catalog)
         self.catalog = LiveCatalog(self.ingestion, self._vocabulary, self._counter)
         self.forms = ToolForms(
@@ -93,11 +102,13 @@ class Optimizer:
             ProfileName.STANDARD: settings.standard_budget,
             ProfileName.FULL: settings.full_budget,
         }
-        pinned = [name.strip() for name in settings.pinned_tools.split(",") if name.strip()]
+        pinned = _items(settings.pinned_tools)
         self.registration = Registration(self.catalog, self.forms, self._counter, pinned, budgets, self._uses_by_name)
         self.registrar = Registrar(self.catalog, self.registration, self.forms, self._opened_forms)
         self.recorder = Recorder(self.history, settings.history_days)
         self.accounts = Accounts(self.gateway, self._counter, self.recorder)
+        if event_logger.isEnabledFor(logging.INFO):
+            self.recorder.listen(log_event)
         self._pool.listener = self.catalog.on_state
 
     @classmethod
@@ -220,6 +231,55 @@ class Optimizer:
         named = {self.settings.tool_profile, *self.settings.client_profiles.values()}
         return {ProfileName(name.title()) for name in named if name is not None}
 
+    def http_app(self, host: str) -> Any:
+        """The HTTP application: /mcp, /health, /ready, and, if the settings want it, the dashboard."""
+        from mcp_optimizer.http import admitted_hosts, build_http_app, is_loopback
+
+        settings = self.settings
+        hosts, origins = _items(settings.allowed_hosts), _items(settings.allowed_origins)
+        routes = []
+        if settings.dashboard:
+            from mcp_optimizer.dashboard.guard import Guard
+            from mcp_optimizer.dashboard.monitoring import metrics_route
+            from mcp_optimizer.dashboard.routes import Dashboard, Sources
+            from mcp_optimizer.metrics.prometheus import Meters
+
+            guard = Guard(admitted_hosts(hosts, origins), is_loopback=is_loopback(host), token=settings.dashboard_token)
+            sources = Sources(
+                gateway=self.gateway,
+                forms=self.forms,
+                recorder=self.recorder,
+                history=self.history,
+                usage=self.usage,
+                find=self._find_and_count,
+                own_tokens=lambda: self.own_tokens,
+                version=__version__,
+            )
+            self._dashboard = Dashboard(sources, guard)
+            meters = Meters(lambda: self.snapshot, self.recorder, lambda: self.own_tokens)
+            self.recorder.listen(meters.take)
+            routes += [*self._dashboard.routes(), metrics_route(meters, guard)]
+        return build_http_app(
+            self.mcp_server(),
+            self.catalog,
+            host=host,
+            allowed_hosts=hosts,
+            allowed_origins=origins,
+            version=__version__,
+            routes=routes,
+        )
+
+    def let_go(self) -> None:
+        """Before the HTTP server stops: end what would keep it waiting."""
+        if self._dashboard is not None:
+            self._dashboard.end()
+
+    def _find_and_count(self, query: str) -> tuple[Found, int]:
+        """What find_tool answers by default, and what that reply costs."""
+        found = self.gateway.find(query, detail=Detail(self.settings.detail))
+        text = find_reply(found)["content"][0]["text"]
+        return found, self._counter.count_tokens(text)
+
     async def _load_encoder(self) -> None:
         """Load the encoder beside the start; until it is there, search goes by words and says so."""
         choice = self.settings.encoder
@@ -284,6 +344,22 @@ class Optimizer:
                 self._database = await open_database(None)
         return KeptResults(self._database)
 
+    @cached_property
+    def own_tokens(self) -> int:
+        """What our own tools cost in every prompt."""
+        return sum(self._counter.count_many([as_json(tool) for tool in OWN_TOOLS]))
+
+    @cached_property
+    def prices(self) -> Prices:
+        """Of the model that the settings name; else how prices relate to each other."""
+        model = self.settings.price_model
+        return prices_of(model) if model else PLAIN_PRICES
+
+    def usage(self, events: Sequence[Event]) -> dict[str, Any]:
+        """What these events say about the servers of this optimizer."""
+        assumptions = Assumptions(self.settings.requests_per_session, self.own_tokens)
+        return make_usage(events, weights(self.snapshot), assumptions, self.prices)
+
     async def history(self) -> History | None:
         """What happened, as far as it is written down; None without a database."""
         if await self._opened_catalog() is None or self._database is None:
@@ -301,6 +377,10 @@ def result_options(settings: Settings) -> ResultOptions:
         tools={name: dict(said) for name, said in settings.tool_results.items()},
         plain_meta=settings.plain_meta,
     )
+
+
+def _items(text: str) -> list[str]:
+    return [item.strip() for item in text.split(",") if item.strip()]
 
 
 def _profile(name: str | None) -> ProfileName | None:

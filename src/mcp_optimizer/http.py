@@ -1,4 +1,4 @@
-"""The gateway over HTTP: `/mcp` for clients, `/health` and `/ready` for whoever watches it.
+"""The gateway over HTTP: `/mcp` for clients, `/health` and `/ready` for whoever watches it, and pages if given.
 
 Host and Origin are checked on every MCP request, so that a web page cannot reach a gateway on loopback.
 """
@@ -33,6 +33,7 @@ def build_http_app(
     allowed_hosts: Sequence[str],
     allowed_origins: Sequence[str],
     version: str,
+    routes: Sequence[Route] = (),
 ) -> Starlette:
     """The ASGI application; its lifespan runs the MCP sessions."""
     if not is_loopback(host) and not allowed_hosts:
@@ -53,11 +54,20 @@ def build_http_app(
     return server.streamable_http_app(
         host=host,
         max_request_body_size=_LARGEST_REQUEST,
-        transport_security=TransportSecuritySettings(
-            allowed_hosts=[*_LOOPBACK_HOSTS, *allowed_hosts],
-            allowed_origins=[*(f"http://{loopback}" for loopback in _LOOPBACK_HOSTS), *allowed_origins],
-        ),
-        custom_starlette_routes=[Route("/health", health), Route("/ready", ready)],
+        transport_security=admitted_hosts(allowed_hosts, allowed_origins),
+        custom_starlette_routes=[Route("/health", health), Route("/ready", ready), *routes],
+    )
+
+
+def admitted_hosts(allowed_hosts: Sequence[str], allowed_origins: Sequence[str]) -> TransportSecuritySettings:
+    """The Host and Origin headers that are answered: loopback's, and those that the settings name."""
+    return TransportSecuritySettings(
+        allowed_hosts=[*_LOOPBACK_HOSTS, *allowed_hosts],
+        allowed_origins=[
+            *(f"http://{loopback}" for loopback in _LOOPBACK_HOSTS),
+            *(f"{scheme}://{host}" for host in allowed_hosts for scheme in ("http", "https")),
+            *allowed_origins,
+        ],
     )
 
 

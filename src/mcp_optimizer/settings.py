@@ -151,12 +151,34 @@ class Settings(BaseModel):
     allowed_origins: str = Field(
         default="", description="Origin headers to accept over HTTP besides loopback ones, comma separated."
     )
+    dashboard: bool = Field(default=True, description="Serve the dashboard at / and /metrics for Prometheus over HTTP.")
+    dashboard_token: str = Field(
+        default="",
+        repr=False,
+        description="Token that the dashboard and /metrics ask for. Needed when not on loopback.",
+    )
     history: bool = Field(
         default=True,
         description="Keep what happened (never arguments or results) in the catalog database, for reports.",
     )
     history_days: float = Field(default=90.0, gt=0, description="Days after which history is forgotten.")
+    requests_per_session: int | None = Field(
+        default=None,
+        ge=1,
+        description="Model requests assumed in a conversation when savings are told, if more than were seen.",
+    )
+    price_model: str = Field(
+        default="", description="Model in whose prices savings are told, such as claude-sonnet-4-5 or openai:gpt-5."
+    )
     log_level: LogLevel = Field(default="warning", description="What is written to stderr.")
+    log_format: Literal["auto", "human", "json"] = Field(
+        default="auto", description="How it is written: lines for people, or JSON; auto is human on a terminal."
+    )
+    otlp_endpoint: str = Field(
+        default="",
+        description="Send OpenTelemetry traces to this OTLP/HTTP endpoint, such as http://127.0.0.1:4318. "
+        "Needs the extra otel.",
+    )
 
     @field_validator("max_tokens")
     @classmethod

@@ -14,7 +14,7 @@ LEVELS = [
     {"__main__"},
     {"cli"},
     {"app"},
-    {"server", "http"},
+    {"server", "http", "dashboard"},
     {"metrics", "registrar"},
     {"gateway", "registration"},
     {"forms", "clients"},
@@ -23,7 +23,7 @@ LEVELS = [
     {"compression"},
     {"search", "upstream", "naming", "own_tools"},
     {"db"},
-    {"token_counter", "settings", "demo"},
+    {"token_counter", "settings", "demo", "logs", "tracing"},
     {"errors", "terminal_text", "caller", "memory"},
 ]
 

@@ -55,6 +55,28 @@ async def test_a_report_on_dumps_starts_nothing_and_names_servers_after_files(du
     assert "3 tools" in shown.out
 
 
+@pytest.mark.parametrize("columns", [80, 160])
+async def test_a_report_fits_the_terminal(dumps: Path, columns: int) -> None:
+    shown = await command("report", "--tools-dir", dumps, env={"COLUMNS": str(columns)})
+    assert max(map(len, shown.out.splitlines())) <= columns
+    assert "hello" in shown.out
+
+
+async def test_a_report_is_written_as_one_page(dumps: Path, tmp_path: Path) -> None:
+    page = tmp_path / "report.html"
+    done = await command("report", "--tools-dir", dumps, "--html", page)
+    assert str(page) in done.out
+    assert page.read_text().startswith("<!doctype html>")
+    nowhere = await command("report", "--tools-dir", dumps, "--html", tmp_path / "absent" / "report.html")
+    assert (nowhere.code, "Cannot write" in nowhere.err) == (2, True)
+
+
+async def test_a_moment_that_is_none_is_named(dumps: Path) -> None:
+    done = await command("report", "--tools-dir", dumps, "--since", "yesterday")
+    assert done.code == 2
+    assert "12h, 7d or 2w" in done.err
+
+
 async def test_show_prints_a_tool_before_and_after(dumps: Path) -> None:
     shown = (await command("show", "goodbye", "--tools-dir", dumps, "--json")).json
     assert shown["full"]["tokens"] > shown["schema"]["tokens"] > shown["signature"]["tokens"]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import inspect
-import logging
 from collections.abc import Callable
 from pathlib import Path
 from types import NoneType, UnionType
@@ -13,9 +12,10 @@ from typing import Annotated, Any, Literal, get_args, get_origin
 import typer
 from pydantic.fields import FieldInfo
 
+from mcp_optimizer.logs import configure_logging
 from mcp_optimizer.settings import FILE_ONLY, Settings, load_settings
 
-SERVE_ONLY = frozenset({"http", "allowed_hosts", "allowed_origins"})
+SERVE_ONLY = frozenset({"http", "allowed_hosts", "allowed_origins", "dashboard", "dashboard_token", "otlp_endpoint"})
 ONE_SHOT_ONLY = frozenset({"wait"})
 
 JsonFlag = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
@@ -38,7 +38,7 @@ def with_settings(*, leave_out: frozenset[str] = SERVE_ONLY) -> Callable[[Callab
         def run(*args: Any, settings_file: Path | None = None, **values: Any) -> None:
             flags = {name: values.pop(name) for name in fields}
             settings = load_settings(flags, settings_file=settings_file)
-            configure_logging(settings.log_level)
+            configure_logging(settings.log_level, settings.log_format)
             command(*args, settings=settings, **values)
 
         own = [p for p in inspect.signature(command, eval_str=True).parameters.values() if p.name != "settings"]
@@ -79,9 +79,3 @@ def _plain_type(annotation: Any) -> Any:
     if isinstance(annotation, UnionType):
         annotation = next(part for part in get_args(annotation) if part is not NoneType)
     return str if get_origin(annotation) is Literal else annotation
-
-
-def configure_logging(level: str) -> None:
-    """To stderr, ours only: the SDK's own log lines quote messages, and with them arguments and secrets."""
-    logging.basicConfig(level=logging.CRITICAL, format="%(asctime)s %(levelname)s %(message)s", datefmt="%H:%M:%S")
-    logging.getLogger("mcp_optimizer").setLevel(level.upper())

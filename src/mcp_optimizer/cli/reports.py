@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,14 +13,11 @@ import typer
 
 from mcp_optimizer.cli.options import JsonFlag, with_settings
 from mcp_optimizer.cli.running import run, started
+from mcp_optimizer.errors import ConfigurationError
 from mcp_optimizer.settings import Settings
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from mcp_optimizer.app import Optimizer
-
-_MOST_ROWS = 20
 
 ToolsDir = Annotated[
     Path | None, typer.Option("--tools-dir", help="Read tools/list dumps (*.json) from a folder; starts nothing.")
@@ -32,9 +30,16 @@ def register(app: typer.Typer) -> None:
 
 
 @with_settings()
-def report(*, settings: Settings, tools_dir: ToolsDir = None, as_json: JsonFlag = False) -> None:
-    """What all tools cost, by server and tool, and what each phase, form and profile saves."""
-    run(_report(settings, tools_dir, as_json))
+def report(
+    *,
+    settings: Settings,
+    tools_dir: ToolsDir = None,
+    since: Annotated[str | None, typer.Option(help="History from then on: 12h, 7d, 2w, or a date.")] = None,
+    html: Annotated[Path | None, typer.Option(help="Write one self-contained page, with charts, to a file.")] = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """What was saved, found, called and never used; what all tools cost, and what each measure saves."""
+    run(_report(settings, tools_dir, as_json, html, since))
 
 
 @with_settings()
@@ -68,95 +73,60 @@ async def _catalog(settings: Settings, tools_dir: Path | None) -> AsyncIterator[
         await optimizer.stop()
 
 
-async def _report(settings: Settings, tools_dir: Path | None, as_json: bool) -> None:
+async def _report(
+    settings: Settings, tools_dir: Path | None, as_json: bool, html: Path | None, since: str | None
+) -> None:
+    from mcp_optimizer.cli.report_tables import show_report
     from mcp_optimizer.cli.show import console
     from mcp_optimizer.metrics.report import make_report
     from mcp_optimizer.profiles.tiers import ProfileName
 
     selected = ProfileName((settings.tool_profile or "minimal").title())
+    moment = read_since(since, datetime.now().astimezone())
     async with _catalog(settings, tools_dir) as optimizer:
-        found = make_report(optimizer.snapshot, optimizer.forms, optimizer.registration, selected)
+        found = make_report(optimizer.snapshot, optimizer.forms, optimizer.registration, optimizer.own_tokens, selected)
+        found |= {"usage": await _usage(optimizer, moment) if tools_dir is None else None}
+    if html is not None:
+        _write(html, found)
     if as_json:
         print(json.dumps(found, ensure_ascii=False))
+    elif html is None:
+        show_report(console(), found)
     else:
-        _show_report(console(), found)
+        print(f"The report is in {html}.")
 
 
-def _show_report(out: Console, found: dict[str, Any]) -> None:
-    out.print(
-        f"[bold]{found['tool_count']:,} tools, {found['baseline_tokens']:,} tokens[/] in every prompt without us\n"
-    )
-    saved = [("all tools, compressed schema", found["forms"]["schema"])]
-    saved += [("all tools, signatures", found["forms"]["signature"])]
-    saved += [("three largest, compressed schema", found["largest_three"]["schema"])]
-    saved += [("three largest, signatures", found["largest_three"]["signature"])]
-    saved += [(f"profile {found['profile']}, five-word descriptions", found["total"])]
-    _table(
-        out,
-        ("what is sent", "before", "after", "saved"),
-        [(label, f"{row['before']:,}", f"{row['after']:,}", f"{row['percent']:.1f} %") for label, row in saved],
-    )
-    _table(
-        out,
-        ("phase", "saved", "target", ""),
-        [
-            (p["phase_name"], f"{p['total_reduction']:,}", f"{p['target_reduction']:,}", "✓" if p["achieved"] else "✗")
-            for p in found["phases"]
-        ],
-    )
-    _table(
-        out,
-        ("profile", "tools", "tokens", "budget", "how"),
-        [
-            (
-                p["profile"],
-                f"{p['tools']:,}",
-                f"{p['tokens']:,}",
-                f"{p['budget'] or 0:,}" if p["budget"] else "–",
-                p["measures"],
-            )
-            for p in found["profiles"]
-        ],
-    )
-    _table(
-        out,
-        ("tier", "tools", "tokens", "a tool"),
-        [
-            (t["tier_name"], f"{t['tool_count']:,}", f"{t['total_tokens']:,}", f"{t['average_per_tool']:,.0f}")
-            for t in found["tiers"]
-        ],
-    )
-    rows = [("server", found["servers"]), ("name", found["tools"])]
-    for key, entries in rows:
-        _table(
-            out,
-            ("server" if key == "server" else "tool", "tokens", "schema", "signature"),
-            [
-                (entry[key], f"{entry['baseline']:,}", f"{entry['schema']:,}", f"{entry['signature']:,}")
-                for entry in entries[:_MOST_ROWS]
-            ],
-        )
-        if len(entries) > _MOST_ROWS:
-            out.print(f"[dim]and {len(entries) - _MOST_ROWS:,} more; all of them with --json[/]\n")
-    if found["unclear_descriptions"]:
-        names = found["unclear_descriptions"]
-        out.print(
-            f"{len(names)} tools keep a sentence, since five words would not tell them apart: {', '.join(names[:5])} …"
-        )
+async def _usage(optimizer: Optimizer, since: float) -> dict[str, Any] | None:
+    """What was done with these servers' tools; None where nothing is kept."""
+    history = await optimizer.history()
+    return None if history is None else optimizer.usage(await history.read(since))
 
 
-def _table(out: Console, titles: tuple[str, ...], rows: list[tuple[str, ...]]) -> None:
-    from rich.table import Table
-    from rich.text import Text
+def _write(path: Path, found: dict[str, Any]) -> None:
+    from mcp_optimizer.dashboard.report_page import report_page
 
-    table = Table(box=None, pad_edge=False, header_style="bold", expand=True)
-    table.add_column(titles[0], overflow="ellipsis", no_wrap=True, ratio=1)
-    for title in titles[1:]:
-        table.add_column(title, justify="right" if title not in ("how", "") else "left", no_wrap=True)
-    for row in rows:
-        table.add_row(*map(Text, row))
-    out.print(table)
-    out.print()
+    try:
+        path.write_text(report_page(found), encoding="utf-8")
+    except OSError as error:
+        raise ConfigurationError(f"Cannot write the report to {path}: {error.strerror}.") from error
+
+
+_UNITS = {"h": 3_600, "d": 86_400, "w": 7 * 86_400}
+
+
+def read_since(text: str | None, now: datetime) -> float:
+    """A moment, as people say it: 7d, 12h, 2w, or a date."""
+    if text is None:
+        return 0.0
+    if text[:-1].isdecimal() and text[-1:] in _UNITS:
+        return now.timestamp() - int(text[:-1]) * _UNITS[text[-1]]
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise ConfigurationError(
+            f"--since {text!r} is neither a time span, such as 12h, 7d or 2w, nor a date, such as {now.date()}."
+        ) from None
+    return (moment if moment.tzinfo else moment.replace(tzinfo=now.tzinfo)).timestamp()
 
 
 async def _show(settings: Settings, name: str, tools_dir: Path | None, as_json: bool) -> None:

@@ -26,6 +26,11 @@ def register(app: typer.Typer) -> None:
 @with_settings(leave_out=ONE_SHOT_ONLY)
 def serve(settings: Settings) -> None:
     """Serve MCP on stdio, or over HTTP with --http HOST:PORT."""
+    if settings.otlp_endpoint:
+        from mcp_optimizer import __version__
+        from mcp_optimizer.tracing import start_tracing
+
+        start_tracing(settings.otlp_endpoint, __version__)
     if settings.http is None:
         run(_serve_stdio(settings))
         # Reading stdin happens in a thread that only the next line, or the end of stdin, would end.
@@ -68,20 +73,11 @@ async def _until_done_or_signalled(serving: asyncio.Task[None]) -> None:
 async def _serve_http(settings: Settings) -> None:
     import uvicorn
 
-    from mcp_optimizer import __version__
     from mcp_optimizer.app import Optimizer
-    from mcp_optimizer.http import build_http_app
 
     host, port = settings.http_address
     optimizer = Optimizer.from_settings(settings)
-    app = build_http_app(
-        optimizer.mcp_server(),
-        optimizer.catalog,
-        host=host,
-        allowed_hosts=_items(settings.allowed_hosts),
-        allowed_origins=_items(settings.allowed_origins),
-        version=__version__,
-    )
+    app = optimizer.http_app(host)
     listening = _listen(host, port)
     http = uvicorn.Server(uvicorn.Config(app, log_level="critical", timeout_graceful_shutdown=10))
     # Its own signal handling ends the process before we could end the children.
@@ -89,10 +85,12 @@ async def _serve_http(settings: Settings) -> None:
     optimizer.start()
     shown = f"[{host}]" if ":" in host else host
     address = f"http://{shown}:{listening.getsockname()[1]}/mcp"
-    print(f"mcp-optimizer serves {len(optimizer.servers())} servers at {address}", file=sys.stderr, flush=True)
+    looks = f", dashboard at {address.removesuffix('mcp')}" if settings.dashboard else ""
+    print(f"mcp-optimizer serves {len(optimizer.servers())} servers at {address}{looks}", file=sys.stderr, flush=True)
     try:
         serving = asyncio.create_task(http.serve(sockets=[listening]))
         await _until_done_or_signalled(serving)
+        optimizer.let_go()
         http.should_exit = True
         await serving
     finally:
@@ -113,7 +111,3 @@ def _listen(host: str, port: int) -> socket.socket:
     listening.listen(_BACKLOG)
     listening.setblocking(False)
     return listening
-
-
-def _items(text: str) -> list[str]:
-    return [item.strip() for item in text.split(",") if item.strip()]

@@ -18,6 +18,9 @@ from mcp_optimizer.db.transactions import Transactions
 _AT_ONCE = 5_000
 """Events forgotten in one transaction: others wait for the file meanwhile."""
 
+_PAGE = 2_000
+"""Events read at once."""
+
 
 class History(Transactions):
     """The events in the catalog database, by what they are asked."""
@@ -30,9 +33,22 @@ class History(Transactions):
 
     async def read(self, since: float = 0.0, newest: int | None = None) -> list[Event]:
         """Events from a moment on, oldest first; only the newest of them, if a number is given."""
-        query = select(event).where(event.c.at_ms >= _milliseconds(since)).order_by(event.c.id.desc()).limit(newest)
+        found: list[Event] = []
+        before: int | None = None
+        wanted = newest
         async with self._reading() as connection:
-            return [_event(row) for row in reversed((await connection.execute(query)).all())]
+            # A page at a time: whoever is called meanwhile waits for one page, not for all of them.
+            while wanted is None or wanted > 0:
+                query = select(event).where(event.c.at_ms >= _milliseconds(since))
+                query = query if before is None else query.where(event.c.id < before)
+                most = _PAGE if wanted is None else min(_PAGE, wanted)
+                rows = (await connection.execute(query.order_by(event.c.id.desc()).limit(most))).all()
+                found.extend(map(_event, rows))
+                if len(rows) < most:
+                    break
+                before = rows[-1].id
+                wanted = None if wanted is None else wanted - len(rows)
+        return found[::-1]
 
     async def call_counts(self, since: float = 0.0) -> dict[ToolKey, int]:
         """How often each tool was called."""

@@ -135,7 +135,7 @@ class Accounts:
             if known == tools:
                 self._recorder.record(replace(event, tokens=tokens, full_tokens=tokens))
             else:
-                texts = [json.dumps(tool, ensure_ascii=False, separators=(",", ":")) for tool in tools]
+                texts = [as_json(tool) for tool in tools]
                 self._count_beside(event, texts, tools)
 
     async def settled(self) -> None:
@@ -183,6 +183,7 @@ class Accounts:
         origin = meta.get(TOOL_META_KEY)
         server, tool = (origin["server"], origin["name"]) if origin else answer.tool(self._gateway)
         data, performance = meta.get("data") or {}, meta.get("performance") or {}
+        kept = meta.get(RESULT_META_KEY) or {}
         by_name = self._gateway.snapshot.by_name
         return replace(
             self._plain_event(answer.kind, answer.caller),
@@ -191,7 +192,7 @@ class Accounts:
             full_tokens=int((meta.get(RESULT_META_KEY) or {}).get("fullTokens", 0)),
             milliseconds=float(performance.get("executionTimeMs", answer.milliseconds)),
             cached=bool(performance.get("cachedResult")),
-            truncated=bool(data.get("truncated")),
+            truncated=bool(data.get("truncated") or kept),
             outcome=_outcome(answer),
             found=tuple(
                 (found.server, found.record.name)
@@ -199,6 +200,11 @@ class Accounts:
                 if (found := by_name.get(name)) is not None
             ),
         )
+
+
+def as_json(tool: Mapping[str, Any]) -> str:
+    """A definition as it is sent."""
+    return json.dumps(tool, ensure_ascii=False, separators=(",", ":"))
 
 
 @contextmanager

@@ -14,6 +14,7 @@ from mcp_optimizer.catalog import CatalogTool, Snapshot
 from mcp_optimizer.compression.descriptions import Level
 from mcp_optimizer.forms import Detail, ToolForms
 from mcp_optimizer.metrics.phases import MeasurementPhase, TokenMetrics, phase_metrics, tier_metrics
+from mcp_optimizer.metrics.usage import Weight, advice
 from mcp_optimizer.profiles.tiers import ProfileName
 from mcp_optimizer.registration import Registration
 
@@ -21,7 +22,11 @@ _LARGEST = 3
 
 
 def make_report(
-    snapshot: Snapshot, forms: ToolForms, registration: Registration, selected: ProfileName = ProfileName.MINIMAL
+    snapshot: Snapshot,
+    forms: ToolForms,
+    registration: Registration,
+    own_tokens: int,
+    selected: ProfileName = ProfileName.MINIMAL,
 ) -> dict[str, Any]:
     """Everything, as plain values; the tools largest first."""
     tools = sorted(snapshot.running, key=lambda tool: (-tool.tokens, tool.name))
@@ -37,6 +42,7 @@ def make_report(
     return {
         "baseline_tokens": baseline,
         "tool_count": len(tools),
+        "own_tokens": own_tokens,
         "forms": {
             "schema": _saving(baseline, sum(compressed.values())),
             "signature": _saving(baseline, sum(signatures.values())),
@@ -76,9 +82,15 @@ def make_report(
             }
             for tool in tools
         ],
+        "advice": advice((), weights(snapshot), {}, {}),
         "unclear_descriptions": registration.unclear(),
         "metrics": [row.model_dump(mode="json") for phase in rows.values() for row in phase],
     }
+
+
+def weights(snapshot: Snapshot) -> list[Weight]:
+    """The running tools by what their definitions cost."""
+    return [Weight(tool.server, tool.record.name, tool.tokens) for tool in snapshot.running]
 
 
 def _rows(

@@ -16,7 +16,7 @@ from typing import Protocol
 import numpy as np
 
 from mcp_optimizer.search.lexical import FIELDS, Floats, LexicalIndex, TermCounts, Vocabulary
-from mcp_optimizer.search.ranker import Cosines, Fusion, Mask, Names, Ranking, rank, read_fusion
+from mcp_optimizer.search.ranker import Cosines, Fusion, Mask, Names, Ranking, contributions, rank, read_fusion
 from mcp_optimizer.search.tooltext import query_parts
 from mcp_optimizer.search.vectors import VectorIndex
 from mcp_optimizer.search.words import terms
@@ -112,6 +112,12 @@ class SearchIndex:
         cosines = self._cosines(query)
         fusion = learned(self._encoder.fusion if self._encoder and cosines else "none")
         return rank(self._lexical, self._names, query, cosines, fusion, limit, allowed)
+
+    def contributions(self, query: str, positions: Sequence[int]) -> list[dict[str, float]]:
+        """Why these tools have their scores for a query: what each feature adds."""
+        cosines = self._cosines(query)
+        fusion = learned(self._encoder.fusion if self._encoder and cosines else "none")
+        return contributions(self._lexical, self._names, query, cosines, fusion, positions)
 
     def nearest_names(self, name: str, allowed: Mask, limit: int) -> list[Hit]:
         """Tools whose names share words with a name that does not exist."""

@@ -245,6 +245,22 @@ def rank(
     return Ranking(shown, scores[shown], fit, bool(exact) or fit >= regime.fit_threshold, kept, known)
 
 
+def contributions(
+    index: LexicalIndex, names: Names, query: str, cosines: Cosines | None, fusion: Fusion, positions: Sequence[int]
+) -> list[dict[str, float]]:
+    """What each feature adds to the scores of these tools; they sum up to what `rank` gives them."""
+    regime = fusion.long if query_parts(query) else fusion.short
+    parts = regime.weights[:, None] * feature_matrix(index, names, query, cosines)[:, list(positions)]
+    exact = set(names.exactly(query))
+    return [
+        {
+            **{name: float(parts[row, column]) for row, name in enumerate(FEATURES)},
+            "exact_name": EXACT_NAME_BONUS if position in exact else 0.0,
+        }
+        for column, position in enumerate(positions)
+    ]
+
+
 def _first(scores: Floats, eligible: Positions, count: int) -> Positions:
     """The best, ties to the earlier position, so that the same catalog always answers the same."""
     own = scores[eligible]

@@ -1,0 +1,196 @@
+"""The report in a terminal: tables that fit eighty columns, and stand side by side where there is room."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from mcp_optimizer.terminal_text import printable
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
+_WIDE = 130
+"""Columns from which on two tables stand side by side."""
+
+_MOST_ROWS = 15
+
+
+def show_report(out: Console, report: dict[str, Any]) -> None:
+    """Headline, what was saved, what was used, what each measure saves, what is heavy, what to do."""
+    out.print(
+        f"[bold]{report['tool_count']:,} tools of {len(report['servers']):,} servers: "
+        f"{report['baseline_tokens']:,} tokens[/] of definitions in every prompt; "
+        f"[bold]{report['own_tokens']:,}[/] with mcp-optimizer\n"
+    )
+    usage = report.get("usage")
+    if usage and usage["events"]:
+        _show_usage(out, usage)
+    _pair(out, _forms(report), _phases(report))
+    _pair(out, _profiles(report), _tiers(report))
+    _pair(out, _weights("server", report["servers"], "server"), _weights("tool", report["tools"], "name"))
+    if names := report["unclear_descriptions"]:
+        some = f"{', '.join(names[:3])}{' …' if len(names) > 3 else ''}"
+        told = f"{len(names):,} tools keep a sentence, since five words would not tell them apart: {some}"
+        out.print(printable(told), "\n", markup=False)
+    if lines := (usage["advice"] if usage else report["advice"]):
+        out.print("[bold]What to do[/]")
+        for line in lines:
+            out.print(_bullet(line))
+
+
+def _show_usage(out: Console, usage: dict[str, Any]) -> None:
+    saved, results = usage["savings"], usage["results"]
+    out.print(
+        f"[bold]Saved[/] from {usage['since'][:10]} to {usage['until'][:10]}, in {saved['sessions']:,} conversations "
+        f"with {saved['requests']['with']:,} model requests"
+    )
+    rows = [
+        ("tokens read, all at the full price", *_change(saved["uncached"])),
+        ("tokens read, with a prompt cache *", *_change(saved["cached"])),
+    ]
+    if (money := usage["money"]) is not None:
+        label = f"{money['currency']}, {money['model']}"
+        rows += [(label, *_change(money["uncached"], 2)), (f"{label}, cached", *_change(money["cached"], 2))]
+    if results["saved"]:
+        change = {"without": results["before"], "with": results["after"], **results}
+        rows.append(("results, before and after limits", *_change(change)))
+    out.print(_table(("", "without us", "with us", "saved"), rows))
+    stated = (money or saved)["assumptions"]
+    out.print("[dim]* counted as full-price tokens. " + " ".join(stated) + "[/]\n")
+    kinds = _table(
+        ("what", "times", "tokens", "failed", "p50 ms", "p95 ms"),
+        [
+            (row["kind"], _n(row["times"]), _n(row["tokens"]), _n(row["failed"]), f"{row['p50_ms']:,.0f}",
+             f"{row['p95_ms']:,.0f}")
+            for row in usage["kinds"]
+        ],
+    )  # fmt: skip
+    clients = _table(
+        ("client", "times", "tokens"),
+        [(row["client"] or "(no name)", _n(row["times"]), _n(row["tokens"])) for row in usage["clients"][:8]],
+    )
+    _pair(out, kinds, clients)
+    called = _table(
+        ("called", "times", "failed", "tokens", "a call"),
+        [
+            (_name(row), _n(row["times"]), _n(row["failed"]), _n(row["tokens"]), _n(row["tokens"] // row["times"]))
+            for row in usage["called"][:_MOST_ROWS]
+        ],
+    )
+    found = _table(
+        ("found", "times", "called"),
+        [(_name(row), _n(row["times"]), _n(row["called"])) for row in usage["found"][:_MOST_ROWS]],
+    )
+    _pair(out, called, found)
+    never = _table(
+        ("never called", "tools", "of", "tokens"),
+        [(row["server"], _n(row["tools"]), _n(row["of"]), _n(row["tokens"])) for row in usage["never_called"][:8]],
+    )
+    _pair(out, never, None)
+
+
+def _forms(report: dict[str, Any]) -> Table:
+    rows = [
+        ("all, compressed schema", report["forms"]["schema"]),
+        ("all, signatures", report["forms"]["signature"]),
+        ("three largest, compressed", report["largest_three"]["schema"]),
+        ("three largest, signatures", report["largest_three"]["signature"]),
+        (f"{report['profile']}, five words", report["total"]),
+    ]
+    cells = [(label, _n(row["before"]), _n(row["after"]), f"{row['percent']:.1f} %") for label, row in rows]
+    return _table(("what is sent", "before", "after", "saved"), cells)
+
+
+def _phases(report: dict[str, Any]) -> Table:
+    cells = [
+        (p["phase_name"], _n(p["total_reduction"]), _n(p["target_reduction"]), "✓" if p["achieved"] else "✗")
+        for p in report["phases"]
+    ]
+    return _table(("phase", "saved", "target", ""), cells)
+
+
+def _profiles(report: dict[str, Any]) -> Table:
+    cells = [
+        (p["profile"], _n(p["tools"]), _n(p["tokens"]), _n(p["budget"]) if p["budget"] else "–", p["measures"])
+        for p in report["profiles"]
+    ]
+    return _table(("profile", "tools", "tokens", "budget", "how"), cells, texts=("how",))
+
+
+def _tiers(report: dict[str, Any]) -> Table:
+    cells = [
+        (t["tier_name"], _n(t["tool_count"]), _n(t["total_tokens"]), f"{t['average_per_tool']:,.0f}")
+        for t in report["tiers"]
+    ]
+    return _table(("tier", "tools", "tokens", "a tool"), cells)
+
+
+def _weights(title: str, entries: Sequence[dict[str, Any]], key: str) -> Table:
+    cells = [
+        (entry[key], _n(entry["baseline"]), _n(entry["schema"]), _n(entry["signature"]))
+        for entry in entries[:_MOST_ROWS]
+    ]
+    table = _table((title, "tokens", "schema", "signature"), cells)
+    if len(entries) > _MOST_ROWS:
+        table.caption = f"and {len(entries) - _MOST_ROWS:,} more, with --json or --html"
+        table.caption_justify = "left"
+    return table
+
+
+def _table(titles: tuple[str, ...], rows: Sequence[tuple[str, ...]], texts: tuple[str, ...] = ()) -> Table:
+    """Names at the left, which give way where it is narrow, and numbers at the right, which do not."""
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, pad_edge=False, header_style="bold", expand=True, caption_style="dim")
+    for at, title in enumerate(titles):
+        if at == 0:
+            table.add_column(title, overflow="ellipsis", no_wrap=True, ratio=1, min_width=8)
+        elif title in texts:
+            table.add_column(title, overflow="fold", ratio=2)
+        else:
+            table.add_column(title, justify="right", no_wrap=True)
+    for row in rows:
+        table.add_row(*(Text(printable(cell)) for cell in row))
+    return table
+
+
+def _pair(out: Console, left: Table, right: Table | None) -> None:
+    from rich.table import Table
+
+    if out.width < _WIDE or right is None:
+        for table in (left, right):
+            if table is not None and table.row_count:
+                out.print(table)
+                out.print()
+        return
+    both = Table.grid(expand=True, padding=(0, 4))
+    both.add_column(ratio=1)
+    both.add_column(ratio=1)
+    both.add_row(left, right)
+    out.print(both)
+    out.print()
+
+
+def _bullet(line: str) -> Table:
+    """A point, with the lines under it set in."""
+    from rich.table import Table
+    from rich.text import Text
+
+    point = Table.grid(padding=(0, 1))
+    point.add_row("•", Text(printable(line)))
+    return point
+
+
+def _change(row: dict[str, Any], digits: int = 0) -> tuple[str, str, str]:
+    return (f"{row['without']:,.{digits}f}", f"{row['with']:,.{digits}f}", f"{row['percent']:.1f} %")
+
+
+def _n(number: int) -> str:
+    return f"{number:,}"
+
+
+def _name(row: dict[str, Any]) -> str:
+    return f"{row['tool']} · {row['server']}"

@@ -1,0 +1,174 @@
+"""Pictures of numbers, drawn on the server as SVG: bars over time, a treemap, small bars in tables. Pure.
+
+Colours are classes of the style sheet, so that a picture follows the theme; sizes are attributes, because the
+content security policy admits no inline styles. Each picture has words for those who do not see it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from mcp_optimizer.dashboard.html import Html, el, short_number
+
+
+@dataclass(frozen=True)
+class Period:
+    """A bar of the chart: what would have been read, and what was."""
+
+    label: str
+    short_label: str
+    without: int
+    with_us: int
+
+
+def bars_over_time(periods: Sequence[Period], width: int = 1080, height: int = 220, css: str = "wide") -> Html:
+    """Two bars a period on one scale: without us behind, with us in front."""
+    left, bottom, top = 52, 22, 8
+    most = _round_up(max((p.without for p in periods), default=0) or 1)
+    most = max(most, _round_up(max((p.with_us for p in periods), default=0) or 1))
+    inner_width, inner_height = width - left - 4, height - bottom - top
+    step = inner_width / max(len(periods), 12)
+    bar = max(2.0, min(step * 0.62, 46.0))
+    shapes: list[Html] = []
+    for part in (0, 0.5, 1):
+        y = top + inner_height * (1 - part)
+        shapes.append(el("line", x1=left, x2=width, y1=_f(y), y2=_f(y), class_="grid"))
+        shapes.append(el("text", short_number(most * part), x=left - 8, y=_f(y + 4), class_="axis end"))
+    every = max(1, -(-len(periods) * 52 // inner_width))
+    for at, period in enumerate(periods):
+        x = left + step * at + (step - bar) / 2
+        whole, ours = (inner_height * value / most for value in (period.without, period.with_us))
+        ours = max(ours, 1.0 if period.with_us else 0.0)
+        shapes.append(
+            el(
+                "g",
+                el("title", f"{period.label}: {period.with_us:,} tokens read, {period.without:,} without us"),
+                _rect(x, top + inner_height - whole, bar, whole, "without"),
+                _rect(x, top + inner_height - ours, bar, ours, "with"),
+            )
+        )
+        if at % every == 0:
+            shapes.append(el("text", period.short_label, x=_f(x + bar / 2), y=height - 5, class_="axis middle"))
+    told = f"Tokens read by models over time, in {len(periods)} periods, with mcp-optimizer and without."
+    return el("svg", el("title", told), *shapes, viewbox=f"0 0 {width} {height}", role="img", class_=f"chart {css}")
+
+
+def _round_up(value: float) -> float:
+    """The next of 1, 2, 5 times a power of ten."""
+    power = 10.0 ** (len(str(int(value))) - 1)
+    return next(step * power for step in (1, 2, 5, 10) if step * power >= value)
+
+
+def share_bar(share: float, kind: str = "with") -> Html:
+    """A part of a whole, as a bar for a table cell; the number stands beside it."""
+    percent = max(0.0, min(1.0, share)) * 100
+    inside = el("rect", width=f"{percent:.2f}%", height="100%", class_=kind)
+    return el("svg", inside, class_="share", aria_hidden="true", width="100%", height="6")
+
+
+@dataclass(frozen=True)
+class Tile:
+    """A rectangle of the treemap; with parts inside, or a link."""
+
+    label: str
+    weight: float
+    href: str | None = None
+    parts: tuple[Tile, ...] = ()
+    title: str = ""
+
+
+@dataclass(frozen=True)
+class _Box:
+    x: float
+    y: float
+    width: float
+    height: float
+
+
+_HEADER = 15.0
+_GAP = 1.0
+_LETTER = 6.7
+"""Pixels a letter takes at the size that labels are set in."""
+
+
+def treemap(tiles: Sequence[Tile], told: str, width: int, height: int, css: str = "") -> Html:
+    """Areas as large as the weights; servers in colours of their own, their tools inside."""
+    shapes: list[Html] = []
+    for at, (tile, box) in enumerate(_laid_out(tiles, _Box(0, 0, width, height))):
+        colour = f"tone tone-{at % 8}"
+        has_header = box.height > _HEADER * 2.2 and box.width > 40
+        inner = _Box(box.x, box.y + _HEADER, box.width, box.height - _HEADER) if has_header else box
+        parts = [_tile(part, place, with_label=True) for part, place in _laid_out(tile.parts, inner)]
+        header = _label(tile.label, box.x + 4, box.y + 11, box.width - 6, "head") if has_header else None
+        background = _rect(box.x, box.y, box.width - _GAP, box.height - _GAP, "server")
+        title = el("title", tile.title or tile.label)
+        head = el("a", title, background, header, href=tile.href) if tile.href else [title, background, header]
+        shapes.append(el("g", head, parts, class_=colour))
+    picture = el("title", told), *shapes
+    return el("svg", *picture, viewbox=f"0 0 {width} {height}", role="img", class_=f"treemap {css}".strip())
+
+
+def _tile(tile: Tile, box: _Box, *, with_label: bool) -> Html:
+    inside = [
+        el("title", tile.title or tile.label),
+        _rect(box.x, box.y, box.width - _GAP, box.height - _GAP, "tool"),
+        _label(tile.label, box.x + 4, box.y + 13, box.width - 7) if with_label and box.height > 17 else None,
+    ]
+    # Not in the order of the tab key: the same tools stand in a table, and two hundred stops help nobody.
+    return el("a", inside, href=tile.href, tabindex="-1") if tile.href else el("g", inside)
+
+
+def _label(text: str, x: float, y: float, room: float, css: str = "label") -> Html | None:
+    letters = int(room / _LETTER)
+    if letters < 4:
+        return None
+    shown = text if len(text) <= letters else text[: letters - 1] + "…"
+    return el("text", shown, x=_f(x), y=_f(y), class_=css)
+
+
+def _laid_out(tiles: Sequence[Tile], box: _Box) -> list[tuple[Tile, _Box]]:
+    """Squarified: rows along the shorter side, each grown as long as that makes its tiles squarer."""
+    rest = sorted((tile for tile in tiles if tile.weight > 0), key=lambda tile: -tile.weight)
+    placed: list[tuple[Tile, _Box]] = []
+    total = sum(tile.weight for tile in rest)
+    while rest and box.width > 0.5 and box.height > 0.5:
+        scale = box.width * box.height / total
+        side = min(box.width, box.height)
+        row = [rest[0]]
+        for tile in rest[1:]:
+            if _worst([*row, tile], scale, side) > _worst(row, scale, side):
+                break
+            row.append(tile)
+        weight = sum(tile.weight for tile in row)
+        thick = weight * scale / side
+        along = 0.0
+        for tile in row:
+            length = tile.weight * scale / thick
+            if box.width >= box.height:
+                placed.append((tile, _Box(box.x, box.y + along, thick, length)))
+            else:
+                placed.append((tile, _Box(box.x + along, box.y, length, thick)))
+            along += length
+        if box.width >= box.height:
+            box = _Box(box.x + thick, box.y, box.width - thick, box.height)
+        else:
+            box = _Box(box.x, box.y + thick, box.width, box.height - thick)
+        rest = rest[len(row) :]
+        total -= weight
+    return placed
+
+
+def _worst(row: Sequence[Tile], scale: float, side: float) -> float:
+    """The least square of the row's tiles: its longer side over its shorter."""
+    areas = [tile.weight * scale for tile in row]
+    total = sum(areas)
+    return max(max(side * side * area / total**2, total**2 / (side * side * area)) for area in areas)
+
+
+def _rect(x: float, y: float, width: float, height: float, css: str) -> Html:
+    return el("rect", x=_f(x), y=_f(y), width=_f(max(width, 0)), height=_f(max(height, 0)), rx="1.5", class_=css)
+
+
+def _f(value: float) -> str:
+    return f"{value:.1f}".removesuffix(".0")

@@ -1,0 +1,124 @@
+"""Who may look: the Host and Origin that `/mcp` admits, and a token where the server is not on loopback.
+
+Without the check of the Host, a web page could have its own name point to this machine and read everything.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+from collections.abc import Awaitable, Callable
+from urllib.parse import parse_qs
+
+from mcp.server.transport_security import TransportSecurityMiddleware, TransportSecuritySettings
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
+
+from mcp_optimizer.dashboard.html import el
+from mcp_optimizer.dashboard.parts import frame
+
+Endpoint = Callable[[Request], Awaitable[Response]]
+
+COOKIE = "mcp-optimizer"
+_POLICY = (
+    "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; connect-src 'self'; "
+    "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+)
+HEADERS = {
+    "Content-Security-Policy": _POLICY,
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+}
+_LONGEST_LOGIN = 4_096
+_MONTH = 30 * 86_400
+_WRONG_TOKEN_PAUSE = 0.5
+
+
+class Guard:
+    """Admits requests to pages, or answers in their place."""
+
+    def __init__(self, hosts: TransportSecuritySettings, *, is_loopback: bool, token: str) -> None:
+        self._hosts = TransportSecurityMiddleware(hosts)
+        self._is_loopback = is_loopback
+        self._token = token
+        self._cookie = hmac.digest(token.encode(), b"dashboard", "sha256").hex()
+
+    def page(self, endpoint: Endpoint) -> Endpoint:
+        """For people: asks for the token with a form."""
+        return self._guarded(endpoint, for_people=True)
+
+    def data(self, endpoint: Endpoint) -> Endpoint:
+        """For programs: asks for the token as a bearer."""
+        return self._guarded(endpoint, for_people=False)
+
+    def _guarded(self, endpoint: Endpoint, *, for_people: bool) -> Endpoint:
+        async def answer(request: Request) -> Response:
+            response = await self._hosts.validate_request(request)
+            if response is None and not self._is_admitted(request):
+                response = self._ask(for_people=for_people)
+            if response is None:
+                response = await endpoint(request)
+            response.headers.update(HEADERS)
+            response.headers.setdefault("Cache-Control", "no-store")
+            return response
+
+        return answer
+
+    async def login(self, request: Request) -> Response:
+        """The form with the token was sent."""
+        refusal = await self._hosts.validate_request(request)
+        if refusal is not None:
+            return refusal
+        if int(request.headers.get("content-length", "0") or 0) > _LONGEST_LOGIN:
+            return PlainTextResponse("Too long", status_code=413)
+        given = parse_qs((await request.body()).decode("utf-8", "replace")).get("token", [""])[0]
+        if not self._token or not hmac.compare_digest(given.encode(), self._token.encode()):
+            await asyncio.sleep(_WRONG_TOKEN_PAUSE)
+            response: Response = self._ask(for_people=True, problem="That is not the token.")
+        else:
+            response = RedirectResponse("/", status_code=303)
+            response.set_cookie(
+                COOKIE,
+                self._cookie,
+                max_age=_MONTH,
+                httponly=True,
+                samesite="strict",
+                secure=request.url.scheme == "https",
+            )
+        response.headers.update(HEADERS)
+        return response
+
+    def _is_admitted(self, request: Request) -> bool:
+        if not self._token:
+            return self._is_loopback
+        scheme, _, bearer = request.headers.get("authorization", "").partition(" ")
+        # A header's bytes are read as Latin-1; the token is compared as the bytes that were sent.
+        if scheme.lower() == "bearer" and hmac.compare_digest(bearer.strip().encode("latin-1"), self._token.encode()):
+            return True
+        return hmac.compare_digest(request.cookies.get(COOKIE, "").encode(), self._cookie.encode())
+
+    def _ask(self, *, for_people: bool, problem: str = "") -> Response:
+        if not self._token:
+            told = (
+                "This server is not on loopback, so its dashboard and metrics need a token: set dashboard_token "
+                "(MCP_OPTIMIZER_DASHBOARD_TOKEN)."
+            )
+            return PlainTextResponse(told, status_code=403)
+        if not for_people:
+            return PlainTextResponse(
+                "A bearer token is needed.", status_code=401, headers={"WWW-Authenticate": "Bearer"}
+            )
+        form = el(
+            "form",
+            el("label", "Token", for_="token"),
+            el("input", id="token", name="token", type="password", autocomplete="current-password", required=True),
+            el("button", "Show the dashboard", type="submit"),
+            action="/login",
+            method="post",
+            class_="filter",
+        )
+        hint = el("p", problem or "The one that dashboard_token is set to.", class_="empty")
+        return HTMLResponse(frame("Sign in", el("h1", "Sign in"), hint, form), status_code=401)

@@ -1,0 +1,375 @@
+"""The pages of the dashboard, from values to HTML. Pure: knows no request and no gateway."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+from urllib.parse import urlencode
+
+from mcp_optimizer.dashboard.charts import share_bar
+from mcp_optimizer.dashboard.html import Html, el, join, number
+from mcp_optimizer.dashboard.parts import (
+    assumptions,
+    catalog_map,
+    figure,
+    frame,
+    savings_chart,
+    savings_figures,
+    section,
+    server_href,
+    table,
+    tool_href,
+)
+from mcp_optimizer.db.events import Event, EventKind, Outcome
+from mcp_optimizer.metrics.usage import Weight
+
+PAGE = 100
+_RECENT = 15
+
+
+@dataclass(frozen=True)
+class ServerRow:
+    """A server as the overview shows it."""
+
+    name: str
+    status: str
+    tools: int
+    tokens: int
+    reason: str = ""
+    restarts: int = 0
+    protocol: str = ""
+
+
+@dataclass(frozen=True)
+class Overview:
+    """What the first page shows."""
+
+    version: str
+    own_tokens: int
+    weights: Sequence[Weight]
+    servers: Sequence[ServerRow]
+    usage: Mapping[str, Any]
+    recent: Sequence[Event]
+    keeps_history: bool
+
+    @property
+    def baseline(self) -> int:
+        return sum(weight.tokens for weight in self.weights)
+
+
+def overview_page(values: Overview) -> str:
+    title = el("h1", "Overview", class_="unseen")
+    return frame("Overview", title, figures_part(values), overview_rest(values), current="/", version=values.version)
+
+
+def figures_part(values: Overview) -> Html:
+    """The part that changes with every event, and is fetched anew when one comes."""
+    usage = dict(values.usage)
+    now = el(
+        "p",
+        el("strong", number(values.baseline)),
+        " tokens of definitions from ",
+        el("strong", number(len(values.weights))),
+        f" tools of {len(values.servers):,} servers would stand in every prompt. With mcp-optimizer it is ",
+        el("strong", number(values.own_tokens)),
+        ".",
+        class_="lead",
+    )
+    if not usage["events"]:
+        waiting = "No client has asked yet. Connect one to /mcp, and what it saves appears here."
+        return el("div", now, el("p", waiting, class_="empty"), id="figures")
+    return el("div", now, savings_figures(usage), assumptions(usage), id="figures")
+
+
+def overview_rest(values: Overview) -> Html:
+    usage = dict(values.usage)
+    kept = None if values.keeps_history else "Nothing is written down: these numbers are of this process alone."
+    over_time = section("Over time", savings_chart(usage), note=kept) if usage["periods"] else None
+    advice = el("ul", [el("li", _marked(line)) for line in usage["advice"]], class_="advice")
+    return join([
+        over_time,
+        section("Catalog", catalog_map(values.weights), note="Area is tokens of definitions; colour is the server."),
+        el("div",
+           section("Servers", servers_table(values.servers, values.baseline), css="servers"),
+           section("Live", live_table(values.recent), note=_live_controls(), css="live"),
+           class_="columns"),
+        section("What to do", advice) if usage["advice"] else None,
+    ])  # fmt: skip
+
+
+def _marked(line: str) -> list[object]:
+    """`names` set as code."""
+    return [el("code", piece) if at % 2 else piece for at, piece in enumerate(line.split("`"))]
+
+
+def _live_controls() -> Html:
+    return join([
+        el("span", "not connected", id="live-state", role="status"),
+        el("button", "Pause", id="pause", type="button", hidden=True, aria_pressed="false"),
+    ])  # fmt: skip
+
+
+def servers_table(servers: Sequence[ServerRow], baseline: int) -> Html:
+    rows = [
+        (
+            [el("a", server.name, href=server_href(server.name)), _server_note(server)],
+            el("span", server.status, class_=f"state {server.status}"),
+            number(server.tools),
+            number(server.tokens),
+            share_bar(server.tokens / baseline if baseline else 0),
+        )
+        for server in servers
+    ]
+    return table(("server", "state", "#tools", "#tokens", "share"), rows, "Servers and how they stand", "bars")
+
+
+def _server_note(server: ServerRow) -> Html | None:
+    notes = [server.reason] if server.reason else []
+    notes += [f"restarted {server.restarts} times"] if server.restarts else []
+    return el("div", "; ".join(notes), class_="note") if notes else None
+
+
+def live_table(events: Sequence[Event]) -> Html:
+    rows = [event_cells(event) for event in reversed(events[-_RECENT:])]
+    titles = ("time", "what", "which", "#tokens", "#ms")
+    # An empty table stays: the script fills it.
+    return el("div", table(titles, rows, "What happens now, newest first", "events"), id="live")
+
+
+def event_cells(event: Event) -> tuple[object, ...]:
+    when = el("time", f"{datetime.fromtimestamp(event.at, UTC):%H:%M:%S}", datetime=_iso(event.at))
+    return (when, event.kind.value, _which(event), number(event.tokens), number(event.milliseconds))
+
+
+def _iso(at: float) -> str:
+    return datetime.fromtimestamp(at, UTC).isoformat(timespec="seconds")
+
+
+def _which(event: Event) -> list[object]:
+    what: object = ""
+    if event.kind is EventKind.CALL and event.tool:
+        what = el("a", event.tool, href=tool_href(event.server, event.tool))
+    elif event.kind is EventKind.FIND:
+        what = ", ".join(tool for _, tool in event.found[:2]) or "nothing"
+        what = f"{what} +{len(event.found) - 2}" if len(event.found) > 2 else what
+    elif event.kind is EventKind.LOAD:
+        what = f"profile {event.tool}" if event.tool else "our own tools"
+    marks = [event.outcome.value] if event.outcome is not Outcome.OK else []
+    marks += ["cached"] if event.cached else []
+    marks += ["cut"] if event.truncated else []
+    shown = [el("span", mark, class_="mark bad" if mark == event.outcome.value else "mark") for mark in marks]
+    client = el("span", event.client, class_="note") if event.client else None
+    return [what, " ", client, " ", *shown]
+
+
+@dataclass(frozen=True)
+class CatalogPage:
+    """A page of the catalog."""
+
+    version: str
+    weights: Sequence[Weight]
+    """Those that the filter leaves, heaviest first."""
+    heaviest: int
+    called: Mapping[tuple[str, str], int]
+    found: Mapping[tuple[str, str], int]
+    server: str = ""
+    word: str = ""
+    number: int = 1
+
+
+def catalog_page(values: CatalogPage) -> str:
+    begin = (values.number - 1) * PAGE
+    shown = values.weights[begin : begin + PAGE]
+    rows = [
+        (
+            [el("a", weight.tool, href=tool_href(weight.server, weight.tool)), " ",
+             el("a", weight.server, href=server_href(weight.server), class_="note")],
+            number(weight.tokens),
+            share_bar(weight.tokens / values.heaviest if values.heaviest else 0),
+            _or_dash(values.called.get(weight.key, 0)),
+            _or_dash(values.found.get(weight.key, 0)),
+        )
+        for weight in shown
+    ]  # fmt: skip
+    filters = el(
+        "form",
+        el("label", "Name holds", for_="word"),
+        el("input", id="word", name="word", type="search", value=values.word, maxlength="100"),
+        el("input", type="hidden", name="server", value=values.server) if values.server else None,
+        el("button", "Filter", type="submit"),
+        el("a", "All tools", href="/catalog") if values.server or values.word else None,
+        action="/catalog",
+        method="get",
+        class_="filter",
+    )
+    total = sum(weight.tokens for weight in values.weights)
+    title = f"Tools of {values.server}" if values.server else "All tools"
+    note = f"{len(values.weights):,} tools, {total:,} tokens; heaviest first"
+    body = table(("tool", "#tokens", "weight", "#called", "#found"), rows, "Tools by weight", "bars catalog")
+    return frame(
+        title, el("h1", title), el("p", note, class_="lead"), filters, body, _pager(values),
+        current="/catalog", version=values.version,
+    )  # fmt: skip
+
+
+def _or_dash(times: int) -> str:
+    return number(times) if times else "–"
+
+
+def _pager(values: CatalogPage) -> Html | None:
+    last = max(1, -(-len(values.weights) // PAGE))
+    if last == 1:
+        return None
+
+    def link(label: str, to: int) -> Html:
+        if not 1 <= to <= last:
+            return el("span", label, class_="note")
+        asked = {"server": values.server, "word": values.word, "page": to}
+        return el("a", label, href="/catalog?" + urlencode({key: value for key, value in asked.items() if value}))
+
+    place = el("span", f"page {values.number:,} of {last:,}")
+    return el(
+        "nav",
+        link("Previous", values.number - 1),
+        place,
+        link("Next", values.number + 1),
+        class_="pager",
+        aria_label="Pages of tools",
+    )
+
+
+@dataclass(frozen=True)
+class FormShown:
+    """One form of a definition."""
+
+    name: str
+    tokens: int
+    text: str
+
+
+@dataclass(frozen=True)
+class ToolPage:
+    """A tool before and after."""
+
+    version: str
+    server: str
+    tool: str
+    description: str
+    forms: Sequence[FormShown]
+    steps: Sequence[tuple[str, int]]
+    called: int = 0
+    found: int = 0
+    failed: int = 0
+    average_tokens: int = 0
+
+
+def tool_page(values: ToolPage) -> str:
+    full = values.forms[0].tokens or 1
+    figures = [
+        figure(
+            form.name, number(form.tokens), f"{(1 - form.tokens / full):.0%} less" if at else "as its server sent it"
+        )
+        for at, form in enumerate(values.forms)
+    ]
+    used = f"Called {values.called:,} times ({values.failed:,} failed), found {values.found:,} times"
+    used += f"; a result has {values.average_tokens:,} tokens on average." if values.called else "."
+    steps = [(technique, number(tokens)) for technique, tokens in values.steps]
+    return frame(
+        values.tool,
+        el("h1", values.tool),
+        el("p", "of ", el("a", values.server, href=server_href(values.server)), class_="lead"),
+        el("p", values.description, class_="description"),
+        el("dl", figures, class_="figures"),
+        el("p", used, class_="note"),
+        el("div", [section(form.name, el("pre", el("code", form.text), tabindex="0"), note=f"{form.tokens:,} tokens")
+                   for form in values.forms[:2]], class_="columns"),
+        [section(form.name, el("pre", el("code", form.text), tabindex="0"), note=f"{form.tokens:,} tokens")
+         for form in values.forms[2:]],
+        section("How the schema was compressed", table(("technique", "#tokens after"), steps, "Techniques"))
+        if steps else None,
+        version=values.version,
+    )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class HitShown:
+    """A tool that a search returned, and why."""
+
+    server: str
+    tool: str
+    summary: str
+    score: float
+    tokens: int
+    full_tokens: int
+    parts: Sequence[tuple[str, float]]
+
+
+@dataclass(frozen=True)
+class SearchPage:
+    """What find_tool would answer."""
+
+    version: str
+    query: str
+    hits: Sequence[HitShown] = ()
+    fit: float = 0.0
+    reply_tokens: int = 0
+    baseline: int = 0
+    milliseconds: float = 0.0
+    note: str = ""
+    problem: str = field(default="")
+
+
+def search_page(values: SearchPage) -> str:
+    return frame(
+        f"Search: {values.query}" if values.query else "Search",
+        el("h1", "What find_tool returns"),
+        _search_result(values),
+        version=values.version,
+        query=values.query,
+    )
+
+
+def _search_result(values: SearchPage) -> Html | list[Html]:
+    if values.problem:
+        return el("p", values.problem, class_="empty")
+    if not values.query:
+        return el("p", "Ask for an action, as a model would: “move a card to another column”.", class_="empty")
+    saved = 1 - values.reply_tokens / values.baseline if values.baseline else 0.0
+    figures = el(
+        "dl",
+        figure("The reply costs", number(values.reply_tokens), "tokens, once"),
+        figure("Against all definitions", f"{saved * 100:.1f} %", f"less than {number(values.baseline)} tokens"),
+        figure("Likely to answer", f"{values.fit * 100:.0f} %", "how well the first fits"),
+        figure("Took", f"{values.milliseconds:.1f} ms", "on this machine"),
+        class_="figures",
+    )
+    note = el("p", values.note, class_="note") if values.note else None
+    if not values.hits:
+        return [figures, el("p", "Nothing fits well enough, so nothing is returned.", class_="empty")]
+    return [figures, note or Html(""), el("ol", [_hit(hit, values.hits) for hit in values.hits], class_="hits")]
+
+
+def _hit(hit: HitShown, hits: Sequence[HitShown]) -> Html:
+    most = max((value for other in hits for _, value in other.parts), default=0) or 1
+    rows = [
+        (name, share_bar(max(value, 0) / most), f"{value:+.3f}")
+        for name, value in sorted(hit.parts, key=lambda part: -abs(part[1]))
+        if abs(value) >= 0.0005
+    ]
+    return el(
+        "li",
+        el("div",
+           el("h2", el("a", hit.tool, href=tool_href(hit.server, hit.tool)), " ",
+              el("a", hit.server, href=server_href(hit.server), class_="note")),
+           el("p", hit.summary),
+           el("p", f"{hit.tokens:,} tokens in the reply, {hit.full_tokens:,} as its server sent it", class_="note")),
+        el("div",
+           el("p", "score ", el("strong", f"{hit.score:.3f}"), ", made of", class_="note"),
+           table(("part", "", "#adds"), rows, f"Parts of the score of {hit.tool}", "why")),
+    )  # fmt: skip
+
+
+def message_page(title: str, text: str, version: str = "") -> str:
+    return frame(title, el("h1", title), el("p", text, class_="empty"), version=version)

@@ -1,0 +1,201 @@
+"""What pages are made of: the frame, tables, figures, a tool's tile. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from typing import Any
+from urllib.parse import quote, urlencode
+
+from mcp_optimizer.dashboard.charts import Period, Tile, bars_over_time, treemap
+from mcp_optimizer.dashboard.html import Child, Html, el, number
+from mcp_optimizer.metrics.usage import Weight
+
+_MOST_SERVERS = 24
+_MOST_TILES = 220
+
+
+def frame(title: str, *body: Child, current: str = "", version: str = "", query: str = "") -> str:
+    """A whole page of the dashboard."""
+    links = [("/", "Overview"), ("/catalog", "Catalog")]
+    search = el(
+        "form",
+        el("label", "Search as a model does", for_="q", class_="unseen"),
+        el("input", id="q", name="q", type="search", value=query, placeholder="What would find_tool return for …",
+           maxlength="500", autocomplete="off", accesskey="s"),
+        el("button", "Search", type="submit"),
+        action="/search", method="get", role="search",
+    )  # fmt: skip
+    header = el(
+        "header",
+        el("a", "mcp-optimizer", href="/", class_="brand"),
+        el("nav", [el("a", label, href=href, aria_current="page" if href == current else None)
+                   for href, label in links], aria_label="Pages"),
+        search,
+    )  # fmt: skip
+    head = el(
+        "head",
+        el("meta", charset="utf-8"),
+        el("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        el("meta", name="color-scheme", content="light dark"),
+        el("title", f"{title} · mcp-optimizer"),
+        el("link", rel="icon", href="/static/icon.svg", type="image/svg+xml"),
+        el("link", rel="stylesheet", href="/static/style.css"),
+        el("script", src="/static/dashboard.js", defer=True),
+    )
+    skip = el("a", "Skip to the content", href="#content", class_="skip")
+    footer = el("footer", f"mcp-optimizer {version}") if version else None
+    page = el("html", head, el("body", skip, header, el("main", *body, id="content"), footer), lang="en")
+    return "<!doctype html>\n" + page
+
+
+def section(title: str, *body: Child, note: Child = None, css: str = "", id_: str | None = None) -> Html:
+    heading = el("div", el("h2", title), el("p", note, class_="note") if note else None, class_="heading")
+    return el("section", heading, *body, class_=css or None, id=id_)
+
+
+def figure(label: str, value: str, note: Child = None, css: str = "") -> Html:
+    """One number that matters, with what it is."""
+    return el(
+        "div", el("dt", label), el("dd", value), el("dd", note, class_="note") if note else None, class_=f"figure {css}"
+    )
+
+
+def table(titles: Sequence[str], rows: Iterable[Sequence[Child]], caption: str, css: str = "") -> Html:
+    """Names at the left; columns whose title begins with # are numbers, at the right."""
+    numeric = [title.startswith("#") for title in titles]
+    head = el("tr", [
+        el("th", title.lstrip("#"), scope="col", class_="n" if is_number else None)
+        for title, is_number in zip(titles, numeric, strict=True)
+    ])  # fmt: skip
+    body = [
+        el("tr", [el("td", cell, class_="n" if is_number else None)
+                  for cell, is_number in zip(row, numeric, strict=True)])
+        for row in rows
+    ]  # fmt: skip
+    shown = el("table", el("caption", caption, class_="unseen"), el("thead", head), el("tbody", body), class_=css)
+    return el("div", shown, class_="scroll", tabindex="0", role="region", aria_label=caption)
+
+
+def tool_href(server: str, tool: str) -> str:
+    return f"/tools/{quote(server, safe='')}/{quote(tool, safe='')}"
+
+
+def server_href(server: str) -> str:
+    return "/catalog?" + urlencode({"server": server})
+
+
+def savings_figures(usage: dict[str, Any]) -> Html:
+    """What was saved, both ways to pay, and in money if a model is named."""
+    saved, money = usage["savings"], usage["money"]
+    figures = [
+        figure(
+            "Saved at full price",
+            f"{saved['uncached']['percent']:.1f} %",
+            f"{number(saved['uncached']['with'])} tokens read instead of {number(saved['uncached']['without'])}",
+            "main",
+        ),
+        figure(
+            "Saved when cached",
+            f"{saved['cached']['percent']:.1f} %",
+            f"worth {number(saved['cached']['with'])} full-price tokens instead of "
+            f"{number(saved['cached']['without'])}",
+        ),
+    ]
+    if money is not None:
+        note = f"{money['model']}; cached: {money['currency']} {number(money['cached']['saved'], 2)}"
+        figures.append(figure("Saved in money", f"{money['currency']} {number(money['uncached']['saved'], 2)}", note))
+    results = usage["results"]
+    calls = sum(row["times"] for row in usage["kinds"] if row["kind"] == "call")
+    finds = sum(row["times"] for row in usage["kinds"] if row["kind"] == "find")
+    figures.append(
+        figure(
+            "Calls and searches",
+            f"{number(calls)} · {number(finds)}",
+            f"in {number(saved['sessions'])} conversations, {number(saved['requests']['with'])} model requests",
+        )
+    )
+    if results["saved"]:
+        figures.append(figure("Cut from results", f"{results['percent']:.1f} %", f"{number(results['saved'])} tokens"))
+    return el("dl", figures, class_="figures")
+
+
+def assumptions(usage: dict[str, Any]) -> Html:
+    told = (usage["money"] or usage["savings"])["assumptions"]
+    return el(
+        "details",
+        el("summary", "What these numbers assume"),
+        el("ul", [el("li", line) for line in told]),
+        el("p", "Settings: requests_per_session, price_model."),
+        class_="note",
+    )
+
+
+def savings_chart(usage: dict[str, Any]) -> Html:
+    unit = usage["period"]
+    periods = [
+        Period(
+            f"{datetime.fromisoformat(row['begin']):%d %B %Y, %H:%M}" if unit == "hour" else row["begin"],
+            f"{datetime.fromisoformat(row['begin']):%H:%M}" if unit == "hour" else row["begin"][5:],
+            row["without"],
+            row["with"],
+        )
+        for row in usage["periods"]
+    ]
+    legend = el(
+        "p",
+        el("span", class_="key with"),
+        " read with mcp-optimizer ",
+        el("span", class_="key without"),
+        f" would have been read without; tokens by {unit}, UTC",
+        class_="note",
+    )
+    pictures = bars_over_time(periods), bars_over_time(periods[-14:], 370, 190, "narrow")
+    return el("div", *pictures, legend)
+
+
+def catalog_map(weights: Sequence[Weight], *, links: bool = True) -> Html:
+    """The catalog as a picture: area is tokens. Twice, for wide and for narrow screens."""
+    tiles = _tiles(weights, links=links)
+    told = (
+        f"Map of {len(weights):,} tools by the tokens of their definitions, grouped by server. "
+        "The same numbers stand in tables."
+    )
+    return el("div", treemap(tiles, told, 1080, 420, "wide"), treemap(tiles, told, 380, 480, "narrow"), class_="maps")
+
+
+def _tiles(weights: Sequence[Weight], *, links: bool) -> list[Tile]:
+    by_server: dict[str, list[Weight]] = {}
+    for weight in weights:
+        by_server.setdefault(weight.server, []).append(weight)
+    totals = {server: sum(weight.tokens for weight in own) for server, own in by_server.items()}
+    ordered = sorted(by_server, key=lambda server: (-totals[server], server))
+    shown, others = ordered[:_MOST_SERVERS], ordered[_MOST_SERVERS:]
+    all_tokens = sum(totals.values()) or 1
+    tiles = [
+        Tile(
+            server,
+            totals[server],
+            server_href(server) if links else None,
+            _tool_tiles(by_server[server], max(1, round(_MOST_TILES * totals[server] / all_tokens)), links=links),
+            f"{server}: {len(by_server[server]):,} tools, {totals[server]:,} tokens",
+        )
+        for server in shown
+    ]
+    if others:
+        rest = sum(totals[server] for server in others)
+        label = f"{len(others):,} more servers"
+        tiles.append(Tile(label, rest, "/catalog" if links else None, (), f"{label}: {rest:,} tokens"))
+    return tiles
+
+
+def _tool_tiles(own: Sequence[Weight], most: int, *, links: bool) -> tuple[Tile, ...]:
+    ordered = sorted(own, key=lambda weight: (-weight.tokens, weight.tool))
+    tiles = [
+        Tile(w.tool, w.tokens, tool_href(w.server, w.tool) if links else None, (), f"{w.tool}: {w.tokens:,} tokens")
+        for w in ordered[:most]
+    ]
+    if rest := ordered[most:]:
+        tokens = sum(weight.tokens for weight in rest)
+        tiles.append(Tile(f"{len(rest):,} more", tokens, None, (), f"{len(rest):,} more tools: {tokens:,} tokens"))
+    return tuple(tiles)

@@ -1,0 +1,327 @@
+"""The dashboard over HTTP: reads the gateway and its history, and answers with pages. Changes nothing.
+
+Built by the composition root with what it may look at; `guard` decides who may look.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections import Counter, deque
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from importlib import resources
+from typing import TYPE_CHECKING, Any
+
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, Response, StreamingResponse
+from starlette.routing import Route
+
+from mcp_optimizer.catalog import CatalogTool
+from mcp_optimizer.dashboard.guard import Guard
+from mcp_optimizer.dashboard.html import visible
+from mcp_optimizer.dashboard.pages import (
+    PAGE,
+    CatalogPage,
+    FormShown,
+    HitShown,
+    Overview,
+    SearchPage,
+    ServerRow,
+    ToolPage,
+    catalog_page,
+    figures_part,
+    message_page,
+    overview_page,
+    search_page,
+    tool_page,
+)
+from mcp_optimizer.dashboard.parts import tool_href
+from mcp_optimizer.db.events import Event, EventKind, ToolKey
+from mcp_optimizer.errors import CatalogError, OptimizerError
+from mcp_optimizer.forms import Detail, Form, ToolForms
+from mcp_optimizer.gateway import Found, Gateway, summary
+from mcp_optimizer.metrics.recorder import Recorder
+from mcp_optimizer.metrics.report import weights
+
+if TYPE_CHECKING:
+    from mcp_optimizer.db.history import History
+
+_DAYS = 30
+_MOST_EVENTS = 50_000
+_LEAST_PAUSE = 1.0
+_REST = 10
+"""Times as long as it took to sum up the history, before that is done again."""
+
+_REMEMBERED = 5_000
+_SHOWN = 15
+_KEEP_ALIVE = 15.0
+_LONGEST_QUERY = 500
+_FILES = {"style.css": "text/css", "dashboard.js": "text/javascript", "icon.svg": "image/svg+xml"}
+
+_PARTS = {
+    "meaning": ("cosine", "part_cosine"),
+    "name": ("bm25_name", "name_named", "name_phrase"),
+    "exact name": ("exact_name",),
+    "server": ("bm25_server", "server_named"),
+    "description": ("bm25_description",),
+    "parameters": ("bm25_parameters",),
+    "all words": ("bm25_all", "bm25_part", "query_met"),
+}
+"""The ranker's features, as people can follow them."""
+
+
+@dataclass(frozen=True)
+class Sources:
+    """What the dashboard looks at."""
+
+    gateway: Gateway
+    forms: ToolForms
+    recorder: Recorder
+    history: Callable[[], Awaitable[History | None]]
+    usage: Callable[[Sequence[Event]], dict[str, Any]]
+    find: Callable[[str], tuple[Found, int]]
+    """What find_tool answers, and the tokens of that reply."""
+    own_tokens: Callable[[], int]
+    version: str
+
+
+class Dashboard:
+    """Answers with pages."""
+
+    def __init__(self, sources: Sources, guard: Guard) -> None:
+        self._sources = sources
+        self._guard = guard
+        self._recent: deque[Event] = deque(maxlen=_REMEMBERED)
+        sources.recorder.listen(self._recent.append)
+        self._usage: tuple[dict[str, Any], bool] | None = None
+        self._before: list[Event] = []
+        self._fresh_until = 0.0
+        self._summing = asyncio.Lock()
+        self._ending = asyncio.Event()
+
+    def routes(self) -> list[Route]:
+        page, data = self._guard.page, self._guard.data
+        return [
+            Route("/", page(self._overview)),
+            Route("/figures", data(self._figures)),
+            Route("/catalog", page(self._catalog)),
+            Route("/search", page(self._search)),
+            Route("/tools/{server}/{tool:path}", page(self._tool)),
+            Route("/events", data(self._events)),
+            Route("/static/{name}", self._static),
+            Route("/login", self._guard.login, methods=["POST"]),
+        ]
+
+    def end(self) -> None:
+        """Let go of those who watch: the server is about to stop."""
+        self._ending.set()
+
+    async def _overview(self, _request: Request) -> Response:
+        return HTMLResponse(await asyncio.to_thread(overview_page, await self._values()))
+
+    async def _figures(self, _request: Request) -> Response:
+        return HTMLResponse(figures_part(await self._values()))
+
+    async def _values(self) -> Overview:
+        sources, snapshot = self._sources, self._sources.gateway.snapshot
+        usage, is_kept = await self._summed_up()
+        found = weights(snapshot)
+        tools, tokens = Counter[str](), Counter[str]()
+        for weight in found:
+            tools[weight.server] += 1
+            tokens[weight.server] += weight.tokens
+        servers = [
+            ServerRow(
+                state.name,
+                state.status.value,
+                tools[state.name],
+                tokens[state.name],
+                state.reason,
+                state.restarts,
+                state.protocol_version,
+            )
+            for state in snapshot.states.values()
+        ]
+        servers.sort(key=lambda row: (row.status == "running", -row.tokens, row.name))
+        own = await asyncio.to_thread(sources.own_tokens)
+        # What happened before this process, and then what it saw itself.
+        begin = self._recent[0].at if self._recent else float("inf")
+        recent = [*(event for event in self._before if event.at < begin), *self._recent][-_SHOWN:]
+        return Overview(sources.version, own, found, servers, usage, recent, is_kept)
+
+    async def _summed_up(self) -> tuple[dict[str, Any], bool]:
+        """What history says, at most as old as ten times the work of asking it; and whether it is kept at all."""
+        async with self._summing:
+            if self._usage is None or time.monotonic() > self._fresh_until:
+                started = time.monotonic()
+                events, is_kept = await self._history()
+                self._before = events[-_SHOWN:] if is_kept else []
+                self._usage = (await asyncio.to_thread(self._sources.usage, events), is_kept)
+                now = time.monotonic()
+                self._fresh_until = now + max(_LEAST_PAUSE, (now - started) * _REST)
+            return self._usage
+
+    async def _history(self) -> tuple[list[Event], bool]:
+        history = await self._sources.history()
+        if history is not None:
+            try:
+                return await history.read(time.time() - _DAYS * 86_400, _MOST_EVENTS), True
+            except CatalogError:
+                # Locked or gone: what this process remembers is better than no page.
+                pass
+        return list(self._recent), False
+
+    async def _catalog(self, request: Request) -> Response:
+        asked = request.query_params
+        server, word = asked.get("server", ""), asked.get("word", "")[:_LONGEST_QUERY]
+        wanted = asked.get("page", "1")
+        usage, _ = await self._summed_up()
+        every = weights(self._sources.gateway.snapshot)
+        kept = [w for w in every if server in ("", w.server) and word.lower() in w.tool.lower()]
+        kept.sort(key=lambda weight: (-weight.tokens, weight.server, weight.tool))
+        last = max(1, -(-len(kept) // PAGE))
+        values = CatalogPage(
+            self._sources.version,
+            kept,
+            max((weight.tokens for weight in every), default=0),
+            _times(usage["called"]),
+            _times(usage["found"]),
+            server,
+            word,
+            min(max(int(wanted), 1), last) if wanted.isdecimal() and len(wanted) < 9 else 1,
+        )
+        return HTMLResponse(catalog_page(values))
+
+    async def _tool(self, request: Request) -> Response:
+        server, name = request.path_params["server"], request.path_params["tool"]
+        running = self._sources.gateway.snapshot.running
+        tool = next((t for t in running if t.server == server and t.record.name == name), None)
+        if tool is None:
+            text = f"No running server called {server} has a tool called {name}."
+            return HTMLResponse(message_page("No such tool", text, self._sources.version), status_code=404)
+        usage, _ = await self._summed_up()
+        return HTMLResponse(tool_page(await asyncio.to_thread(self._tool_values, tool, usage)))
+
+    def _tool_values(self, tool: CatalogTool, usage: dict[str, Any]) -> ToolPage:
+        forms = self._sources.forms
+        shown = [_form_shown(name, forms.form(tool, detail)) for name, detail in _FORMS]
+        key: ToolKey = (tool.server, tool.record.name)
+        called = next((row for row in usage["called"] if (row["server"], row["tool"]) == key), None)
+        return ToolPage(
+            self._sources.version,
+            tool.server,
+            tool.record.name,
+            tool.record.details.description or "",
+            shown,
+            [(step.technique, step.tokens) for step in forms.steps(tool)],
+            called["times"] if called else 0,
+            _times(usage["found"]).get(key, 0),
+            called["failed"] if called else 0,
+            called["tokens"] // called["times"] if called else 0,
+        )
+
+    async def _search(self, request: Request) -> Response:
+        query = request.query_params.get("q", "").strip()[:_LONGEST_QUERY]
+        values = SearchPage(self._sources.version, query)
+        if query:
+            values = await asyncio.to_thread(self._found, query)
+        return HTMLResponse(search_page(values))
+
+    def _found(self, query: str) -> SearchPage:
+        """What find_tool would answer, and why."""
+        sources = self._sources
+        started = time.perf_counter()
+        try:
+            found, reply_tokens = sources.find(query)
+        except OptimizerError as error:
+            return SearchPage(sources.version, query, problem=str(error))
+        taken = (time.perf_counter() - started) * 1_000
+        snapshot = sources.gateway.snapshot
+        places = {tool.name: at for at, tool in enumerate(snapshot.tools) if tool is not None}
+        at = [places[hit.tool.name] for hit in found.tools if hit.tool.name in places]
+        # A server may have gone since; then nothing is explained rather than something wrong.
+        why = snapshot.index.contributions(query, at) if len(at) == len(found.tools) else [{} for _ in found.tools]
+        hits = [
+            HitShown(
+                hit.tool.server,
+                hit.tool.record.name,
+                summary(hit.tool),
+                hit.score,
+                hit.form.tokens,
+                hit.tool.tokens,
+                [(part, sum(parts.get(name, 0.0) for name in names)) for part, names in _PARTS.items()],
+            )
+            for hit, parts in zip(found.tools, why, strict=True)
+        ]
+        note = "By words only: the encoder is still being prepared." if found.by_words_only else ""
+        baseline = found.token_metrics.baseline_tokens
+        return SearchPage(sources.version, query, hits, found.fit, reply_tokens, baseline, taken, note)
+
+    async def _events(self, _request: Request) -> Response:
+        headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+        return StreamingResponse(self._stream(), media_type="text/event-stream", headers=headers)
+
+    async def _stream(self) -> AsyncIterator[str]:
+        ending = asyncio.ensure_future(self._ending.wait())
+        try:
+            with self._sources.recorder.watched() as queue:
+                yield ": hello\n\n"
+                while not ending.done():
+                    getting = asyncio.ensure_future(queue.get())
+                    await asyncio.wait({getting, ending}, timeout=_KEEP_ALIVE, return_when=asyncio.FIRST_COMPLETED)
+                    if getting.done():
+                        yield f"data: {json.dumps(event_values(getting.result()))}\n\n"
+                    else:
+                        getting.cancel()
+                        yield ": still here\n\n"
+        finally:
+            ending.cancel()
+
+    async def _static(self, request: Request) -> Response:
+        name = request.path_params["name"]
+        if name not in _FILES:
+            return Response(status_code=404)
+        content = (resources.files("mcp_optimizer") / "dashboard" / "static" / name).read_bytes()
+        headers = {"Cache-Control": "no-cache", "X-Content-Type-Options": "nosniff"}
+        return Response(content, media_type=_FILES[name], headers=headers)
+
+
+_FORMS = (("As its server sent it", Detail.FULL), ("Compressed schema", Detail.SCHEMA), ("Signature", Detail.SIGNATURE))
+
+
+def _form_shown(name: str, form: Form) -> FormShown:
+    definition = form.definition
+    is_signature = name == "Signature" and definition.input_schema == {"type": "object"}
+    text = (definition.description or "") if is_signature else definition.model_dump_json(indent=2)
+    return FormShown(name, form.tokens, text)
+
+
+def _times(rows: Sequence[dict[str, Any]]) -> dict[ToolKey, int]:
+    return {(row["server"], row["tool"]): row["times"] for row in rows}
+
+
+def event_values(event: Event) -> dict[str, Any]:
+    """An event as the page's script shows it; every name made visible, as in the pages themselves."""
+    which, href = "", None
+    if event.kind is EventKind.CALL and event.tool:
+        which, href = event.tool, tool_href(event.server, event.tool)
+    elif event.kind is EventKind.FIND:
+        more = f" +{len(event.found) - 2}" if len(event.found) > 2 else ""
+        which = (", ".join(tool for _, tool in event.found[:2]) or "nothing") + more
+    elif event.kind is EventKind.LOAD:
+        which = f"profile {event.tool}" if event.tool else "our own tools"
+    return {
+        "at": datetime.fromtimestamp(event.at, UTC).isoformat(timespec="seconds"),
+        "kind": event.kind.value,
+        "which": visible(which),
+        "href": href,
+        "client": visible(event.client),
+        "tokens": event.tokens,
+        "milliseconds": event.milliseconds,
+        "outcome": event.outcome.value,
+        "cached": event.cached,
+        "truncated": event.truncated,
+    }

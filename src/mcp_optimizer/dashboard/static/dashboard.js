@@ -1,0 +1,94 @@
+// What the page does by itself: events as they come, and the figures with them. Text is only ever set as text.
+"use strict";
+
+(() => {
+  const live = document.querySelector("#live tbody");
+  const state = document.querySelector("#live-state");
+  const pause = document.querySelector("#pause");
+  const MOST = 15;
+  let paused = false;
+  let waiting = false;
+
+  const cell = (row, text, kind) => {
+    const made = row.insertCell();
+    if (kind) made.className = kind;
+    made.append(text);
+    return made;
+  };
+
+  const mark = (text, kind) => {
+    const made = document.createElement("span");
+    made.className = kind;
+    made.textContent = text;
+    return made;
+  };
+
+  const show = (event) => {
+    const row = live.insertRow(0);
+    row.className = "new";
+    const time = document.createElement("time");
+    time.dateTime = event.at;
+    time.textContent = event.at.slice(11, 19);
+    cell(row, time);
+    cell(row, event.kind);
+    const which = cell(row, "");
+    if (event.href) {
+      const link = document.createElement("a");
+      link.href = event.href;
+      link.textContent = event.which;
+      which.append(link);
+    } else {
+      which.append(event.which);
+    }
+    which.append(" ", mark(event.client, "note"));
+    if (event.outcome !== "ok") which.append(" ", mark(event.outcome, "mark bad"));
+    if (event.cached) which.append(" ", mark("cached", "mark"));
+    if (event.truncated) which.append(" ", mark("cut", "mark"));
+    cell(row, event.tokens.toLocaleString("en"), "n");
+    cell(row, Math.round(event.milliseconds).toLocaleString("en"), "n");
+    while (live.rows.length > MOST) live.deleteRow(-1);
+  };
+
+  const refresh = async () => {
+    if (waiting) return;
+    waiting = true;
+    await new Promise((resolve) => setTimeout(resolve, 1500));
+    waiting = false;
+    const answer = await fetch("/figures", { credentials: "same-origin" });
+    if (!answer.ok) return;
+    const fresh = new DOMParser().parseFromString(await answer.text(), "text/html").querySelector("#figures");
+    const old = document.querySelector("#figures");
+    const opened = old?.querySelector("details")?.open;
+    if (fresh && old) {
+      old.replaceWith(fresh);
+      const details = fresh.querySelector("details");
+      if (details && opened) details.open = true;
+    }
+  };
+
+  if (live && "EventSource" in window) {
+    const source = new EventSource("/events");
+    source.onopen = () => { state.textContent = "connected"; };
+    source.onerror = () => { state.textContent = "connecting again"; };
+    source.onmessage = (message) => {
+      if (paused) return;
+      show(JSON.parse(message.data));
+      refresh();
+    };
+    pause.hidden = false;
+    pause.addEventListener("click", () => {
+      paused = !paused;
+      pause.setAttribute("aria-pressed", String(paused));
+      pause.textContent = paused ? "Go on" : "Pause";
+      if (!paused) refresh();
+    });
+  }
+
+  document.addEventListener("keydown", (event) => {
+    const inField = /^(input|textarea|select)$/i.test(event.target.tagName);
+    if (event.key === "/" && !inField && !event.ctrlKey && !event.metaKey && !event.altKey) {
+      event.preventDefault();
+      document.querySelector("#q").focus();
+    }
+  });
+})();

@@ -1,0 +1,42 @@
+"""What a named model's input costs, from the price list that ships with `genai-prices`. No network."""
+
+from __future__ import annotations
+
+from mcp_optimizer.errors import ConfigurationError
+from mcp_optimizer.metrics.savings import Prices
+
+_SAMPLE = 1_000
+"""Tokens that are priced: few, so that the first of tiered prices holds."""
+
+
+def prices_of(model: str) -> Prices:
+    """The prices of a model by its name, or `provider:model` where several providers sell it."""
+    # Half a second to load, for those who ask for money only.
+    from genai_prices import Usage, calc_price
+
+    provider, separator, name = model.partition(":")
+    usages = (
+        Usage(input_tokens=_SAMPLE),
+        Usage(input_tokens=_SAMPLE, cache_read_tokens=_SAMPLE),
+        Usage(input_tokens=_SAMPLE, cache_write_tokens=_SAMPLE),
+    )
+    try:
+        plain, read, write = (
+            calc_price(usage, name if separator else model, provider_id=provider if separator else None)
+            for usage in usages
+        )
+    except LookupError as error:
+        raise ConfigurationError(
+            f"No price is known for the model {model!r}. Name it as its provider does, such as claude-sonnet-4-5, "
+            "gpt-5 or google:gemini-2.5-pro."
+        ) from error
+    scale = 1_000_000 / _SAMPLE
+    full = float(plain.input_price) * scale
+    return Prices(
+        model=plain.model.id,
+        currency="USD",
+        input=full,
+        cache_read=float(read.input_price) * scale,
+        # Providers that cache by themselves take nothing extra for what is new.
+        cache_write=float(write.input_price) * scale or full,
+    )

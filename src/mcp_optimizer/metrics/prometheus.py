@@ -1,0 +1,163 @@
+"""What happens, as numbers for Prometheus: counted as it happens, read when it is asked for.
+
+Labels are bounded: kinds and outcomes are ours, and servers are those of the server file. No client, tool or
+conversation is ever a label.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from prometheus_client import CollectorRegistry, Counter, Histogram
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.exposition import choose_encoder
+from prometheus_client.registry import Collector
+
+from mcp_optimizer.catalog import Snapshot
+from mcp_optimizer.db.events import Event, EventKind, Outcome
+from mcp_optimizer.db.models import ServerStatus
+from mcp_optimizer.metrics.recorder import Recorder
+
+_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
+_MOST_SESSIONS = 10_000
+
+
+@dataclass
+class _Conversation:
+    """What a conversation holds so far, with us and without."""
+
+    menu: int | None = None
+    ours: int = 0
+    theirs: int = 0
+    has_begun: bool = False
+
+
+class RunningSavings:
+    """The tokens that models read, with us and without, as `savings` tells them, added up event by event."""
+
+    def __init__(self, own_tokens: Callable[[], int]) -> None:
+        self._own_tokens = own_tokens
+        self._open: OrderedDict[str, _Conversation] = OrderedDict()
+
+    def take(self, event: Event) -> tuple[int, int]:
+        """What this event adds: tokens read with us, and without."""
+        known = self._open.get(event.session)
+        if known is None:
+            known = self._open[event.session] = _Conversation()
+            if len(self._open) > _MOST_SESSIONS:
+                self._open.popitem(last=False)
+        if event.kind is EventKind.LOAD:
+            known.menu = event.tokens
+            return 0, 0
+        menu = self._own_tokens() if known.menu is None else known.menu
+        ours = theirs = 0
+        if not known.has_begun:
+            known.has_begun = True
+            ours, theirs = menu, event.baseline_tokens
+        known.ours += event.tokens
+        ours += menu + known.ours
+        if event.kind is EventKind.CALL and event.outcome is not Outcome.BAD_REQUEST:
+            known.theirs += event.full_tokens
+            theirs += event.baseline_tokens + known.theirs
+        return ours, theirs
+
+
+class Meters:
+    """All numbers of one gateway, in a registry of their own."""
+
+    def __init__(self, snapshot: Callable[[], Snapshot], recorder: Recorder, own_tokens: Callable[[], int]) -> None:
+        self._registry = registry = CollectorRegistry()
+        self._savings = RunningSavings(own_tokens)
+        self._events = Counter(
+            "mcp_optimizer_events", "Finds, calls, lists, reads and loads.", ("kind", "outcome"), registry=registry
+        )
+        self._calls = Counter(
+            "mcp_optimizer_calls", "Calls of tools, by server.", ("server", "outcome"), registry=registry
+        )
+        self._seconds = Histogram(
+            "mcp_optimizer_duration_seconds", "Time to an answer.", ("kind",), buckets=_SECONDS, registry=registry
+        )
+        self._call_seconds = Histogram(
+            "mcp_optimizer_call_duration_seconds",
+            "Time to the result of a call, by server.",
+            ("server",),
+            buckets=_SECONDS,
+            registry=registry,
+        )
+        self._sent = Counter("mcp_optimizer_tokens_sent", "Tokens sent to clients.", ("kind",), registry=registry)
+        self._cut = Counter("mcp_optimizer_tokens_cut", "Tokens that limits kept from clients.", registry=registry)
+        self._cached = Counter("mcp_optimizer_cached_results", "Results served from the cache.", registry=registry)
+        self._truncated = Counter("mcp_optimizer_truncated_results", "Results that were cut.", registry=registry)
+        self._read = Counter(
+            "mcp_optimizer_prompt_tokens",
+            "Tokens that models read, uncached, with this gateway; and without it, as it would have been.",
+            ("gateway",),
+            registry=registry,
+        )
+        registry.register(_State(snapshot, recorder, own_tokens))
+
+    def take(self, event: Event) -> None:
+        """Count an event; a listener of the recorder."""
+        kind = event.kind.value
+        self._events.labels(kind, event.outcome.value).inc()
+        self._seconds.labels(kind).observe(event.milliseconds / 1_000)
+        self._sent.labels(kind).inc(event.tokens)
+        self._cut.inc(event.full_tokens - event.tokens)
+        if event.kind is EventKind.CALL:
+            server = event.server or "none"
+            self._calls.labels(server, event.outcome.value).inc()
+            self._call_seconds.labels(server).observe(event.milliseconds / 1_000)
+        if event.cached:
+            self._cached.inc()
+        if event.truncated:
+            self._truncated.inc()
+        ours, theirs = self._savings.take(event)
+        self._read.labels("with").inc(ours)
+        self._read.labels("without").inc(theirs)
+
+    def exposition(self, accept: str = "") -> tuple[bytes, str]:
+        """All numbers in the format that is asked for, and its content type."""
+        encode, content_type = choose_encoder(accept)
+        return encode(self._registry), content_type
+
+
+class _State(Collector):
+    """What is so at the moment: read when asked, not kept."""
+
+    def __init__(self, snapshot: Callable[[], Snapshot], recorder: Recorder, own_tokens: Callable[[], int]) -> None:
+        self._snapshot = snapshot
+        self._recorder = recorder
+        self._own_tokens = own_tokens
+
+    def collect(self) -> Iterator[Metric]:
+        snapshot = self._snapshot()
+        tools = GaugeMetricFamily("mcp_optimizer_tools", "Tools of running servers.", labels=["server"])
+        tokens = GaugeMetricFamily(
+            "mcp_optimizer_definition_tokens", "Tokens of the definitions of running servers.", labels=["server"]
+        )
+        states = GaugeMetricFamily(
+            "mcp_optimizer_server_state", "1 for the state that a server is in.", labels=["server", "state"]
+        )
+        restarts = CounterMetricFamily("mcp_optimizer_server_restarts", "Restarts of a server.", labels=["server"])
+        counts = dict.fromkeys(snapshot.states, 0)
+        weights = dict.fromkeys(snapshot.states, 0)
+        for tool in snapshot.running:
+            counts[tool.server] += 1
+            weights[tool.server] += tool.tokens
+        for name, state in snapshot.states.items():
+            tools.add_metric([name], counts[name])
+            tokens.add_metric([name], weights[name])
+            restarts.add_metric([name], state.restarts)
+            for status in ServerStatus:
+                states.add_metric([name, status.value], float(state.status is status))
+        yield from (tools, tokens, states, restarts)
+        yield GaugeMetricFamily(
+            "mcp_optimizer_baseline_tokens", "What every prompt would carry.", snapshot.baseline_tokens
+        )
+        yield GaugeMetricFamily("mcp_optimizer_own_tokens", "What every prompt carries instead.", self._own_tokens())
+        recorder = self._recorder
+        yield GaugeMetricFamily("mcp_optimizer_history_queue", "Events that wait to be written.", recorder.waiting)
+        yield CounterMetricFamily("mcp_optimizer_history_written", "Events written down.", recorder.written)
+        yield CounterMetricFamily("mcp_optimizer_history_dropped", "Events lost.", recorder.dropped)

@@ -1,0 +1,82 @@
+"""OpenTelemetry traces, when they are asked for. Called by `serve`; nothing is loaded otherwise.
+
+The MCP SDK already makes the spans: one for each request of a client, under the trace context that the request
+carries in its `_meta`, and one for each request to a server, which is sent on. Here is only where they go, and that
+nothing goes with them that may quote arguments or results.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from mcp_optimizer.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
+    from opentelemetry.sdk.trace.export import SpanExporter
+
+KEPT = frozenset({
+    "mcp.method.name",
+    "mcp.protocol.version",
+    "gen_ai.operation.name",
+    "gen_ai.tool.name",
+    "gen_ai.prompt.name",
+    "jsonrpc.request.id",
+    "error.type",
+    "rpc.response.status_code",
+})  # fmt: skip
+"""The attributes that are sent: names and codes."""
+
+
+def start_tracing(endpoint: str, version: str) -> TracerProvider:
+    """Send traces to an OTLP/HTTP endpoint from now on."""
+    try:
+        from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+    except ImportError:
+        raise ConfigurationError(
+            "Traces need further packages: pip install 'mcp-optimizer-gateway[otel]', or leave otlp_endpoint unset."
+        ) from None
+    from opentelemetry.sdk.trace.export import BatchSpanProcessor
+    from opentelemetry.trace import set_tracer_provider
+
+    address = endpoint.rstrip("/")
+    address = address if address.endswith("/v1/traces") else f"{address}/v1/traces"
+    provider = provider_to(OTLPSpanExporter(endpoint=address), version, BatchSpanProcessor)
+    set_tracer_provider(provider)
+    return provider
+
+
+def provider_to(exporter: SpanExporter, version: str, processor: type) -> TracerProvider:
+    """Spans go to this exporter, without what may quote somebody."""
+    from opentelemetry.sdk.resources import Resource
+    from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
+    from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
+    from opentelemetry.trace import Status
+
+    class Careful(SpanExporter):
+        """Keeps back messages of errors and all attributes that are not known to be harmless."""
+
+        def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
+            return exporter.export([_careful(span) for span in spans])
+
+        def shutdown(self) -> None:
+            exporter.shutdown()
+
+    def _careful(span: ReadableSpan) -> ReadableSpan:
+        return ReadableSpan(
+            name=span.name,
+            context=span.get_span_context(),
+            parent=span.parent,
+            resource=span.resource,
+            attributes={key: value for key, value in (span.attributes or {}).items() if key in KEPT},
+            kind=span.kind,
+            instrumentation_scope=span.instrumentation_scope,
+            status=Status(span.status.status_code),
+            start_time=span.start_time,
+            end_time=span.end_time,
+        )
+
+    provider = TracerProvider(resource=Resource.create({"service.name": "mcp-optimizer", "service.version": version}))
+    provider.add_span_processor(processor(Careful()))
+    return provider

@@ -1,0 +1,302 @@
+"""The dashboard: what it shows, to whom, and that nobody else's text is ever more than text."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import httpx2
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mcp_optimizer.app import Optimizer
+from mcp_optimizer.dashboard.charts import Period, Tile, bars_over_time, treemap
+from mcp_optimizer.dashboard.guard import HEADERS
+from mcp_optimizer.dashboard.html import el, visible
+from mcp_optimizer.dashboard.report_page import report_page
+from mcp_optimizer.dashboard.routes import event_values
+from mcp_optimizer.db.events import Event, EventKind, Outcome
+from mcp_optimizer.metrics.report import make_report
+from mcp_optimizer.settings import Settings, load_settings
+
+HOSTILE = (
+    '<script>alert("x")</script><img src=x onerror=alert(1)> "quoted" \' & &lt; '
+    "\u202eelttil\u202c \u0007\u001b[31m \U000e0041 \u2028 {{7*7}}"
+)
+TOOLS: dict[str, list[dict[str, Any]]] = {
+    "git": [
+        {"name": "create_issue", "description": "Create an issue", "inputSchema": {"type": "object", "properties": {}}},
+        {"name": "list_issues", "description": "List all issues", "inputSchema": {"type": "object"}},
+    ],
+    "<b>evil": [
+        {"name": 'x"><script>', "description": HOSTILE, "inputSchema": {"type": "object", "title": "</code></pre>"}}
+    ],
+}
+
+
+@pytest.fixture
+def dumps(tmp_path: Path) -> Path:
+    folder = tmp_path / "dumps"
+    folder.mkdir()
+    for name, tools in TOOLS.items():
+        (folder / f"{name}.json").write_text(json.dumps(tools))
+    return folder
+
+
+@asynccontextmanager
+async def started(dumps: Path, **options: Any) -> AsyncIterator[Optimizer]:
+    optimizer = Optimizer.from_dumps(dumps, load_settings({"encoder": "none", **options}))
+    optimizer.start()
+    await optimizer.catalog.caught_up()
+    try:
+        yield optimizer
+    finally:
+        await optimizer.stop()
+
+
+@asynccontextmanager
+async def browser(
+    dumps: Path, host: str = "127.0.0.1", address: str = "http://localhost:8765", **options: Any
+) -> AsyncIterator[tuple[httpx2.AsyncClient, Optimizer]]:
+    async with started(dumps, **options) as optimizer:
+        transport = httpx2.ASGITransport(app=optimizer.http_app(host))
+        async with httpx2.AsyncClient(transport=transport, base_url=address) as client:
+            yield client, optimizer
+
+
+class Elements(HTMLParser):
+    """The elements of a page, and its text."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.text = ""
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+
+def assert_harmless(page: str) -> None:
+    """No script but our own file, no handler, no inline style: what the content security policy would refuse."""
+    elements = Elements(page)
+    for tag, attributes in elements.tags:
+        assert tag != "script" or attributes.get("src") == "/static/dashboard.js"
+        assert not [name for name in attributes if name.startswith("on") or name == "style"]
+        assert not (attributes.get("href") or "").lower().startswith(("javascript:", "data:", "http"))
+    assert not re.search(r"[\u202a-\u202e\u2066-\u2069\u0007\u001b\u2028\U000e0041]", page)
+
+
+PAGES = ["/", "/catalog", "/search?q=alert+quoted+elttil", "/catalog?word=%3Cscript%3E", "/search?q=%3Cscript%3E"]
+EVIL_PAGE = f"/tools/{quote('<b>evil', safe='')}/{quote(TOOLS['<b>evil'][0]['name'], safe='')}"
+
+
+@pytest.mark.parametrize("path", [*PAGES, EVIL_PAGE, "/tools/no%3Cb%3E/%E2%80%AEsuch"])
+async def test_a_hostile_tool_is_text_on_every_page(dumps: Path, path: str) -> None:
+    async with browser(dumps) as (client, _):
+        answer = await client.get(path)
+    assert answer.status_code == (404 if "such" in path else 200)
+    assert_harmless(answer.text)
+    for name, value in HEADERS.items():
+        assert answer.headers[name] == value
+    assert "'unsafe" not in answer.headers["Content-Security-Policy"]
+
+
+async def test_a_hostile_description_can_be_read_with_what_was_hidden_in_it(dumps: Path) -> None:
+    async with browser(dumps) as (client, _):
+        text = Elements((await client.get(EVIL_PAGE)).text).text
+    assert '<script>alert("x")</script><img src=x onerror=alert(1)>' in text
+    assert "‹U+202E›elttil‹U+202C›" in text
+    assert "‹U+0007›‹U+001B›[31m ‹U+E0041›" in text
+
+
+async def test_the_overview_says_what_there_is_and_what_it_costs(dumps: Path) -> None:
+    async with browser(dumps) as (client, optimizer):
+        text = Elements((await client.get("/")).text).text
+        baseline = optimizer.snapshot.baseline_tokens
+    assert f"{baseline:,} tokens of definitions from 3 tools of 2 servers" in text
+    assert "No client has asked yet" in text
+
+
+async def test_what_clients_do_appears_with_what_it_saved(dumps: Path) -> None:
+    async with browser(dumps) as (client, optimizer):
+        await client.get("/")
+        await optimizer.find("create an issue")
+        await optimizer.accounts.settled()
+        optimizer._dashboard._fresh_until = 0.0  # type: ignore[union-attr] # summed up a moment ago
+        text = Elements((await client.get("/figures")).text).text
+        page = Elements((await client.get("/")).text).text
+    assert "Saved at full price" in text
+    assert "create_issue" in page
+    assert "Over time" in page
+
+
+async def test_a_search_explains_its_scores(dumps: Path) -> None:
+    async with browser(dumps) as (client, optimizer):
+        text = Elements((await client.get("/search?q=create+an+issue")).text).text
+        index = optimizer.snapshot.index
+        ranking = index.ranking("create an issue", None, 3)
+        parts = index.contributions("create an issue", [int(at) for at in ranking.positions])
+    assert "create_issue" in text
+    assert "score" in text
+    assert "The reply costs" in text
+    assert np.allclose([sum(one.values()) for one in parts], ranking.scores, atol=1e-5)
+
+
+async def test_an_empty_search_asks_for_one_and_a_vain_one_says_so(dumps: Path) -> None:
+    async with browser(dumps) as (client, _):
+        assert "Ask for an action" in (await client.get("/search")).text
+        assert "nothing is returned" in (await client.get("/search?q=zzzz")).text
+
+
+async def test_a_tool_is_shown_before_and_after(dumps: Path) -> None:
+    async with browser(dumps) as (client, optimizer):
+        text = Elements((await client.get("/tools/git/create_issue")).text).text
+        tokens = optimizer.snapshot.by_name["create_issue"].tokens
+    assert "As its server sent it" in text
+    assert "Signature" in text
+    assert f"{tokens:,} tokens" in text
+
+
+async def test_the_catalog_is_filtered_and_paged(tmp_path: Path) -> None:
+    folder = tmp_path / "many"
+    folder.mkdir()
+    tools = [{"name": f"tool_{n:03}", "inputSchema": {"type": "object"}} for n in range(250)]
+    (folder / "many.json").write_text(json.dumps(tools))
+    async with browser(folder) as (client, _):
+        first, last = await client.get("/catalog"), await client.get("/catalog?page=3")
+        beyond, odd = await client.get("/catalog?page=99"), await client.get("/catalog?page=%C2%B2")
+        some = await client.get("/catalog?word=TOOL_24")
+    assert first.text.count("/tools/many/tool_") == 100
+    assert last.text.count("/tools/many/tool_") == 50
+    assert beyond.text == last.text
+    assert odd.text == first.text
+    assert some.text.count("/tools/many/tool_") == 10
+
+
+# Who may look
+
+
+async def test_another_host_or_origin_is_refused(dumps: Path) -> None:
+    async with browser(dumps) as (client, _):
+        for path in ("/", "/metrics", "/events", "/figures"):
+            assert (await client.get(path, headers={"Host": "evil.example"})).status_code == 421
+            assert (await client.get(path, headers={"Origin": "http://evil.example"})).status_code == 403
+
+
+async def test_beyond_loopback_nothing_is_shown_without_a_token(dumps: Path) -> None:
+    outside = {"host": "0.0.0.0", "address": "http://gate:80", "allowed_hosts": "gate"}  # noqa: S104
+    async with browser(dumps, **outside) as (client, _):
+        for path in ("/", "/metrics", "/search?q=x", "/events"):
+            answer = await client.get(path)
+            assert answer.status_code == 403
+            assert "dashboard_token" in answer.text
+        assert (await client.get("/health")).status_code == 200
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "0.0.0.0"])  # noqa: S104
+async def test_a_token_that_is_set_is_asked_for(dumps: Path, host: str) -> None:
+    options = {"dashboard_token": "tök en", "allowed_hosts": "gate"}
+    async with browser(dumps, host, "http://gate:80", **options) as (client, _):
+        asked = await client.get("/")
+        assert asked.status_code == 401
+        assert_harmless(asked.text)
+        assert "create_issue" not in asked.text
+        assert (await client.get("/metrics")).status_code == 401
+        assert (await client.post("/login", data={"token": "wrong"})).status_code == 401
+        assert (await client.get("/")).status_code == 401
+        bearer = {b"Authorization": "Bearer tök en".encode()}
+        assert (await client.get("/metrics", headers=bearer)).status_code == 200
+        admitted = await client.post("/login", data={"token": "tök en"})
+        assert (admitted.status_code, admitted.headers["location"]) == (303, "/")
+        cookie = admitted.headers["set-cookie"].lower()
+        assert "httponly" in cookie
+        assert "samesite=strict" in cookie
+        assert "tök" not in cookie
+        assert (await client.get("/")).status_code == 200
+
+
+async def test_the_dashboard_can_be_turned_off(dumps: Path) -> None:
+    async with browser(dumps, dashboard=False) as (client, _):
+        for path in ("/", "/metrics", "/static/style.css"):
+            assert (await client.get(path)).status_code == 404
+
+
+def test_a_token_is_not_shown_with_the_settings() -> None:
+    assert "secret" not in repr(Settings(dashboard_token="secret"))
+
+
+# What it is made of
+
+
+@given(st.text())
+def test_any_text_is_shown_as_that_text_and_makes_no_element(text: str) -> None:
+    elements = Elements(el("p", text, title=text))
+    assert [tag for tag, _ in elements.tags] == ["p"]
+    assert elements.text == visible(text).replace("\r", "")
+    assert elements.tags[0][1]["title"] == visible(text)
+
+
+def test_what_cannot_be_seen_is_written_out_and_the_rest_left_alone() -> None:
+    assert visible("a\u202eb\u200bc\u0000\ufeff\ud800") == "a‹U+202E›b‹U+200B›c‹U+0000›‹U+FEFF›‹U+D800›"
+    for plain in ("Größe, naïve, 日本語", "👨\u200d👩\u200d👧 ✓", "می\u200cخواهم", "tab\tline\nend"):
+        assert visible(plain) == plain
+
+
+def test_the_areas_of_a_map_are_as_large_as_the_weights() -> None:
+    parts = tuple(Tile(f"t{n}", weight) for n, weight in enumerate((50, 25, 15, 10)))
+    drawn = treemap([Tile("a", 100, None, parts), Tile("b", 300)], "map", 400, 300)
+    boxes = [attributes for tag, attributes in Elements(drawn).tags if tag == "rect"]
+    area = dict.fromkeys(("server", "tool"), 0.0)
+    for box in boxes:
+        x, y, width, height = (float(box[name] or 0) for name in ("x", "y", "width", "height"))
+        assert x >= 0
+        assert y >= 0
+        assert x + width <= 400
+        assert y + height <= 300
+        area[str(box["class"])] += (width + 1) * (height + 1)
+    assert area["server"] == pytest.approx(400 * 300, rel=0.02)
+    assert treemap([], "nothing", 10, 10).startswith("<svg")
+    assert treemap([Tile("zero", 0)], "nothing", 10, 10).count("<rect") == 0
+
+
+def test_a_chart_has_a_bar_for_each_period_and_words_for_it() -> None:
+    drawn = bars_over_time([Period("1 May", "05-01", 1_000, 10), Period("2 May", "05-02", 0, 0)])
+    assert "1 May: 10 tokens read, 1,000 without us" in drawn
+    assert drawn.count('class="without"') == 2
+    assert bars_over_time([]).startswith("<svg")
+
+
+def test_an_event_for_the_script_has_its_names_made_visible() -> None:
+    event = Event(1.0, EventKind.CALL, "s", "cl\u202eient", "ser ver", "to/ol\u202e", outcome=Outcome.TIMEOUT)
+    values = event_values(event)
+    assert values["which"] == "to/ol‹U+202E›"
+    assert values["client"] == "cl‹U+202E›ient"
+    assert values["href"] == "/tools/ser%20ver/to%2Fol%E2%80%AE"
+    assert values["outcome"] == "timeout"
+
+
+async def test_the_report_is_one_page_without_script_or_address(dumps: Path) -> None:
+    async with started(dumps) as optimizer:
+        await optimizer.find("create an issue")
+        found = make_report(optimizer.snapshot, optimizer.forms, optimizer.registration, optimizer.own_tokens)
+        events = [Event(1.0, EventKind.CALL, "s", "c", "<b>evil", HOSTILE, 5, 50, 100)]
+        page = report_page({**found, "usage": optimizer.usage(events)})
+    elements = Elements(page)
+    assert not [tag for tag, _ in elements.tags if tag in ("script", "img", "link", "iframe", "a")]
+    assert not re.search(r"[\u202e\u0007]", page)
+    assert "<script>" in elements.text
+    assert "What the tools cost" in elements.text
+    without = report_page({**found, "usage": None})
+    assert "Never called" not in without

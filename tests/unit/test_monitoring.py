@@ -1,0 +1,192 @@
+"""Numbers for Prometheus, logs and traces: right, bounded, and without anybody's arguments or results."""
+
+from __future__ import annotations
+
+import io
+import json
+import logging
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from mcp import Client
+from opentelemetry import trace
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from prometheus_client.openmetrics.parser import text_string_to_metric_families as open_metrics
+from prometheus_client.parser import text_string_to_metric_families
+
+from mcp_optimizer.db.events import Event, EventKind, Outcome
+from mcp_optimizer.errors import ConfigurationError
+from mcp_optimizer.logs import configure_logging
+from mcp_optimizer.metrics.event_log import log_event
+from mcp_optimizer.metrics.prices import prices_of
+from mcp_optimizer.metrics.prometheus import Meters, RunningSavings
+from mcp_optimizer.metrics.recorder import Recorder
+from mcp_optimizer.metrics.savings import Assumptions, savings
+from mcp_optimizer.server import build_server
+from mcp_optimizer.tracing import provider_to
+from tests.unit.catalogs import down, gateway_over, live_catalog, mcp_tool, running
+
+CALL = Event(1.0, EventKind.CALL, "s", "claude", "git hub", "create_issue", 40, 100, 5_000, 250.0, True, True)
+CALLED = "tools/call call_tool"
+FIND = Event(0.5, EventKind.FIND, "s", "claude", "", "", 300, 300, 5_000, 3.0)
+
+
+async def nowhere() -> None:
+    return None
+
+
+async def meters() -> Meters:
+    catalog = await live_catalog(running("git hub", mcp_tool("create_issue")), down('odd "name"\n\\'))
+    return Meters(lambda: catalog.snapshot, Recorder(nowhere), lambda: 346)
+
+
+def samples(text: str) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
+    families = text_string_to_metric_families(text)
+    return {(s.name, tuple(sorted(s.labels.items()))): s.value for family in families for s in family.samples}
+
+
+async def test_prometheus_own_parser_reads_every_number() -> None:
+    counted = await meters()
+    for event in (FIND, CALL, Event(2.0, EventKind.CALL, "s", outcome=Outcome.BAD_REQUEST, tokens=9, full_tokens=9)):
+        counted.take(event)
+    text = counted.exposition()[0].decode()
+    found = samples(text)
+    assert found[("mcp_optimizer_events_total", (("kind", "find"), ("outcome", "ok")))] == 1
+    assert found[("mcp_optimizer_calls_total", (("outcome", "ok"), ("server", "git hub")))] == 1
+    assert found[("mcp_optimizer_calls_total", (("outcome", "bad request"), ("server", "none")))] == 1
+    assert found[("mcp_optimizer_tokens_sent_total", (("kind", "call"),))] == 49
+    assert found[("mcp_optimizer_tokens_cut_total", ())] == 60
+    assert found[("mcp_optimizer_duration_seconds_sum", (("kind", "call"),))] == 0.25
+    assert found[("mcp_optimizer_server_state", (("server", "git hub"), ("state", "running")))] == 1
+    assert found[("mcp_optimizer_server_state", (("server", 'odd "name"\n\\'), ("state", "failed")))] == 1
+    assert found[("mcp_optimizer_own_tokens", ())] == 346
+    assert found[("mcp_optimizer_history_queue", ())] == 0
+    assert "create_issue" not in text
+    assert "claude" not in text
+
+
+async def test_the_newer_format_is_given_to_those_who_ask_for_it() -> None:
+    counted = await meters()
+    counted.take(CALL)
+    content, kind = counted.exposition("application/openmetrics-text; version=1.0.0")
+    assert kind.startswith("application/openmetrics-text")
+    assert list(open_metrics(content.decode()))  # type: ignore[no-untyped-call]
+
+
+kinds = st.sampled_from([EventKind.FIND, EventKind.CALL, EventKind.LIST])
+outcomes = st.sampled_from([Outcome.OK, Outcome.TIMEOUT, Outcome.BAD_REQUEST])
+
+
+@given(st.lists(st.tuples(kinds, outcomes, st.integers(0, 900), st.integers(0, 900), st.sampled_from("abc"))))
+def test_savings_added_up_as_they_happen_are_those_that_the_report_tells(
+    parts: list[tuple[EventKind, Outcome, int, int, str]],
+) -> None:
+    events = [
+        Event(float(at), kind, session, tokens=sent, full_tokens=sent + cut, baseline_tokens=4_000, outcome=outcome)
+        for at, (kind, outcome, sent, cut, session) in enumerate(parts)
+    ]
+    running_sum = RunningSavings(lambda: 346)
+    added = [running_sum.take(event) for event in events]
+    told = savings(events, Assumptions(own_tokens=346))
+    assert sum(ours for ours, _ in added) == told.with_us.tokens
+    assert sum(theirs for _, theirs in added) == told.without.tokens
+
+
+# Logs
+
+
+@pytest.fixture
+def log() -> Iterator[io.StringIO]:
+    ours, root = logging.getLogger("mcp_optimizer"), logging.getLogger()
+    before = (ours.handlers, ours.propagate, ours.level, root.level)
+    stream = io.StringIO()
+    yield stream
+    ours.handlers, ours.propagate = before[0], before[1]
+    ours.setLevel(before[2])
+    root.setLevel(before[3])
+
+
+def test_programs_get_json_and_events_with_fields(log: io.StringIO) -> None:
+    configure_logging("info", "auto", log)
+    log_event(CALL)
+    logging.getLogger("mcp_optimizer.x").warning("Server %s is down", "a\nb")
+    logging.getLogger("mcp.client").error("arguments: secret")
+    event, warning = (json.loads(line) for line in log.getvalue().splitlines())
+    assert (event["event"], event["tokens"], event["outcome"]) == ("call", 40, "ok")
+    assert warning["level"] == "warning"
+    assert warning["message"] == "Server a\nb is down"
+
+
+def test_people_get_lines_without_what_could_take_over_their_terminal(log: io.StringIO) -> None:
+    configure_logging("info", "human", log)
+    logging.getLogger("mcp_optimizer.x").info("Server %s", "\u001b[2Jred\u202e")
+    assert log.getvalue().endswith("INFO Server [2Jred\n")
+
+
+@pytest.mark.parametrize("form", ["human", "json"])
+def test_an_exception_is_logged_with_its_place_and_without_its_words(log: io.StringIO, form: str) -> None:
+    configure_logging("info", form, log)
+    try:
+        int("the user's password")
+    except ValueError:
+        logging.getLogger("mcp_optimizer.x").exception("It failed")
+    assert "ValueError" in log.getvalue()
+    assert "test_monitoring.py" in log.getvalue()
+    assert "password" not in log.getvalue()
+
+
+# Traces
+
+
+@pytest.fixture(scope="module")
+def spans() -> InMemorySpanExporter:
+    """One for all: a process has one provider of traces."""
+    exporter = InMemorySpanExporter()
+    trace.set_tracer_provider(provider_to(exporter, "1", SimpleSpanProcessor))
+    return exporter
+
+
+async def test_a_call_is_traced_under_the_context_that_its_request_carries(spans: InMemorySpanExporter) -> None:
+    gateway = await gateway_over(running("github", mcp_tool("create_issue")))
+    spans.clear()
+    async with Client(build_server(gateway, "test"), mode="legacy") as client:
+        # The client sends the context of its own span in `_meta`, as the protocol has it.
+        with trace.get_tracer("test").start_as_current_span("the agent") as agent:
+            await client.call_tool("call_tool", {"tool_name": "create_issue", "parameters": {"p": "secret"}})
+            await client.call_tool("call_tool", {"tool_name": "secret", "parameters": {}})
+    done = spans.get_finished_spans()
+    asked, answered = ([s for s in done if s.name == name] for name in ("MCP send tools/call call_tool", CALLED))
+    assert len(answered) == 2
+    for sent, received in zip(asked, answered, strict=True):
+        assert received.context.trace_id == agent.get_span_context().trace_id
+        assert received.parent is not None
+        assert received.parent.span_id == sent.context.span_id
+        assert (received.attributes or {})["gen_ai.tool.name"] == "call_tool"
+    assert answered[1].status.status_code is trace.StatusCode.ERROR
+    assert all("secret" not in span.to_json() for span in done)
+
+
+async def test_the_words_of_an_error_stay_at_home(spans: InMemorySpanExporter) -> None:
+    spans.clear()
+    attributes = {"http.header": "secret", "error.type": "ValueError"}
+    work = trace.get_tracer("test").start_as_current_span("work", attributes=attributes)
+    with pytest.raises(ValueError, match="password"), work:
+        raise ValueError("the user's password")
+    (done,) = spans.get_finished_spans()
+    assert (done.attributes or {}) == {"error.type": "ValueError"}
+    assert "password" not in done.to_json()
+    assert "secret" not in done.to_json()
+
+
+# Prices
+
+
+def test_a_model_has_prices_and_an_unknown_one_is_named() -> None:
+    prices = prices_of("claude-sonnet-4-5")
+    assert prices.cache_read < prices.input <= prices.cache_write
+    assert prices_of("openai:gpt-4o").input > 0
+    with pytest.raises(ConfigurationError, match="no-such-model"):
+        prices_of("no-such-model")
