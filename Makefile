@@ -12,7 +12,7 @@ create  = $(PYTHON) -m venv $(VENV)
 install = $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 endif
 
-.PHONY: help demo test lint format bench clean
+.PHONY: help demo test lint format conformance bench clean
 
 help:  ## Show what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -43,9 +43,12 @@ format: $(VENV)/.dev  ## Put the code into shape
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
+conformance: $(VENV)/.dev  ## Run the official conformance suite directly and through the gateway (from npm)
+	$(BIN)/python -m tests.conformance
+
 bench: $(VENV)/.dev  ## Measure: counting, metrics, starts, calls through the gateway
 	$(BIN)/python -m benchmarks.ground
 	$(BIN)/python -m benchmarks.bad_servers
 
 clean:  ## Remove everything that was made here
-	rm -rf $(VENV) dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis .node

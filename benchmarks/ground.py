@@ -16,12 +16,11 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-import mcp_types as types
-
 from mcp_optimizer import McpTool, Optimizer, TokenCounter, TokenMetrics
 from mcp_optimizer.upstream.dumps import read_dumps
-from mcp_optimizer.upstream.session import Evidence, open_session
+from mcp_optimizer.upstream.session import open_session
 from mcp_optimizer.upstream.spec import ServerSpec, Transport
+from mcp_optimizer.upstream.wires import Evidence
 
 ROOT = Path(__file__).parents[1]
 DUMPS = ROOT.parent / "shared" / "data" / "mcp-tools"
@@ -100,7 +99,7 @@ async def calls() -> None:
     value = {"value": "x" * 1_000}
     arguments = {"name": "echo", "arguments": value}
     spec = ServerSpec("plain", Transport.STDIO, command=sys.executable, args=(str(PLAIN_SERVER), "plain"))
-    info = types.Implementation(name="bench", version="1")
+    info = {"name": "bench", "version": "1"}
     async with open_session(spec, Transport.STDIO, info, Evidence()) as session:
         await session.negotiate(legacy=True)
         direct = await _median(lambda: session.request("tools/call", arguments, 10))

@@ -34,6 +34,7 @@ from mcp_optimizer.metrics.report import weights
 from mcp_optimizer.metrics.savings import PLAIN_PRICES, Assumptions, Prices
 from mcp_optimizer.metrics.usage import make_usage
 from mcp_optimizer.own_tools import OWN_TOOLS
+from mcp_optimizer.passing.face import Passing
 from mcp_optimizer.profiles.tiers import ProfileName
 from mcp_optimizer.registrar import Registrar
 from mcp_optimizer.registration import Registration
@@ -69,7 +70,7 @@ class Optimizer:
         result = await optimizer.call(found.tools[0].name, {"title": "..."})
     """
 
-    def __init__(self, specs: Sequence[ServerSpec], settings: Settings) -> None:
+    def __init__(self, specs: Sequence[ServerSpec], settings: Settings, *, has_one_client: bool = False) -> None:
         self.settings = settings
         self._counter = TokenCounter(settings.encoding)
         self._vocabulary = Vocabulary()
@@ -78,6 +79,10 @@ class Optimizer:
             call_timeout=settings.call_timeout,
             first_pause=settings.restart_pause,
             longest_pause=settings.restart_pause_max,
+            most_under_way=settings.max_in_flight,
+            most_waiting=settings.max_waiting,
+            own_sessions=settings.client_sessions,
+            has_one_client=has_one_client,
         )
         self._pool = UpstreamPool(specs, options, __version__)
         self._dumps: list[UpstreamState] = []
@@ -109,7 +114,17 @@ class Optimizer:
         self.accounts = Accounts(self.gateway, self._counter, self.recorder)
         if event_logger.isEnabledFor(logging.INFO):
             self.recorder.listen(log_event)
-        self._pool.listener = self.catalog.on_state
+        self.passing = Passing(
+            self._pool,
+            lambda: self.catalog.snapshot.states,
+            self.catalog.changed if settings.mode == "transparent" else None,
+        )
+        self._pool.listener = self._on_state
+        self._pool.on_notice = self.passing.on_notice
+
+    def _on_state(self, state: UpstreamState) -> None:
+        self.catalog.on_state(state)
+        self.passing.on_state(state)
 
     @classmethod
     def from_config(cls, config: str | Path | None = None, **options: Any) -> Self:
@@ -117,8 +132,9 @@ class Optimizer:
         return cls.from_settings(load_settings({"config": config, **options}))
 
     @classmethod
-    def from_settings(cls, settings: Settings) -> Self:
-        return cls(server_specs(settings), settings)
+    def from_settings(cls, settings: Settings, *, has_one_client: bool = False) -> Self:
+        """`has_one_client`: serves a single client, as on stdio, and so every server's session is that client's."""
+        return cls(server_specs(settings), settings, has_one_client=has_one_client)
 
     @classmethod
     def from_dumps(cls, folder: Path, settings: Settings) -> Self:
@@ -163,7 +179,12 @@ class Optimizer:
                     await asyncio.shield(self._loading)
                 await self.catalog.caught_up()
 
+    async def drained(self) -> None:
+        """Take no more calls, and wait for those under way as long as the settings say."""
+        await self._pool.drained(self.settings.shutdown_timeout)
+
     async def stop(self) -> None:
+        await self.drained()
         self.catalog.close()
         await self.registrar.stop()
         await self._pool.stop()
@@ -224,8 +245,9 @@ class Optimizer:
             profile=_profile(settings.tool_profile),
             dialect=Dialect(settings.dialect),
             profile_of_client={name: ProfileName(value.title()) for name, value in settings.client_profiles.items()},
+            transparent=settings.mode == "transparent",
         )
-        return build_server(self.gateway, __version__, options, self.registrar, self.accounts)
+        return build_server(self.gateway, __version__, self.passing, options, self.registrar, self.accounts)
 
     def _profiles_in_use(self) -> set[ProfileName]:
         named = {self.settings.tool_profile, *self.settings.client_profiles.values()}

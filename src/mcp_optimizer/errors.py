@@ -5,6 +5,7 @@
     ├── CatalogError              the catalog database cannot be used
     ├── UpstreamError             one MCP server behind the gateway failed; the others are not affected
     │   ├── ServerUnavailable     it is not running (still starting, dead, disabled)
+    │   ├── ServerBusy            as many calls as it may have are waiting for it; says when to try again
     │   ├── CallTimeout           it did not answer within the call's deadline
     │   ├── CallInterrupted       it died or closed the connection in the middle of a call
     │   └── UpstreamRefusal       it answered with a JSON-RPC error, which passes through unchanged
@@ -48,6 +49,18 @@ class UpstreamError(OptimizerError):
 
 class ServerUnavailable(UpstreamError):
     """The server is not running now."""
+
+
+class ServerBusy(UpstreamError):
+    """As many calls as may wait for the server are waiting."""
+
+    def __init__(self, server: str, under_way: int, waiting: int, retry_after: float) -> None:
+        super().__init__(
+            server,
+            f"The server {server!r} is busy: {under_way} calls are under way and {waiting} are waiting. "
+            f"Try again in about {retry_after:.0f} s.",
+        )
+        self.retry_after = retry_after
 
 
 class CallTimeout(UpstreamError):

@@ -7,14 +7,18 @@ is the raw object that its server sent, and what `results` says of it.
 from __future__ import annotations
 
 import difflib
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
+
+import pydantic_core
 
 from mcp_optimizer.arguments import ArgumentCheck, read_arguments
 from mcp_optimizer.caller import LOCAL, Caller
 from mcp_optimizer.catalog import CatalogTool, LiveCatalog, Snapshot
 from mcp_optimizer.compression.groups import expand
-from mcp_optimizer.db.models import ServerStatus, TokenMetrics
+from mcp_optimizer.db.models import Definition, ServerStatus, TokenMetrics
 from mcp_optimizer.errors import AmbiguousTool, InvalidArguments, InvalidRequest, ServerUnavailable, UnknownTool
 from mcp_optimizer.forms import Detail, Form, ToolForms
 from mcp_optimizer.naming import SEPARATOR, without_server
@@ -29,6 +33,7 @@ TOOL_META_KEY = "mcp-optimizer/tool"
 SCORES_META_KEY = "mcp-optimizer/scores"
 """Where a find_tool reply says how well each tool fits; in `_meta`, so that it costs the model nothing."""
 
+_HEADER_KEYWORD = '"x-mcp-header"'
 _NEAREST = 3
 _PAGE = 100
 _SUMMARY = 100
@@ -136,8 +141,32 @@ class Gateway:
         arguments = self._understand(tool, parameters)
         params = {"name": details.name, "arguments": arguments}
         call = Call(tool.server, details.name, caller, details.output_schema, projection)
-        result = await self.results.answer(call, lambda: self._pool.call(tool.server, "tools/call", params))
+        result = await self.results.answer(call, lambda: self._pool.call(tool.server, "tools/call", params, caller))
         return _with_origin(result, tool)
+
+    async def pass_on(self, tool_name: str, arguments: Mapping[str, Any] | None, caller: Caller) -> dict[str, Any]:
+        """Call a tool by the name it is listed under, with arguments and result as they are."""
+        tool = self._catalog.snapshot.by_name.get(tool_name)
+        if tool is None:
+            raise UnknownTool(tool_name, nearest_names(self._catalog.snapshot, tool_name), "")
+        params: dict[str, Any] = {"name": tool.record.name}
+        if arguments is not None:
+            params["arguments"] = arguments
+        return await self._pool.call(tool.server, "tools/call", params, caller)
+
+    def definitions(self) -> list[dict[str, Any]]:
+        """Every tool of every running server, as its server sent it, under the name it is called by."""
+        return [
+            {**pydantic_core.from_json(tool.record.definition.wire_json), "name": tool.name}
+            for tool in self._catalog.snapshot.running
+        ]
+
+    def input_schema(self, tool_name: str) -> Mapping[str, Any] | None:
+        """The schema of a tool some of whose parameters travel as headers, too; None for any other."""
+        tool = self._catalog.snapshot.by_name.get(tool_name)
+        if tool is None or not _has_header_parameters(tool.record.definition):
+            return None
+        return tool.record.details.input_schema
 
     def _understand(self, tool: CatalogTool, parameters: Any) -> dict[str, Any]:
         """The arguments in the tool's original shape, valid; the error shows the schema as we would send it."""
@@ -185,6 +214,11 @@ class Gateway:
         if len(alike) == 1:
             return alike[0]
         raise UnknownTool(tool_name, nearest_names(snapshot, tool_name, server), f"Server {server!r} has no such tool.")
+
+
+@lru_cache(maxsize=1_024)
+def _has_header_parameters(definition: Definition) -> bool:
+    return _HEADER_KEYWORD in definition.wire_json
 
 
 def _own_tool(snapshot: Snapshot, name: str, server: str) -> CatalogTool | None:

@@ -1,9 +1,13 @@
-"""The one way a tool is named to clients: its own name where that is unique, else `server__tool`. Pure."""
+"""The one way a tool, a prompt or a resource is named to clients: as it is where that is unique, else with its server.
+
+A tool or prompt becomes `server__name`, a URI `server+uri`. Pure.
+"""
 
 from __future__ import annotations
 
+import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 SEPARATOR = "__"
 _SPELLINGS = (SEPARATOR, ".", "/", ":")
@@ -23,6 +27,25 @@ def _free(name: str, taken: set[str]) -> str:
         candidate, number = f"{name}_{number}", number + 1
     taken.add(candidate)
     return candidate
+
+
+def public_uris(resources: Sequence[tuple[str, str]]) -> list[str]:
+    """Unique URIs for (server, URI) pairs, in their order. A server that lists one twice means the same."""
+    servers: dict[str, set[str]] = {}
+    for server, uri in resources:
+        servers.setdefault(uri, set()).add(server)
+    return [uri if len(servers[uri]) == 1 else f"{_scheme(server)}+{uri}" for server, uri in resources]
+
+
+def uri_without_server(uri: str, servers: Iterable[str]) -> tuple[str, str] | None:
+    """The server and its own URI that a URI with a server in it means; None if there is none in it."""
+    prefix, separator, own = uri.partition("+")
+    return next(((server, own) for server in servers if separator and _scheme(server) == prefix), None)
+
+
+def _scheme(server: str) -> str:
+    """A server's name as the beginning of a URI's scheme, which has fewer letters to choose from."""
+    return re.sub(r"[^A-Za-z0-9.-]", "-", server).lower()
 
 
 def without_server(name: str, server: str) -> str | None:

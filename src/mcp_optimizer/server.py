@@ -9,21 +9,18 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-import anyio
 import mcp_types as types
 import pydantic_core
 from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
 from mcp.server.lowlevel import Server
-from mcp.server.session import ServerSession
-from mcp.server.streamable_http import MCP_SESSION_ID_HEADER
-from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler, ToolsListChanged
+from mcp.server.lowlevel.server import NotificationOptions
+from mcp.server.models import InitializationOptions
+from mcp.server.subscriptions import ListenHandler
 from mcp.shared.exceptions import MCPError
-from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import BaseModel
 from starlette.requests import Request
 
@@ -36,6 +33,10 @@ from mcp_optimizer.forms import Detail
 from mcp_optimizer.gateway import SCORES_META_KEY, TOOL_META_KEY, Found, Gateway, ToolPage, summary
 from mcp_optimizer.metrics.accounts import Accounts, Answer
 from mcp_optimizer.own_tools import INSTRUCTIONS, OWN_TOOLS
+from mcp_optimizer.passing.clients import client_name
+from mcp_optimizer.passing.envelope import for_era
+from mcp_optimizer.passing.face import REGISTERED, Passing
+from mcp_optimizer.passing.paging import page
 from mcp_optimizer.profiles.tiers import ProfileName
 from mcp_optimizer.registrar import Registrar
 from mcp_optimizer.registration import Presentation
@@ -47,11 +48,8 @@ _DESCRIBED = frozenset({"call_tool", "read_result"})
 _LIST_TTL_MS = 3_600_000
 """The gateway's own tools do not change while it runs."""
 
-_MOST_LISTENING = 200
-"""Clients that are told when their list changed; of more, the newest."""
-
-_REGISTERED_TTL_MS = 60_000
-"""Registered ones do, when a server comes or goes."""
+_CHANGING_TTL_MS = 60_000
+"""Lists of servers' tools do, when a server comes or goes."""
 
 
 class FindToolResponse(BaseModel):
@@ -94,34 +92,51 @@ def _missing(states: tuple[UpstreamState, ...]) -> str:
 
 @dataclass(frozen=True)
 class FaceOptions:
-    """What clients get if they do not say: find_tool's detail, and the profile of directly registered tools."""
+    """What clients get if they do not say: find_tool's detail, and the profile of directly registered tools.
+
+    `transparent`: no tools of ours, only those of the servers, as they are.
+    """
 
     detail: Detail = Detail.SIGNATURE
     profile: ProfileName | None = None
     dialect: Dialect = Dialect.PLAIN
     profile_of_client: Mapping[str, ProfileName] = field(default_factory=dict)
+    transparent: bool = False
+
+
+class _Face(Server[Any]):
+    """The SDK's server, whose lists may change also for clients of the older era."""
+
+    def create_initialization_options(self, *_args: Any, **_fields: Any) -> InitializationOptions:
+        every = NotificationOptions(prompts_changed=True, resources_changed=True, tools_changed=True)
+        return super().create_initialization_options(every)
 
 
 def build_server(
     gateway: Gateway,
     version: str,
+    passing: Passing,
     options: FaceOptions | None = None,
     registrar: Registrar | None = None,
     accounts: Accounts | None = None,
 ) -> Server[Any]:
     """An MCP server in front of the gateway; one serves any number of clients."""
-    bus = InMemorySubscriptionBus()
-    server: Server[Any] = Server(
+    options = options or FaceOptions()
+    server = _Face(
         "mcp-optimizer",
         version=version,
         title="mcp-optimizer",
-        instructions=INSTRUCTIONS,
+        instructions=None if options.transparent else INSTRUCTIONS,
         # Registered so that the capability is announced; `_Answers` answers before they are reached.
         on_list_tools=_never,
         on_call_tool=_never,
-        on_subscriptions_listen=ListenHandler(bus),
+        on_subscriptions_listen=ListenHandler(passing.bus),
+        get_tool_input_schema=gateway.input_schema if options.transparent else lambda _name: None,
     )
-    server.middleware.append(_Answers(gateway, server, options or FaceOptions(), registrar, bus, accounts))
+    for method, params in REGISTERED.items():
+        server.add_request_handler(method, params, _never)
+    passing.server_info = lambda: server.server_info_stamp
+    server.middleware += [passing, _Answers(gateway, server, options, registrar, passing, accounts)]
     return server
 
 
@@ -138,18 +153,16 @@ class _Answers:
         server: Server[Any],
         options: FaceOptions,
         registrar: Registrar | None,
-        bus: InMemorySubscriptionBus,
+        passing: Passing,
         accounts: Accounts | None,
     ) -> None:
         self._gateway = gateway
         self._server = server
         self._options = options
         self._registrar = registrar
-        # Clients of the older era that have a list which may change, by whom they ask for.
-        self._listening: OrderedDict[str, ServerSession] = OrderedDict()
+        self._passing = passing
         if registrar is not None:
             registrar.on_change = self._announce
-        self._bus = bus
         self._accounts = accounts
         self._own: dict[str, Callable[[Mapping[str, Any], Caller], Awaitable[dict[str, Any]]]] = {
             "find_tool": self._find_tool,
@@ -160,68 +173,63 @@ class _Answers:
 
     async def __call__(self, ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
         if ctx.method == "tools/list":
-            started, profile = time.perf_counter(), self._profile(ctx)
-            tools = [*OWN_TOOLS, *await self._registered(ctx, profile)]
-            if self._accounts is not None:
-                taken = (time.perf_counter() - started) * 1_000
-                self._accounts.loaded(_caller(ctx), tools, profile.value if profile else "", taken)
-            ttl_ms = _LIST_TTL_MS if profile is None else _REGISTERED_TTL_MS
-            return self._for_era({"tools": tools}, ctx.protocol_version, ttl_ms=ttl_ms)
+            return await self._tool_list(ctx)
         if ctx.method == "tools/call":
             return self._for_era(await self._call(ctx), ctx.protocol_version)
         return await call_next(ctx)
+
+    async def _tool_list(self, ctx: ServerRequestContext[Any, Any]) -> dict[str, Any]:
+        started, profile, version = time.perf_counter(), None, ctx.protocol_version
+        if self._options.transparent:
+            tools = self._gateway.definitions()
+            answer = self._for_era(page(tools, "tools", ctx.params), version, ttl_ms=_CHANGING_TTL_MS)
+        else:
+            profile = self._profile(ctx)
+            tools = [*OWN_TOOLS, *await self._registered(ctx, profile)]
+            ttl_ms = _LIST_TTL_MS if profile is None else _CHANGING_TTL_MS
+            answer = self._for_era({"tools": tools}, version, ttl_ms=ttl_ms, scope="public")
+        if self._accounts is not None:
+            taken = (time.perf_counter() - started) * 1_000
+            self._accounts.loaded(self._passing.clients.caller(ctx), tools, profile.value if profile else "", taken)
+        return answer
 
     def _profile(self, ctx: ServerRequestContext[Any, Any]) -> ProfileName | None:
         """The profile that this client asked for by URL, that the settings give it by name, or everybody's."""
         if isinstance(ctx.request, Request) and (asked := ctx.request.query_params.get("profile")):
             return read_profile(asked)
-        return self._options.profile_of_client.get(_client_name(ctx), self._options.profile)
+        return self._options.profile_of_client.get(client_name(ctx), self._options.profile)
 
     async def _registered(
         self, ctx: ServerRequestContext[Any, Any], profile: ProfileName | None
     ) -> tuple[dict[str, Any], ...]:
         if profile is None or self._registrar is None:
             return ()
-        if ctx.protocol_version not in MODERN_PROTOCOL_VERSIONS:
-            self._remember(_caller(ctx), ctx.session)
         return (await self._registrar.listed(profile, self._presentation(ctx))).definitions
 
-    def _remember(self, caller: Caller, session: ServerSession) -> None:
-        self._listening[caller.key] = session
-        self._listening.move_to_end(caller.key)
-        if len(self._listening) > _MOST_LISTENING:
-            self._listening.popitem(last=False)
-
     def _presentation(self, ctx: ServerRequestContext[Any, Any]) -> Presentation:
-        habits = habits_of(_client_name(ctx))
+        habits = habits_of(client_name(ctx))
         return Presentation(dialect_for(habits, self._options.dialect), habits.shows_titles)
 
     async def _promote(self, ctx: ServerRequestContext[Any, Any], result: Mapping[str, Any]) -> None:
         """After its first use, a tool of the next profile is registered, and clients that listen are told."""
         profile = self._profile(ctx)
         called = (result.get("_meta") or {}).get(TOOL_META_KEY)
-        if profile is None or self._registrar is None or not called or not habits_of(_client_name(ctx)).asks_again:
+        if profile is None or self._registrar is None or not called or not habits_of(client_name(ctx)).asks_again:
             return
         tool = self._gateway.resolve(called["name"], called["server"])
         if await self._registrar.promote(tool.name, profile, self._presentation(ctx)):
             await self._announce()
 
     async def _announce(self) -> None:
-        """Tell every client that has a list of registered tools to ask for it again."""
-        await self._bus.publish(ToolsListChanged())
-        for key, session in list(self._listening.items()):
-            try:
-                await session.send_tool_list_changed()
-            except (OSError, MCPError, anyio.BrokenResourceError, anyio.ClosedResourceError):
-                # It went away; there is nobody to tell.
-                self._listening.pop(key, None)
+        """Tell every client to ask for its list of tools again."""
+        self._passing.changes.announce("tools")
 
     async def _call(self, ctx: ServerRequestContext[Any, Any]) -> dict[str, Any]:
         params = ctx.params or {}
         name, arguments = params.get("name"), params.get("arguments") or {}
         if not isinstance(name, str) or not isinstance(arguments, dict):
             raise MCPError(types.INVALID_PARAMS, "tools/call needs a name and, if any, an object of arguments")
-        caller = _caller(ctx)
+        caller = self._passing.clients.caller(ctx)
         with self._accounting(name, arguments, caller) as account:
             return account.reply(await self._answer(ctx, name, arguments, caller, account))
 
@@ -236,6 +244,8 @@ class _Answers:
         """The result of a call, or what a model can make of its failure."""
         started = time.perf_counter()
         try:
+            if self._options.transparent:
+                return await self._gateway.pass_on(name, (ctx.params or {}).get("arguments"), caller)
             if (own := self._own.get(name)) is None:
                 # Registered directly, or returned by find_tool and called by its own name.
                 return await self._gateway.call(name, arguments, caller=caller)
@@ -300,15 +310,10 @@ class _Answers:
             search=_text(arguments, "search"),
         )
 
-    def _for_era(self, result: dict[str, Any], version: str, ttl_ms: int | None = None) -> dict[str, Any]:
-        """What the client's revision requires around a result, and nothing it does not know."""
-        if version not in MODERN_PROTOCOL_VERSIONS:
-            return {key: value for key, value in result.items() if key != "resultType"}
-        result = {"resultType": "complete", **result}
-        if ttl_ms is not None:
-            result |= {"ttlMs": ttl_ms, "cacheScope": "public"}
-        meta = result.get("_meta") or {}
-        return {**result, "_meta": {types.SERVER_INFO_META_KEY: self._server.server_info_stamp, **meta}}
+    def _for_era(
+        self, result: dict[str, Any], version: str, ttl_ms: int | None = None, scope: str = "private"
+    ) -> dict[str, Any]:
+        return for_era(result, version, self._server.server_info_stamp, ttl_ms=ttl_ms, scope=scope)
 
 
 def read_profile(text: str) -> ProfileName:
@@ -317,22 +322,6 @@ def read_profile(text: str) -> ProfileName:
         if profile.lower() == text.lower():
             return profile
     raise MCPError(types.INVALID_PARAMS, f"Unknown profile {text!r}. Choose one of: {', '.join(ProfileName)}.")
-
-
-def _caller(ctx: ServerRequestContext[Any, Any]) -> Caller:
-    """A session over HTTP, where there is one; in the newer era, which has none, the client as it calls itself."""
-    client = _client_name(ctx)
-    if not isinstance(ctx.request, Request):
-        return Caller(client)
-    return Caller(client, f"http:{ctx.request.headers.get(MCP_SESSION_ID_HEADER) or client}")
-
-
-def _client_name(ctx: ServerRequestContext[Any, Any]) -> str:
-    """How the client calls itself: in its handshake, or in each request of the newer era."""
-    if ctx.session.client_params is not None:
-        return ctx.session.client_params.client_info.name
-    info = (ctx.meta or {}).get(types.CLIENT_INFO_META_KEY)
-    return str(info.get("name", "")) if isinstance(info, Mapping) else ""
 
 
 def _reply(answer: dict[str, Any]) -> dict[str, Any]:

@@ -70,6 +70,11 @@ class Settings(BaseModel):
         default="",
         description="Catalog database file, or 'none' to keep nothing on disk. Default: in your data folder.",
     )
+    mode: Literal["search", "transparent"] = Field(
+        default="search",
+        description="What clients see: a few tools that find and call the others, or all tools of all servers, "
+        "exactly as they are.",
+    )
     encoding: Encoding = Field(default="cl100k_base", description="Token encoding that everything is counted with.")
     encoder: str = Field(
         default="bundled",
@@ -137,6 +142,19 @@ class Settings(BaseModel):
     )
     restart_pause: float = Field(default=1.0, gt=0, description="Seconds before a dead server is first restarted.")
     restart_pause_max: float = Field(default=60.0, gt=0, description="Longest pause between restarts, in seconds.")
+    max_in_flight: int = Field(default=100, ge=1, description="Calls that one server gets at a time.")
+    max_waiting: int = Field(
+        default=1_000, ge=0, description="Calls that may wait for one server; of more, each is told to try again."
+    )
+    client_sessions: int = Field(
+        default=32,
+        ge=0,
+        description="Clients over HTTP that may have a session of their own with one server, if they can be asked "
+        "things. Of more, each shares one in which the server cannot ask.",
+    )
+    shutdown_timeout: float = Field(
+        default=10.0, ge=0, description="Seconds that calls under way have to finish when the gateway is stopped."
+    )
     wait: float = Field(
         default=30.0, ge=0, description="Seconds that find, call, tools and the library wait for servers to start."
     )

@@ -15,6 +15,7 @@ LEVELS = [
     {"cli"},
     {"app"},
     {"server", "http", "dashboard"},
+    {"passing"},
     {"metrics", "registrar"},
     {"gateway", "registration"},
     {"forms", "clients"},

@@ -6,7 +6,7 @@ import asyncio
 import socket
 import sys
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -27,8 +27,9 @@ def free_port() -> int:
 
 
 @asynccontextmanager
-async def http_upstream(port: int) -> AsyncIterator[None]:
-    process = await asyncio.create_subprocess_exec(sys.executable, str(SERVER), str(port))
+async def listening(port: int, *script: str) -> AsyncIterator[None]:
+    """A Python script, from the moment it listens on its port."""
+    process = await asyncio.create_subprocess_exec(sys.executable, *script)
     try:
         async with asyncio.timeout(20):
             while True:
@@ -45,6 +46,10 @@ async def http_upstream(port: int) -> AsyncIterator[None]:
         if process.returncode is None:
             process.kill()
         await process.wait()
+
+
+def http_upstream(port: int) -> AbstractAsyncContextManager[None]:
+    return listening(port, str(SERVER), str(port))
 
 
 @pytest.mark.parametrize(

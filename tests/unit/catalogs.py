@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from mcp_optimizer.caller import LOCAL, Caller
 from mcp_optimizer.catalog import LiveCatalog
 from mcp_optimizer.db.models import Definition, McpTool, ServerStatus
 from mcp_optimizer.forms import ToolForms
@@ -65,7 +66,7 @@ class RecordingPool(UpstreamPool):
         self.calls: list[tuple[str, str, dict[str, Any]]] = []
         self._answer: Answer = answer or (lambda _server, _params: {"content": [{"type": "text", "text": "done"}]})
 
-    async def call(self, server: str, method: str, params: dict[str, Any]) -> dict[str, Any]:
+    async def call(self, server: str, method: str, params: dict[str, Any], caller: Caller = LOCAL) -> dict[str, Any]:
         self.calls.append((server, method, params))
         return self._answer(server, params)
 

@@ -25,9 +25,10 @@ from mcp_optimizer.metrics.prices import prices_of
 from mcp_optimizer.metrics.prometheus import Meters, RunningSavings
 from mcp_optimizer.metrics.recorder import Recorder
 from mcp_optimizer.metrics.savings import Assumptions, savings
+from mcp_optimizer.passing.face import Passing
 from mcp_optimizer.server import build_server
 from mcp_optimizer.tracing import provider_to
-from tests.unit.catalogs import down, gateway_over, live_catalog, mcp_tool, running
+from tests.unit.catalogs import RecordingPool, down, gateway_over, live_catalog, mcp_tool, running
 
 CALL = Event(1.0, EventKind.CALL, "s", "claude", "git hub", "create_issue", 40, 100, 5_000, 250.0, True, True)
 CALLED = "tools/call call_tool"
@@ -152,7 +153,7 @@ def spans() -> InMemorySpanExporter:
 async def test_a_call_is_traced_under_the_context_that_its_request_carries(spans: InMemorySpanExporter) -> None:
     gateway = await gateway_over(running("github", mcp_tool("create_issue")))
     spans.clear()
-    async with Client(build_server(gateway, "test"), mode="legacy") as client:
+    async with Client(build_server(gateway, "test", Passing(RecordingPool(), dict)), mode="legacy") as client:
         # The client sends the context of its own span in `_meta`, as the protocol has it.
         with trace.get_tracer("test").start_as_current_span("the agent") as agent:
             await client.call_tool("call_tool", {"tool_name": "create_issue", "parameters": {"p": "secret"}})

@@ -17,6 +17,8 @@ from mcp_optimizer.errors import ConfigurationError
 from mcp_optimizer.settings import Settings
 
 _BACKLOG = 1_024
+_LAST_WORDS = 0.5
+"""Seconds that the last answers have to reach their clients when the gateway is stopped."""
 
 
 def register(app: typer.Typer) -> None:
@@ -44,7 +46,7 @@ async def _serve_stdio(settings: Settings) -> None:
 
     from mcp_optimizer.app import Optimizer
 
-    optimizer = Optimizer.from_settings(settings)
+    optimizer = Optimizer.from_settings(settings, has_one_client=True)
     server = optimizer.mcp_server()
     optimizer.start()
     try:
@@ -79,7 +81,7 @@ async def _serve_http(settings: Settings) -> None:
     optimizer = Optimizer.from_settings(settings)
     app = optimizer.http_app(host)
     listening = _listen(host, port)
-    http = uvicorn.Server(uvicorn.Config(app, log_level="critical", timeout_graceful_shutdown=10))
+    http = uvicorn.Server(uvicorn.Config(app, log_level="critical"))
     # Its own signal handling ends the process before we could end the children.
     http.capture_signals = contextlib.nullcontext  # type: ignore[method-assign,assignment]
     optimizer.start()
@@ -92,6 +94,10 @@ async def _serve_http(settings: Settings) -> None:
         await _until_done_or_signalled(serving)
         optimizer.let_go()
         http.should_exit = True
+        await optimizer.drained()
+        # What was answered last is being written; a client that only listens would hold us up for ever.
+        await asyncio.wait({serving}, timeout=_LAST_WORDS)
+        http.force_exit = True
         await serving
     finally:
         await optimizer.stop()

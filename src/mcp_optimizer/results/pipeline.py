@@ -95,6 +95,9 @@ class Results:
         """Ask the server; its result within the limits, with what it cost."""
         started = time.perf_counter()
         result = await ask()
+        if result.get("resultType") == "input_required":
+            # No result yet: the server asks for more first.
+            return result
         performance = _performance(started)
         limits = self._options.of(call.server, call.tool).limits
         reading = Reading(result)

@@ -1,7 +1,8 @@
 """All upstream servers: each started, watched and restarted by a task of its own.
 
 No server waits for another. What changes (a server is up, its tools changed, it died) is told to one
-listener at once, in the event loop, as a frozen value. Called by the gateway and the catalog.
+listener at once, in the event loop, as a frozen value. Calls of all clients share one session with each
+server, except where that would mix them up: see `own_sessions`. Called by the gateway and the catalog.
 """
 
 from __future__ import annotations
@@ -11,21 +12,26 @@ import contextlib
 import logging
 import random
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import anyio
 import httpx2
-import mcp_types as types
 from mcp.shared.exceptions import MCPError
-from pydantic import ValidationError
 
+from mcp_optimizer.caller import LOCAL, Caller, ClientLink
 from mcp_optimizer.db.models import ServerStatus
-from mcp_optimizer.errors import CallInterrupted, ServerUnavailable
+from mcp_optimizer.errors import CallInterrupted, ServerUnavailable, UpstreamError
+from mcp_optimizer.upstream.admission import Admission
+from mcp_optimizer.upstream.input_required import answered
 from mcp_optimizer.upstream.listing import Listing
-from mcp_optimizer.upstream.session import Evidence, UpstreamSession, open_session
+from mcp_optimizer.upstream.own_sessions import OwnSessions
+from mcp_optimizer.upstream.peer import ConnectionLost, RpcError, RpcTimeout
+from mcp_optimizer.upstream.session import UpstreamSession, open_session
 from mcp_optimizer.upstream.spec import ServerSpec, Transport
+from mcp_optimizer.upstream.wires import Evidence
 
 logger = logging.getLogger(__name__)
 
@@ -35,12 +41,17 @@ _HEALTHY_AFTER = 60.0
 _CHECK_INTERVAL = 15.0
 """Seconds between signs of life of an HTTP server; a child process tells by ending."""
 
+_FIRST_WORD = 5.0
+"""Seconds that a server waits for the one client of a gateway on stdio to say what it can be asked for."""
+
 _EXPECTED = (
+    RpcError,
+    ConnectionLost,
+    UpstreamError,
     MCPError,
     OSError,
     TimeoutError,
     RuntimeError,
-    ValidationError,
     httpx2.HTTPError,
     anyio.BrokenResourceError,
 )
@@ -58,6 +69,14 @@ class PoolOptions:
     call_timeout: float = 60.0
     first_pause: float = 1.0
     longest_pause: float = 60.0
+    most_under_way: int = 100
+    """Calls that one server gets at a time."""
+    most_waiting: int = 1_000
+    """Calls that may wait for one server; of more, each fails at once."""
+    own_sessions: int = 32
+    """Clients that may have a session of their own with one server."""
+    has_one_client: bool = False
+    """Everything is done for one client, as on stdio: it owns every session."""
 
 
 @dataclass(frozen=True)
@@ -72,6 +91,8 @@ class UpstreamState:
     server_version: str = ""
     started_in: float = 0.0
     restarts: int = 0
+    capabilities: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    instructions: str = field(default="", repr=False)
 
     @property
     def name(self) -> str:
@@ -79,6 +100,8 @@ class UpstreamState:
 
 
 Listener = Callable[[UpstreamState], None]
+OnNotice = Callable[[str, str, Mapping[str, Any]], None]
+"""A server's notification that is meant for everybody: server, method, params."""
 
 
 class UpstreamPool:
@@ -93,8 +116,13 @@ class UpstreamPool:
     ) -> None:
         self._options = options
         self.listener = listener
-        client_info = types.Implementation(name="mcp-optimizer", version=version)
-        self._servers = {spec.name: _Upstream(spec, options, client_info, self._changed) for spec in specs}
+        self.on_notice: OnNotice | None = None
+        self._one_client = _OneClient()
+        client_info = {"name": "mcp-optimizer", "version": version}
+        self._servers = {
+            spec.name: _Upstream(spec, options, client_info, self._changed, self._noticed, self._one_client)
+            for spec in specs
+        }
         self._running: asyncio.Task[None] | None = None
         self._stopping = asyncio.Event()
         self._news = asyncio.Event()
@@ -108,6 +136,16 @@ class UpstreamPool:
         self._stopping.set()
         if self._running is not None:
             await self._running
+        await asyncio.gather(*(server.own.close() for server in self._servers.values()))
+
+    async def drained(self, timeout: float) -> None:
+        """Take no more calls, and wait until those under way are answered, or until the time is up."""
+        for server in self._servers.values():
+            server.is_closing = True
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(timeout):
+                for server in self._servers.values():
+                    await server.admission.emptied()
 
     async def _run(self) -> None:
         # One scope for all, ended from inside: cancelling a task from outside would break off the shielded
@@ -130,9 +168,43 @@ class UpstreamPool:
                     self._news.clear()
                     await self._news.wait()
 
-    async def call(self, server: str, method: str, params: dict[str, Any]) -> dict[str, Any]:
+    async def call(self, server: str, method: str, params: dict[str, Any], caller: Caller = LOCAL) -> dict[str, Any]:
         """One request to a running server, under its deadline; the raw result."""
-        return await self._servers[server].request(method, params)
+        return await self._servers[server].request(method, params, caller)
+
+    async def watch_resource(self, server: str, uri: str) -> None:
+        """Be told, by `on_notice`, when a resource changes; also after the server was restarted."""
+        await self._servers[server].watch(uri)
+
+    async def unwatch_resource(self, server: str, uri: str) -> None:
+        await self._servers[server].unwatch(uri)
+
+    def meet(self, client: ClientLink) -> None:
+        """The one client of a gateway on stdio has said what it is."""
+        self._one_client.meet(client)
+
+    def part(self, key: str) -> None:
+        """A client is gone: its own sessions end."""
+        for server in self._servers.values():
+            server.own.leave(key)
+
+    async def tell(self, key: str, method: str, params: Mapping[str, Any] | None = None) -> None:
+        """Pass a client's notification on to every session that it owns."""
+        for server in self._servers.values():
+            if (session := server.owned_by(key)) is not None:
+                await session.tell(method, params)
+
+    async def set_log_level(self, key: str, level: str) -> None:
+        """Tell every session that a client owns which log messages it wants; later ones are told when they open."""
+        for server in self._servers.values():
+            session = server.owned_by(key)
+            if session is not None and not session.is_modern and session.can("logging"):
+                with contextlib.suppress(UpstreamError):
+                    await session.request("logging/setLevel", {"level": level}, self._options.call_timeout)
+
+    def _noticed(self, server: str, method: str, params: Mapping[str, Any]) -> None:
+        if self.on_notice is not None:
+            self.on_notice(server, method, params)
 
     def _changed(self, state: UpstreamState) -> None:
         self._news.set()
@@ -140,19 +212,53 @@ class UpstreamPool:
             self.listener(state)
 
 
+class _OneClient:
+    """The client that a gateway on stdio serves, once it has said what it is."""
+
+    def __init__(self) -> None:
+        self.link: ClientLink | None = None
+        self._met = asyncio.Event()
+
+    def meet(self, link: ClientLink) -> None:
+        if self.link is None:
+            self.link = link
+            self._met.set()
+
+    async def known(self) -> ClientLink | None:
+        """Clients speak first, and at once; one that does not is not waited for."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_FIRST_WORD):
+                await self._met.wait()
+        return self.link
+
+
 class _Upstream:
     """One server: its state, its session while there is one, and the loop that keeps it alive."""
 
     def __init__(
-        self, spec: ServerSpec, options: PoolOptions, client_info: types.Implementation, changed: Listener
+        self,
+        spec: ServerSpec,
+        options: PoolOptions,
+        client_info: dict[str, Any],
+        changed: Listener,
+        noticed: OnNotice,
+        one_client: _OneClient,
     ) -> None:
         self._spec = spec
         self._options = options
         self._client_info = client_info
         self._changed = changed
+        self._noticed = noticed
+        self._one_client = one_client
         self._session: UpstreamSession | None = None
         self._legacy = False
+        self._only_modern = False
         self._transport = spec.transport
+        self._tools_changed = asyncio.Event()
+        self._watched: set[str] = set()
+        self.is_closing = False
+        self.admission = Admission(spec.name, options.most_under_way, options.most_waiting)
+        self.own = OwnSessions(self._open_own, options.own_sessions, _EXPECTED)
         if spec.problem:
             self.state = UpstreamState(spec, ServerStatus.FAILED, reason=spec.problem)
         elif spec.disabled:
@@ -164,21 +270,78 @@ class _Upstream:
     def can_run(self) -> bool:
         return not self._spec.problem and not self._spec.disabled
 
-    async def request(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
-        session = self._session
-        if session is None:
+    @property
+    def _timeout(self) -> float:
+        return self._spec.timeout or self._options.call_timeout
+
+    async def request(self, method: str, params: dict[str, Any], caller: Caller) -> dict[str, Any]:
+        if self.is_closing:
+            raise ServerUnavailable(self._spec.name, "The gateway is being stopped. Call again when it is back.")
+        async with self.admission.admit():
+            session = await self._session_for(caller.link)
+            try:
+                return await answered(
+                    lambda given: session.request(method, {**params, **given}, self._timeout, caller), caller, session
+                )
+            except CallInterrupted:
+                # Whoever is told that the server is gone must not still find its tools.
+                if self._session is session:
+                    self._down(session.epitaph() or _CLOSED)
+                    session.close_now()
+                raise
+
+    async def _session_for(self, link: ClientLink | None) -> UpstreamSession:
+        """The shared session; or the client's own, if the server could not tell otherwise whom it speaks to."""
+        shared = self._session
+        if shared is None:
             raise ServerUnavailable(
                 self._spec.name,
                 f"The server {self._spec.name!r} is not running ({self.state.reason or self.state.status}). "
                 "Try again shortly, or see `mcp-optimizer doctor`.",
             )
-        try:
-            return await session.request(method, params, self._spec.timeout or self._options.call_timeout)
-        except CallInterrupted:
-            # Whoever is told that the server is gone must not still find its tools.
-            if self._session is session:
-                self._down(session.epitaph() or _CLOSED)
-            raise
+        if link is None or link.is_modern or self._options.has_one_client or self._only_modern:
+            return shared
+        if not link.capabilities and link.log_level is None:
+            return shared
+        own = await self.own.of(link)
+        if own is not None and own.is_modern:
+            # What such a server needs to know is asked in its results, and so no session has to be one client's.
+            self._only_modern = True
+            self.own.leave(link.key)
+            return shared
+        return own or shared
+
+    @asynccontextmanager
+    async def _open_own(self, link: ClientLink) -> AsyncIterator[UpstreamSession]:
+        opening = open_session(self._spec, self._transport, self._client_info, Evidence(), owner=link)
+        async with opening as session:
+            with anyio.fail_after(self._options.start_timeout):
+                await session.negotiate(legacy=True)
+                if link.log_level is not None and session.can("logging") and not session.is_modern:
+                    await session.request("logging/setLevel", {"level": link.log_level}, self._timeout)
+            yield session
+
+    def owned_by(self, key: str) -> UpstreamSession | None:
+        if self._options.has_one_client:
+            return self._session
+        return self.own.existing(key)
+
+    async def watch(self, uri: str) -> None:
+        session = await self._session_for(None)
+        await session.watch_resource(uri, self._timeout)
+        self._watched.add(uri)
+
+    async def unwatch(self, uri: str) -> None:
+        self._watched.discard(uri)
+        if self._session is not None:
+            await self._session.unwatch_resource(uri, self._timeout)
+
+    def _notice(self, method: str, params: Mapping[str, Any]) -> None:
+        if method == "notifications/tools/list_changed":
+            # Passed on when the new list is there.
+            self._tools_changed.set()
+        else:
+            self._noticed(self._spec.name, method, params)
 
     async def run(self) -> None:
         """Start, watch, restart; until cancelled."""
@@ -202,7 +365,8 @@ class _Upstream:
         evidence = Evidence()
         problem, was_up = "", False
         try:
-            async with open_session(self._spec, self._transport, self._client_info, evidence) as session:
+            opening = open_session(self._spec, self._transport, self._client_info, evidence, self._notice)
+            async with opening as session:
                 # Not a local name here: it would keep every definition for as long as the server lives.
                 self._up(session, await self._begin(session), time.monotonic() - started)
                 was_up = True
@@ -220,7 +384,15 @@ class _Upstream:
         """Agree on a protocol and list the tools, within the time a server has to start."""
         with anyio.fail_after(self._options.start_timeout):
             # The SSE transport is older than the newer era: there is nothing to probe for.
-            await session.negotiate(legacy=self._legacy or self._transport is Transport.SSE)
+            legacy = self._legacy or self._transport is Transport.SSE
+            if self._options.has_one_client and (client := await self._one_client.known()) is not None:
+                session.own(client)
+                # A server that speaks both eras is spoken to in the client's: so nothing has to be translated.
+                legacy = legacy or not client.is_modern
+            await session.negotiate(legacy=legacy)
+            for uri in self._watched:
+                with contextlib.suppress(UpstreamError):
+                    await session.watch_resource(uri, self._timeout)
             return await session.list_tools(self._options.start_timeout)
 
     def _up(self, session: UpstreamSession, listing: Listing, seconds: float) -> None:
@@ -232,6 +404,8 @@ class _Upstream:
             protocol_version=session.protocol_version,
             server_version=session.server_version,
             started_in=seconds,
+            capabilities=session.capabilities,
+            instructions=session.instructions,
         )
         if listing.left_out:
             first = listing.left_out[0]
@@ -250,7 +424,7 @@ class _Upstream:
     async def _watch(self, session: UpstreamSession) -> None:
         """Until the session ends: list again when tools change, and see that an HTTP server still answers."""
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(session.watch_tools)
+            tasks.start_soon(session.watch_lists)
             tasks.start_soon(self._relist, session)
             if self._transport is not Transport.STDIO:
                 tasks.start_soon(self._check, session)
@@ -259,9 +433,10 @@ class _Upstream:
 
     async def _relist(self, session: UpstreamSession) -> None:
         while True:
-            await session.tools_changed.wait()
-            session.tools_changed.clear()
+            await self._tools_changed.wait()
+            self._tools_changed.clear()
             self._set(listing=await session.list_tools(self._options.start_timeout))
+            self._noticed(self._spec.name, "notifications/tools/list_changed", {})
 
     async def _check(self, session: UpstreamSession) -> None:
         while True:
@@ -283,11 +458,11 @@ class _Upstream:
     def _explain(self, error: BaseException) -> str:
         while isinstance(error, BaseExceptionGroup):
             error = error.exceptions[0]
-        if isinstance(error, TimeoutError):
+        if isinstance(error, TimeoutError | RpcTimeout):
             return f"it did not answer within {self._options.start_timeout:g} s"
-        if isinstance(error, httpx2.ConnectError):
+        if isinstance(error, httpx2.ConnectError) or isinstance(error.__cause__, httpx2.ConnectError):
             return "nothing answers at its url"
-        if isinstance(error, MCPError):
+        if isinstance(error, MCPError | RpcError):
             return f"it refused: {error.message}"
         return str(error) or type(error).__name__
 

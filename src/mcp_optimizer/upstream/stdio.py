@@ -19,12 +19,9 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 
 import anyio
-from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
-from mcp.shared.message import SessionMessage
-from mcp_types import jsonrpc_message_adapter
-from pydantic import ValidationError
 
 from mcp_optimizer.terminal_text import printable
+from mcp_optimizer.upstream.peer import ConnectionLost, Message, Peer, from_wire, to_wire
 from mcp_optimizer.upstream.spec import ServerSpec
 
 _NEEDED_TO_RUN = frozenset(
@@ -76,6 +73,11 @@ class ChildProcess:
     def pid(self) -> int:
         return self._process.pid
 
+    def hang_up(self) -> None:
+        """It ended the connection; what happens after we began to end it ourselves is our doing."""
+        if not self.being_ended:
+            self.hung_up = True
+
     def epitaph(self) -> str:
         """Why the connection to this child ended, as far as can be told from outside; empty if it was our doing."""
         if self.gave_up:
@@ -100,31 +102,39 @@ def _signal_name(number: int) -> str:
         return f"signal {number}"
 
 
-Streams = tuple[MemoryObjectReceiveStream[SessionMessage | Exception], MemoryObjectSendStream[SessionMessage]]
+class _Pipes:
+    """Messages to the child: a line each."""
+
+    def __init__(self, process: asyncio.subprocess.Process, child: ChildProcess) -> None:
+        assert process.stdin is not None
+        self._stdin = process.stdin
+        self._child = child
+
+    async def deliver(self, message: Message, _headers: Mapping[str, str]) -> None:
+        try:
+            self._stdin.write(to_wire(message) + b"\n")
+            await self._stdin.drain()
+        except (OSError, RuntimeError, ValueError) as error:
+            self._child.hang_up()
+            raise ConnectionLost from error
 
 
 @asynccontextmanager
-async def run_child(spec: ServerSpec) -> AsyncIterator[tuple[Streams, ChildProcess]]:
-    """Start the child; on the way out, end it and everything it started."""
+async def run_child(spec: ServerSpec, peer: Peer) -> AsyncIterator[ChildProcess]:
+    """Start the child and bind the peer to it; on the way out, end it and everything it started."""
     process = await _spawn(spec)
     child = ChildProcess(process)
-    incoming, read_stream = anyio.create_memory_object_stream[SessionMessage | Exception](0)
-    write_stream, outgoing = anyio.create_memory_object_stream[SessionMessage](0)
-    try:
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(_read_stdout, process, child, incoming)
-            tasks.start_soon(_write_stdin, process, outgoing, incoming)
-            tasks.start_soon(_read_stderr, process, child)
-            try:
-                yield (read_stream, write_stream), child
-            finally:
-                child.being_ended = True
-                with anyio.CancelScope(shield=True):
-                    await _end(process)
-                tasks.cancel_scope.cancel()
-    finally:
-        for stream in (incoming, read_stream, write_stream, outgoing):
-            stream.close()
+    peer.bind(_Pipes(process, child))
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(_read_stdout, process, child, peer)
+        tasks.start_soon(_read_stderr, process, child)
+        try:
+            yield child
+        finally:
+            child.being_ended = True
+            with anyio.CancelScope(shield=True):
+                await _end(process)
+            tasks.cancel_scope.cancel()
 
 
 async def _spawn(spec: ServerSpec) -> asyncio.subprocess.Process:
@@ -149,66 +159,54 @@ async def _spawn(spec: ServerSpec) -> asyncio.subprocess.Process:
     )
 
 
-async def _read_stdout(
-    process: asyncio.subprocess.Process,
-    child: ChildProcess,
-    incoming: MemoryObjectSendStream[SessionMessage | Exception],
-) -> None:
+async def _read_stdout(process: asyncio.subprocess.Process, child: ChildProcess, peer: Peer) -> None:
     assert process.stdout is not None
-    with contextlib.suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
-        async with incoming:
-            async for line in _lines(process.stdout):
-                try:
-                    message = jsonrpc_message_adapter.validate_json(line, by_name=False)
-                except ValidationError:
-                    child.garbage.append(plain(line[:80].decode(errors="replace")))
-                    if len(child.garbage) >= _GARBAGE_LIMIT:
-                        child.gave_up = True
-                        return
-                    continue
+    try:
+        async for line in lines(_chunks(process.stdout)):
+            if not line.strip():
+                continue
+            try:
+                message = from_wire(line)
+            except ValueError:
+                message = None
+            if isinstance(message, list) or (isinstance(message, dict) and "jsonrpc" in message):
                 child.garbage.clear()
-                await incoming.send(SessionMessage(message))
-                # The next message may be hours away, and this one megabytes long.
-                del line, message
-            child.hung_up = not child.being_ended
+                peer.receive(message)
+            else:
+                child.garbage.append(plain(line[:80].decode(errors="replace")))
+                if len(child.garbage) >= _GARBAGE_LIMIT:
+                    child.gave_up = True
+                    return
+            # The next message may be hours away, and this one megabytes long.
+            del line, message
+        child.hang_up()
+    finally:
+        peer.close()
 
 
-async def _lines(stream: asyncio.StreamReader) -> AsyncIterator[bytes]:
+async def _chunks(stream: asyncio.StreamReader) -> AsyncIterator[bytes]:
+    while chunk := await stream.read(_CHUNK):
+        yield chunk
+
+
+async def lines(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
     """Lines of any length; a partial one is joined once, when its end arrives."""
     pieces: list[bytes] = []
-    while chunk := await stream.read(_CHUNK):
+    async for chunk in chunks:
         *ended, rest = chunk.split(b"\n")
         for line in ended:
             pieces.append(line)
             whole = b"".join(pieces)
             pieces.clear()
-            if whole.strip():
-                yield whole
+            yield whole
             del whole
         if rest:
             pieces.append(rest)
 
 
-async def _write_stdin(
-    process: asyncio.subprocess.Process,
-    outgoing: MemoryObjectReceiveStream[SessionMessage],
-    incoming: MemoryObjectSendStream[SessionMessage | Exception],
-) -> None:
-    assert process.stdin is not None
-    try:
-        async with outgoing:
-            async for item in outgoing:
-                line = item.message.model_dump_json(by_alias=True, exclude_unset=True)
-                process.stdin.write(line.encode("utf-8", "surrogatepass") + b"\n")
-                await process.stdin.drain()
-    except (OSError, RuntimeError, ValueError):
-        # It no longer reads, or was sent what cannot be written: end the session, so that nobody waits.
-        incoming.close()
-
-
 async def _read_stderr(process: asyncio.subprocess.Process, child: ChildProcess) -> None:
     assert process.stderr is not None
-    async for line in _lines(process.stderr):
+    async for line in lines(_chunks(process.stderr)):
         child.stderr_tail.append(plain(line[:_STDERR_LINE].decode(errors="replace")))
 
 

@@ -1,0 +1,62 @@
+"""How many calls one server gets at a time: so many under way, so many waiting, and no more.
+
+Without a bound a slow server would fill the gateway's memory with calls that nobody waits for any longer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from mcp_optimizer.errors import ServerBusy
+
+_SMOOTHING = 0.1
+
+
+class Admission:
+    """The door to one server."""
+
+    def __init__(self, server: str, most_under_way: int, most_waiting: int) -> None:
+        self._server = server
+        self._most_under_way = most_under_way
+        self._most_waiting = most_waiting
+        self._places = asyncio.Semaphore(most_under_way)
+        self._waiting = 0
+        self._under_way = 0
+        self._usual_seconds = 0.1
+        self._emptied = asyncio.Event()
+        self._emptied.set()
+
+    async def emptied(self) -> None:
+        """Wait until no call is under way, and none waits."""
+        await self._emptied.wait()
+
+    @asynccontextmanager
+    async def admit(self) -> AsyncIterator[None]:
+        """One call's time with the server; raises ServerBusy if too many are waiting already."""
+        if self._places.locked() and self._waiting >= self._most_waiting:
+            turns = 1 + self._waiting / self._most_under_way
+            raise ServerBusy(self._server, self._under_way, self._waiting, max(1.0, self._usual_seconds * turns))
+        self._emptied.clear()
+        self._waiting += 1
+        try:
+            await self._places.acquire()
+        finally:
+            self._waiting -= 1
+            self._see_if_empty()
+        self._emptied.clear()
+        self._under_way += 1
+        started = time.monotonic()
+        try:
+            yield
+        finally:
+            self._under_way -= 1
+            self._places.release()
+            self._see_if_empty()
+            self._usual_seconds += _SMOOTHING * (time.monotonic() - started - self._usual_seconds)
+
+    def _see_if_empty(self) -> None:
+        if not self._under_way and not self._waiting:
+            self._emptied.set()

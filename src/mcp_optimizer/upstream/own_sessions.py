@@ -1,0 +1,103 @@
+"""Sessions with a server that belong to one client each.
+
+In the older era a server asks its client in the middle of a call, and over a shared session nobody could tell
+whom it means. A client that can be asked, or that wants to be told of log messages, therefore gets a session
+of its own with the servers it calls, as it would have without a gateway. Opened when first needed, closed
+when the client leaves or has been silent for long.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, field
+
+from mcp_optimizer.caller import ClientLink
+from mcp_optimizer.upstream.session import UpstreamSession
+
+logger = logging.getLogger(__name__)
+
+Open = Callable[[ClientLink], AbstractAsyncContextManager[UpstreamSession]]
+
+_SILENT_FOR = 600.0
+"""Seconds without a call after which a client's session is closed; its next call opens another."""
+
+
+@dataclass
+class _Own:
+    opened: asyncio.Future[UpstreamSession | None]
+    leave: asyncio.Event = field(default_factory=asyncio.Event)
+    task: asyncio.Task[None] | None = None
+    used_at: float = 0.0
+
+
+class OwnSessions:
+    """The clients' own sessions with one server."""
+
+    def __init__(self, open_session: Open, most: int, expected: tuple[type[BaseException], ...]) -> None:
+        self._open = open_session
+        self._most = most
+        self._expected = expected
+        self._of: dict[str, _Own] = {}
+
+    async def of(self, link: ClientLink) -> UpstreamSession | None:
+        """This client's session, opened if need be; None if there are too many, or if none can be had."""
+        own = self._of.get(link.key)
+        if own is None:
+            if len(self._of) >= self._most:
+                return None
+            own = self._of[link.key] = _Own(asyncio.get_running_loop().create_future())
+            own.task = asyncio.create_task(self._live(link.key, link.lasting, own))
+        own.used_at = asyncio.get_running_loop().time()
+        return await asyncio.shield(own.opened)
+
+    def opened(self) -> list[UpstreamSession]:
+        found = [own.opened.result() for own in self._of.values() if own.opened.done()]
+        return [session for session in found if session is not None]
+
+    def existing(self, key: str) -> UpstreamSession | None:
+        own = self._of.get(key)
+        return own.opened.result() if own is not None and own.opened.done() else None
+
+    def leave(self, key: str) -> None:
+        """The client is gone."""
+        if (own := self._of.get(key)) is not None:
+            own.leave.set()
+
+    async def close(self) -> None:
+        tasks = [own.task for own in self._of.values() if own.task is not None]
+        for own in list(self._of.values()):
+            own.leave.set()
+        if tasks:
+            await asyncio.wait(tasks)
+
+    async def _live(self, key: str, link: ClientLink, own: _Own) -> None:
+        # Ended by an event and never cancelled: the end of a child process takes its time.
+        try:
+            async with self._open(link) as session:
+                own.opened.set_result(session)
+                await self._until_over(session, own)
+        except* self._expected as group:
+            logger.debug("A client's own session failed: %s", group.exceptions[0])
+        finally:
+            if self._of.get(key) is own:
+                del self._of[key]
+            if not own.opened.done():
+                own.opened.set_result(None)
+
+    async def _until_over(self, session: UpstreamSession, own: _Own) -> None:
+        loop = asyncio.get_running_loop()
+        over = {asyncio.create_task(own.leave.wait()), asyncio.create_task(session.wait_closed())}
+        try:
+            while True:
+                done, _ = await asyncio.wait(over, timeout=_SILENT_FOR, return_when=asyncio.FIRST_COMPLETED)
+                if done or (session.is_idle and loop.time() - own.used_at >= _SILENT_FOR):
+                    return
+        finally:
+            for task in over:
+                task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.wait(over)

@@ -1,0 +1,129 @@
+"""python -m tests.conformance: what passes directly must pass through the gateway, in both protocol eras.
+
+The same conformant server is asked directly, then behind the gateway in transparent mode, reached over HTTP and
+as a child process. Fails if a check that passes directly is lost and is not an exception. `--if-possible`: where
+npm or Node cannot be had, says so and succeeds.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import tomllib
+import urllib.request
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from tests.conformance.suite import REVISIONS, ROOT, Found, NotAvailable, get_suite, run_suite
+
+SERVER = ROOT / "tests" / "servers" / "conformant.py"
+EXCEPTIONS = Path(__file__).with_name("exceptions.toml")
+_START_SECONDS = 60
+
+
+def exceptions() -> dict[str, str]:
+    """The checks that may be lost, and why."""
+    return dict(tomllib.loads(EXCEPTIONS.read_text(encoding="utf-8"))["exceptions"])
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@contextlib.contextmanager
+def running(command: Sequence[str], url: str) -> Iterator[None]:
+    """A process for as long as it is needed, from the moment it answers at `url`."""
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=ROOT)
+    try:
+        _wait_for(url, process)
+        yield
+    finally:
+        process.terminate()
+        process.wait(20)
+
+
+def _wait_for(url: str, process: subprocess.Popen[bytes]) -> None:
+    deadline = time.monotonic() + _START_SECONDS
+    while time.monotonic() < deadline:
+        if process.poll() is not None:
+            raise SystemExit(f"{process.args!r} ended with code {process.returncode}")
+        try:
+            with urllib.request.urlopen(url, timeout=5) as response:  # noqa: S310
+                if response.status == 200:
+                    return
+        except urllib.error.HTTPError as error:
+            # A conformant server refuses a plain GET, and so is there; a gateway that is not ready says 503.
+            if error.code != 503:
+                return
+        except OSError:
+            pass
+        time.sleep(0.2)
+    raise SystemExit(f"Nothing answers at {url}")
+
+
+@contextlib.contextmanager
+def gateway(folder: Path, entry: dict[str, Any]) -> Iterator[str]:
+    config = folder / "mcp.json"
+    config.write_text(json.dumps({"mcpServers": {"conformant": entry}}), encoding="utf-8")
+    port = free_port()
+    options = ["--config", str(config), "--http", f"127.0.0.1:{port}", "--mode", "transparent"]
+    command = [sys.executable, "-m", "mcp_optimizer", "serve", *options, "--database", "none", "--encoder", "none"]
+    with running(command, f"http://127.0.0.1:{port}/ready"):
+        yield f"http://127.0.0.1:{port}/mcp"
+
+
+def lost(direct: Found, through: Found) -> dict[str, str]:
+    return {name: through.failed.get(name, "was not run") for name in sorted(direct.passed - through.passed)}
+
+
+def compare(suite: Sequence[str], url: str, folder: Path) -> dict[str, str]:
+    """Everything that passes directly and not through the gateway, by revision and name."""
+    found: dict[str, str] = {}
+    ways: dict[str, dict[str, Any]] = {
+        "over HTTP": {"url": url},
+        "as a child": {"command": sys.executable, "args": [str(SERVER)]},
+    }
+    for revision in REVISIONS:
+        direct = run_suite(suite, url, revision)
+        print(f"{revision}  directly: {len(direct.passed)} checks pass, {len(direct.failed)} do not", flush=True)
+        for way, entry in ways.items():
+            with gateway(folder, entry) as through_url:
+                through = run_suite(suite, through_url, revision)
+                missing = lost(direct, through)
+                if missing:
+                    # Some checks give a server a second and a half; on a busy machine that may be too short.
+                    again = lost(direct, run_suite(suite, through_url, revision))
+                    missing = {name: why for name, why in again.items() if name in missing}
+            print(f"{revision}  through the gateway, server {way}: {len(through.passed)} pass, {len(missing)} lost")
+            found |= {f"{revision}/{name}": f"{why} (server {way})" for name, why in missing.items()}
+    return found
+
+
+def main() -> int:
+    try:
+        suite = get_suite()
+    except NotAvailable as problem:
+        print(f"conformance: not run, because {problem}")
+        return 0 if "--if-possible" in sys.argv else 2
+    port = free_port()
+    url = f"http://127.0.0.1:{port}/mcp"
+    with tempfile.TemporaryDirectory() as folder, running([sys.executable, str(SERVER), "--http", str(port)], url):
+        found = compare(suite, url, Path(folder))
+    known = exceptions()
+    for name, why in found.items():
+        print(f"{'excepted' if name in known else 'LOST'}: {name}: {why}")
+    return 1 if found.keys() - known.keys() else 0
+
+
+if __name__ == "__main__":
+    os.environ.setdefault("PYTHONWARNINGS", "ignore")
+    sys.exit(main())

@@ -1,0 +1,116 @@
+"""The official conformance suite: getting it from npm, running it against a URL, reading what it found.
+
+It needs Node 22, which npm carries too. Both are kept in a folder that is ignored by git.
+"""
+
+from __future__ import annotations
+
+import json
+import platform
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+FOLDER = ROOT / ".node"
+SUITE = "@modelcontextprotocol/conformance@0.2.0-alpha.12"
+REVISIONS = ("2025-11-25", "2026-07-28")
+_NODE = 22
+_INSTALL_SECONDS = 300
+_RUN_SECONDS = 300
+
+_PLATFORMS = {
+    ("Linux", "x86_64"): "linux-x64",
+    ("Linux", "aarch64"): "linux-arm64",
+    ("Darwin", "arm64"): "darwin-arm64",
+}
+
+
+class NotAvailable(Exception):
+    """The suite cannot be had here; says why."""
+
+
+@dataclass(frozen=True)
+class Found:
+    """What one run found: the names of the checks that passed, and of those that did not, with the reason."""
+
+    passed: frozenset[str]
+    failed: dict[str, str]
+
+
+def get_suite() -> list[str]:
+    """The command that runs the suite, installed if need be."""
+    script = FOLDER / "node_modules" / "@modelcontextprotocol" / "conformance" / "dist" / "index.js"
+    node = _node()
+    if not script.exists() or not node:
+        npm_install([SUITE, *([] if _new_enough("node") else [_node_package()])])
+        node = _node()
+    if not node or not script.exists():
+        raise NotAvailable(f"npm installed neither Node {_NODE} nor the suite in {FOLDER}")
+    return [node, str(script)]
+
+
+def npm_install(packages: Sequence[str]) -> None:
+    npm = shutil.which("npm")
+    if npm is None:
+        raise NotAvailable("npm is not installed")
+    FOLDER.mkdir(exist_ok=True)
+    command = [npm, "install", "--prefix", str(FOLDER), "--no-audit", "--no-fund", "--fetch-retries=1", *packages]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=_INSTALL_SECONDS, check=False)
+    except subprocess.TimeoutExpired:
+        raise NotAvailable(f"npm did not finish within {_INSTALL_SECONDS} s") from None
+    if done.returncode:
+        raise NotAvailable(f"npm could not install {', '.join(packages)}: {done.stderr.strip()[-300:]}")
+
+
+def _node_package() -> str:
+    system = _PLATFORMS.get((platform.system(), platform.machine()))
+    if system is None:
+        raise NotAvailable(f"Node {_NODE} is not installed")
+    return f"node-{system}@{_NODE}"
+
+
+def _node() -> str:
+    carried = sorted(FOLDER.glob("node_modules/node-*/bin/node"))
+    if carried:
+        return str(carried[0])
+    return "node" if _new_enough("node") else ""
+
+
+def _new_enough(node: str) -> bool:
+    if shutil.which(node) is None:
+        return False
+    version = subprocess.run([node, "--version"], capture_output=True, text=True, check=False).stdout.strip()
+    return version.removeprefix("v").partition(".")[0].isdecimal() and int(version[1:].partition(".")[0]) >= _NODE
+
+
+def run_suite(command: Sequence[str], url: str, revision: str) -> Found:
+    """Run everything that a revision requires."""
+    with tempfile.TemporaryDirectory() as folder:
+        arguments = ["server", "--url", url, "--requirements", revision, "-o", folder]
+        subprocess.run(
+            [*command, *arguments], capture_output=True, text=True, timeout=_RUN_SECONDS, check=False, cwd=folder
+        )
+        return read_results(Path(folder))
+
+
+def read_results(folder: Path) -> Found:
+    """A check counts as passed only if it never came out otherwise."""
+    passed: set[str] = set()
+    failed: dict[str, str] = {}
+    for path in sorted(folder.glob("server-*/checks.json")):
+        # server-NAME-2026-11-15T07-37-46-376Z
+        scenario = path.parent.name.removeprefix("server-")[: -len("-2026-11-15T07-37-46-376Z")]
+        for check in json.loads(path.read_text(encoding="utf-8")):
+            name = f"{scenario}/{check['id']}/{check['name']}"
+            if check["status"] == "SUCCESS":
+                passed.add(name)
+            elif check["status"] in ("FAILURE", "WARNING"):
+                failed[name] = str(check.get("errorMessage"))
+    if not passed:
+        raise NotAvailable("the suite ran no check at all")
+    return Found(frozenset(passed - failed.keys()), failed)
