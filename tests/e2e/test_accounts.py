@@ -1,0 +1,157 @@
+"""The report's totals are what went over the wire: counted once more, by other means, from a recording of it."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from mcp import Client, MCPError, StdioServerParameters
+
+from mcp_optimizer.token_counter import load_encoding
+from tests.conftest import WriteServers, plain_server
+from tests.e2e.running import COMMAND, command, until_found
+
+WIRETAP = Path(__file__).parents[1] / "servers" / "wiretap.py"
+KINDS = {"find_tool": "find", "list_tools": "list", "read_result": "read"}
+LONG = "A line that is long enough to be worth cutting. " * 120
+
+
+def requests(count: int, rng: random.Random) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Calls of every kind, right and wrong."""
+    makers: list[Callable[[], tuple[str, dict[str, Any]]]] = [
+        lambda: ("find_tool", {"tool_description": rng.choice(["say something back", "draw a picture", "zzz qqq"])}),
+        lambda: ("find_tool", {"tool_description": "structured facts", "detail": "full", "limit": 8}),
+        lambda: ("list_tools", {"server": rng.choice(["one", "two"])}),
+        lambda: ("call_tool", {"tool_name": "one__echo", "parameters": {"value": "größe 日本 " * rng.randint(1, 40)}}),
+        lambda: ("call_tool", {"tool_name": "one__echo", "parameters": {"value": LONG}}),
+        lambda: ("call_tool", {"tool_name": "two_action_2", "parameters": {"id": "7"}}),
+        lambda: ("two_action_1", {"id": "called by its own name"}),
+        lambda: ("call_tool", {"tool_name": "one__facts", "parameters": {}}),
+        lambda: ("call_tool", {"tool_name": "one__picture", "parameters": {}}),
+        lambda: ("call_tool", {"tool_name": "one__fail", "parameters": {}}),
+        lambda: ("call_tool", {"tool_name": "one__refuse", "parameters": {}}),
+        lambda: ("call_tool", {"tool_name": "no_such_tool", "parameters": {}}),
+        lambda: ("call_tool", {"tool_name": "one__echo", "parameters": {"value": 5}}),
+        lambda: ("no_such_tool_either", {}),
+        lambda: ("find_tool", {}),
+    ]
+    return (makers[number % len(makers)]() for number in range(count))
+
+
+class Recount:
+    """Reads the recording, and adds up by hand what a model was given."""
+
+    def __init__(self, recording: Path) -> None:
+        self._encoding = load_encoding("cl100k_base")
+        self.times: Counter[str] = Counter()
+        self.tokens: Counter[str] = Counter()
+        self.requests = self.read = self.without = 0
+        self._menu = self._conversation = self._uncut = 0
+        self.baseline = 0
+        asked: dict[Any, dict[str, Any]] = {}
+        for line in recording.read_text(encoding="utf-8").splitlines():
+            message = json.loads(line[2:])
+            if line.startswith("> ") and "id" in message:
+                asked[message["id"]] = message
+            elif line.startswith("< ") and message.get("id") in asked and "method" not in message:
+                self._answered(asked.pop(message["id"]), message)
+        # The last reply is read by one more request.
+        self.requests += 1
+        self.read += self._menu + self._conversation
+        self.without += self.baseline + self._uncut
+
+    def _answered(self, request: dict[str, Any], answer: dict[str, Any]) -> None:
+        if request["method"] == "tools/list":
+            listed = [json.dumps(t, ensure_ascii=False, separators=(",", ":")) for t in answer["result"]["tools"]]
+            self._menu = sum(map(self._count, listed))
+            self._add("load", self._menu)
+        elif request["method"] == "tools/call":
+            tokens = self._call(answer)
+            kind = KINDS.get(request["params"]["name"], "call")
+            self._add(kind, tokens)
+            self.requests += 1
+            self.read += self._menu + self._conversation
+            self._conversation += tokens
+            if kind == "call" and not self._is_wrong(answer):
+                self.without += self.baseline + self._uncut
+                self._uncut += self._whole(answer, tokens)
+
+    def _call(self, answer: dict[str, Any]) -> int:
+        if "error" in answer:
+            return self._count(answer["error"]["message"])
+        result = answer["result"]
+        found = (result.get("structuredContent") or {}).get("token_metrics")
+        self.baseline = found["baseline_tokens"] if found else self.baseline
+        return sum(self._count(block["text"]) for block in result["content"] if block["type"] == "text")
+
+    def _is_wrong(self, answer: dict[str, Any]) -> bool:
+        """A model's mistake, which it would not have made without us: an unknown tool, arguments that do not fit."""
+        if "error" in answer:
+            return bool(answer["error"]["message"].startswith("Unknown tool"))
+        text = next((block["text"] for block in answer["result"]["content"] if block["type"] == "text"), "")
+        return bool(answer["result"].get("isError")) and text.startswith(("Unknown tool", "Invalid parameters"))
+
+    def _whole(self, answer: dict[str, Any], tokens: int) -> int:
+        """What the server had sent, where less of it was passed on."""
+        kept = (answer.get("result") or {}).get("_meta", {}).get("mcp-optimizer/result")
+        return int(kept["fullTokens"]) if kept else tokens
+
+    def _add(self, kind: str, tokens: int) -> None:
+        self.times[kind] += 1
+        self.tokens[kind] += tokens
+
+    def _count(self, text: str) -> int:
+        return len(self._encoding.encode_ordinary(text))
+
+
+async def ask(client: Client, name: str, arguments: dict[str, Any]) -> str | None:
+    """The id of the result, if it was cut and the rest can be read."""
+    try:
+        result = await client.call_tool(name, arguments)
+    except MCPError:
+        return None
+    kept = (result.meta or {}).get("mcp-optimizer/result") or {}
+    return kept.get("resultId")
+
+
+@pytest.mark.parametrize("mode", ["legacy", "auto"])
+async def test_two_hundred_requests_are_reported_to_the_token(
+    write_servers: WriteServers, tmp_path: Path, mode: str
+) -> None:
+    config = write_servers({"one": plain_server("one"), "two": plain_server("two", "--tools", 12)})
+    recording, database = tmp_path / "wire", tmp_path / "catalog.db"
+    options = ["--config", config, "--database", database, "--max-tokens", 400]
+    # Sampled estimates of long texts are no counts; this asks for counts.
+    options += ["--token-estimate", "tiktoken:cl100k_base"]
+    gateway = [*COMMAND, "serve", *map(str, options)]
+    passed = {name: value for name, value in os.environ.items() if name.startswith(("XDG_", "MCP_OPTIMIZER_"))}
+    tapped = StdioServerParameters(command=sys.executable, args=[str(WIRETAP), str(recording), *gateway], env=passed)
+    async with Client(tapped, mode=mode) as client:
+        await client.list_tools()
+        for server in ("one", "two"):
+            await until_found(client, f"{server} structured facts", f"{server}__facts")
+        for name, arguments in requests(200, random.Random(7)):
+            if (result_id := await ask(client, name, arguments)) is not None:
+                await ask(client, "read_result", {"result_id": result_id})
+    counted = Recount(recording)
+    report = (await command("report", "--config", config, "--database", database, "--json")).json
+    usage = report["usage"]
+    assert sum(counted.times.values()) >= 200
+    assert {row["kind"]: row["times"] for row in usage["kinds"]} == counted.times
+    assert {row["kind"]: row["tokens"] for row in usage["kinds"]} == counted.tokens
+    saved = usage["savings"]
+    assert saved["requests"]["with"] == counted.requests
+    assert saved["tokens"]["with"] == counted.read
+    assert report["baseline_tokens"] == counted.baseline
+    assert saved["tokens"]["without"] == counted.without
+    # Results before limits are larger than what was sent, and only there.
+    assert usage["results"]["before"] > usage["results"]["after"] > 0
+    recorded = "".join(path.read_bytes().decode("latin-1") for path in tmp_path.glob("catalog.db*"))
+    assert "no_such_tool" not in recorded
