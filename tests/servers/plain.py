@@ -3,7 +3,8 @@
 python plain.py NAME [--tools N] [--page N] [--mode MODE] [--delay S] [--pid-file FILE] [--state FILE]
 Modes: ok, hang (never answers), garbage (prints text for ever), exit (ends at once), dies-when-probed (ends at
 any request before initialize, as some SDKs do), one-invalid (one tool of its list is not a tool), draws (has a
-tool `draw` with two related parameters).
+tool `draw` with two related parameters), hostile (has a tool whose texts are markup, script and marks that turn the
+direction of writing).
 """
 
 from __future__ import annotations
@@ -30,6 +31,11 @@ PNG = base64.b64encode(
         )
     )
 ).decode()
+
+HOSTILE = (
+    "<script>window.hacked = 1</script><img src=x onerror='window.hacked = 2'></pre></code>"
+    "<a href='javascript:window.hacked = 3'>here</a> \u202eelttil a ma I\u202c \u2066\u200b\x1b[31m \" onload=\"x"
+)
 
 writing = threading.Lock()
 
@@ -84,6 +90,9 @@ class PlainServer:
             more = {"outputSchema": {"type": "object", "properties": {"drawn": {"type": "string"}}}}
             properties = {"position_x": place, "position_y": place}
             self.tools.append(tool("draw", "Draw something at a place", properties, **more))
+
+        if options.mode == "hostile":
+            self.tools.insert(0, tool("innocent", HOSTILE, {HOSTILE: {"type": "string", "description": HOSTILE}}))
 
     def answer(self, message: dict[str, Any]) -> None:
         method, params = message.get("method"), message.get("params") or {}

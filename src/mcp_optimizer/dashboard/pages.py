@@ -9,7 +9,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 from mcp_optimizer.dashboard.charts import share_bar
-from mcp_optimizer.dashboard.html import Html, el, join, number
+from mcp_optimizer.dashboard.html import Html, counted, el, join, number
 from mcp_optimizer.dashboard.parts import (
     assumptions,
     catalog_map,
@@ -72,7 +72,7 @@ def figures_part(values: Overview) -> Html:
         el("strong", number(values.baseline)),
         " tokens of definitions from ",
         el("strong", number(len(values.weights))),
-        f" tools of {len(values.servers):,} servers would stand in every prompt. With mcp-optimizer it is ",
+        f" tools of {counted(len(values.servers), 'server')} would stand in every prompt. With mcp-optimizer it is ",
         el("strong", number(values.own_tokens)),
         ".",
         class_="lead",
@@ -269,7 +269,7 @@ def tool_page(values: ToolPage) -> str:
     full = values.forms[0].tokens or 1
     figures = [
         figure(
-            form.name, number(form.tokens), f"{(1 - form.tokens / full):.0%} less" if at else "as its server sent it"
+            form.name, number(form.tokens), f"tokens, {100 - form.tokens / full * 100:.0f} % less" if at else "tokens"
         )
         for at, form in enumerate(values.forms)
     ]

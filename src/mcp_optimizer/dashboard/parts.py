@@ -8,7 +8,7 @@ from typing import Any
 from urllib.parse import quote, urlencode
 
 from mcp_optimizer.dashboard.charts import Period, Tile, bars_over_time, treemap
-from mcp_optimizer.dashboard.html import Child, Html, el, number
+from mcp_optimizer.dashboard.html import Child, Html, counted, el, number
 from mcp_optimizer.metrics.usage import Weight
 
 _MOST_SERVERS = 24
@@ -112,7 +112,7 @@ def savings_figures(usage: dict[str, Any]) -> Html:
         figure(
             "Calls and searches",
             f"{number(calls)} · {number(finds)}",
-            f"in {number(saved['sessions'])} conversations, {number(saved['requests']['with'])} model requests",
+            f"in {counted(saved['sessions'], 'conversation')}, {counted(saved['requests']['with'], 'model request')}",
         )
     )
     if results["saved"]:

@@ -9,7 +9,7 @@ import asyncio
 import json
 import time
 from collections import Counter, deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib import resources
@@ -168,7 +168,8 @@ class Dashboard:
         history = await self._sources.history()
         if history is not None:
             try:
-                return await history.read(time.time() - _DAYS * 86_400, _MOST_EVENTS), True
+                written = await history.read(time.time() - _DAYS * 86_400, _MOST_EVENTS)
+                return _with_newest(written, self._recent), True
             except CatalogError:
                 # Locked or gone: what this process remembers is better than no page.
                 pass
@@ -297,6 +298,16 @@ def _form_shown(name: str, form: Form) -> FormShown:
     is_signature = name == "Signature" and definition.input_schema == {"type": "object"}
     text = (definition.description or "") if is_signature else definition.model_dump_json(indent=2)
     return FormShown(name, form.tokens, text)
+
+
+def _with_newest(written: list[Event], seen: Iterable[Event]) -> list[Event]:
+    """What is written down, and what this process saw and has not written yet."""
+    known = {_identity(event) for event in written[-2 * _REMEMBERED :]}
+    return written + [event for event in seen if _identity(event) not in known]
+
+
+def _identity(event: Event) -> tuple[object, ...]:
+    return (round(event.at * 1_000), event.session, event.kind, event.server, event.tool, event.tokens)
 
 
 def _times(rows: Sequence[dict[str, Any]]) -> dict[ToolKey, int]:

@@ -202,7 +202,7 @@ def _unused(catalog: Sequence[Weight], called: Mapping[ToolKey, int]) -> list[st
                 '"disabled": true in the server file.'
             )
         elif tools > 1:
-            told.append(f"{tools} of the {every} tools of `{server}` were never called: {tokens:,} tokens.")
+            told.append(f"{tools:,} of the {every:,} tools of `{server}` were never called: {tokens:,} tokens.")
     return told[:4]
 
 

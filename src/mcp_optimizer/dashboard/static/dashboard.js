@@ -49,11 +49,17 @@
     while (live.rows.length > MOST) live.deleteRow(-1);
   };
 
-  const refresh = async () => {
+  // Soon after an event, and once more when it is quiet: what is summed up may be a few seconds old.
+  let quiet;
+  const news = () => {
+    clearTimeout(quiet);
+    quiet = setTimeout(refresh, 6000);
     if (waiting) return;
     waiting = true;
-    await new Promise((resolve) => setTimeout(resolve, 1500));
-    waiting = false;
+    setTimeout(() => { waiting = false; refresh(); }, 1500);
+  };
+
+  const refresh = async () => {
     const answer = await fetch("/figures", { credentials: "same-origin" });
     if (!answer.ok) return;
     const fresh = new DOMParser().parseFromString(await answer.text(), "text/html").querySelector("#figures");
@@ -73,7 +79,7 @@
     source.onmessage = (message) => {
       if (paused) return;
       show(JSON.parse(message.data));
-      refresh();
+      news();
     };
     pause.hidden = false;
     pause.addEventListener("click", () => {
