@@ -38,13 +38,16 @@ from mcp_optimizer.passing.face import Passing
 from mcp_optimizer.profiles.tiers import ProfileName
 from mcp_optimizer.registrar import Registrar
 from mcp_optimizer.registration import Registration
+from mcp_optimizer.results.cache import ResultCache
+from mcp_optimizer.results.encodings import Encoding
 from mcp_optimizer.results.estimates import Estimator
 from mcp_optimizer.results.options import ResultOptions, Treatment
 from mcp_optimizer.results.pipeline import Results
+from mcp_optimizer.results.price import Price
 from mcp_optimizer.results.store import ResultStore, StoreLimits
 from mcp_optimizer.search.lexical import Vocabulary
 from mcp_optimizer.server import FaceOptions, FindToolResponse, build_server, find_reply, find_response
-from mcp_optimizer.settings import Settings, load_settings
+from mcp_optimizer.settings import ResultSettings, Settings, load_settings
 from mcp_optimizer.token_counter import TokenCounter
 from mcp_optimizer.upstream.config import read_server_file
 from mcp_optimizer.upstream.dumps import read_dumps
@@ -100,7 +103,8 @@ class Optimizer:
         )
         estimator = Estimator(settings.token_estimate, self._counter)
         store = ResultStore(self._kept_results, StoreLimits(settings.kept_hours, settings.kept_megabytes))
-        results = Results(estimator, store, result_options(settings))
+        cache = ResultCache(settings.cache_megabytes)
+        results = Results(estimator, store, result_options(settings), cache, price_of_results(settings))
         self.gateway = Gateway(self.catalog, self._pool, self.forms, results, settings.find_limit)
         budgets = {
             ProfileName.MINIMAL: settings.minimal_budget,
@@ -394,15 +398,33 @@ class Optimizer:
 def result_options(settings: Settings) -> ResultOptions:
     """How results are treated, as the settings say."""
     return ResultOptions(
-        everywhere=Treatment(max_rows=settings.max_rows, max_tokens=settings.max_tokens),
-        servers={name: dict(said) for name, said in settings.server_results.items()},
-        tools={name: dict(said) for name, said in settings.tool_results.items()},
+        everywhere=Treatment(
+            max_rows=settings.max_rows,
+            max_tokens=settings.max_tokens,
+            encoding=Encoding(settings.result_encoding),
+            cache_seconds=settings.cache_seconds,
+        ),
+        servers={name: _said(said) for name, said in settings.server_results.items()},
+        tools={name: _said(said) for name, said in settings.tool_results.items()},
         plain_meta=settings.plain_meta,
     )
 
 
 def _items(text: str) -> list[str]:
     return [item.strip() for item in text.split(",") if item.strip()]
+
+
+def price_of_results(settings: Settings) -> Price | None:
+    """What results cost, if a model is named."""
+    if not settings.price_model:
+        return None
+    prices = prices_of(settings.price_model)
+    return Price(prices.model, prices.currency, prices.input)
+
+
+def _said(settings: ResultSettings) -> dict[str, Any]:
+    said = settings.model_dump(exclude_none=True)
+    return {**said, "encoding": Encoding(said["encoding"])} if "encoding" in said else said
 
 
 def _profile(name: str | None) -> ProfileName | None:

@@ -140,7 +140,16 @@ class Gateway:
         details = tool.record.details
         arguments = self._understand(tool, parameters)
         params = {"name": details.name, "arguments": arguments}
-        call = Call(tool.server, details.name, caller, details.output_schema, projection)
+        call = Call(
+            tool.server,
+            details.name,
+            caller,
+            details.output_schema,
+            projection,
+            tool.record.definition_hash,
+            arguments,
+            details.annotations or {},
+        )
         result = await self.results.answer(call, lambda: self._pool.call(tool.server, "tools/call", params, caller))
         return _with_origin(result, tool)
 

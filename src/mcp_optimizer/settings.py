@@ -32,6 +32,7 @@ LEAST_MAX_TOKENS = 200
 
 LogLevel = Literal["debug", "info", "warning", "error"]
 Encoding = Literal["cl100k_base", "o200k_base"]
+ResultEncoding = Literal["compact", "original", "csv", "toon"]
 
 
 class ResultSettings(BaseModel):
@@ -41,6 +42,8 @@ class ResultSettings(BaseModel):
 
     max_rows: int | None = Field(default=None, ge=0)
     max_tokens: int | None = None
+    encoding: ResultEncoding | None = None
+    cache_seconds: float | None = Field(default=None, ge=0)
 
     @field_validator("max_tokens")
     @classmethod
@@ -122,6 +125,18 @@ class Settings(BaseModel):
         default=20_000,
         description="Most tokens of a result that are sent, at least 200; 0: any number. The rest stays readable.",
     )
+    result_encoding: ResultEncoding = Field(
+        default="compact",
+        description="How JSON results are sent: compact (without blanks), original, or flat tables as csv or toon, "
+        "where that is smaller.",
+    )
+    cache_seconds: float = Field(
+        default=0.0,
+        ge=0,
+        description="Seconds for which a result is served again, of tools that declare to read only, and only what is "
+        "their server's own; 0: never.",
+    )
+    cache_megabytes: int = Field(default=64, ge=1, description="Most megabytes of results that are kept for that.")
     server_results: dict[str, ResultSettings] = Field(
         default_factory=dict,
         description="What is different for one server's results, such as server_results.github.max_tokens = 5000.",
@@ -186,7 +201,8 @@ class Settings(BaseModel):
         description="Model requests assumed in a conversation when savings are told, if more than were seen.",
     )
     price_model: str = Field(
-        default="", description="Model in whose prices savings are told, such as claude-sonnet-4-5 or openai:gpt-5."
+        default="",
+        description="Model in whose prices results and savings are told, such as claude-sonnet-4-5 or openai:gpt-5.",
     )
     log_level: LogLevel = Field(default="warning", description="What is written to stderr.")
     log_format: Literal["auto", "human", "json"] = Field(

@@ -173,3 +173,21 @@ def test_a_settings_file_that_is_not_there_or_not_toml_is_refused_by_name(toml: 
 def test_settings_cannot_be_changed_afterwards() -> None:
     with pytest.raises(ValueError, match="frozen"):
         Settings().find_limit = 3
+
+
+@pytest.mark.parametrize("value", [-1, 1, 199])
+def test_a_token_limit_leaves_room_for_something(value: int) -> None:
+    with pytest.raises(ConfigurationError, match=r"'max_tokens' .*at least 200"):
+        load_settings({"max_tokens": value}, {})
+    assert load_settings({"max_tokens": 0}, {}).max_tokens == 0
+
+
+def test_results_of_one_server_or_tool_are_set_in_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "settings.toml"
+    path.write_text("[server_results.github]\nmax_tokens = 5000\n[tool_results.git_log]\nencoding = 'csv'\n")
+    settings = load_settings({}, {}, path)
+    assert settings.server_results["github"].max_tokens == 5_000
+    assert settings.tool_results["git_log"].encoding == "csv"
+    path.write_text("[tool_results.git_log]\nmax_tokens = 7\n")
+    with pytest.raises(ConfigurationError, match="tool_results"):
+        load_settings({}, {}, path)

@@ -143,6 +143,8 @@ def _cost(meta: dict[str, Any]) -> str:
         said.append(f"{data['rowCount']:,} rows")
     if data.get("truncated"):
         said.append("cut")
+    if cost := meta.get("cost"):
+        said.append(f"{cost['input']:.6f} {cost['currency']} as input of {cost['model']}")
     performance = meta["performance"]
     said.append("from the cache" if performance["cachedResult"] else f"{performance['executionTimeMs']:,} ms")
     return ", ".join(said)

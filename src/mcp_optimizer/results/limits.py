@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from mcp_optimizer.results.document import Document, decoded, read_document
+from mcp_optimizer.results.encodings import minified
 from mcp_optimizer.results.metadata import DataInfo
 from mcp_optimizer.results.pages import Pieces, divide
-from mcp_optimizer.results.reading import NO_JSON, Reading, compact, json_value
+from mcp_optimizer.results.reading import NO_JSON, Reading, Slot, compact, json_value
 
 NOTICE_ROOM = 80
 """Tokens that are kept free for the notice."""
@@ -28,7 +30,9 @@ PAGE_TOKENS = 20_000
 """What a page may hold of a result that has no limit of tokens."""
 
 _PARSED = 1_000_000
-_CERTAINLY_TOO_LONG = 32
+_JSON_STARTS = frozenset("{[ \n")
+_BLANKS_IN_JSON = ("\n", '": ', '", ', "}, ")
+_CERTAINLY_TOO_LONG = 64
 """Bytes for each token of a limit beyond which no measurement is made."""
 
 
@@ -51,6 +55,7 @@ class Limited:
 
 
 Count = Callable[[str], int]
+Shown = Callable[[bytes], bytes]
 
 
 class Measure:
@@ -62,11 +67,12 @@ class Measure:
     def __call__(self, data: bytes) -> int:
         return self._count(decoded(data))
 
-    def fits(self, data: bytes, budget: int) -> bool:
+    def fits(self, data: bytes, budget: int, shown: Shown = bytes) -> bool:
+        """Whether what is shown of a text is within the budget."""
         if len(data) <= budget:
             # No encoding has more tokens than bytes.
             return True
-        return len(data) <= budget * _CERTAINLY_TOO_LONG and self(data) <= budget
+        return len(data) <= budget * _CERTAINLY_TOO_LONG and self(shown(data)) <= budget
 
     def text_fits(self, texts: Sequence[str], budget: int) -> bool:
         """Whether the texts are within the budget; every one is measured, however well it may compress."""
@@ -84,16 +90,47 @@ class Measure:
 
 
 def limited(
-    reading: Reading, limits: Limits, count: Count, result_id: str, is_valid: Callable[[Any], bool] | None = None
+    reading: Reading,
+    limits: Limits,
+    count: Count,
+    result_id: str,
+    is_valid: Callable[[Any], bool] | None = None,
+    *,
+    compact_json: bool = True,
 ) -> Limited:
-    """The result within its limits. `is_valid` tells whether structured content is what the tool declares."""
+    """The result within its limits. `is_valid` tells whether structured content is what the tool declares.
+
+    With `compact_json`, JSON texts are shown, and measured, without blanks; the pieces are as the server sent them.
+    """
     measure = Measure(count)
+    shown = without_blanks(reading) if compact_json else reading
     if reading.size <= _PARSED:
         data = reading.data()
         too_many = bool(limits.max_rows and data and (data.row_count or 0) > limits.max_rows)
-        if not too_many and _within(reading, limits, measure):
-            return Limited(dict(reading.result), data)
-    return _Cutting(reading, limits, measure, result_id, is_valid or (lambda _value: True)).limited()
+        if not too_many and _within(shown, limits, measure):
+            return Limited(dict(shown.result), data)
+    is_valid = is_valid or (lambda _value: True)
+    return _Cutting(reading, limits, measure, result_id, is_valid, compact_json=compact_json).limited()
+
+
+def without_blanks(reading: Reading) -> Reading:
+    """The same result, its JSON texts minified; very large ones are left."""
+    texts = {slot.block: text for slot in reading.slots if (text := _minified(reading, slot)) is not None}
+    if not texts:
+        return reading
+    blocks = [_with_text(block, texts[at]) if at in texts else block for at, block in enumerate(reading.blocks)]
+    return Reading({**reading.result, "content": blocks})
+
+
+def _minified(reading: Reading, slot: Slot) -> str | None:
+    text = slot.text
+    if len(text) > _PARSED or text[:1] not in _JSON_STARTS or not any(mark in text for mark in _BLANKS_IN_JSON):
+        return None
+    value = reading.value if len(reading.slots) == 1 else json_value(text)
+    if value is NO_JSON:
+        return None
+    small = decoded(minified(text.encode("utf-8", "surrogatepass")))
+    return small if len(small) < len(text) else None
 
 
 def whole_pieces(reading: Reading, limits: Limits, count: Count) -> Pieces:
@@ -125,12 +162,15 @@ class _Cutting:
         measure: Measure,
         result_id: str,
         is_valid: Callable[[Any], bool],
+        *,
+        compact_json: bool,
     ) -> None:
         self.reading = reading
         self.limits = limits
         self.measure = measure
         self.result_id = result_id
         self.is_valid = is_valid
+        self.compact_json = compact_json
         self.budget = limits.max_tokens - NOTICE_ROOM if limits.max_tokens else 0
 
     def limited(self) -> Limited:
@@ -140,7 +180,8 @@ class _Cutting:
         if is_alone:
             documents = [(STRUCTURED, read_document(self.reading.structured_text, structured))]
         if not self._is_over(documents):
-            return Limited(dict(self.reading.result), _data_of(documents))
+            whole = without_blanks(self.reading) if self.compact_json else self.reading
+            return Limited(dict(whole.result), _data_of(documents))
         shown, cut_at, position = self._cut_texts([document for _, document in documents])
         structure, separate = self._cut_structured(documents, shown)
         if separate is not None:
@@ -160,26 +201,31 @@ class _Cutting:
         """The texts as they are shown; which is the first that is not shown whole, and from where on."""
         if len(documents) == 1:
             document = documents[0]
-            if not self._is_too_long(document.data) and not self._has_too_many_rows(document):
-                return [document.data], 0, len(document.data)
-            cut = document.cut(lambda data: not self._is_too_long(data), self.limits.max_rows)
-            return [cut.data], 0, cut.shown_until
-        shown: list[bytes] = []
+            shown = self._shown(document)
+            if self._fits(document.data, shown) and not self._has_too_many_rows(document):
+                return [shown(document.data)], 0, len(document.data)
+            cut = document.cut(lambda data: self._fits(data, shown), self.limits.max_rows)
+            return [shown(cut.data)], 0, cut.shown_until
+        texts: list[bytes] = []
         left = self.budget
         for number, document in enumerate(documents):
-            if self.measure.fits(document.data, left):
-                shown.append(document.data)
-                left -= self.measure(document.data)
+            shown = self._shown(document)
+            if self.measure.fits(document.data, left, shown):
+                texts.append(shown(document.data))
+                left -= self.measure(texts[-1])
                 continue
-            cut = document.cut(lambda data, left=left: self.measure.fits(data, left))  # type: ignore[misc]
-            return [*shown, cut.data], number, cut.shown_until
-        return shown, len(documents) - 1, len(documents[-1].data)
+            cut = document.cut(partial(self.measure.fits, budget=left, shown=shown))
+            return [*texts, shown(cut.data)], number, cut.shown_until
+        return texts, len(documents) - 1, len(documents[-1].data)
+
+    def _shown(self, document: Document) -> Shown:
+        return minified if document.is_json and self.compact_json else bytes
 
     def _has_too_many_rows(self, document: Document) -> bool:
         return bool(self.limits.max_rows and document.row_count and document.row_count > self.limits.max_rows)
 
-    def _is_too_long(self, data: bytes) -> bool:
-        return bool(self.limits.max_tokens) and not self.measure.fits(data, self.budget)
+    def _fits(self, data: bytes, shown: Shown = bytes) -> bool:
+        return not self.limits.max_tokens or self.measure.fits(data, self.budget, shown)
 
     def _cut_structured(
         self, documents: Sequence[tuple[int, Document]], shown: Sequence[bytes]
@@ -221,9 +267,9 @@ class _Cutting:
 
     def _cut_apart(self, structured: Any) -> tuple[Any, Document | None]:
         document = read_document(self.reading.structured_text, structured)
-        if not self._is_too_long(document.data) and not self._has_too_many_rows(document):
+        if self._fits(document.data) and not self._has_too_many_rows(document):
             return structured, None
-        cut = document.cut(lambda data: not self._is_too_long(data), self.limits.max_rows)
+        cut = document.cut(self._fits, self.limits.max_rows)
         return json_value(decoded(cut.data)), document
 
     def _preview(self, kept: Any) -> dict[str, Any]:

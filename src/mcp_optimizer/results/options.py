@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from mcp_optimizer.results.encodings import Encoding
 from mcp_optimizer.results.limits import Limits
 
 
@@ -15,6 +16,10 @@ class Treatment:
 
     max_rows: int = 1_000
     max_tokens: int = 20_000
+    encoding: Encoding = Encoding.COMPACT
+    cache_seconds: float = 0
+    is_cached_by_name: bool = False
+    """Whether the tool itself is named as one whose results may be served again, whatever it declares."""
 
     @property
     def limits(self) -> Limits:
@@ -33,6 +38,16 @@ class ResultOptions:
     def of(self, server: str, tool: str) -> Treatment:
         if not self.servers and not self.tools:
             return self.everywhere
-        said = (self.servers.get(server), self.tools.get(tool), self.tools.get(f"{server}__{tool}"))
-        changes = {name: value for one in said if one for name, value in one.items() if value is not None}
-        return replace(self.everywhere, **changes)
+        of_tool = _given(self.tools.get(tool)) | _given(self.tools.get(f"{server}__{tool}"))
+        changes = _given(self.servers.get(server)) | of_tool
+        return replace(self.everywhere, **changes, is_cached_by_name="cache_seconds" in of_tool)
+
+    @property
+    def may_cache(self) -> bool:
+        """Whether any result may be served again."""
+        said = (*self.servers.values(), *self.tools.values())
+        return bool(self.everywhere.cache_seconds) or any(_given(one).get("cache_seconds") for one in said)
+
+
+def _given(said: Mapping[str, Any] | None) -> dict[str, Any]:
+    return {name: value for name, value in (said or {}).items() if value is not None}

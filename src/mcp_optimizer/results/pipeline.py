@@ -10,7 +10,7 @@ import asyncio
 import secrets
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -18,6 +18,8 @@ import jsonschema_rs
 
 from mcp_optimizer.caller import LOCAL, Caller
 from mcp_optimizer.errors import InvalidRequest
+from mcp_optimizer.results.cache import CacheKey, ResultCache
+from mcp_optimizer.results.encodings import Encoding, in_encoding
 from mcp_optimizer.results.estimates import Estimator
 from mcp_optimizer.results.limits import Limited, Limits, limited, whole_pieces
 from mcp_optimizer.results.metadata import (
@@ -27,10 +29,11 @@ from mcp_optimizer.results.metadata import (
     TokenInfo,
     with_metadata,
 )
-from mcp_optimizer.results.options import ResultOptions
+from mcp_optimizer.results.options import ResultOptions, Treatment
+from mcp_optimizer.results.price import Price
 from mcp_optimizer.results.projection import Projection
 from mcp_optimizer.results.reader import ResultReader, selected
-from mcp_optimizer.results.reading import NO_JSON, Reading
+from mcp_optimizer.results.reading import NO_JSON, Reading, compact
 from mcp_optimizer.results.store import ResultStore
 from mcp_optimizer.token_counter import TokenCounter
 
@@ -47,18 +50,39 @@ _LONGEST_REASON = 80
 _INLINE = 32 * 1024
 """Characters of text that are dealt with at once; more would hold up other calls, and goes to a thread."""
 
+_AS_IT_IS = Treatment(max_rows=0, max_tokens=0, encoding=Encoding.ORIGINAL)
+
 Ask = Callable[[], Awaitable[dict[str, Any]]]
 
 
 @dataclass(frozen=True)
 class Call:
-    """What was called, by whom."""
+    """What was called, by whom, and what the tool says of itself."""
 
     server: str
     tool: str
     caller: Caller = LOCAL
     output_schema: Mapping[str, Any] | None = None
     select: Projection | None = None
+    definition_hash: str = ""
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+    annotations: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def reads(self) -> bool:
+        """Whether the tool declares that it changes nothing."""
+        return self.annotations.get("readOnlyHint") is True
+
+    @property
+    def only_reads(self) -> bool:
+        """Whether it also declares that what it reads is its server's own. The protocol's default is that it is not."""
+        return self.reads and self.annotations.get("openWorldHint") is False
+
+    @property
+    def cache_key(self) -> CacheKey:
+        select = self.select.expression if self.select is not None else ""
+        hashed = self.definition_hash
+        return CacheKey.of(self.caller.key, self.server, self.tool, hashed, self.arguments, select)
 
 
 @dataclass(frozen=True)
@@ -75,11 +99,19 @@ class Results:
     """Asks for results, holds them to their limits, and says of each what it cost."""
 
     def __init__(
-        self, estimator: Estimator, store: ResultStore | None = None, options: ResultOptions | None = None
+        self,
+        estimator: Estimator,
+        store: ResultStore | None = None,
+        options: ResultOptions | None = None,
+        cache: ResultCache | None = None,
+        price: Price | None = None,
     ) -> None:
         self._estimator = estimator
         self._store = store
         self._options = options or ResultOptions()
+        self._cache = cache or ResultCache()
+        self._may_cache = self._options.may_cache
+        self._price = price
         self._reader = ResultReader(store, estimator.counter.count_tokens) if store is not None else None
 
     @classmethod
@@ -92,28 +124,66 @@ class Results:
         self._estimator.estimate(["x"])
 
     async def answer(self, call: Call, ask: Ask) -> dict[str, Any]:
-        """Ask the server; its result within the limits, with what it cost."""
+        """Ask the server, or serve again what it said; within the limits, with what it cost."""
+        treatment = self._options.of(call.server, call.tool)
+        seconds = treatment.cache_seconds if call.only_reads or treatment.is_cached_by_name else 0
+        if not seconds:
+            return (
+                await self._written(call, ask, treatment)
+                if self._may_cache
+                else await self._asked(call, ask, treatment)
+            )
+        started = time.perf_counter()
+        key = call.cache_key
+        if (kept := self._cache.get(key)) is not None and await self._can_be_read(kept, call):
+            return self._served_again(kept, started)
+        result, is_shared, may_keep = await self._cache.once(key, lambda: self._asked(call, ask, treatment))
+        if is_shared:
+            return self._served_again(result, started)
+        if may_keep and not result.get("isError") and result.get("resultType", "complete") == "complete":
+            self._cache.put(key, result, len(compact(result)), seconds)
+        return result
+
+    async def _written(self, call: Call, ask: Ask, treatment: Treatment) -> dict[str, Any]:
+        """A call that may write, or says nothing of it: nothing read from its server before it ends is served again."""
+        if call.reads:
+            return await self._asked(call, ask, treatment)
+        self._cache.clear(call.server)
+        try:
+            return await self._asked(call, ask, treatment)
+        finally:
+            self._cache.clear(call.server)
+
+    async def _can_be_read(self, kept: Mapping[str, Any], call: Call) -> bool:
+        """Whether what a kept result says can be read on is still there."""
+        about = kept["_meta"].get(RESULT_META_KEY)
+        return about is None or self._store is None or await self._store.has(about["resultId"], call.caller.key)
+
+    def _served_again(self, kept: Mapping[str, Any], started: float) -> dict[str, Any]:
+        metadata = ResponseMetadata(performance=replace(_performance(started), cached_result=True))
+        return with_metadata(kept, metadata, plain=self._options.plain_meta)
+
+    async def _asked(self, call: Call, ask: Ask, treatment: Treatment) -> dict[str, Any]:
         started = time.perf_counter()
         result = await ask()
         if result.get("resultType") == "input_required":
             # No result yet: the server asks for more first.
             return result
         performance = _performance(started)
-        limits = self._options.of(call.server, call.tool).limits
         reading = Reading(result)
         if call.select is not None and not result.get("isError"):
-            return await self._selected(reading, call.select, limits, call, performance)
-        return await self._finished(reading, limits, call, performance)
+            return await self._selected(reading, call.select, treatment, call, performance)
+        return await self._finished(reading, treatment, call, performance)
 
     async def described(self, result: dict[str, Any], started: float) -> dict[str, Any]:
         """A result that is sent as it is, with what it cost; `started` is by `time.perf_counter`."""
-        return await self._finished(Reading(result), Limits(), Call("", ""), _performance(started))
+        return await self._finished(Reading(result), _AS_IT_IS, Call("", ""), _performance(started))
 
     async def _finished(
-        self, reading: Reading, limits: Limits, call: Call, performance: PerformanceInfo, notice: str = ""
+        self, reading: Reading, treatment: Treatment, call: Call, performance: PerformanceInfo, notice: str = ""
     ) -> dict[str, Any]:
-        limits = limits if self._store is not None else Limits()
-        work = partial(self._limited, reading, limits, call, notice)
+        limits = treatment.limits if self._store is not None else Limits()
+        work = partial(self._limited, reading, limits, treatment.encoding, call, notice)
         done = await asyncio.to_thread(work) if reading.size > _INLINE else work()
         result, data = done.limited.result, done.limited.data
         if done.limited.pieces is not None:
@@ -121,20 +191,23 @@ class Results:
         if data is not None:
             limit = limits.max_rows if data.row_count is not None else 0
             data = replace(data, truncated=done.limited.pieces is not None, max_rows_limit=limit or None)
-        metadata = ResponseMetadata(tokens=done.tokens, performance=performance, data=data)
+        cost = self._price.of(done.tokens.estimated) if self._price is not None else None
+        metadata = ResponseMetadata(tokens=done.tokens, performance=performance, data=data, cost=cost)
         return with_metadata(result, metadata, plain=self._options.plain_meta)
 
-    def _limited(self, reading: Reading, limits: Limits, call: Call, notice: str) -> _Done:
+    def _limited(self, reading: Reading, limits: Limits, encoding: Encoding, call: Call, notice: str) -> _Done:
         result_id = new_result_id()
         count = self._estimator.counter.count_tokens
-        done = limited(reading, limits, count, result_id, _validity(call.output_schema))
+        is_compact = encoding is not Encoding.ORIGINAL
+        done = limited(reading, limits, count, result_id, _validity(call.output_schema), compact_json=is_compact)
+        if encoding in (Encoding.CSV, Encoding.TOON) and len(reading.slots) == 1:
+            done = replace(done, result=in_encoding(done.result, encoding, count))
         if notice:
             done = replace(done, result=_and_told(done.result, notice))
-        if done.pieces is None:
-            tokens = self._estimate(Reading(done.result) if notice else reading)
-            return _Done(done, result_id, tokens, tokens.estimated)
-        full = self._estimator.estimate(reading.texts).estimated
-        return _Done(done, result_id, self._estimate(Reading(done.result)), full)
+        tokens = self._estimate(Reading(done.result))
+        is_cut = done.pieces is not None
+        full = self._estimator.estimate(reading.texts).estimated if is_cut else tokens.estimated
+        return _Done(done, result_id, tokens, full)
 
     async def _kept(self, done: _Done, limits: Limits, call: Call) -> dict[str, Any]:
         """The cut result, once all of it is kept."""
@@ -153,10 +226,11 @@ class Results:
         return replace(tokens, warning=f"{tokens.warning}; {NOT_COUNTED}") if reading.has_uncounted else tokens
 
     async def _selected(
-        self, reading: Reading, select: Projection, limits: Limits, call: Call, performance: PerformanceInfo
+        self, reading: Reading, select: Projection, treatment: Treatment, call: Call, performance: PerformanceInfo
     ) -> dict[str, Any]:
         """Only what the expression selects; the whole result can be read. The call was made, so nothing fails here."""
-        within = replace(limits, max_tokens=limits.max_tokens - _SELECTED_ROOM if limits.max_tokens else 0)
+        limits = treatment.limits
+        within = replace(treatment, max_tokens=limits.max_tokens - _SELECTED_ROOM if limits.max_tokens else 0)
         try:
             value = await asyncio.to_thread(_projected, reading, select)
         except InvalidRequest as error:
@@ -193,8 +267,8 @@ class Results:
         if projection is not None:
             value = projection.of(await self._reader.value(kept))
             call = Call("", "", caller)
-            limits = Limits(max_tokens=kept.max_tokens)
-            return await self._finished(Reading(selected(value)), limits, call, _performance(started))
+            treatment = replace(_AS_IT_IS, max_tokens=kept.max_tokens)
+            return await self._finished(Reading(selected(value)), treatment, call, _performance(started))
         if search:
             found = await self._reader.search(kept, search, offset, limit)
         else:

@@ -88,6 +88,11 @@ def whole(pages: list[dict[str, Any]]) -> str:
     return "".join(texts(page)[0] for page in pages)
 
 
+def same(shown: str, sent: str) -> bool:
+    """The same text, or the same JSON without blanks."""
+    return shown == sent or (len(shown) < len(sent) and repr(json.loads(shown)) == repr(json.loads(sent)))
+
+
 def id_of(result: dict[str, Any]) -> str:
     return str(result["_meta"][RESULT_META_KEY]["resultId"])
 
@@ -120,7 +125,7 @@ def test_any_json_is_cut_to_json_of_the_same_shape_and_its_pages_are_the_origina
         assert COUNTER.count_tokens(compact(result["structuredContent"])) <= limit
         first, *notice = texts(result)
         if not notice:
-            assert first == text
+            assert same(first, text)
             return
         assert type(json.loads(first)) is type(value)
         pages = await opened.all_pages(id_of(result))
@@ -149,7 +154,7 @@ def test_any_text_is_cut_to_its_beginning_and_its_pages_are_the_original(
             assert all(tokens(page) <= limit for page in pages)
             assert whole(pages) == text
         else:
-            assert texts(result) == [text]
+            assert same(texts(result)[0], text)
 
     run(check, max_tokens=limit)
 
@@ -161,7 +166,7 @@ def test_of_several_texts_each_comes_back_whole(parts: list[str], limit: int) ->
         result = await opened.pass_through({"content": [{"type": "text", "text": part} for part in parts]})
         assert tokens(result) <= limit
         if RESULT_META_KEY not in result["_meta"]:
-            assert texts(result) == parts
+            assert all(map(same, texts(result), parts))
             return
         pages = await opened.all_pages(id_of(result))
         assert all(tokens(page) <= limit for page in pages)
@@ -195,7 +200,7 @@ async def test_a_table_over_max_rows_keeps_its_first_rows_and_says_how_to_go_on(
 
 async def test_a_result_within_its_limits_is_untouched_and_waits_for_no_database() -> None:
     async with gate(max_tokens=20_000, max_rows=1_000) as opened:
-        sent = text_result(json.dumps(ANSWER), structuredContent=ANSWER, isError=False, futureField=1)
+        sent = text_result(compact(ANSWER), structuredContent=ANSWER, isError=False, futureField=1)
         result = await opened.pass_through(sent)
         assert {key: value for key, value in result.items() if key != "_meta"} == sent
         assert result["_meta"]["data"] == {"rowCount": 500, "columnCount": 3, "truncated": False, "maxRowsLimit": 1000}
@@ -368,7 +373,7 @@ async def test_a_projection_that_is_too_large_is_cut_like_any_result() -> None:
         assert whole(await opened.all_pages(id_of(result))) == compact([person["email"] for person in PEOPLE])
 
 
-@pytest.mark.parametrize(("sent", "select"), [("plain text", "items"), ('{"a": "text"}', "sum(a)")])
+@pytest.mark.parametrize(("sent", "select"), [("plain text", "items"), ('{"a":"text"}', "sum(a)")])
 async def test_a_projection_that_does_not_apply_leaves_the_result_and_says_so(sent: str, select: str) -> None:
     async with gate(max_tokens=300) as opened:
         result = await opened.pass_through(text_result(sent), select=Projection(select))
@@ -379,5 +384,5 @@ async def test_a_projection_that_does_not_apply_leaves_the_result_and_says_so(se
 
 async def test_an_error_is_never_projected() -> None:
     async with gate(max_tokens=300) as opened:
-        result = await opened.pass_through(text_result('{"a": 1}', isError=True), select=Projection("a"))
-        assert texts(result) == ['{"a": 1}']
+        result = await opened.pass_through(text_result('{"a":1}', isError=True), select=Projection("a"))
+        assert texts(result) == ['{"a":1}']

@@ -1,0 +1,112 @@
+"""Serves results of reading tools again for a while, and lets simultaneous identical calls be one.
+
+In memory, per caller; knows nothing of how results are made. A result that was asked for before something was
+written to its server is never kept.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import time
+from collections import OrderedDict, defaultdict
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+Result = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class CacheKey:
+    """What must be the same for a result to be served again."""
+
+    server: str
+    digest: bytes
+
+    @classmethod
+    def of(
+        cls, caller: str, server: str, tool: str, definition_hash: str, arguments: Mapping[str, Any], select: str = ""
+    ) -> CacheKey:
+        canonical = json.dumps(arguments, sort_keys=True, separators=(",", ":"))
+        parts = json.dumps([caller, server, tool, definition_hash, select, canonical])
+        return cls(server, hashlib.sha256(parts.encode()).digest())
+
+
+@dataclass(frozen=True)
+class _Entry:
+    result: Result
+    size: int
+    until: float
+
+
+class ResultCache:
+    """Results by key, the least recently used leaving first; and the calls that are under way."""
+
+    def __init__(self, megabytes: float = 64, clock: Callable[[], float] = time.monotonic) -> None:
+        self._most = round(megabytes * 1_000_000)
+        self._clock = clock
+        self._entries: OrderedDict[CacheKey, _Entry] = OrderedDict()
+        self._size = 0
+        self._under_way: dict[CacheKey, _Flight] = {}
+        self._writes: defaultdict[str, int] = defaultdict(int)
+
+    def get(self, key: CacheKey) -> Result | None:
+        entry = self._entries.get(key)
+        if entry is None:
+            return None
+        if entry.until <= self._clock():
+            self.drop(key)
+            return None
+        self._entries.move_to_end(key)
+        return entry.result
+
+    def put(self, key: CacheKey, result: Result, size: int, seconds: float) -> None:
+        self.drop(key)
+        if size > self._most:
+            return
+        self._entries[key] = _Entry(result, size, self._clock() + seconds)
+        self._size += size
+        while self._size > self._most:
+            self.drop(next(iter(self._entries)))
+
+    def drop(self, key: CacheKey) -> None:
+        if (entry := self._entries.pop(key, None)) is not None:
+            self._size -= entry.size
+
+    def clear(self, server: str) -> None:
+        """Something was, or is about to be, written to the server: nothing read from it before is true any more."""
+        self._writes[server] += 1
+        for key in [key for key in self._entries if key.server == server]:
+            self.drop(key)
+        # Whoever asks from now on must not be given what was read before.
+        for key in [key for key in self._under_way if key.server == server]:
+            del self._under_way[key]
+
+    async def once(self, key: CacheKey, ask: Callable[[], Awaitable[Result]]) -> tuple[Result, bool, bool]:
+        """The result, whether another call's answer was shared, and whether it may be kept."""
+        flight = self._under_way.get(key)
+        is_shared = flight is not None
+        if flight is None:
+            flight = self._under_way[key] = _Flight(asyncio.ensure_future(ask()), self._writes[key.server])
+        flight.waiting += 1
+        try:
+            result = await asyncio.shield(flight.task)
+        finally:
+            flight.waiting -= 1
+            if flight.task.done() or not flight.waiting:
+                # The last who waited has gone: nobody needs the answer.
+                flight.task.cancel()
+                if self._under_way.get(key) is flight:
+                    del self._under_way[key]
+        return result, is_shared, flight.writes == self._writes[key.server]
+
+
+class _Flight:
+    """A call under way, how many wait for it, and what had been written when it began."""
+
+    def __init__(self, task: asyncio.Future[Result], writes: int) -> None:
+        self.task = task
+        self.writes = writes
+        self.waiting = 0

@@ -1,0 +1,151 @@
+"""Other ways to write the same result: JSON without blanks, and flat tables as CSV or TOON. Pure.
+
+Without blanks is exact: no number, escape or key is touched. CSV and TOON are for whoever asks for them, and are
+used only where they have fewer tokens than the JSON.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from mcp_optimizer.results.reading import NO_JSON, compact, json_value
+from mcp_optimizer.results.rows import COLUMN_KEYS, find_table
+
+
+class Encoding(StrEnum):
+    """How the text of a JSON result is sent."""
+
+    COMPACT = "compact"
+    ORIGINAL = "original"
+    CSV = "csv"
+    TOON = "toon"
+
+
+_STRING_OR_BLANKS = re.compile(rb'("[^"\\]*(?:\\.[^"\\]*)*")|[ \t\r\n]+', re.DOTALL)
+
+
+def minified(data: bytes) -> bytes:
+    """JSON without the blanks between its tokens; all else as it was written."""
+    return _STRING_OR_BLANKS.sub(rb"\1", data)
+
+
+@dataclass(frozen=True)
+class FlatTable:
+    """A table of plain values, and what stands around it."""
+
+    key: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[Any, ...], ...]
+    around: Mapping[str, Any]
+
+
+def flat_table(value: Any) -> FlatTable | None:
+    """The table that a JSON value is, if its cells are plain values and so is what stands around it."""
+    table = find_table(value)
+    if table is None or not table.row_count or len(table.path) > 1:
+        return None
+    key = table.path[0] if table.path else ""
+    rows = value[key] if key else value
+    around = {name: other for name, other in value.items() if name != key} if key else {}
+    if all(isinstance(row, Mapping) for row in rows):
+        columns = tuple(dict.fromkeys(name for row in rows for name in row))
+        # A cell that is not there must not become one that is empty.
+        if any(len(row) != len(columns) for row in rows):
+            return None
+        cells = tuple(tuple(row[name] for name in columns) for row in rows)
+    else:
+        names = next((name for name in COLUMN_KEYS if name in around), None)
+        columns = tuple(map(str, around.pop(names))) if names is not None else ()
+        if any(not isinstance(row, list) or len(row) != len(columns) for row in rows):
+            return None
+        cells = tuple(map(tuple, rows))
+    if (
+        not columns
+        or not all(map(_is_plain, around.values()))
+        or not all(_is_plain(cell) for row in cells for cell in row)
+    ):
+        return None
+    return FlatTable(key, columns, cells, around)
+
+
+def _is_plain(value: Any) -> bool:
+    return value is None or isinstance(value, str | int | float)
+
+
+def smaller(text: str, value: Any, encoding: Encoding, count: Callable[[str], int]) -> str:
+    """The text in the encoding asked for, if it is a flat table and fewer tokens that way; else as it is."""
+    write = {Encoding.CSV: as_csv, Encoding.TOON: as_toon}.get(encoding)
+    table = flat_table(value) if write is not None else None
+    if write is None or table is None:
+        return text
+    written = write(table)
+    return written if count(written) < count(text) else text
+
+
+def in_encoding(result: Mapping[str, Any], encoding: Encoding, count: Callable[[str], int]) -> dict[str, Any]:
+    """A result with its first text in the encoding asked for, where that is smaller."""
+    at = next((number for number, block in enumerate(result["content"]) if block.get("type") == "text"), None)
+    value = NO_JSON if at is None else json_value(result["content"][at]["text"])
+    if at is None or value is NO_JSON:
+        return dict(result)
+    block = result["content"][at]
+    written = {**block, "text": smaller(block["text"], value, encoding, count)}
+    return {**result, "content": [*result["content"][:at], written, *result["content"][at + 1 :]]}
+
+
+def as_csv(table: FlatTable) -> str:
+    """CSV with a header; what stands around the table comes first, as a line of JSON."""
+    lines = io.StringIO()
+    writer = csv.writer(lines, lineterminator="\n")
+    writer.writerow(table.columns)
+    for row in table.rows:
+        lines.write(",".join(map(_csv_cell, row)) + "\n")
+    head = f"{compact(dict(table.around))}\n\n" if table.around else ""
+    return head + lines.getvalue()
+
+
+_SPECIAL_IN_CSV = re.compile(r'[",\r\n]|^\s|\s$')
+_READS_AS_ANOTHER = re.compile(r"(true|false|null|[-+]?[\d.].*)?$")
+
+
+def _csv_cell(value: Any) -> str:
+    """Text is quoted where it would read as something else: null is nothing at all, an empty text is \"\"."""
+    if value is None:
+        return ""
+    if not isinstance(value, str):
+        return json.dumps(value)
+    if _SPECIAL_IN_CSV.search(value) or _READS_AS_ANOTHER.match(value):
+        return '"' + value.replace('"', '""') + '"'
+    return value
+
+
+def as_toon(table: FlatTable) -> str:
+    """TOON (token-oriented object notation): fields as `key: value`, the table with its length and columns once."""
+    fields = [f"{_toon_key(name)}: {_toon_cell(value)}" for name, value in table.around.items()]
+    columns = ",".join(map(_toon_key, table.columns))
+    head = f"{_toon_key(table.key) if table.key else ''}[{len(table.rows)}]{{{columns}}}:"
+    rows = ["  " + ",".join(map(_toon_cell, row)) for row in table.rows]
+    return "\n".join([*fields, head, *rows])
+
+
+_TOON_NAME = re.compile(r"[A-Za-z_][\w.]*$")
+_SPECIAL_IN_TOON = re.compile(r'[:"\\{}\[\],\x00-\x1f]|^\s|\s$|^-')
+
+
+def _toon_key(name: str) -> str:
+    return name if _TOON_NAME.match(name) else json.dumps(name, ensure_ascii=False)
+
+
+def _toon_cell(value: Any) -> str:
+    if not isinstance(value, str):
+        return json.dumps(value)
+    if _SPECIAL_IN_TOON.search(value) or _READS_AS_ANOTHER.match(value):
+        return json.dumps(value, ensure_ascii=False)
+    return value
