@@ -35,6 +35,7 @@ def options_page() -> str:
         default = "" if info.default in (None, "", PydanticUndefined) else f"`{str(info.default).lower()}`"
         only = " (`serve` only)" if name in SERVE_ONLY else ""
         shorter = f", `{SHORTER[name]}`" if name in SHORTER else ""
+        shorter += f", `{flag(f'no_{name}')}`" if info.default is True else ""
         places = f"`{flag(name)}`{shorter} | `{PREFIX}{name.upper()}`" if name not in FILE_ONLY else "| "
         lines.append(f"| {places} | `{name}` | {default} | {info.description}{only} |")
     return "\n".join(lines) + "\n"

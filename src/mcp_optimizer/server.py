@@ -263,11 +263,9 @@ class _Answers:
             result = _error(error)
         return await self._gateway.results.described(result, started)
 
-    def _accounting(
-        self, name: str, arguments: Mapping[str, Any], caller: Caller
-    ) -> contextlib.AbstractContextManager[Answer]:
+    def _accounting(self, name: str, arguments: Mapping[str, Any], caller: Caller) -> Answer:
         if self._accounts is None:
-            return contextlib.nullcontext(Answer(name, arguments, caller))
+            return Answer(name, arguments, caller)
         return self._accounts.answering(name, arguments, caller)
 
     async def _find_tool(self, arguments: Mapping[str, Any], _caller: Caller) -> dict[str, Any]:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import random
+import sqlite3
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -13,7 +15,9 @@ from typing import Any
 
 import pytest
 from mcp import Client, MCPError, StdioServerParameters
+from sqlalchemy import event
 
+from mcp_optimizer import Optimizer
 from mcp_optimizer.token_counter import load_encoding
 from tests.conftest import WriteServers, plain_server
 from tests.e2e.running import COMMAND, command, until_found
@@ -155,3 +159,45 @@ async def test_two_hundred_requests_are_reported_to_the_token(
     assert usage["results"]["before"] > usage["results"]["after"] > 0
     recorded = "".join(path.read_bytes().decode("latin-1") for path in tmp_path.glob("catalog.db*"))
     assert "no_such_tool" not in recorded
+
+
+def _fill_up(connection: Any, _record: Any) -> None:
+    """From now on the file cannot grow: what SQLite then says is what it says of a full disk."""
+    connection.execute("PRAGMA max_page_count = 1")
+
+
+@pytest.mark.parametrize("trouble", ["locked", "full", "deleted"])
+async def test_a_database_in_trouble_changes_nothing_for_callers(
+    write_servers: WriteServers, tmp_path: Path, trouble: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "catalog.db"
+    config = write_servers({"one": plain_server("one")})
+    async with Optimizer.from_config(config, database=str(path), encoder="none") as optimizer:
+        database = optimizer._database
+        assert database is not None
+        other = sqlite3.connect(path)
+        if trouble == "locked":
+            other.execute("BEGIN EXCLUSIVE")
+        elif trouble == "full":
+            event.listen(database.engine.sync_engine, "connect", _fill_up)
+            await database.engine.dispose()
+        else:
+            path.unlink()
+        async with asyncio.timeout(4):
+            # Less than anybody would wait for the lock.
+            for number in range(100):
+                result = await optimizer.call("echo", {"value": "x" * 500})
+                assert not result.get("isError"), result
+                if number % 10 == 0:
+                    assert (await optimizer.find("say something back")).tools
+        await optimizer.accounts.settled()
+        assert optimizer.recorder.waiting + optimizer.recorder.written == 110
+        if trouble == "full":
+            while "History cannot be written" not in caplog.text:
+                await asyncio.sleep(0.05)
+            assert optimizer.recorder.written == 0
+        other.rollback()
+        other.close()
+    # Whatever became of them, each event is accounted for.
+    assert optimizer.recorder.written + optimizer.recorder.dropped == 110
+    assert optimizer.recorder.dropped == (110 if trouble == "full" else 0)

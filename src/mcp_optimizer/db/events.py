@@ -6,8 +6,8 @@ made on the way of a request.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
+from typing import NamedTuple
 
 
 class EventKind(StrEnum):
@@ -43,9 +43,11 @@ ToolKey = tuple[str, str]
 """A tool by its server's name and its own."""
 
 
-@dataclass(frozen=True, slots=True)
-class Event:
-    """One thing that happened; token counts are the numbers that stand in the reply."""
+class Event(NamedTuple):
+    """One thing that happened; token counts are the numbers that stand in the reply.
+
+    A named tuple, because one is made for every call: a frozen dataclass takes ten times as long.
+    """
 
     at: float
     """Seconds since 1970."""

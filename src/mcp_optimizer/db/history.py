@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from functools import cache
 from typing import Any
 
-from sqlalchemy import Row, delete, func, insert, select
+from sqlalchemy import Dialect, Row, delete, func, insert, select
 
 from mcp_optimizer.db.events import Event, EventKind, Outcome, ToolKey
 from mcp_optimizer.db.tables import event
@@ -29,7 +30,8 @@ class History(Transactions):
         """All of them, or none."""
         await self._database.revive()
         async with self._writing() as connection:
-            await connection.execute(insert(event), [_row(one) for one in events])
+            # Bound by hand: through the library's own binding a row takes three times as long.
+            await connection.exec_driver_sql(_insertion(connection.dialect), [_row(one) for one in events])
 
     async def read(self, since: float = 0.0, newest: int | None = None) -> list[Event]:
         """Events from a moment on, oldest first; only the newest of them, if a number is given."""
@@ -76,23 +78,18 @@ def _milliseconds(moment: float) -> int:
     return round(moment * 1_000)
 
 
-def _row(one: Event) -> dict[str, Any]:
-    return {
-        "at_ms": _milliseconds(one.at),
-        "kind": one.kind.value,
-        "session": one.session,
-        "client": one.client,
-        "server": one.server,
-        "tool": one.tool,
-        "tokens": one.tokens,
-        "full_tokens": one.full_tokens,
-        "baseline_tokens": one.baseline_tokens,
-        "milliseconds": one.milliseconds,
-        "cached": one.cached,
-        "truncated": one.truncated,
-        "outcome": one.outcome.value,
-        "found": json.dumps(one.found, separators=(",", ":")) if one.found else "",
-    }
+@cache
+def _insertion(dialect: Dialect) -> str:
+    return str(insert(event).values(dict.fromkeys(_COLUMNS)).compile(dialect=dialect))
+
+
+_COLUMNS = tuple(column.name for column in event.columns if column.name != "id")
+
+
+def _row(one: Event) -> tuple[Any, ...]:
+    """In the order of the table's columns, which is that of an event's fields."""
+    found = json.dumps(one.found, separators=(",", ":")) if one.found else ""
+    return (_milliseconds(one.at), one.kind.value, *one[2:12], one.outcome.value, found)
 
 
 def _event(row: Row[Any]) -> Event:

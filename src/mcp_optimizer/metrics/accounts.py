@@ -15,8 +15,8 @@ import secrets
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
-from typing import Any
+from types import TracebackType
+from typing import Any, Self
 
 from mcp_optimizer.caller import Caller
 from mcp_optimizer.db.events import Event, EventKind, Outcome, ToolKey
@@ -53,21 +53,43 @@ _OUTCOMES: tuple[tuple[type[OptimizerError], Outcome], ...] = (
 )
 _LONGEST_NAME = 80
 
+_MOST_KNOWN = 10_000
+
 _MOST_COUNTED_AT_ONCE = 1_000
 """Replies that wait to be counted; they are kept until then."""
 
 
 class Answer:
-    """One answer in the making: what was asked for, and in the end the reply or the error."""
+    """One answer in the making: what was asked for, and in the end the reply or the error.
 
-    def __init__(self, name: str, arguments: Mapping[str, Any], caller: Caller) -> None:
+    Entered around the making of it, and accounted for on leaving; plain, because it is done for every call.
+    """
+
+    __slots__ = ("_accounts", "_asked", "_started", "caller", "error", "kind", "result")
+
+    def __init__(
+        self, name: str, arguments: Mapping[str, Any], caller: Caller, accounts: Accounts | None = None
+    ) -> None:
         self.kind = KINDS.get(name, EventKind.CALL)
         self.caller = caller
         self.result: Mapping[str, Any] | None = None
         self.error: OptimizerError | None = None
-        asked = arguments if name == "call_tool" else {"tool_name": name}
-        self._asked = (asked.get("tool_name"), asked.get("server_name"))
+        self._asked = (
+            (arguments.get("tool_name"), arguments.get("server_name")) if name == "call_tool" else (name, None)
+        )
+        self._accounts = accounts
         self._started = time.perf_counter()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, _kind: type[BaseException] | None, error: BaseException | None, _where: TracebackType | None
+    ) -> None:
+        if isinstance(error, OptimizerError):
+            self.failed(error)
+        if self._accounts is not None:
+            self._accounts.take(self)
 
     def reply(self, result: dict[str, Any]) -> dict[str, Any]:
         """The reply, as it is sent."""
@@ -109,48 +131,51 @@ class Accounts:
         self._recorder = recorder
         # Over stdio every process is one conversation, and its caller is always "local".
         self._process = secrets.token_hex(8)
+        self._known: dict[Caller, tuple[str, str]] = {}
         self._listed: tuple[Sequence[Mapping[str, Any]], int] = ((), 0)
         self._counting: set[asyncio.Task[None]] = set()
 
-    @contextmanager
-    def answering(self, name: str, arguments: Mapping[str, Any], caller: Caller) -> Iterator[Answer]:
-        """Around the answer to a tools/call; accounts for it when it is there, or failed."""
-        answer = Answer(name, arguments, caller)
+    def answering(self, name: str, arguments: Mapping[str, Any], caller: Caller) -> Answer:
+        """To be entered around the answer to a tools/call; accounts for it when it is there, or failed."""
+        return Answer(name, arguments, caller, self if self._recorder.is_heard else None)
+
+    def take(self, answer: Answer) -> None:
+        """Account for an answer."""
         try:
-            yield answer
-        except OptimizerError as error:
-            answer.failed(error)
-            raise
-        finally:
-            if self._recorder.is_heard:
-                self._account(answer)
+            stated = _stated_tokens(answer)
+            if stated is None:
+                self._count_beside(self._event(answer, 0), _texts(answer))
+            else:
+                self._recorder.record(self._event(answer, stated))
+        except Exception:
+            # Whoever asked has a right to the answer, whatever is wrong with the accounts.
+            logger.exception("An event could not be recorded")
 
     def loaded(self, caller: Caller, tools: Sequence[Mapping[str, Any]], profile: str, milliseconds: float) -> None:
         """A client was sent its tools/list."""
         if not self._recorder.is_heard:
             return
         with _never_failing():
-            event = replace(self._plain_event(EventKind.LOAD, caller), tool=profile, milliseconds=milliseconds)
+            session, client = self._who(caller)
+            event = Event(
+                at=time.time(),
+                kind=EventKind.LOAD,
+                session=session,
+                client=client,
+                tool=profile,
+                baseline_tokens=self._gateway.snapshot.baseline_tokens,
+                milliseconds=milliseconds,
+            )
             known, tokens = self._listed
             if known == tools:
-                self._recorder.record(replace(event, tokens=tokens, full_tokens=tokens))
+                self._recorder.record(event._replace(tokens=tokens, full_tokens=tokens))
             else:
-                texts = [as_json(tool) for tool in tools]
-                self._count_beside(event, texts, tools)
+                self._count_beside(event, [as_json(tool) for tool in tools], tools)
 
     async def settled(self) -> None:
         """Wait until everything that was answered is accounted for."""
         while self._counting:
             await asyncio.wait(self._counting)
-
-    def _account(self, answer: Answer) -> None:
-        with _never_failing():
-            event = self._event(answer)
-            stated = _stated_tokens(answer)
-            if stated is None:
-                self._count_beside(event, _texts(answer))
-            else:
-                self._recorder.record(replace(event, tokens=stated, full_tokens=max(stated, event.full_tokens)))
 
     def _count_beside(self, event: Event, texts: Sequence[str], tools: Sequence[Mapping[str, Any]] = ()) -> None:
         """Count in a thread, and record then: the tokenizer may still have to be loaded."""
@@ -166,39 +191,45 @@ class Accounts:
             tokens = sum(await asyncio.to_thread(self._counter.count_many, texts)) if texts else 0
             if tools:
                 self._listed = (tools, tokens)
-            self._recorder.record(replace(event, tokens=tokens, full_tokens=max(tokens, event.full_tokens)))
+            self._recorder.record(event._replace(tokens=tokens, full_tokens=max(tokens, event.full_tokens)))
 
-    def _plain_event(self, kind: EventKind, caller: Caller) -> Event:
-        return Event(
-            at=time.time(),
-            kind=kind,
-            session=hashlib.sha256(f"{self._process} {caller.key}".encode("utf-8", "replace")).hexdigest()[:16],
-            client=printable(caller.client)[:_LONGEST_NAME],
-            baseline_tokens=self._gateway.snapshot.baseline_tokens,
-        )
+    def _who(self, caller: Caller) -> tuple[str, str]:
+        """A caller's conversation and client, as events name them."""
+        known = self._known.get(caller)
+        if known is None:
+            session = hashlib.sha256(f"{self._process} {caller.key}".encode("utf-8", "replace")).hexdigest()[:16]
+            known = (session, printable(caller.client)[:_LONGEST_NAME])
+            if len(self._known) >= _MOST_KNOWN:
+                self._known.clear()
+            self._known[caller] = known
+        return known
 
-    def _event(self, answer: Answer) -> Event:
-        """All but the tokens."""
+    def _event(self, answer: Answer, tokens: int) -> Event:
         meta = answer.meta
-        origin = meta.get(TOOL_META_KEY)
+        origin, kept = meta.get(TOOL_META_KEY), meta.get(RESULT_META_KEY) or {}
         server, tool = (origin["server"], origin["name"]) if origin else answer.tool(self._gateway)
         data, performance = meta.get("data") or {}, meta.get("performance") or {}
-        kept = meta.get(RESULT_META_KEY) or {}
-        by_name = self._gateway.snapshot.by_name
-        return replace(
-            self._plain_event(answer.kind, answer.caller),
-            server=server,
-            tool=tool,
-            full_tokens=int((meta.get(RESULT_META_KEY) or {}).get("fullTokens", 0)),
-            milliseconds=float(performance.get("executionTimeMs", answer.milliseconds)),
-            cached=bool(performance.get("cachedResult")),
-            truncated=bool(data.get("truncated") or kept),
-            outcome=_outcome(answer),
-            found=tuple(
-                (found.server, found.record.name)
-                for name in meta.get(SCORES_META_KEY, ())
-                if (found := by_name.get(name)) is not None
-            ),
+        snapshot = self._gateway.snapshot
+        session, client = self._who(answer.caller)
+        found: tuple[ToolKey, ...] = ()
+        if scores := meta.get(SCORES_META_KEY):
+            hits = (snapshot.by_name.get(name) for name in scores)
+            found = tuple((hit.server, hit.record.name) for hit in hits if hit is not None)
+        return Event(
+            time.time(),
+            answer.kind,
+            session,
+            client,
+            server,
+            tool,
+            tokens,
+            max(tokens, int(kept.get("fullTokens", 0))),
+            snapshot.baseline_tokens,
+            float(performance.get("executionTimeMs", answer.milliseconds)),
+            bool(performance.get("cachedResult")),
+            bool(data.get("truncated") or kept),
+            _outcome(answer),
+            found,
         )
 
 

@@ -6,12 +6,14 @@ conversation is ever a label.
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from bisect import bisect_left
+from collections import Counter, OrderedDict, defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import accumulate
 
-from prometheus_client import CollectorRegistry, Counter, Histogram
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client import CollectorRegistry
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
@@ -64,63 +66,92 @@ class RunningSavings:
         return ours, theirs
 
 
-class Meters:
-    """All numbers of one gateway, in a registry of their own."""
+class _Histogram:
+    """How long things took, by a label; kept plainly, because it is added to on every call."""
+
+    def __init__(self) -> None:
+        self.counts = [0] * (len(_SECONDS) + 1)
+        self.total = 0.0
+
+    def add(self, seconds: float) -> None:
+        self.counts[bisect_left(_SECONDS, seconds)] += 1
+        self.total += seconds
+
+    @property
+    def buckets(self) -> list[tuple[str, float]]:
+        """As Prometheus has them: each with all that are smaller."""
+        bounds = [*(str(float(bound)) for bound in _SECONDS), "+Inf"]
+        return list(zip(bounds, map(float, accumulate(self.counts)), strict=True))
+
+
+class Meters(Collector):
+    """All numbers of one gateway, in a registry of their own. `take` is a listener of the recorder."""
 
     def __init__(self, snapshot: Callable[[], Snapshot], recorder: Recorder, own_tokens: Callable[[], int]) -> None:
-        self._registry = registry = CollectorRegistry()
         self._savings = RunningSavings(own_tokens)
-        self._events = Counter(
-            "mcp_optimizer_events", "Finds, calls, lists, reads and loads.", ("kind", "outcome"), registry=registry
-        )
-        self._calls = Counter(
-            "mcp_optimizer_calls", "Calls of tools, by server.", ("server", "outcome"), registry=registry
-        )
-        self._seconds = Histogram(
-            "mcp_optimizer_duration_seconds", "Time to an answer.", ("kind",), buckets=_SECONDS, registry=registry
-        )
-        self._call_seconds = Histogram(
-            "mcp_optimizer_call_duration_seconds",
-            "Time to the result of a call, by server.",
-            ("server",),
-            buckets=_SECONDS,
-            registry=registry,
-        )
-        self._sent = Counter("mcp_optimizer_tokens_sent", "Tokens sent to clients.", ("kind",), registry=registry)
-        self._cut = Counter("mcp_optimizer_tokens_cut", "Tokens that limits kept from clients.", registry=registry)
-        self._cached = Counter("mcp_optimizer_cached_results", "Results served from the cache.", registry=registry)
-        self._truncated = Counter("mcp_optimizer_truncated_results", "Results that were cut.", registry=registry)
-        self._read = Counter(
-            "mcp_optimizer_prompt_tokens",
-            "Tokens that models read, uncached, with this gateway; and without it, as it would have been.",
-            ("gateway",),
-            registry=registry,
-        )
-        registry.register(_State(snapshot, recorder, own_tokens))
+        self._events: Counter[tuple[EventKind, Outcome]] = Counter()
+        self._calls: Counter[tuple[str, Outcome]] = Counter()
+        self._sent: Counter[EventKind] = Counter()
+        self._seconds: defaultdict[EventKind, _Histogram] = defaultdict(_Histogram)
+        self._call_seconds: defaultdict[str, _Histogram] = defaultdict(_Histogram)
+        self._cut = self._cached = self._truncated = self._with = self._without = 0
+        self._registry = CollectorRegistry()
+        self._registry.register(self)
+        self._registry.register(_State(snapshot, recorder, own_tokens))
 
     def take(self, event: Event) -> None:
-        """Count an event; a listener of the recorder."""
-        kind = event.kind.value
-        self._events.labels(kind, event.outcome.value).inc()
-        self._seconds.labels(kind).observe(event.milliseconds / 1_000)
-        self._sent.labels(kind).inc(event.tokens)
-        self._cut.inc(event.full_tokens - event.tokens)
-        if event.kind is EventKind.CALL:
+        """Count an event."""
+        kind, outcome, seconds = event.kind, event.outcome, event.milliseconds / 1_000
+        self._events[kind, outcome] += 1
+        self._sent[kind] += event.tokens
+        self._seconds[kind].add(seconds)
+        if kind is EventKind.CALL:
             server = event.server or "none"
-            self._calls.labels(server, event.outcome.value).inc()
-            self._call_seconds.labels(server).observe(event.milliseconds / 1_000)
-        if event.cached:
-            self._cached.inc()
-        if event.truncated:
-            self._truncated.inc()
+            self._calls[server, outcome] += 1
+            self._call_seconds[server].add(seconds)
+        self._cut += event.full_tokens - event.tokens
+        self._cached += event.cached
+        self._truncated += event.truncated
         ours, theirs = self._savings.take(event)
-        self._read.labels("with").inc(ours)
-        self._read.labels("without").inc(theirs)
+        self._with += ours
+        self._without += theirs
 
     def exposition(self, accept: str = "") -> tuple[bytes, str]:
         """All numbers in the format that is asked for, and its content type."""
         encode, content_type = choose_encoder(accept)
         return encode(self._registry), content_type
+
+    def collect(self) -> Iterator[Metric]:
+        events = CounterMetricFamily(
+            "mcp_optimizer_events", "Finds, calls, lists, reads and loads.", labels=["kind", "outcome"]
+        )
+        for (kind, outcome), count in list(self._events.items()):
+            events.add_metric([kind.value, outcome.value], count)
+        calls = CounterMetricFamily("mcp_optimizer_calls", "Calls of tools, by server.", labels=["server", "outcome"])
+        for (server, outcome), count in list(self._calls.items()):
+            calls.add_metric([server, outcome.value], count)
+        sent = CounterMetricFamily("mcp_optimizer_tokens_sent", "Tokens sent to clients.", labels=["kind"])
+        for kind, tokens in list(self._sent.items()):
+            sent.add_metric([kind.value], tokens)
+        seconds = HistogramMetricFamily("mcp_optimizer_duration_seconds", "Time to an answer.", labels=["kind"])
+        for kind, taken in list(self._seconds.items()):
+            seconds.add_metric([kind.value], taken.buckets, taken.total)
+        by_server = HistogramMetricFamily(
+            "mcp_optimizer_call_duration_seconds", "Time to the result of a call, by server.", labels=["server"]
+        )
+        for server, taken in list(self._call_seconds.items()):
+            by_server.add_metric([server], taken.buckets, taken.total)
+        read = CounterMetricFamily(
+            "mcp_optimizer_prompt_tokens",
+            "Tokens that models read, uncached, with this gateway; and without it, as it would have been.",
+            labels=["gateway"],
+        )
+        read.add_metric(["with"], self._with)
+        read.add_metric(["without"], self._without)
+        yield from (events, calls, sent, seconds, by_server, read)
+        yield CounterMetricFamily("mcp_optimizer_tokens_cut", "Tokens that limits kept from clients.", self._cut)
+        yield CounterMetricFamily("mcp_optimizer_cached_results", "Results served from the cache.", self._cached)
+        yield CounterMetricFamily("mcp_optimizer_truncated_results", "Results that were cut.", self._truncated)
 
 
 class _State(Collector):
