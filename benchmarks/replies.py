@@ -1,8 +1,10 @@
-"""What a find_tool reply costs: tokens for signature, schema and full, beside what FastMCP's search returns.
+"""`python -m benchmarks.replies`: what a find_tool reply costs, in each detail, beside FastMCP's search.
 
 FASTMCP_PYTHON=/path/to/python python -m benchmarks.replies [--requests N]
 
-Requests from ../shared/data/retrieval/dev, against the catalog of all dumps; five tools a reply.
+Requests from ../shared/data/retrieval/dev, against the catalog of all dumps; five tools a reply, counted as the
+whole text that the model gets. FastMCP ranks with its own BM25 search, in an environment of its own. Results go
+to `benchmarks/results/replies.md`.
 """
 
 from __future__ import annotations
@@ -13,19 +15,21 @@ import json
 import os
 import random
 import statistics
-import subprocess
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from mcp_optimizer.app import Optimizer
 from mcp_optimizer.db.models import McpTool
 from mcp_optimizer.forms import Detail
-from mcp_optimizer.server import find_response
+from mcp_optimizer.server import find_reply
 from mcp_optimizer.settings import load_settings
 from mcp_optimizer.token_counter import TokenCounter
 from mcp_optimizer.upstream.dumps import read_dumps
 
 DATA = Path(__file__).parents[2] / "shared" / "data"
+RESULTS = Path(__file__).with_name("results") / "replies.md"
 LIMIT = 5
+FASTMCP = "FastMCP 4 search"
 
 
 def dumped_tools() -> list[tuple[str, McpTool]]:
@@ -37,46 +41,69 @@ def requests(count: int) -> list[str]:
     return [json.loads(line)["query"] for line in random.Random(7).sample(lines, count)]
 
 
-async def ours(queries: list[str], counter: TokenCounter) -> dict[str, list[int]]:
+async def ours(queries: Sequence[str], counter: TokenCounter) -> dict[str, list[int]]:
     """Tokens of whole replies, metrics and all, by detail."""
     optimizer = Optimizer.from_dumps(DATA / "mcp-tools", load_settings({"encoder": "static"}, environment={}))
     optimizer.start()
     await optimizer.wait_for_servers(600)
-    sizes: dict[str, list[int]] = {detail.value: [] for detail in Detail}
-    for query in queries:
-        for detail in Detail:
-            found = optimizer.gateway.find(query, "", LIMIT, detail)
-            sizes[detail.value].append(counter.count_tokens(find_response(found).model_dump_json(exclude_none=True)))
+    sizes: dict[str, list[int]] = {}
+    for detail in Detail:
+        replies = [find_reply(optimizer.gateway.find(query, "", LIMIT, detail)) for query in queries]
+        sizes[detail.value] = counter.count_many([reply["content"][0]["text"] for reply in replies])
     await optimizer.stop()
     return sizes
 
 
-def fastmcp(queries: list[str], counter: TokenCounter, python: str) -> list[int]:
-    """Tokens of the definitions that FastMCP's BM25 search returns, as JSON."""
+async def fastmcp(queries: Sequence[str], counter: TokenCounter, python: str) -> list[int]:
+    """Tokens of what FastMCP's BM25 search tool returns for the same requests over the same tools."""
     tools = [tool for _, tool in dumped_tools()]
     listed = [{"name": t.name, "description": t.description or "", "inputSchema": t.input_schema} for t in tools]
     job = json.dumps({"tools": listed, "queries": queries, "limit": LIMIT})
     script = Path(__file__).with_name("fastmcp_search.py")
-    done = subprocess.run([python, str(script)], input=job, capture_output=True, text=True, check=True)
-    counts = counter.count_many([tool.model_dump_json() for tool in tools])
-    return [sum(counts[at] for at in ranking) for ranking in json.loads(done.stdout)["rankings"]]
+    process = await asyncio.create_subprocess_exec(
+        python, str(script), stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE
+    )
+    out, _ = await process.communicate(job.encode())
+    # Its search tool returns the definitions "in the same format as list_tools", as compact JSON.
+    rankings = json.loads(out)["rankings"]
+    return counter.count_many([f"[{','.join(tools[at].model_dump_json() for at in found)}]" for found in rankings])
 
 
-def main() -> None:
+def report(rows: Mapping[str, Sequence[int]], requested: int) -> str:
+    whole = statistics.median(rows.get(FASTMCP, rows["full"]))
+    lines = [
+        "# What a find_tool reply costs",
+        "",
+        f"Measured with `python -m benchmarks.replies`: {requested} requests of the dev sets against the catalog of",
+        f"all dumps, at most {LIMIT} tools a reply; tokens (cl100k_base) of the whole text that the model gets.",
+        "",
+        "| reply | median | mean | below FastMCP's median |",
+        "|---|---:|---:|---:|",
+    ]
+    for label, sizes in rows.items():
+        median = statistics.median(sizes)
+        lines.append(
+            f"| {label} | {median:,.0f} | {statistics.mean(sizes):,.0f} | {100 * (1 - median / whole):.1f} % |"
+        )
+    return "\n".join([*lines, ""])
+
+
+async def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--requests", type=int, default=200)
     options = parser.parse_args()
     counter = TokenCounter()
     queries = requests(options.requests)
-    rows = asyncio.run(ours(queries, counter))
-    if python := os.environ.get("FASTMCP_PYTHON"):
-        rows["FastMCP"] = fastmcp(queries, counter, python)
-    print(f"median tokens of a reply to {len(queries)} requests, at most {LIMIT} tools, catalog of all dumps")
-    whole = statistics.median(rows.get("FastMCP", rows["full"]))
-    for label, sizes in rows.items():
-        median, below = statistics.median(sizes), 100 * (1 - statistics.median(sizes) / whole)
-        print(f"{label:10} {median:8,.0f}   mean {statistics.mean(sizes):8,.0f}   {below:5.1f} % below FastMCP")
+    python = os.environ.get("FASTMCP_PYTHON")
+    theirs = asyncio.create_task(fastmcp(queries, counter, python)) if python else None
+    rows = await ours(queries, counter)
+    if theirs is not None:
+        rows[FASTMCP] = await theirs
+    text = report(rows, len(queries))
+    if theirs is not None:
+        RESULTS.write_text(text, encoding="utf-8")
+    print(text)
 
 
 if __name__ == "__main__":
-    main()
+    asyncio.run(main())

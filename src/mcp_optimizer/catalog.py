@@ -30,6 +30,9 @@ from mcp_optimizer.upstream.pool import UpstreamState
 
 logger = logging.getLogger(__name__)
 
+_TOGETHER = 0.5
+"""Seconds between indexes while servers are taken in, at the least; and while an index takes a tenth of the time."""
+
 _REINDEX_INTERVAL = 5.0
 """Seconds between indexes while servers are embedded one after the other."""
 
@@ -109,8 +112,10 @@ class LiveCatalog:
         self._vectors: dict[str, Floats] = {}
         self.encoder_is_loading = False
         self._is_closing = False
+        self._to_take_in = 0
         self._to_embed = 0
         self._indexed_at = 0.0
+        self._next_index_at = 0.0
         self._states: dict[str, UpstreamState] = {}
         self._listings: dict[str, int] = {}
         self._records: dict[str, list[ToolRecord]] = {}
@@ -173,13 +178,21 @@ class LiveCatalog:
             asyncio.get_running_loop().run_in_executor(None, give_back)
 
     async def _take_in(self, state: UpstreamState, number: int) -> None:
-        records = await self._ingestion.take_in(state.name, state.listing.tools)
-        if self._listings[state.name] != number:
-            # A newer listing overtook this one.
+        self._to_take_in += 1
+        try:
+            records = await self._ingestion.take_in(state.name, state.listing.tools)
+            # Unless a newer listing overtook this one.
+            is_newest = self._listings[state.name] == number
+            if is_newest:
+                self._records[state.name] = records
+                self._outdated = True
+        finally:
+            self._to_take_in -= 1
+            # Hundreds of servers at once are indexed together, not each by itself; a few are not kept waiting.
+            if self._outdated and (not self._to_take_in or time.monotonic() > self._next_index_at):
+                await self._reindex()
+        if not is_newest:
             return
-        self._records[state.name] = records
-        self._outdated = True
-        await self._reindex()
         await self._ingestion.store(state.spec, records)
         await self._embed(records)
 
@@ -220,11 +233,12 @@ class LiveCatalog:
                 return
             self._outdated = False
             records = tuple(record for server in sorted(self._records) for record in self._records[server])
-            vectors = self._vectors
+            vectors, started = self._vectors, time.monotonic()
             index = await asyncio.to_thread(self._build, records, self._encoder, vectors)
             self._indexed, self._index = records, index
             vectors.update(_vectors_of(index, records))
             self._indexed_at = time.monotonic()
+            self._next_index_at = self._indexed_at + max(_TOGETHER, 10 * (self._indexed_at - started))
             self._publish()
 
     def _build(

@@ -36,6 +36,8 @@ _TYPE_WORDS = frozenset(
 _ABBREVIATION = re.compile(r"(?:\b(?:e\.g|i\.e|etc|vs|cf|approx|incl|no|fig|st|dr|mr|ms)|\b[A-Z])\.$", re.I)
 _SENTENCE_END = re.compile(r"[.!?](?=\s|$)|[。！？]|\n\s*\n|\n(?=\s*(?:[-*•#|]|\d+[.)]))|:\s*\n")
 _LONGEST_SENTENCE = 240
+_LONGEST_RESTATEMENT = 120
+_DIGIT = re.compile(r"\d")
 
 
 @dataclass(frozen=True)
@@ -182,8 +184,10 @@ def first_sentence(text: str) -> str:
 
 def restates(note: str, name: str, context: str = "") -> bool:
     """Whether a note says nothing that the parameter's name (in its tool) does not say."""
-    said = set(terms(f"{name} {context}")) | _FILLER
-    return all(term in said for term in terms(note)) and not re.search(r"\d", note) and len(words(note)) < 12
+    if len(note) > _LONGEST_RESTATEMENT or _DIGIT.search(note):
+        return False
+    said = _FILLER.union(terms(name), terms(context))
+    return said.issuperset(terms(note)) and len(words(note)) < 12
 
 
 _FILLER = frozenset(
