@@ -12,7 +12,7 @@ create  = $(PYTHON) -m venv $(VENV)
 install = $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 endif
 
-.PHONY: help demo test lint format conformance bench clean
+.PHONY: help demo test coverage lint format conformance bench clean
 
 help:  ## Show what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -33,6 +33,10 @@ demo: $(VENV)/.run  ## Start three demo servers and see what is found, what it c
 
 test: $(VENV)/.dev  ## Run all tests
 	$(BIN)/python -m pytest
+
+coverage: $(VENV)/.dev  ## Fail unless the tests reach 95 % of the branches of everything that changes a schema
+	$(BIN)/python -m pytest tests/unit/compression --cov=mcp_optimizer.compression --cov-branch \
+	  --cov-report=term-missing --cov-fail-under=95
 
 lint: $(VENV)/.dev  ## Check style and types
 	$(BIN)/ruff check .

@@ -53,6 +53,7 @@ from mcp_optimizer.upstream.config import read_server_file
 from mcp_optimizer.upstream.dumps import read_dumps
 from mcp_optimizer.upstream.pool import PoolOptions, UpstreamPool, UpstreamState
 from mcp_optimizer.upstream.spec import ServerSpec, Transport
+from mcp_optimizer.written_descriptions import WrittenDescriptions
 
 if TYPE_CHECKING:
     from mcp_optimizer.dashboard.routes import Dashboard
@@ -61,6 +62,7 @@ if TYPE_CHECKING:
     from mcp_optimizer.db.forms import StoredForms
     from mcp_optimizer.db.history import History
     from mcp_optimizer.db.kept_results import KeptResults
+    from mcp_optimizer.description_writer import DescriptionWriter
 
 logger = logging.getLogger(__name__)
 
@@ -112,8 +114,11 @@ class Optimizer:
             ProfileName.FULL: settings.full_budget,
         }
         pinned = _items(settings.pinned_tools)
-        self.registration = Registration(self.catalog, self.forms, self._counter, pinned, budgets, self._uses_by_name)
-        self.registrar = Registrar(self.catalog, self.registration, self.forms, self._opened_forms)
+        written = WrittenDescriptions(_description_writer(settings), self._opened_forms)
+        self.registration = Registration(
+            self.catalog, self.forms, self._counter, pinned, budgets, self._uses_by_name, written.texts
+        )
+        self.registrar = Registrar(self.catalog, self.registration, self.forms, self._opened_forms, written)
         self.recorder = Recorder(self.history, settings.history_days)
         self.accounts = Accounts(self.gateway, self._counter, self.recorder)
         if event_logger.isEnabledFor(logging.INFO):
@@ -425,6 +430,14 @@ def price_of_results(settings: Settings) -> Price | None:
 def _said(settings: ResultSettings) -> dict[str, Any]:
     said = settings.model_dump(exclude_none=True)
     return {**said, "encoding": Encoding(said["encoding"])} if "encoding" in said else said
+
+
+def _description_writer(settings: Settings) -> DescriptionWriter | None:
+    if not settings.description_writer:
+        return None
+    from mcp_optimizer.description_writer import DescriptionWriter
+
+    return DescriptionWriter(settings.description_writer, settings.description_writer_key)
 
 
 def _profile(name: str | None) -> ProfileName | None:

@@ -14,11 +14,13 @@ from typing import TYPE_CHECKING
 
 from mcp_optimizer.catalog import LiveCatalog
 from mcp_optimizer.compression.compress import Dialect
+from mcp_optimizer.compression.descriptions import Level
 from mcp_optimizer.db.models import DefinitionForm, ServerStatus
 from mcp_optimizer.errors import CatalogError
 from mcp_optimizer.forms import ToolForms
 from mcp_optimizer.profiles.tiers import ProfileName
 from mcp_optimizer.registration import Presentation, Registered, Registration
+from mcp_optimizer.written_descriptions import WrittenDescriptions
 
 if TYPE_CHECKING:
     # At run time the database's libraries load beside everything else, in a thread.
@@ -41,11 +43,19 @@ Wanted = tuple[ProfileName, Presentation]
 class Registrar:
     """Lists of registered tools, made ahead and kept up to date."""
 
-    def __init__(self, catalog: LiveCatalog, registration: Registration, forms: ToolForms, opened: OpenedForms) -> None:
+    def __init__(
+        self,
+        catalog: LiveCatalog,
+        registration: Registration,
+        forms: ToolForms,
+        opened: OpenedForms,
+        written: WrittenDescriptions,
+    ) -> None:
         self._catalog = catalog
         self._registration = registration
         self._forms = forms
         self._opened = opened
+        self._written = written
         self._wanted: dict[Wanted, Registered | None] = {}
         self._read_for: dict[Dialect, object] = {}
         self._storing: set[asyncio.Task[None]] = set()
@@ -69,6 +79,7 @@ class Registrar:
                     await task
         if self._storing:
             await asyncio.wait(self._storing)
+        self._written.close()
 
     async def listed(self, profile: ProfileName, presentation: Presentation) -> Registered:
         """The tools of a profile; waits a little for servers that are still coming up."""
@@ -92,6 +103,7 @@ class Registrar:
         while True:
             if self._wanted:
                 await self._renew()
+                await self._improve()
             await self._catalog.changed()
             with contextlib.suppress(TimeoutError):
                 while True:
@@ -103,10 +115,18 @@ class Registrar:
         for wanted, before in list(self._wanted.items()):
             made = await self._make(wanted)
             has_changed |= before is not None and made.definitions != before.definitions
-            if before is not None:
-                self._wanted[wanted] = made
+            self._wanted[wanted] = made
         if has_changed and self.on_change is not None:
             await self.on_change()
+
+    async def _improve(self) -> None:
+        """Have short descriptions written for the tools that are listed with them, if somebody writes any."""
+        by_name = self._catalog.snapshot.by_name
+        profiles = [made.profile for made in self._wanted.values() if made is not None]
+        names = {name for profile in profiles if profile.level is Level.WORDS for name in profile.tools}
+        if await self._written.ask([by_name[name] for name in sorted(names) if name in by_name]):
+            self._registration.renew()
+            await self._renew()
 
     async def _make(self, wanted: Wanted) -> Registered:
         profile, presentation = wanted
@@ -114,6 +134,7 @@ class Registrar:
         if stored is not None and self._read_for.get(presentation.dialect) is not snapshot.tools:
             self._read_for[presentation.dialect] = snapshot.tools
             await self._read(stored, presentation.dialect)
+            await self._written.recall(snapshot.running)
         made = await asyncio.to_thread(self._registration.listed, profile, presentation)
         if stored is not None and (new := self._forms.take_new(presentation.dialect)):
             task = asyncio.create_task(_store(stored, new, self._forms.kind(presentation.dialect)))

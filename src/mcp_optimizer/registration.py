@@ -14,7 +14,7 @@ from typing import Any
 
 from mcp_optimizer.catalog import CatalogTool, LiveCatalog, Snapshot
 from mcp_optimizer.compression.compress import Dialect, compact
-from mcp_optimizer.compression.descriptions import Level, ShortDescription, five_words
+from mcp_optimizer.compression.descriptions import Level, ShortDescription, better_written, five_words
 from mcp_optimizer.compression.documentation import shorten
 from mcp_optimizer.db.models import McpTool
 from mcp_optimizer.forms import Form, ToolForms
@@ -57,6 +57,7 @@ class Registration:
         pinned: Sequence[str] = (),
         budgets: Mapping[ProfileName, int | None] = DEFAULT_BUDGETS,
         uses: Callable[[], Mapping[str, int]] = dict,
+        written: Callable[[], Mapping[str, str]] = dict,
     ) -> None:
         self._catalog = catalog
         self._forms = forms
@@ -64,6 +65,7 @@ class Registration:
         self._pinned = tuple(pinned)
         self._budgets = budgets
         self._uses = uses
+        self._written = written
         self._default = Presentation(forms.dialect)
         self._lists: dict[Presentation, _Lists] = {}
         self._promoted: dict[str, None] = {}
@@ -112,6 +114,11 @@ class Registration:
             self._promoted[tool] = None
             return lists.listed(selected, self._promoted).definitions != before.definitions
 
+    def renew(self) -> None:
+        """Make the lists anew when they are next asked for: something besides the catalog has changed."""
+        with self._making:
+            self._lists = {}
+
     def _current(self, presentation: Presentation | None) -> _Lists:
         wanted = presentation or self._default
         snapshot = self._catalog.snapshot
@@ -120,7 +127,7 @@ class Registration:
             self._lists = {key: lists for key, lists in self._lists.items() if lists.snapshot.tools is snapshot.tools}
             same = next(iter(self._lists.values()), None)
             ranked = rank(_candidates(snapshot, self._uses()), self._pinned)
-            known = _Lists(snapshot, self._forms, self._counter, wanted, known or same)
+            known = _Lists(snapshot, self._forms, self._counter, wanted, self._written(), known or same)
             known.profiles = Profiles(ranked, known.size, known.own_tokens, self._budgets)
             self._lists[wanted] = known
         return known
@@ -137,12 +144,14 @@ class _Lists:
         forms: ToolForms,
         counter: TokenCounter,
         presentation: Presentation,
+        written: Mapping[str, str],
         before: _Lists | None,
     ) -> None:
         self.snapshot = snapshot
         self._forms = forms
         self._counter = counter
         self._presentation = presentation
+        self._written = written
         self._shorts = before.shorts_of(snapshot) if before else None
         self._sizes: dict[tuple[str, Level], int] = {}
         self._listed: dict[ProfileName, tuple[tuple[str, ...], Registered]] = {}
@@ -154,8 +163,11 @@ class _Lists:
     def shorts(self) -> Mapping[str, ShortDescription]:
         """Five words for every tool: made in view of all of them, and only when somebody wants them."""
         if self._shorts is None:
-            found = five_words([tool.record.details for tool in self.snapshot.running])
-            self._shorts = {tool.name: short for tool, short in zip(self.snapshot.running, found, strict=True)}
+            tools = self.snapshot.running
+            chosen = five_words([tool.record.details for tool in tools])
+            if self._written:
+                chosen = better_written(chosen, [self._written.get(tool.record.definition_hash) for tool in tools])
+            self._shorts = {tool.name: short for tool, short in zip(tools, chosen, strict=True)}
         return self._shorts
 
     def shorts_of(self, snapshot: Snapshot) -> Mapping[str, ShortDescription] | None:

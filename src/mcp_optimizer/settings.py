@@ -105,6 +105,12 @@ class Settings(BaseModel):
         default=None,
         description="Tools registered directly beside find_tool: minimal, standard or full. Default: none.",
     )
+    description_writer: str = Field(
+        default="",
+        description="OpenAI-compatible https://host/v1#model that writes the five-word descriptions of registered "
+        "tools. Default: words of the tools themselves.",
+    )
+    description_writer_key: str = Field(default="", repr=False, description="Key for the description writer.")
     pinned_tools: str = Field(default="", description="Tools that come first in every profile, comma separated.")
     minimal_budget: int = Field(default=9_000, ge=0, description="Most tokens of tools/list in the minimal profile.")
     standard_budget: int = Field(default=20_000, ge=0, description="Most tokens of tools/list in the standard profile.")

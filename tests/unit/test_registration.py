@@ -24,6 +24,7 @@ from mcp_optimizer.profiles.tiers import ProfileName
 from mcp_optimizer.registrar import Registrar
 from mcp_optimizer.registration import Presentation, Registration
 from mcp_optimizer.token_counter import TokenCounter
+from mcp_optimizer.written_descriptions import WrittenDescriptions
 from tests.unit.catalogs import down, live_catalog, mcp_tool, new_catalog, running
 
 COUNTER = TokenCounter()
@@ -117,7 +118,7 @@ async def registrar_over(
     async def opened() -> StoredForms | None:
         return StoredForms(database) if database is not None else None
 
-    registrar = Registrar(catalog, registration(catalog, forms), forms, opened)
+    registrar = Registrar(catalog, registration(catalog, forms), forms, opened, WrittenDescriptions(None, opened))
     registrar.start(set(profiles))
     try:
         yield registrar, forms

@@ -29,6 +29,7 @@ _EARLY = 2.5
 
 _LONGEST_SOURCE = 1_500
 _LONGEST_WORD = 30
+_LONGEST = 80
 
 
 class Level(StrEnum):
@@ -76,6 +77,27 @@ def five_words(tools: Sequence[McpTool]) -> list[ShortDescription]:
         ShortDescription(_written(words), bool(words) and position not in unclear)
         for position, words in enumerate(chosen)
     ]
+
+
+def better_written(chosen: Sequence[ShortDescription], written: Sequence[str | None]) -> list[ShortDescription]:
+    """The descriptions that somebody else wrote, where they are as short and tell the tool from all others."""
+    taken = Counter(frozenset(terms(short.text)) for short in chosen)
+    found = list(chosen)
+    for position, text in enumerate(written):
+        if text is None or not _is_short(text):
+            continue
+        own, new = frozenset(terms(found[position].text)), frozenset(terms(text))
+        if taken[new] - (own == new):
+            continue
+        taken.subtract([own])
+        taken.update([new])
+        found[position] = ShortDescription(text, is_clear=True)
+    return found
+
+
+def _is_short(text: str) -> bool:
+    """At most five words, that mean something, in one printable line."""
+    return 0 < len(text.split()) <= MOST_WORDS and bool(terms(text)) and text.isprintable() and len(text) <= _LONGEST
 
 
 def _source(tool: McpTool) -> str:
