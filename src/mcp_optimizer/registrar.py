@@ -12,7 +12,7 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING
 
-from mcp_optimizer.catalog import LiveCatalog
+from mcp_optimizer.catalog import CatalogTool, LiveCatalog
 from mcp_optimizer.compression.compress import Dialect
 from mcp_optimizer.compression.descriptions import Level
 from mcp_optimizer.db.models import DefinitionForm, ServerStatus
@@ -121,12 +121,16 @@ class Registrar:
 
     async def _improve(self) -> None:
         """Have short descriptions written for the tools that are listed with them, if somebody writes any."""
+        # Other descriptions leave other room, and so may bring in tools that have none yet.
+        while await self._written.ask(self._listed_in_words()):
+            self._registration.renew()
+            await self._renew()
+
+    def _listed_in_words(self) -> list[CatalogTool]:
         by_name = self._catalog.snapshot.by_name
         profiles = [made.profile for made in self._wanted.values() if made is not None]
         names = {name for profile in profiles if profile.level is Level.WORDS for name in profile.tools}
-        if await self._written.ask([by_name[name] for name in sorted(names) if name in by_name]):
-            self._registration.renew()
-            await self._renew()
+        return [by_name[name] for name in sorted(names) if name in by_name]
 
     async def _make(self, wanted: Wanted) -> Registered:
         profile, presentation = wanted

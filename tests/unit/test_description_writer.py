@@ -177,6 +177,9 @@ async def test_descriptions_come_after_the_list_is_asked_for_and_stay_for_the_ne
     registrar.start({ProfileName.MINIMAL})
     await descriptions(registrar)
     await asyncio.wait_for(told.wait(), 10)
+    async with asyncio.timeout(10):
+        while not all(text.startswith("Show get_") for text in await descriptions(registrar)):
+            await asyncio.sleep(0.01)
     written = await descriptions(registrar)
     assert all(text.startswith("Show get_") and text.endswith(" now") for text in written)
     await registrar.stop()
