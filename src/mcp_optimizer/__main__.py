@@ -2,4 +2,6 @@
 
 from mcp_optimizer.cli import main
 
-main()
+# Not when a process that a report started reads this file again.
+if __name__ == "__main__":
+    main()

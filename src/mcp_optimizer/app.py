@@ -7,6 +7,7 @@ import contextlib
 import logging
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from importlib import import_module
 from pathlib import Path
@@ -32,6 +33,7 @@ from mcp_optimizer.metrics.prices import prices_of
 from mcp_optimizer.metrics.recorder import Recorder
 from mcp_optimizer.metrics.report import weights
 from mcp_optimizer.metrics.savings import PLAIN_PRICES, Assumptions, Prices
+from mcp_optimizer.metrics.sizes import MANY, Making, Sizes, measured_beside
 from mcp_optimizer.metrics.usage import make_usage
 from mcp_optimizer.own_tools import OWN_TOOLS
 from mcp_optimizer.passing.face import Passing
@@ -153,6 +155,22 @@ class Optimizer:
             spec = ServerSpec(name=name, transport=Transport.STDIO)
             optimizer._dumps.append(UpstreamState(spec, ServerStatus.RUNNING, listing))
         return optimizer
+
+    async def measure_dumps(self) -> Sizes | None:
+        """Take the dumps in for a report. So many that it pays are measured in other processes, and not indexed."""
+        listed = [(state.name, state.listing.tools) for state in self._dumps]
+        if sum(len(tools) for _, tools in listed) < MANY:
+            self.start()
+            await self.catalog.caught_up()
+            return None
+        settings = self.settings
+        making = Making(settings.encoding, settings.signature_notes, settings.dialect, settings.groups)
+        measured = await measured_beside(listed, making)
+        self.forms.learn(measured.compressed)
+        states = {state.name: replace(state, listing=state.listing.summary()) for state in self._dumps}
+        baseline = sum(tool.tokens for tool in measured.tools)
+        self.catalog.snapshot = Snapshot(measured.tools, states=states, baseline_tokens=baseline)
+        return measured.sizes
 
     async def __aenter__(self) -> Self:
         """Start everything, and wait for the servers as long as the settings say."""

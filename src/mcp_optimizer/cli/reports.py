@@ -18,6 +18,7 @@ from mcp_optimizer.settings import Settings
 
 if TYPE_CHECKING:
     from mcp_optimizer.app import Optimizer
+    from mcp_optimizer.metrics.sizes import Sizes
 
 ToolsDir = Annotated[
     Path | None, typer.Option("--tools-dir", help="Read tools/list dumps (*.json) from a folder; starts nothing.")
@@ -56,7 +57,7 @@ def show(
 
 @asynccontextmanager
 async def _catalog(settings: Settings, tools_dir: Path | None) -> AsyncIterator[Optimizer]:
-    """The servers' tools, or those of dumps. No encoder: nothing is searched."""
+    """The servers' tools, or those of dumps. No encoder: nothing is searched by meaning."""
     settings = settings.model_copy(update={"encoder": "none"})
     if tools_dir is None:
         async with started(settings) as optimizer:
@@ -73,6 +74,22 @@ async def _catalog(settings: Settings, tools_dir: Path | None) -> AsyncIterator[
         await optimizer.stop()
 
 
+@asynccontextmanager
+async def _measured(settings: Settings, tools_dir: Path | None) -> AsyncIterator[tuple[Optimizer, Sizes | None]]:
+    """The same for a report, with the tools' sizes if they are known already."""
+    if tools_dir is None:
+        async with _catalog(settings, None) as optimizer:
+            yield optimizer, None
+        return
+    from mcp_optimizer.app import Optimizer
+
+    optimizer = Optimizer.from_dumps(tools_dir, settings.model_copy(update={"encoder": "none"}))
+    try:
+        yield optimizer, await optimizer.measure_dumps()
+    finally:
+        await optimizer.stop()
+
+
 async def _report(
     settings: Settings, tools_dir: Path | None, as_json: bool, html: Path | None, since: str | None
 ) -> None:
@@ -83,8 +100,10 @@ async def _report(
 
     selected = ProfileName((settings.tool_profile or "minimal").title())
     moment = read_since(since, datetime.now().astimezone())
-    async with _catalog(settings, tools_dir) as optimizer:
-        found = make_report(optimizer.snapshot, optimizer.forms, optimizer.registration, optimizer.own_tokens, selected)
+    async with _measured(settings, tools_dir) as (optimizer, sizes):
+        found = make_report(
+            optimizer.snapshot, optimizer.forms, optimizer.registration, optimizer.own_tokens, selected, sizes
+        )
         found |= {"usage": await _usage(optimizer, moment) if tools_dir is None else None}
     if html is not None:
         _write(html, found)

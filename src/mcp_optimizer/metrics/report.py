@@ -12,8 +12,9 @@ from typing import Any
 
 from mcp_optimizer.catalog import CatalogTool, Snapshot
 from mcp_optimizer.compression.descriptions import Level
-from mcp_optimizer.forms import Detail, ToolForms
+from mcp_optimizer.forms import ToolForms
 from mcp_optimizer.metrics.phases import MeasurementPhase, TokenMetrics, phase_metrics, tier_metrics
+from mcp_optimizer.metrics.sizes import Sizes, sizes
 from mcp_optimizer.metrics.usage import Weight, advice
 from mcp_optimizer.profiles.tiers import ProfileName
 from mcp_optimizer.registration import Registration
@@ -27,12 +28,14 @@ def make_report(
     registration: Registration,
     own_tokens: int,
     selected: ProfileName = ProfileName.MINIMAL,
+    known: Sizes | None = None,
 ) -> dict[str, Any]:
     """Everything, as plain values; the tools largest first."""
     tools = sorted(snapshot.running, key=lambda tool: (-tool.tokens, tool.name))
     profiles = registration.profiles()
-    compressed = {tool.name: forms.form(tool, Detail.SCHEMA).tokens for tool in tools}
-    signatures = {tool.name: forms.form(tool, Detail.SIGNATURE).tokens for tool in tools}
+    found = known or sizes(tools, forms)
+    compressed = {tool.name: found[tool.name][0] for tool in tools}
+    signatures = {tool.name: found[tool.name][1] for tool in tools}
     registered = set(profiles.by_name[selected].tools)
     full = {name: registration.tokens(name, Level.FULL) for name in registered}
     brief = {name: min(full[name], registration.tokens(name, Level.WORDS)) for name in registered}

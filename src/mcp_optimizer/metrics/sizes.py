@@ -1,0 +1,117 @@
+"""How large every tool is, compressed and as a signature. For thousands of them on all processors, beside other work.
+
+Called by reports. The processes are given definitions and give numbers back, with the compressed definitions, so that
+nobody has to make them again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import multiprocessing
+import os
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+
+import numpy as np
+
+from mcp_optimizer.catalog import CatalogTool
+from mcp_optimizer.compression.compress import Dialect
+from mcp_optimizer.compression.signature import Notes
+from mcp_optimizer.db.models import Definition, DefinitionForm
+from mcp_optimizer.forms import Detail, Groups, ToolForms
+from mcp_optimizer.ingestion.record import ToolRecord
+from mcp_optimizer.naming import public_names
+from mcp_optimizer.search.lexical import FIELDS, TermCounts
+from mcp_optimizer.token_counter import TokenCounter
+
+MANY = 1_000
+"""Tools from which on starting processes pays."""
+
+_CHUNK = 400
+
+Sizes = dict[str, tuple[int, int]]
+"""By public name: tokens with the compressed schema, and as a signature."""
+
+
+@dataclass(frozen=True)
+class Making:
+    """How forms are made."""
+
+    encoding: str
+    notes: str
+    dialect: str
+    groups: Groups
+
+    def forms(self) -> ToolForms:
+        return ToolForms(TokenCounter(self.encoding), Notes(self.notes), Dialect(self.dialect), self.groups)
+
+
+Work = tuple[str, str, Definition]
+"""A tool's public name, its server, its definition."""
+
+
+def sizes(tools: Iterable[CatalogTool], forms: ToolForms) -> Sizes:
+    """Here and now."""
+    return {
+        tool.name: (forms.form(tool, Detail.SCHEMA).tokens, forms.form(tool, Detail.SIGNATURE).tokens) for tool in tools
+    }
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A catalog that can be reported on, though not searched: its tools, their sizes, their compressed definitions."""
+
+    tools: tuple[CatalogTool, ...]
+    sizes: Sizes
+    compressed: tuple[DefinitionForm, ...]
+
+
+async def measured_beside(servers: Sequence[tuple[str, Sequence[Definition]]], making: Making) -> Measured:
+    """Measure what servers list, in processes of their own."""
+    # In the order of the catalog, so that names are the same.
+    ordered = sorted(servers, key=lambda listed: listed[0])
+    listed = [(server, tool) for server, own in ordered for tool in sorted(own, key=lambda tool: tool.name)]
+    names = public_names([(server, definition.name) for server, definition in listed])
+    work = [(name, *one) for name, one in zip(names, listed, strict=True)]
+    # The heavy ones of one server stand together: spread them.
+    count = max(1, len(work) // _CHUNK)
+    loop = asyncio.get_running_loop()
+    # Not forked: this process has threads.
+    with ProcessPoolExecutor(os.cpu_count(), multiprocessing.get_context("spawn")) as pool:
+        chunks = (loop.run_in_executor(pool, _measured, making, work[at::count]) for at in range(count))
+        made = await asyncio.gather(*chunks)
+    tools = {tool.name: tool for chunk in made for tool in chunk.tools}
+    return Measured(
+        tuple(tools[name] for name in names),
+        {name: size for chunk in made for name, size in chunk.sizes.items()},
+        tuple(form for chunk in made for form in chunk.compressed),
+    )
+
+
+def _measured(making: Making, work: Sequence[Work]) -> Measured:
+    forms, counter = making.forms(), TokenCounter(making.encoding)
+    tools = tuple(_tool(one, counter) for one in work)
+    return Measured(tools, sizes(tools, forms), tuple(forms.take_new()))
+
+
+def _tool(work: Work, counter: TokenCounter) -> CatalogTool:
+    name, server, definition = work
+    tokens = _count(definition.wire_json, counter)
+    record = ToolRecord(server, definition, tokens, _NO_TERMS, "")
+    if name == definition.name:
+        return CatalogTool(record, name, tokens)
+    renamed = definition.parsed().model_copy(update={"name": name})
+    return CatalogTool(record, name, _count(renamed.model_dump_json(), counter))
+
+
+_NO_TERMS = TermCounts(np.zeros(0, np.int32), np.zeros(0, np.uint16), np.zeros(len(FIELDS), np.int32))
+"""Nothing is searched here."""
+
+
+def _count(text: str, counter: TokenCounter) -> int:
+    try:
+        return counter.count_tokens(text)
+    except ValueError:
+        # As at ingestion: what the tokenizer gives up on counts as nothing.
+        return 0
