@@ -155,9 +155,11 @@ class Gateway:
 
     async def pass_on(self, tool_name: str, arguments: Mapping[str, Any] | None, caller: Caller) -> dict[str, Any]:
         """Call a tool by the name it is listed under, with arguments and result as they are."""
-        tool = self._catalog.snapshot.by_name.get(tool_name)
+        snapshot = self._catalog.snapshot
+        # A name with its server in it stays good when the other server that has such a tool goes away.
+        tool = snapshot.by_name.get(tool_name) or _with_server(snapshot, tool_name)
         if tool is None:
-            raise UnknownTool(tool_name, nearest_names(self._catalog.snapshot, tool_name), "")
+            raise UnknownTool(tool_name, nearest_names(snapshot, tool_name), _not_running(snapshot, tool_name))
         params: dict[str, Any] = {"name": tool.record.name}
         if arguments is not None:
             params["arguments"] = arguments
@@ -197,10 +199,8 @@ class Gateway:
             return self._on_server(snapshot, tool_name, server_name)
         if (tool := snapshot.by_name.get(tool_name)) is not None:
             return tool
-        for server in snapshot.states:
-            own = without_server(tool_name, server)
-            if own is not None and (tool := _own_tool(snapshot, own, server)) is not None:
-                return tool
+        if (tool := _with_server(snapshot, tool_name)) is not None:
+            return tool
         candidates = [tool for tool in snapshot.running if tool.record.name == tool_name]
         # The same words in another spelling (createIssue for create_issue) can mean only one thing.
         candidates = candidates or [tool for tool in snapshot.running if _is_spelt_like(tool, tool_name)]
@@ -228,6 +228,15 @@ class Gateway:
 @lru_cache(maxsize=1_024)
 def _has_header_parameters(definition: Definition) -> bool:
     return _HEADER_KEYWORD in definition.wire_json
+
+
+def _with_server(snapshot: Snapshot, name: str) -> CatalogTool | None:
+    """The tool that a name with its server in it means."""
+    for server in snapshot.states:
+        own = without_server(name, server)
+        if own is not None and (tool := _own_tool(snapshot, own, server)) is not None:
+            return tool
+    return None
 
 
 def _own_tool(snapshot: Snapshot, name: str, server: str) -> CatalogTool | None:

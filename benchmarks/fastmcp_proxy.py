@@ -1,0 +1,35 @@
+"""FastMCP's proxy, to compare with; run with an interpreter that has FastMCP 4 installed.
+
+python fastmcp_proxy.py FRONT BACK [--reuse]: FRONT is "stdio" or a port, BACK a URL or the path of a stdio server.
+--reuse: one client, connected once, for all calls; otherwise as it comes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from typing import Any
+
+from fastmcp import Client  # type: ignore[import-not-found]
+from fastmcp.client.transports import StdioTransport  # type: ignore[import-not-found]
+from fastmcp.server import create_proxy  # type: ignore[import-not-found]
+
+
+async def main() -> None:
+    front, back, *options = sys.argv[1:]
+    # The server has to run with the interpreter that it was written for, whose path comes with it.
+    target: Any = back if back.startswith("http") else StdioTransport(back.split("|")[0], [back.split("|")[1]])
+    client = Client(target)
+    if "--reuse" in options:
+        await client.__aenter__()
+    proxy = create_proxy(client)
+    if front == "stdio":
+        await proxy.run_async(transport="stdio", show_banner=False)
+    else:
+        await proxy.run_async(
+            transport="http", host="127.0.0.1", port=int(front), show_banner=False, log_level="critical"
+        )
+
+
+if __name__ == "__main__":
+    asyncio.run(main())
