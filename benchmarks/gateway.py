@@ -78,11 +78,9 @@ def free_port() -> int:
 
 
 @asynccontextmanager
-async def process(*command: str, port: int) -> AsyncIterator[int]:
+async def process(*command: str, port: int, stderr: Any = asyncio.subprocess.DEVNULL) -> AsyncIterator[int]:
     """A process, from the moment that it listens."""
-    started = await asyncio.create_subprocess_exec(
-        *command, stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.DEVNULL
-    )
+    started = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.DEVNULL, stderr=stderr)
     try:
         async with asyncio.timeout(60):
             while True:

@@ -12,6 +12,7 @@ import asyncio
 import contextlib
 import itertools
 import json
+import logging
 import os
 import random
 import signal
@@ -76,7 +77,7 @@ class Soak:
         command = [sys.executable, "-m", "benchmarks.soak_gateway", str(self._folder / "tasks"), *options]
         async with AsyncExitStack() as stack:
             far_server = asyncio.create_task(self._keep_far_server(far_port))
-            pid = await stack.enter_async_context(process(*command, port=port))
+            pid = await stack.enter_async_context(process(*command, port=port, stderr=sys.stderr))
             url = f"http://127.0.0.1:{port}/mcp"
             await self._work(url, pid)
             far_server.cancel()
@@ -280,5 +281,17 @@ async def main() -> int:
     return 1 if found else 0
 
 
+def leaves(error: BaseException) -> list[BaseException]:
+    """What really went wrong, however deep it is wrapped."""
+    if isinstance(error, BaseExceptionGroup):
+        return [leaf for inner in error.exceptions for leaf in leaves(inner)]
+    return [error]
+
+
 if __name__ == "__main__":
-    sys.exit(asyncio.run(main()))
+    # The SDK's clients log every stream that is cut off, which is what half of them are for here.
+    logging.disable(logging.ERROR)
+    try:
+        sys.exit(asyncio.run(main()))
+    except BaseExceptionGroup as group:
+        sys.exit("\n".join(map(repr, leaves(group))))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import os
 import signal
 import socket
@@ -17,6 +18,7 @@ from mcp_optimizer.errors import ConfigurationError
 from mcp_optimizer.settings import Settings
 
 _BACKLOG = 1_024
+_OPEN_FILES = 16_384
 _LAST_WORDS = 0.5
 """Seconds that the last answers have to reach their clients when the gateway is stopped."""
 
@@ -28,6 +30,7 @@ def register(app: typer.Typer) -> None:
 @with_settings(leave_out=ONE_SHOT_ONLY)
 def serve(settings: Settings) -> None:
     """Serve MCP on stdio, or over HTTP with --http HOST:PORT."""
+    _make_room()
     if settings.otlp_endpoint:
         from mcp_optimizer import __version__
         from mcp_optimizer.tracing import start_tracing
@@ -41,16 +44,28 @@ def serve(settings: Settings) -> None:
     run(_serve_http(settings))
 
 
-async def _serve_stdio(settings: Settings) -> None:
-    from mcp.server.stdio import stdio_server
+def _make_room() -> None:
+    """A thousand clients are more than a thousand open files; and what is loaded by now is never garbage."""
+    with contextlib.suppress(ImportError, ValueError, OSError):
+        import resource
 
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        wanted = _OPEN_FILES if hard == resource.RLIM_INFINITY else min(_OPEN_FILES, hard)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, wanted), hard))
+    gc.freeze()
+    # A call makes some hundred objects: looking through them after every seventh would cost more than they do.
+    gc.set_threshold(5_000, 20, 100)
+
+
+async def _serve_stdio(settings: Settings) -> None:
     from mcp_optimizer.app import Optimizer
+    from mcp_optimizer.cli.pipes import message_streams
 
     optimizer = Optimizer.from_settings(settings, has_one_client=True)
     server = optimizer.mcp_server()
     optimizer.start()
     try:
-        async with stdio_server() as (read_stream, write_stream):
+        async with message_streams() as (read_stream, write_stream):
             serving = asyncio.create_task(server.run(read_stream, write_stream, server.create_initialization_options()))
             await _until_done_or_signalled(serving)
             await optimizer.stop()

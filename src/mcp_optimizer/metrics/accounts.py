@@ -55,6 +55,9 @@ _LONGEST_NAME = 80
 
 _MOST_KNOWN = 10_000
 
+_TOGETHER = 0.02
+"""Seconds in which replies gather that are counted together."""
+
 _MOST_COUNTED_AT_ONCE = 1_000
 """Replies that wait to be counted; they are kept until then."""
 
@@ -122,6 +125,10 @@ class Answer:
         return (tool.server, tool.record.name)
 
 
+_Uncounted = tuple[Event, Sequence[str], Sequence[Mapping[str, Any]]]
+"""An event, the texts whose tokens it is to tell, and the tools if it was a list of them."""
+
+
 class Accounts:
     """Accounts for each answer once."""
 
@@ -133,7 +140,8 @@ class Accounts:
         self._process = secrets.token_hex(8)
         self._known: dict[Caller, tuple[str, str]] = {}
         self._listed: tuple[Sequence[Mapping[str, Any]], int] = ((), 0)
-        self._counting: set[asyncio.Task[None]] = set()
+        self._uncounted: list[_Uncounted] = []
+        self._counting: asyncio.Task[None] | None = None
 
     def answering(self, name: str, arguments: Mapping[str, Any], caller: Caller) -> Answer:
         """To be entered around the answer to a tools/call; accounts for it when it is there, or failed."""
@@ -174,24 +182,43 @@ class Accounts:
 
     async def settled(self) -> None:
         """Wait until everything that was answered is accounted for."""
-        while self._counting:
-            await asyncio.wait(self._counting)
+        while self._counting is not None:
+            await asyncio.wait({self._counting})
 
     def _count_beside(self, event: Event, texts: Sequence[str], tools: Sequence[Mapping[str, Any]] = ()) -> None:
         """Count in a thread, and record then: the tokenizer may still have to be loaded."""
-        if len(self._counting) >= _MOST_COUNTED_AT_ONCE:
+        if len(self._uncounted) >= _MOST_COUNTED_AT_ONCE:
             self._recorder.dropped += 1
             return
-        task = asyncio.create_task(self._counted(event, texts, tools))
-        self._counting.add(task)
-        task.add_done_callback(self._counting.discard)
+        self._uncounted.append((event, texts, tools))
+        if self._counting is None:
+            self._counting = asyncio.create_task(self._count())
 
-    async def _counted(self, event: Event, texts: Sequence[str], tools: Sequence[Mapping[str, Any]]) -> None:
-        with _never_failing():
-            tokens = sum(await asyncio.to_thread(self._counter.count_many, texts)) if texts else 0
-            if tools:
-                self._listed = (tools, tokens)
-            self._recorder.record(event._replace(tokens=tokens, full_tokens=max(tokens, event.full_tokens)))
+    async def _count(self) -> None:
+        """A thread for many replies at once: one for each would cost more than the call."""
+        try:
+            while self._uncounted:
+                await asyncio.sleep(_TOGETHER)
+                batch, self._uncounted = self._uncounted, []
+                for (event, _, tools), tokens in zip(batch, await asyncio.to_thread(self._counts, batch), strict=True):
+                    if tools:
+                        self._listed = (tools, tokens)
+                    self._recorder.record(event._replace(tokens=tokens, full_tokens=max(tokens, event.full_tokens)))
+        except Exception:
+            # Whoever asked has its answer, whatever is wrong with the accounts.
+            logger.exception("Events could not be recorded")
+        finally:
+            self._counting = None
+
+    def _counts(self, batch: Sequence[_Uncounted]) -> list[int]:
+        return [sum(map(self._tokens, texts)) for _, texts, _ in batch]
+
+    def _tokens(self, text: str) -> int:
+        try:
+            return self._counter.count_tokens(text)
+        except ValueError:
+            # What the tokenizer chokes on costs its own count, and not those of the others.
+            return 0
 
     def _who(self, caller: Caller) -> tuple[str, str]:
         """A caller's conversation and client, as events name them."""
