@@ -55,9 +55,9 @@ def bars_over_time(periods: Sequence[Period], width: int = 1080, height: int = 2
 
 
 def _round_up(value: float) -> float:
-    """The next of 1, 2, 5 times a power of ten."""
+    """The next number that reads well, and whose half does."""
     power = 10.0 ** (len(str(int(value))) - 1)
-    return next(step * power for step in (1, 2, 5, 10) if step * power >= value)
+    return next(step * power for step in (1, 2, 3, 4, 5, 6, 8, 10) if step * power >= value)
 
 
 def share_bar(share: float, kind: str = "with") -> Html:

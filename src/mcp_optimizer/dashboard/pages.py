@@ -15,6 +15,7 @@ from mcp_optimizer.dashboard.parts import (
     catalog_map,
     figure,
     frame,
+    marked,
     savings_chart,
     savings_figures,
     section,
@@ -87,7 +88,7 @@ def overview_rest(values: Overview) -> Html:
     usage = dict(values.usage)
     kept = None if values.keeps_history else "Nothing is written down: these numbers are of this process alone."
     over_time = section("Over time", savings_chart(usage), note=kept) if usage["periods"] else None
-    advice = el("ul", [el("li", _marked(line)) for line in usage["advice"]], class_="advice")
+    advice = el("ul", [el("li", marked(line)) for line in usage["advice"]], class_="advice")
     return join([
         over_time,
         section("Catalog", catalog_map(values.weights), note="Area is tokens of definitions; colour is the server."),
@@ -97,11 +98,6 @@ def overview_rest(values: Overview) -> Html:
            class_="columns"),
         section("What to do", advice) if usage["advice"] else None,
     ])  # fmt: skip
-
-
-def _marked(line: str) -> list[object]:
-    """`names` set as code."""
-    return [el("code", piece) if at % 2 else piece for at, piece in enumerate(line.split("`"))]
 
 
 def _live_controls() -> Html:

@@ -199,3 +199,8 @@ def _tool_tiles(own: Sequence[Weight], most: int, *, links: bool) -> tuple[Tile,
         tokens = sum(weight.tokens for weight in rest)
         tiles.append(Tile(f"{len(rest):,} more", tokens, None, (), f"{len(rest):,} more tools: {tokens:,} tokens"))
     return tuple(tiles)
+
+
+def marked(line: str) -> list[object]:
+    """`names` set as code."""
+    return [el("code", piece) if at % 2 else piece for at, piece in enumerate(line.split("`"))]

@@ -10,6 +10,7 @@ from mcp_optimizer.dashboard.html import Child, Html, el, number
 from mcp_optimizer.dashboard.parts import (
     assumptions,
     catalog_map,
+    marked,
     savings_chart,
     savings_figures,
     section,
@@ -48,7 +49,7 @@ def report_page(report: dict[str, Any]) -> str:
         section("Catalog", catalog_map(weights, links=False), note="Area is tokens; colour is the server."),
         el("div", section("Forms", _forms(report)), section("Phases", _phases(report)), class_="columns"),
         el("div", section("Profiles", _profiles(report)), section("Tiers", _tiers(report)), class_="columns"),
-        section("What to do", el("ul", [el("li", line) for line in told], class_="advice")) if told else None,
+        section("What to do", el("ul", [el("li", marked(line)) for line in told], class_="advice")) if told else None,
         section("Servers", _weights(report["servers"], "server", "server")),
         section("Tools", _weights(report["tools"], "name", "tool")),
     ]
