@@ -12,17 +12,24 @@ from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from mcp_optimizer.catalog import CatalogTool
 from mcp_optimizer.compression.compress import CompressedTool, Dialect, Step, compress
 from mcp_optimizer.compression.groups import Group, GroupPlan
+from mcp_optimizer.compression.replies import say_once
 from mcp_optimizer.compression.signature import Notes, signature
 from mcp_optimizer.db.models import DefinitionForm, McpTool
 from mcp_optimizer.token_counter import TokenCounter
 
 COMPRESSION = 1
 """Raised whenever compression gives another result for the same definition: stored forms of before are forgotten."""
+
+_WITH_NOTES = 3
+"""Tools of a reply whose parameters are explained, not only named and typed."""
+
+_ANY_OBJECT: dict[str, Any] = {"type": "object"}
+"""The schema of an entry whose description is its signature."""
 
 _MOST_REMEMBERED = 20_000
 
@@ -73,17 +80,37 @@ class ToolForms:
         self._notes = notes
         self.dialect = dialect
         self._groups = groups or {}
-        self._signatures: OrderedDict[tuple[str, str], Form] = OrderedDict()
+        self._signatures: OrderedDict[tuple[str, str, Notes], Form] = OrderedDict()
         self._compressed: OrderedDict[tuple[str, Dialect], _Kept] = OrderedDict()
         self._new: dict[tuple[str, Dialect], None] = {}
 
-    def form(self, tool: CatalogTool, detail: Detail) -> Form:
+    def form(self, tool: CatalogTool, detail: Detail, notes: Notes | None = None) -> Form:
+        """The definition in a detail, or as it came where that is no larger."""
         original = Form(tool.definition, tool.tokens)
         # Not counted (0) is not comparable: what the tokenizer choked on is sent as its server wrote it.
         if detail is Detail.FULL or not tool.tokens:
             return original
-        made = self._signature(tool) if detail is Detail.SIGNATURE else self.schema(tool)
+        made = self._signature(tool, notes or self._notes) if detail is Detail.SIGNATURE else self.schema(tool)
         return made if made.tokens < tool.tokens else original
+
+    def reply(self, tools: Sequence[CatalogTool], detail: Detail) -> list[Form]:
+        """The forms of tools that are returned together, the best first: what they share is said once.
+
+        The notes of a signature are for the tools that fit best; the others can still be called by names and types.
+        """
+        forms = [self.form(tool, detail) for tool in tools]
+        if detail is not Detail.SIGNATURE:
+            return forms
+        if self._notes is Notes.SENTENCE:
+            forms[_WITH_NOTES:] = [self.form(tool, detail, Notes.NONE) for tool in tools[_WITH_NOTES:]]
+        # What is sent as its server wrote it, because that is smaller, has no signature.
+        written = [at for at, form in enumerate(forms) if form.definition.input_schema == _ANY_OBJECT]
+        texts = say_once([forms[at].definition.description or "" for at in written])
+        for at, text in zip(written, texts, strict=True):
+            if text != forms[at].definition.description:
+                shorter = forms[at].definition.model_copy(update={"description": text})
+                forms[at] = Form(shorter, self._counter.count_tool_tokens(shorter))
+        return forms
 
     def schema(self, tool: CatalogTool, dialect: Dialect | None = None) -> Form:
         """The definition with its schema compressed, under the tool's public name."""
@@ -158,11 +185,11 @@ class ToolForms:
         count = self._counter.count_tokens
         return compress(details, count, dialect, wanted, baseline=baseline, explained=explained)
 
-    def _signature(self, tool: CatalogTool) -> Form:
-        key = (tool.record.definition_hash, tool.name)
+    def _signature(self, tool: CatalogTool, notes: Notes) -> Form:
+        key = (tool.record.definition_hash, tool.name, notes)
         if (known := self._signatures.get(key)) is None:
-            text = signature(tool.record.details, self._notes)
-            definition = McpTool(name=tool.name, description=text, inputSchema={"type": "object"})
+            text = signature(tool.record.details, notes)
+            definition = McpTool(name=tool.name, description=text, inputSchema=_ANY_OBJECT)
             known = Form(definition, self._counter.count_tool_tokens(definition))
             _remember(self._signatures, key, known)
         return known

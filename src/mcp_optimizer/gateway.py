@@ -102,11 +102,9 @@ class Gateway:
         if limit < 1:
             raise InvalidRequest(f"limit must be at least 1, not {limit}.")
         result = snapshot.index.search(tool_description, tool_keywords, snapshot.allowed, limit)
-        tools = tuple(
-            FoundTool(tool, hit.score, self._forms.form(tool, detail))
-            for hit in result.hits
-            for tool in snapshot.at([hit.position])
-        )
+        hits = [(tool, hit.score) for hit in result.hits for tool in snapshot.at([hit.position])]
+        forms = self._forms.reply([tool for tool, _ in hits], detail)
+        tools = tuple(FoundTool(tool, score, form) for (tool, score), form in zip(hits, forms, strict=True))
         returned = sum(found.form.tokens for found in tools)
         metrics = TokenMetrics.of(snapshot.baseline_tokens, returned)
         return Found(tools, metrics, tuple(snapshot.missing()), result.fit, snapshot.encoder_is_loading)

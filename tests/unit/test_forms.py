@@ -9,6 +9,7 @@ import pytest
 
 from mcp_optimizer.catalog import CatalogTool
 from mcp_optimizer.compression.compress import Dialect
+from mcp_optimizer.compression.signature import Notes
 from mcp_optimizer.db.database import open_database
 from mcp_optimizer.db.forms import StoredForms
 from mcp_optimizer.db.models import DefinitionForm
@@ -112,3 +113,22 @@ async def test_what_could_not_be_counted_is_sent_as_it_came(monkeypatch: pytest.
     forms = ToolForms(counter)
     assert forms.schema(tool).definition == CARD
     assert forms.take_new() == []
+
+
+NOTED = {"card_id": {"type": "integer", "description": "The card that is meant by all of this"}}
+MANY = [mcp_tool(f"{verb}_card", f"{verb.title()} a card.", NOTED) for verb in "burn copy edit fold grow".split()]
+
+
+async def test_tools_of_one_reply_say_once_what_they_share_and_the_least_fitting_are_brief() -> None:
+    found = list((await live_catalog(running("kanban", *MANY))).snapshot.running)
+    forms = ToolForms(COUNTER)
+    reply = forms.reply(found, Detail.SIGNATURE)
+    notes = ["meant by all" in (form.definition.description or "") for form in reply]
+    assert notes == [True, False, False, False, False]
+    assert all("card_id" in (form.definition.description or "") for form in reply)
+    for form, tool in zip(reply, found, strict=True):
+        assert form.tokens == COUNTER.count_tool_tokens(form.definition) <= tool.tokens
+    for detail in (Detail.SCHEMA, Detail.FULL):
+        assert forms.reply(found, detail) == [forms.form(tool, detail) for tool in found]
+    full = ToolForms(COUNTER, Notes.FULL).reply(found[3:], Detail.SIGNATURE)
+    assert "meant by all" in (full[0].definition.description or "")

@@ -30,7 +30,7 @@ _CONDITIONAL = frozenset("then else dependentSchemas".split())
 _PLAIN_NAME = re.compile(r"[\w$@.\-\[\]/]+")
 _LAST_SAFE_INTEGER = 2**53 - 1
 _DEEPEST = 40
-_NOTE_MARK = " - "
+NOTE_MARK = " - "
 _MOST_NODES = 5_000
 """A schema that unfolds to more than this, or deeper, is not written as a signature."""
 
@@ -61,7 +61,7 @@ def _written(schema: Schema, said: str, lifted: Mapping[str, str], notes: Notes)
     writer = _Writer(schema, notes)
     writer.name_documented(writer.branches(schema), "Arguments")
     lines = list(writer.lines(schema, lifted, 0))
-    if any(_NOTE_MARK in line for line in lines):
+    if any(NOTE_MARK in line for line in lines):
         rest = writer.unfolded(schema).removeprefix("{}")
         return "\n".join([said, *lines, *([rest] if rest else []), *writer.shared_types()]).strip()
     text = writer.type(schema)
@@ -209,14 +209,14 @@ class _Writer:
             if len(nested) > 1:
                 self.name_documented(nested, name)
             inner = list(self.lines(nested[0], {}, depth + 1)) if len(nested) == 1 else []
-            if any(_NOTE_MARK in line for line in inner):
+            if any(NOTE_MARK in line for line in inner):
                 self._unfolded = _key(nested[0])
             else:
                 inner = []
             shown = self._parameter(name, child, name in required, depth)
             self._unfolded = ""
             note = self._note(name, child, lifted.get(name, "")) if isinstance(child, dict) else ""
-            yield " " * depth + (f"{shown}{_NOTE_MARK}{note}" if note else shown)
+            yield " " * depth + (f"{shown}{NOTE_MARK}{note}" if note else shown)
             yield from inner
 
     def _note(self, name: str, schema: Schema, lifted: str) -> str:
@@ -257,7 +257,7 @@ class _Writer:
         None is in use yet when this is called.
         """
         for schema in objects:
-            if any(_NOTE_MARK in line for line in self.lines(schema, {}, 1)):
+            if any(NOTE_MARK in line for line in self.lines(schema, {}, 1)):
                 title = schema.get("title")
                 wanted = _type_name(title if isinstance(title, str) else name)
                 self._shared.setdefault(_key(schema), _free_name(wanted, self._shared.values()))
@@ -269,7 +269,7 @@ class _Writer:
             key = self._pending.pop(0)
             schema, name = json.loads(key), self._shared[key]
             inner = list(self.lines(schema, {}, 1))
-            if any(_NOTE_MARK in line for line in inner):
+            if any(NOTE_MARK in line for line in inner):
                 written += [f"{name} = {self.unfolded(schema)}", *inner]
             else:
                 written.append(f"{name} = {self.type(schema)}")
