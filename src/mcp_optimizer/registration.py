@@ -21,6 +21,15 @@ from mcp_optimizer.forms import Form, ToolForms
 from mcp_optimizer.own_tools import OWN_TOOLS
 from mcp_optimizer.profiles.selection import DEFAULT_BUDGETS, LoadStrategy, Profiles, ToolProfile
 from mcp_optimizer.profiles.tiers import Candidate, ProfileName, rank
+from mcp_optimizer.profiles.tool_schema import (
+    DescriptionState,
+    LoadState,
+    SchemaState,
+    ToolSchema,
+    shared_by_tool,
+    shared_parameters,
+    tool_schema,
+)
 from mcp_optimizer.token_counter import TokenCounter
 
 _OVERHEAD = 1
@@ -96,6 +105,24 @@ class Registration:
         """A tool's description at a level."""
         with self._making:
             return self._current(None).definition(tool, level).definition.description or ""
+
+    def tool_schema(self, tool: str, selected: ProfileName) -> ToolSchema:
+        """What a tool's schema holds, what it shares with its server's other tools, and where each phase left it."""
+        with self._making:
+            lists = self._current(None)
+            found, short = lists.snapshot.by_name[tool], lists.shorts[tool]
+            siblings = [other.definition for other in lists.snapshot.running if other.server == found.server]
+            cost = lists.definition(tool, Level.FULL).tokens
+            is_eager = lists.profiles.strategy(tool, selected) is LoadStrategy.IMMEDIATE
+            states = (
+                SchemaState.COMPRESSED if cost < found.tokens else SchemaState.UNCOMPRESSED,
+                LoadState.EAGER if is_eager else LoadState.LAZY,
+                DescriptionState.CONCISE if short.is_clear else DescriptionState.VERBOSE,
+            )
+            shared = shared_by_tool(shared_parameters(siblings))
+            plans = self._forms.plans(found)
+            tier = lists.profiles.tier_of[tool]
+            return tool_schema(found.definition, shared, plans, tier, cost, short.text, states)
 
     def unclear(self) -> list[str]:
         """Tools that no five of their words tell from another; their description stays a sentence."""

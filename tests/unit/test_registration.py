@@ -200,3 +200,14 @@ async def test_the_event_loop_goes_on_while_a_list_is_made(monkeypatch: pytest.M
         assert not asked.done()
         may_go_on.set()
         await asked
+
+
+async def test_a_tools_schema_says_where_each_phase_left_it() -> None:
+    made = registration(await live_catalog(CARDS), minimal=0)
+    schema = made.tool_schema("create_card", ProfileName.MINIMAL)
+    states = (schema.schema_state.value, schema.load_state.value, schema.description_state.value)
+    assert states == ("Compressed", "Lazy", "Concise")
+    assert schema.shared_params == ("kind",)
+    assert schema.profile is ProfileName.STANDARD
+    assert schema.token_cost == made.tokens("create_card", Level.FULL)
+    assert made.tool_schema("create_card", ProfileName.FULL).load_state.value == "Eager"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import asdict
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -19,6 +20,7 @@ from mcp_optimizer.settings import Settings
 if TYPE_CHECKING:
     from mcp_optimizer.app import Optimizer
     from mcp_optimizer.metrics.sizes import Sizes
+    from mcp_optimizer.profiles.tiers import ProfileName
 
 ToolsDir = Annotated[
     Path | None, typer.Option("--tools-dir", help="Read tools/list dumps (*.json) from a folder; starts nothing.")
@@ -96,9 +98,8 @@ async def _report(
     from mcp_optimizer.cli.report_tables import show_report
     from mcp_optimizer.cli.show import console
     from mcp_optimizer.metrics.report import make_report
-    from mcp_optimizer.profiles.tiers import ProfileName
 
-    selected = ProfileName((settings.tool_profile or "minimal").title())
+    selected = _selected(settings)
     moment = read_since(since, datetime.now().astimezone())
     async with _measured(settings, tools_dir) as (optimizer, sizes):
         found = make_report(
@@ -148,6 +149,12 @@ def read_since(text: str | None, now: datetime) -> float:
     return (moment if moment.tzinfo else moment.replace(tzinfo=now.tzinfo)).timestamp()
 
 
+def _selected(settings: Settings) -> ProfileName:
+    from mcp_optimizer.profiles.tiers import ProfileName
+
+    return ProfileName((settings.tool_profile or "minimal").title())
+
+
 async def _show(settings: Settings, name: str, tools_dir: Path | None, as_json: bool) -> None:
     from mcp_optimizer.cli.show import console
     from mcp_optimizer.compression.descriptions import Level
@@ -159,13 +166,14 @@ async def _show(settings: Settings, name: str, tools_dir: Path | None, as_json: 
         forms = {detail: optimizer.forms.form(tool, detail) for detail in Detail}
         words = optimizer.registration.described(tool.name, Level.WORDS)
         steps = optimizer.forms.steps(tool)
+        schema = optimizer.registration.tool_schema(tool.name, _selected(settings))
     if as_json:
         shown = {
             detail.value: {"tokens": f.tokens, "tool": f.definition.model_dump(mode="json")}
             for detail, f in forms.items()
         }
-        extra = {"words": words, "steps": [{"technique": s.technique, "tokens": s.tokens} for s in steps]}
-        print(json.dumps({**shown, **extra}, ensure_ascii=False))
+        taken = [{"technique": s.technique, "tokens": s.tokens} for s in steps]
+        print(json.dumps({**shown, "words": words, "steps": taken, "tool_schema": asdict(schema)}, ensure_ascii=False))
         return
     out = console()
     for detail in (Detail.FULL, Detail.SCHEMA, Detail.SIGNATURE):
@@ -176,5 +184,8 @@ async def _show(settings: Settings, name: str, tools_dir: Path | None, as_json: 
         out.print(printable(text), markup=False, soft_wrap=True)
         out.print()
     out.print("[bold]five words[/]:", printable(words), highlight=False)
+    states = f"{schema.schema_state}, {schema.load_state}, {schema.description_state}; profile {schema.profile}"
+    shares = f"; shares {', '.join(schema.shared_params)} with other tools" if schema.shared_params else ""
+    out.print("[bold]state[/]:", printable(states + shares), highlight=False)
     for step in steps:
         out.print(f"[dim]{step.tokens:,} tokens after: {step.technique}[/]")
