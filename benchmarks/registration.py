@@ -210,6 +210,7 @@ async def main() -> None:
             *rows,
             "",
             *notes,
+            f"Load average at the end: {os.getloadavg()[0]:.1f} on {os.cpu_count()} processors.",
             "",
         ]
     )
