@@ -25,7 +25,7 @@ LEVELS = [
     {"search", "upstream", "naming", "own_tools", "description_writer"},
     {"db"},
     {"token_counter", "settings", "demo", "logs", "tracing"},
-    {"errors", "terminal_text", "caller", "memory"},
+    {"errors", "terminal_text", "caller", "json_spans", "memory"},
 ]
 
 

@@ -5,12 +5,11 @@ What remains of JSON is JSON of the same shape. Pure: what fits is decided by wh
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
+from mcp_optimizer.json_spans import first_filled, value_start, whole_characters, whole_escapes
 from mcp_optimizer.results.layout import Layout, trunk
-from mcp_optimizer.results.spans import first_filled, value_start
 
 Fits = Callable[[bytes], bool]
 
@@ -18,6 +17,9 @@ _WORD_SEARCH = 200
 """Bytes before a cut in which the end of a line or word is looked for."""
 
 _CLOSE_ENOUGH = 50
+
+_PLAIN = 4_096
+"""Bytes up to which an item is taken for a plain one, which is shown whole or not at all."""
 
 
 @dataclass(frozen=True)
@@ -50,15 +52,16 @@ def most(count: int, fits: Callable[[int], bool]) -> int | None:
     return good
 
 
-def cut_json(data: bytes, fits: Fits, layouts: Sequence[Layout] | None = None) -> Cut:
-    """Cut where the bulk is; where that is not enough, further out; and inside an item that is too large alone."""
-    for layout in trunk(data) if layouts is None else layouts:
+def cut_json(data: bytes, fits: Fits, rows: Layout | None = None) -> Cut:
+    """Cut the rows, or where the bulk is; where that is not enough, further out; inside an item too large alone."""
+    for layout in _to_cut(data, rows):
         kept = most(layout.count, lambda n, layout=layout: fits(layout.kept(n)))  # type: ignore[misc]
-        if kept:
-            return Cut(layout.kept(kept), layout.shown_until(kept), layout, kept)
-        if kept == 0:
-            inner = _cut_first_item(layout, fits)
-            return inner or Cut(layout.kept(0), layout.shown_until(0), layout, 0)
+        if kept is not None:
+            whole = Cut(layout.kept(kept), layout.shown_until(kept), layout, kept)
+            next_size = int(layout.ends[kept] - layout.starts[kept]) if kept < layout.count else 0
+            # Of a plain row nothing is shown rather than half; but better part of a branch than next to nothing.
+            is_branch = next_size > max(len(whole.data), _PLAIN)
+            return (_with_part_of(layout, kept, fits) if not kept or is_branch else None) or whole
     at = first_filled(data, 0)
     opening = data[at : at + 1]
     if opening == b'"':
@@ -66,24 +69,30 @@ def cut_json(data: bytes, fits: Fits, layouts: Sequence[Layout] | None = None) -
     return Cut({b"{": b"{}", b"[": b"[]"}.get(opening, b"null"), 0)
 
 
-def _cut_first_item(layout: Layout, fits: Fits) -> Cut | None:
-    """Part of the first item, where not even that one fits whole."""
-    start, end = int(layout.starts[0]), int(layout.ends[0])
-    if layout.unit == "lines":
-        at = start
-        head, tail = layout.data[:at], layout.data[layout.tail :]
-        line = b'"' + layout.data[start:end] + b'"'
-        part = _string_prefix(line, lambda text: fits(head + text[1:-1] + tail))[1:-1]
-        return Cut(head + part + tail, start, layout, 0) if part else None
-    at = value_start(layout.data, start, in_object=layout.in_object)
-    value = layout.data[at:end]
-    if value[:1] not in (b"{", b"[", b'"'):
+def _to_cut(data: bytes, rows: Layout | None) -> Iterator[Layout]:
+    if rows is not None:
+        yield rows
+    yield from trunk(data)
+
+
+def _with_part_of(layout: Layout, number: int, fits: Fits) -> Cut | None:
+    """What is before an item, and part of that one, which does not fit whole."""
+    if number >= layout.count:
         return None
-    head, tail = layout.data[:at], layout.data[layout.tail :]
-    if not fits(head + _EMPTY[value[:1]] + tail):
+    data, start, end = layout.data, int(layout.starts[number]), int(layout.ends[number])
+    tail = data[layout.tail :]
+    if layout.unit == "lines":
+        head = data[:start]
+        line = b'"' + data[start:end] + b'"'
+        part = _string_prefix(line, lambda text: fits(head + text[1:-1] + tail))[1:-1]
+        return Cut(head + part + tail, start, layout, number) if part else None
+    at = value_start(data, start, in_object=layout.in_object)
+    head, value = data[:at], data[at:end]
+    empty = _EMPTY.get(value[:1])
+    if empty is None or not fits(head + empty + tail):
         return None
     inner = cut_json(value, lambda text: fits(head + text + tail))
-    return Cut(head + inner.data + tail, start, layout, 0)
+    return Cut(head + inner.data + tail, start, layout, number)
 
 
 _EMPTY = {b"{": b"{}", b"[": b"[]", b'"': b'""'}
@@ -97,43 +106,6 @@ def _string_prefix(string: bytes, fits: Fits) -> bytes:
         return b'""'
     part = whole_escapes(body[:length])
     return b'"' + whole_escapes(at_word_end(part, (b"\\n", b" "))) + b'"'
-
-
-_HALF_PAIR = re.compile(rb"\\u[dD][89abAB][0-9a-fA-F]{2}$")
-
-
-def whole_escapes(part: bytes) -> bytes:
-    """Without the half of an escape, of a pair of escapes, or of a character, that a cut left at the end."""
-    part = whole_characters(part)
-    slash = part.rfind(b"\\", max(0, len(part) - 6))
-    if slash >= 0:
-        run = slash
-        while run > 0 and part[run - 1 : run] == b"\\":
-            run -= 1
-        escapes = (slash - run) % 2 == 0
-        needed = 6 if part[slash + 1 : slash + 2] == b"u" else 2
-        if escapes and len(part) - slash < needed:
-            part = part[:slash]
-    if _HALF_PAIR.search(part[-6:]) and _escapes_at(part, len(part) - 6):
-        part = part[:-6]
-    return part
-
-
-def _escapes_at(part: bytes, at: int) -> bool:
-    run = at
-    while run > 0 and part[run - 1 : run] == b"\\":
-        run -= 1
-    return (at - run) % 2 == 0
-
-
-def whole_characters(part: bytes) -> bytes:
-    """Without the beginning of a character that a cut left at the end."""
-    for back in range(1, min(4, len(part)) + 1):
-        byte = part[-back]
-        if byte & 0xC0 != 0x80:
-            length = 1 if byte < 0x80 else 2 if byte < 0xE0 else 3 if byte < 0xF0 else 4
-            return part if length <= back else part[:-back]
-    return part
 
 
 def at_word_end(part: bytes, ends: Sequence[bytes] = (b"\n", b" ")) -> bytes:

@@ -5,16 +5,17 @@ Pure. Up to a megabyte it is parsed to find the table; beyond that, only the fir
 
 from __future__ import annotations
 
+import io
 import json
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
+from mcp_optimizer.json_spans import first_filled
 from mcp_optimizer.results.cut import Cut, Fits, cut_json, cut_text
 from mcp_optimizer.results.layout import Layout, json_rows, records, text_lines, trunk
 from mcp_optimizer.results.reading import NO_JSON, json_value
 from mcp_optimizer.results.rows import columns_of, find_table, find_text_table
-from mcp_optimizer.results.spans import BLANKS, first_filled, items_of
 
 _PARSED = 1_000_000
 """Bytes of JSON that are parsed; more would hold the interpreter for too long."""
@@ -47,16 +48,19 @@ class Document:
     def _cut(self, fits: Fits) -> Cut:
         if not self.is_json:
             return cut_text(self.layout, fits)
-        rows = [self.layout] if self.row_count else []
-        return cut_json(self.data, fits, [*rows, *trunk(self.data)])
+        return cut_json(self.data, fits, self.layout if self.row_count else None)
 
 
 def encoded(text: str) -> bytes:
     """As UTF-8, half surrogate pairs included; in chunks, because the interpreter is held for each."""
-    if len(text) <= _ENCODED:
+    if len(text) <= _ENCODED or text.isascii():
+        # A plain copy, where it is long.
         return text.encode("utf-8", "surrogatepass")
-    pieces = (text[at : at + _ENCODED].encode("utf-8", "surrogatepass") for at in range(0, len(text), _ENCODED))
-    return b"".join(pieces)
+    # Not joined from a list: that would hold it twice.
+    whole = io.BytesIO()
+    for at in range(0, len(text), _ENCODED):
+        whole.write(text[at : at + _ENCODED].encode("utf-8", "surrogatepass"))
+    return whole.getvalue()
 
 
 def decoded(data: bytes) -> str:
@@ -66,7 +70,8 @@ def decoded(data: bytes) -> str:
 def read_document(text: str, value: Any = NO_JSON) -> Document:
     """The document that a text is; `value`, if it was parsed already."""
     data = encoded(text)
-    if data[first_filled(data, 0) :][:1] in (b"{", b"["):
+    at = first_filled(data, 0)
+    if data[at : at + 1] in (b"{", b"["):
         found = _small_json(data, json_value(text) if value is NO_JSON else value) if len(data) <= _PARSED else None
         if found is None and len(data) > _PARSED:
             found = _large_json(data)
@@ -88,11 +93,8 @@ def _small_json(data: bytes, value: Any) -> Document | None:
 
 def _large_json(data: bytes) -> Document | None:
     """JSON, if it opens and closes like it: the bulk of it is what is divided."""
-    items = items_of(data, first_filled(data, 0))
-    if items is None or data[items.close + 1 :].strip(BLANKS):
-        return None
     layouts = trunk(data)
-    if not layouts:
+    if not layouts or first_filled(data, layouts[-1].tail + 1) < len(data):
         return None
     # The innermost container of which the first elements look like rows.
     for layout in layouts:

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from mcp_optimizer.json_spans import Items, Positions, first_filled, items_of, key_of, value_start
 from mcp_optimizer.results.rows import LineTable, TextTable
-from mcp_optimizer.results.spans import Items, Positions, first_filled, items_of, key_of, value_start
 
 _DOMINATES = 0.5
 """Share of its container above which an item is where the bulk of a text is."""

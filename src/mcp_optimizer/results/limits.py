@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from mcp_optimizer.json_spans import first_filled
 from mcp_optimizer.results.document import Document, decoded, read_document
 from mcp_optimizer.results.encodings import minified
 from mcp_optimizer.results.metadata import DataInfo
@@ -148,8 +149,11 @@ def _piece_budget(limits: Limits) -> int:
 def _within(reading: Reading, limits: Limits, measure: Measure) -> bool:
     if not limits.max_tokens:
         return True
-    views = [[slot.text for slot in reading.slots], [reading.structured_text]]
-    return all(measure.text_fits(view, limits.max_tokens) for view in views)
+    texts = [slot.text for slot in reading.slots]
+    # The structured content last, and only if need be: as JSON it has yet to be written.
+    return measure.text_fits(texts, limits.max_tokens) and measure.text_fits(
+        [reading.structured_text], limits.max_tokens
+    )
 
 
 class _Cutting:
@@ -255,8 +259,8 @@ class _Cutting:
             return True
         if len(document.data) <= _PARSED:
             return bool(self.reading.value == structured)
-        opening = document.data.lstrip()[:1]
-        return opening == (b"{" if isinstance(structured, Mapping) else b"[")
+        at = first_filled(document.data, 0)
+        return document.data[at : at + 1] == (b"{" if isinstance(structured, Mapping) else b"[")
 
     def _key_of_text(self, structured: Any) -> str | None:
         """The field of the structured content that holds the text itself, as file servers do it."""

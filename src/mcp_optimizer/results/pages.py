@@ -13,9 +13,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from mcp_optimizer.db.kept import Chunk
-from mcp_optimizer.results.cut import at_word_end, most, whole_characters
+from mcp_optimizer.json_spans import Positions, whole_characters
+from mcp_optimizer.results.cut import at_word_end, most
 from mcp_optimizer.results.document import Document
-from mcp_optimizer.results.spans import Positions
 
 _CHUNK = 256 * 1024
 """Bytes of text that are stored together, about."""

@@ -204,8 +204,9 @@ class Results:
             done = replace(done, result=in_encoding(done.result, encoding, count))
         if notice:
             done = replace(done, result=_and_told(done.result, notice))
-        tokens = self._estimate(Reading(done.result))
         is_cut = done.pieces is not None
+        # What was measured to be cut is no longer a matter of estimates.
+        tokens = self._estimate(Reading(done.result), exactly=is_cut)
         full = self._estimator.estimate(reading.texts).estimated if is_cut else tokens.estimated
         return _Done(done, result_id, tokens, full)
 
@@ -221,8 +222,8 @@ class Results:
         about |= {"nextOffset": done.limited.next_offset, "fullTokens": done.full_tokens}
         return _with_meta(result, RESULT_META_KEY, about)
 
-    def _estimate(self, reading: Reading) -> TokenInfo:
-        tokens = self._estimator.estimate(reading.texts)
+    def _estimate(self, reading: Reading, *, exactly: bool) -> TokenInfo:
+        tokens = self._estimator.estimate(reading.texts, exactly=exactly)
         return replace(tokens, warning=f"{tokens.warning}; {NOT_COUNTED}") if reading.has_uncounted else tokens
 
     async def _selected(

@@ -17,10 +17,12 @@ import time
 from collections import deque
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from typing import Any, cast
 
 import anyio
 
 from mcp_optimizer.terminal_text import printable
+from mcp_optimizer.upstream.large import LARGE, read_large
 from mcp_optimizer.upstream.peer import ConnectionLost, Message, Peer, from_wire, to_wire
 from mcp_optimizer.upstream.spec import ServerSpec
 
@@ -161,27 +163,54 @@ async def _spawn(spec: ServerSpec) -> asyncio.subprocess.Process:
 
 async def _read_stdout(process: asyncio.subprocess.Process, child: ChildProcess, peer: Peer) -> None:
     assert process.stdout is not None
+    large: set[asyncio.Task[None]] = set()
     try:
         async for line in lines(_chunks(process.stdout)):
-            if not line.strip():
+            if not line or line.isspace():
                 continue
-            try:
-                message = from_wire(line)
-            except ValueError:
-                message = None
-            if isinstance(message, list) or (isinstance(message, dict) and "jsonrpc" in message):
-                child.garbage.clear()
-                peer.receive(message)
+            if len(line) >= LARGE:
+                # Beside the others: the answers behind it need not wait until it is read.
+                task = asyncio.create_task(_take_large(line, child, peer))
+                large.add(task)
+                task.add_done_callback(large.discard)
             else:
-                child.garbage.append(plain(line[:80].decode(errors="replace")))
-                if len(child.garbage) >= _GARBAGE_LIMIT:
-                    child.gave_up = True
-                    return
+                _take(_parsed(line), line, child, peer)
             # The next message may be hours away, and this one megabytes long.
-            del line, message
+            del line
+            if child.gave_up:
+                return
+        if large:
+            await asyncio.wait(large)
         child.hang_up()
     finally:
+        for task in large:
+            task.cancel()
         peer.close()
+
+
+def _parsed(line: bytes) -> Any:
+    try:
+        return from_wire(line)
+    except ValueError:
+        return None
+
+
+async def _take_large(line: bytes, child: ChildProcess, peer: Peer) -> None:
+    try:
+        message = await asyncio.to_thread(read_large, line, from_wire)
+    except ValueError:
+        message = None
+    _take(message, line, child, peer)
+
+
+def _take(message: Any, line: bytes, child: ChildProcess, peer: Peer) -> None:
+    """Hand a message on; what is none is remembered, and too much of that is given up."""
+    if isinstance(message, list) or (isinstance(message, dict) and "jsonrpc" in message):
+        child.garbage.clear()
+        peer.receive(message)
+        return
+    child.garbage.append(plain(line[:80].decode(errors="replace")))
+    child.gave_up = len(child.garbage) >= _GARBAGE_LIMIT
 
 
 async def _chunks(stream: asyncio.StreamReader) -> AsyncIterator[bytes]:
@@ -190,18 +219,21 @@ async def _chunks(stream: asyncio.StreamReader) -> AsyncIterator[bytes]:
 
 
 async def lines(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-    """Lines of any length; a partial one is joined once, when its end arrives."""
-    pieces: list[bytes] = []
+    """Lines of any length; a partial one grows where it stands, so that its end is no great copy."""
+    partial = bytearray()
     async for chunk in chunks:
         *ended, rest = chunk.split(b"\n")
         for line in ended:
-            pieces.append(line)
-            whole = b"".join(pieces)
-            pieces.clear()
+            if not partial:
+                yield line
+                continue
+            partial += line
+            # A large one as it is: whoever reads it takes it in parts.
+            whole = cast("bytes", partial) if len(partial) >= LARGE else bytes(partial)
+            partial = bytearray()
             yield whole
             del whole
-        if rest:
-            pieces.append(rest)
+        partial += rest
 
 
 async def _read_stderr(process: asyncio.subprocess.Process, child: ChildProcess) -> None:

@@ -22,6 +22,7 @@ from mcp.shared.message import SessionMessage
 from mcp_types import jsonrpc_message_adapter
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
+from mcp_optimizer.upstream.large import LARGE, read_large
 from mcp_optimizer.upstream.peer import ConnectionLost, Message, Peer, RpcError, from_wire, to_wire
 from mcp_optimizer.upstream.spec import ServerSpec
 from mcp_optimizer.upstream.stdio import ChildProcess, lines
@@ -141,7 +142,7 @@ class _StreamableHttp:
         if kind.startswith("text/event-stream") and status < 400:
             await self._read_stream(response, asked)
         elif kind.startswith("application/json"):
-            answer = _json(await response.aread())
+            answer = await _json(await response.aread())
             # An error of the transport has no id: it answers what was sent.
             if asked is not None and isinstance(answer, dict) and answer.get("id") is None:
                 answer["id"] = asked
@@ -178,7 +179,7 @@ class _StreamableHttp:
             with contextlib.suppress(ValueError):
                 pause = int(event.get("retry", b"")) / 1000
             if (data := event.get("data")) and event.get("event", b"message") == b"message":
-                self._peer.receive(_json(data), asked)
+                self._peer.receive(await _json(data), asked)
                 if asked is not None and not self._peer.awaits(asked):
                     break
         return last_event, pause
@@ -214,9 +215,9 @@ def _refused(status: int) -> RpcError:
     return RpcError(types.INVALID_REQUEST, f"it answers with HTTP status {status}{_STATUS_ADVICE.get(status, '')}")
 
 
-def _json(data: bytes) -> Any:
+async def _json(data: bytes) -> Any:
     try:
-        return from_wire(data)
+        return from_wire(data) if len(data) < LARGE else await asyncio.to_thread(read_large, data, from_wire)
     except ValueError:
         return None
 

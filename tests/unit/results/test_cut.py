@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mcp_optimizer.json_spans import first_filled, items_of
 from mcp_optimizer.results.document import decoded, read_document
 from mcp_optimizer.results.layout import json_rows, trunk
-from mcp_optimizer.results.spans import first_filled, items_of
 
 SCALARS = (
     st.none()

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from mcp_optimizer.results.estimates import COUNTED_EXACTLY, Estimator, Kind, Method, kind_of
+from mcp_optimizer.results.estimates import COUNTED_EXACTLY, Estimator, Kind, kind_of
 from mcp_optimizer.results.metadata import NOT_COUNTED, WARNING
 from mcp_optimizer.results.options import ResultOptions
 from mcp_optimizer.results.pipeline import Results
@@ -108,13 +108,14 @@ def test_limits_are_held_by_the_encoding_that_the_method_names() -> None:
     assert Estimator("character_count_div_4", TokenCounter("o200k_base")).counter.encoding_name == "o200k_base"
 
 
-def test_a_text_the_tokenizer_gives_up_on_is_estimated_by_its_length() -> None:
+def test_a_text_the_tokenizer_gives_up_on_is_estimated_by_its_kind() -> None:
     class Choking(TokenCounter):
         def count_tokens(self, text: str) -> int:
             raise ValueError("the tokenizer choked")
 
-    info = Estimator("auto", Choking()).estimate(["x" * 8])
-    assert (info.estimated, info.approximation_method) == (2, Method.DIV_4)
+    info = Estimator("auto", Choking()).estimate([PROSE])
+    assert info.estimated == pytest.approx(TokenCounter().count_tokens(PROSE), rel=0.3)
+    assert info.approximation_method == "calibrated:prose"
 
 
 @pytest.mark.parametrize(

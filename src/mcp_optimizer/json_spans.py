@@ -1,12 +1,13 @@
-"""Where the items of a JSON array or object stand in its text, found without parsing it.
+"""Where the parts of a JSON text stand in it, found without parsing it: items of a container, long strings.
 
 A result may be fifty megabytes: parsed, it would be many times that, and the interpreter would be held for
-as long. Here a few numpy passes over small chunks find the commas at one depth, outside strings. Pure; the
+as long. Here a few numpy passes over small chunks find what stands outside strings, or what is one. Pure; the
 text is taken to be JSON, and what it is not is never claimed to be closed.
 """
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -77,16 +78,25 @@ def _structure(data: bytes, at: int) -> Iterator[tuple[Positions, npt.NDArray[np
     """Brackets and commas outside strings from `at` on, a chunk at a time: where, and which."""
     in_string, is_escaped = 0, False
     for begin in range(at, len(data), _CHUNK):
-        chunk = np.frombuffer(data, dtype=np.uint8, count=min(_CHUNK, len(data) - begin), offset=begin)
-        escaped, is_escaped = _escaped(chunk, is_escaped)
-        quotes = np.flatnonzero(chunk == _QUOTE)
-        if escaped.size:
-            quotes = quotes[~np.isin(quotes, escaped)]
+        chunk = _chunk(data, begin)
+        quotes, is_escaped = _quotes(chunk, is_escaped)
         marks = np.flatnonzero(_IS_STRUCTURE[chunk])
         outside = (np.searchsorted(quotes, marks) + in_string) % 2 == 0
         marks = marks[outside]
         in_string = (in_string + len(quotes)) % 2
         yield marks + begin, chunk[marks]
+
+
+def _chunk(data: bytes, begin: int) -> npt.NDArray[np.uint8]:
+    return np.frombuffer(data, dtype=np.uint8, count=min(_CHUNK, len(data) - begin), offset=begin)
+
+
+def _quotes(chunk: npt.NDArray[np.uint8], first_is_escaped: bool) -> tuple[Positions, bool]:
+    """Where quotes begin or end strings, and whether the first character of the next chunk is escaped."""
+    escaped, is_escaped = _escaped(chunk, first_is_escaped)
+    is_quote = chunk == _QUOTE
+    is_quote[escaped[escaped < len(chunk)]] = False
+    return np.flatnonzero(is_quote), is_escaped
 
 
 def _escaped(chunk: npt.NDArray[np.uint8], first_is_escaped: bool) -> tuple[Positions, bool]:
@@ -116,3 +126,69 @@ def key_of(data: bytes, start: int) -> bytes:
     """The key of an object's item, as JSON text."""
     key = _KEY.match(data, start)
     return key.group(1) if key is not None else b""
+
+
+def long_strings(data: bytes, longer_than: int) -> list[tuple[int, int]]:
+    """Where strings of more bytes than this stand: from after the opening quote to the closing one."""
+    found: list[tuple[int, int]] = []
+    last, in_string, is_escaped = -1, 0, False
+    for begin in range(0, len(data), _CHUNK):
+        quotes, is_escaped = _quotes(_chunk(data, begin), is_escaped)
+        if not quotes.size:
+            continue
+        marks = np.concatenate([np.array([last], dtype=np.int64), quotes + begin])
+        # Every second gap is inside a string; which ones depends on what was open when the chunk began.
+        gaps = np.flatnonzero(np.diff(marks) > longer_than).tolist()
+        found += [(int(marks[at]) + 1, int(marks[at + 1])) for at in gaps if (at + in_string) % 2 == 1]
+        in_string = (in_string + len(quotes)) % 2
+        last = int(marks[-1])
+    return found
+
+
+def decoded_string(data: bytes, start: int, end: int, chunk: int = 1 << 20) -> str:
+    """The text that the inside of a JSON string means; in chunks, because the interpreter is held for each."""
+    parts: list[str] = []
+    while start < end:
+        part = bytes(data[start : min(start + chunk, end)])
+        if start + chunk < end:
+            part = whole_escapes(part) or part
+        parts.append(json.loads(b'"' + part + b'"'))
+        start += len(part)
+    return "".join(parts)
+
+
+_HALF_PAIR = re.compile(rb"\\u[dD][89abAB][0-9a-fA-F]{2}$")
+
+
+def whole_escapes(part: bytes) -> bytes:
+    """Without the half of an escape, of a pair of escapes, or of a character, that a cut left at the end."""
+    part = whole_characters(part)
+    slash = part.rfind(b"\\", max(0, len(part) - 6))
+    if slash >= 0:
+        run = slash
+        while run > 0 and part[run - 1 : run] == b"\\":
+            run -= 1
+        escapes = (slash - run) % 2 == 0
+        needed = 6 if part[slash + 1 : slash + 2] == b"u" else 2
+        if escapes and len(part) - slash < needed:
+            part = part[:slash]
+    if _HALF_PAIR.search(part[-6:]) and _escapes_at(part, len(part) - 6):
+        part = part[:-6]
+    return part
+
+
+def _escapes_at(part: bytes, at: int) -> bool:
+    run = at
+    while run > 0 and part[run - 1 : run] == b"\\":
+        run -= 1
+    return (at - run) % 2 == 0
+
+
+def whole_characters(part: bytes) -> bytes:
+    """Without the beginning of a character that a cut left at the end."""
+    for back in range(1, min(4, len(part)) + 1):
+        byte = part[-back]
+        if byte & 0xC0 != 0x80:
+            length = 1 if byte < 0x80 else 2 if byte < 0xE0 else 3 if byte < 0xF0 else 4
+            return part if length <= back else part[:-back]
+    return part
