@@ -12,7 +12,7 @@ create  = $(PYTHON) -m venv $(VENV)
 install = $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 endif
 
-.PHONY: help demo test coverage lint format conformance bench clean
+.PHONY: help demo test coverage lint format conformance inspector bench clean
 
 help:  ## Show what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -49,6 +49,9 @@ format: $(VENV)/.dev  ## Put the code into shape
 
 conformance: $(VENV)/.dev  ## Run the official conformance suite directly and through the gateway (from npm)
 	$(BIN)/python -m tests.conformance
+
+inspector: $(VENV)/.dev  ## List, call and read through the gateway with the official inspector (from npm)
+	$(BIN)/python -m tests.conformance.inspector
 
 bench: $(VENV)/.dev  ## Measure: counting, metrics, starts, calls through the gateway
 	$(BIN)/python -m benchmarks.ground

@@ -21,24 +21,39 @@ import httpx2
 from benchmarks.gateway import ECHO, _memory, free_port, process
 
 RESULT = Path(__file__).parent / "results" / "clients.md"
+_MODERN = "2026-07-28"
+_CAPABILITIES = "io.modelcontextprotocol/clientCapabilities"
 _ACCEPT = {"accept": "application/json, text/event-stream", "content-type": "application/json"}
 
 
 class PlainClient:
-    """Just enough of a client."""
+    """Just enough of a client, of either era."""
 
-    def __init__(self, http: httpx2.AsyncClient, url: str) -> None:
+    def __init__(self, http: httpx2.AsyncClient, url: str, *, is_modern: bool = False) -> None:
         self._http = http
         self._url = url
         self._headers = dict(_ACCEPT)
+        self._is_modern = is_modern
         self.stream: asyncio.Task[None] | None = None
 
     async def connect(self) -> None:
+        if self._is_modern:
+            self._headers["mcp-protocol-version"] = _MODERN
+            return
         params = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "many", "version": "1"}}
         response = await self._post({"id": 0, "method": "initialize", "params": params})
         self._headers["mcp-session-id"] = response.headers["mcp-session-id"]
         self._headers["mcp-protocol-version"] = "2025-11-25"
         await self._post({"method": "notifications/initialized"})
+
+    async def request(self, number: int, method: str, params: dict[str, Any]) -> dict[str, Any]:
+        """The answer to a request: the message with the result, or with the error."""
+        response = await self._post({"id": number, "method": method, "params": params})
+        body = response.text
+        if response.headers["content-type"].startswith("text/event-stream"):
+            body = [line.removeprefix("data:") for line in body.splitlines() if line.startswith("data:")][-1]
+        message: dict[str, Any] = json.loads(body)
+        return message
 
     async def listen(self) -> None:
         """Keep a stream open, as a client does that wants to be told of changes."""
@@ -62,9 +77,21 @@ class PlainClient:
         return time.perf_counter() - started
 
     async def _post(self, message: dict[str, Any]) -> httpx2.Response:
-        response = await self._http.post(self._url, json={"jsonrpc": "2.0", **message}, headers=self._headers)
-        assert response.status_code in (200, 202), response.text
+        headers = self._headers
+        if self._is_modern:
+            params = message.setdefault("params", {})
+            params["_meta"] = {"io.modelcontextprotocol/protocolVersion": _MODERN, _CAPABILITIES: {}}
+            headers = {**headers, "mcp-method": message["method"]}
+            if "name" in params:
+                headers["mcp-name"] = params["name"]
+        response = await self._http.post(self._url, json={"jsonrpc": "2.0", **message}, headers=headers)
+        assert response.status_code in (200, 202, 400), response.text
         return response
+
+    async def leave(self) -> None:
+        """End the session, as clients do when they are closed."""
+        if "mcp-session-id" in self._headers:
+            await self._http.delete(self._url, headers=self._headers)
 
 
 async def main() -> None:

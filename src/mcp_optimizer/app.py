@@ -68,6 +68,9 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+_FIRST_LISTS = 10.0
+"""Seconds that the first lists wait for servers that start; what comes later is announced as a change."""
+
 
 class Optimizer:
     """All of a user's MCP servers behind one object.
@@ -129,9 +132,21 @@ class Optimizer:
             self._pool,
             lambda: self.catalog.snapshot.states,
             self.catalog.changed if settings.mode == "transparent" else None,
+            self._started_once,
         )
+        self._has_started = False
         self._pool.listener = self._on_state
         self._pool.on_notice = self.passing.on_notice
+
+    async def _started_once(self) -> None:
+        """Wait for the servers to start, the first time; later they may come and go."""
+        if self._has_started:
+            return
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_FIRST_LISTS):
+                while self.snapshot.is_starting:
+                    await self.catalog.changed()
+        self._has_started = True
 
     def _on_state(self, state: UpstreamState) -> None:
         self.catalog.on_state(state)

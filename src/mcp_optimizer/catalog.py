@@ -86,6 +86,15 @@ class Snapshot:
     def indexed_servers(self) -> frozenset[str]:
         return frozenset(tool.server for tool in self.running)
 
+    @property
+    def is_starting(self) -> bool:
+        """Whether a server has still to come up, or one that is up to be taken in."""
+        return any(
+            state.status is ServerStatus.STARTING
+            or (state.status is ServerStatus.RUNNING and state.listing.size and state.name not in self.indexed_servers)
+            for state in self.states.values()
+        )
+
     def missing(self) -> list[UpstreamState]:
         """Servers whose tools cannot be found now, though they are configured and not disabled."""
         return [

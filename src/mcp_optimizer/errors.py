@@ -87,10 +87,12 @@ class RequestError(OptimizerError):
 class UnknownTool(RequestError):
     """No running server has this tool."""
 
-    def __init__(self, name: str, nearest: Sequence[str], reason: str = "") -> None:
+    def __init__(
+        self, name: str, nearest: Sequence[str], reason: str = "", advice: str = "Use find_tool to search."
+    ) -> None:
         hint = f" Nearest: {', '.join(nearest)}." if nearest else ""
         detail = f" {reason}" if reason else ""
-        super().__init__(f"Unknown tool {name!r}.{detail}{hint} Use find_tool to search.")
+        super().__init__(f"Unknown tool {name!r}.{detail}{hint} {advice}".rstrip())
         self.nearest = tuple(nearest)
 
 

@@ -157,7 +157,7 @@ class Gateway:
         # A name with its server in it stays good when the other server that has such a tool goes away.
         tool = snapshot.by_name.get(tool_name) or _with_server(snapshot, tool_name)
         if tool is None:
-            raise UnknownTool(tool_name, nearest_names(snapshot, tool_name), _not_running(snapshot, tool_name))
+            raise UnknownTool(tool_name, nearest_names(snapshot, tool_name), _not_running(snapshot, tool_name), "")
         params: dict[str, Any] = {"name": tool.record.name}
         if arguments is not None:
             params["arguments"] = arguments

@@ -181,6 +181,7 @@ class _Answers:
     async def _tool_list(self, ctx: ServerRequestContext[Any, Any]) -> dict[str, Any]:
         started, profile, version = time.perf_counter(), None, ctx.protocol_version
         if self._options.transparent:
+            await self._passing.started()
             tools = self._gateway.definitions()
             answer = self._for_era(page(tools, "tools", ctx.params), version, ttl_ms=_CHANGING_TTL_MS)
         else:
@@ -245,6 +246,7 @@ class _Answers:
         started = time.perf_counter()
         try:
             if self._options.transparent:
+                await self._passing.started()
                 return await self._gateway.pass_on(name, (ctx.params or {}).get("arguments"), caller)
             if (own := self._own.get(name)) is None:
                 # Registered directly, or returned by find_tool and called by its own name.

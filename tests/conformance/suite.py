@@ -44,13 +44,21 @@ class Found:
 def get_suite() -> list[str]:
     """The command that runs the suite, installed if need be."""
     script = FOLDER / "node_modules" / "@modelcontextprotocol" / "conformance" / "dist" / "index.js"
-    node = _node()
-    if not script.exists() or not node:
-        npm_install([SUITE, *([] if _new_enough("node") else [_node_package()])])
-        node = _node()
-    if not node or not script.exists():
-        raise NotAvailable(f"npm installed neither Node {_NODE} nor the suite in {FOLDER}")
+    node = get_node()
+    if not script.exists():
+        npm_install([SUITE])
+    if not script.exists():
+        raise NotAvailable(f"npm did not install {SUITE} in {FOLDER}")
     return [node, str(script)]
+
+
+def get_node() -> str:
+    """A Node that is new enough, installed if need be."""
+    if not _node():
+        npm_install([_node_package()])
+    if not (node := _node()):
+        raise NotAvailable(f"npm did not install Node {_NODE} in {FOLDER}")
+    return node
 
 
 def npm_install(packages: Sequence[str]) -> None:

@@ -19,6 +19,8 @@ from mcp_optimizer.settings import Settings
 
 _BACKLOG = 1_024
 _OPEN_FILES = 16_384
+_KEEP_ALIVE = 75
+"""Seconds that an idle connection is kept: longer than clients keep theirs, so that none is closed while it is used."""
 _LAST_WORDS = 0.5
 """Seconds that the last answers have to reach their clients when the gateway is stopped."""
 
@@ -96,7 +98,7 @@ async def _serve_http(settings: Settings) -> None:
     optimizer = Optimizer.from_settings(settings)
     app = optimizer.http_app(host)
     listening = _listen(host, port)
-    http = uvicorn.Server(uvicorn.Config(app, log_level="critical"))
+    http = uvicorn.Server(uvicorn.Config(app, log_level="critical", timeout_keep_alive=_KEEP_ALIVE))
     # Its own signal handling ends the process before we could end the children.
     http.capture_signals = contextlib.nullcontext  # type: ignore[method-assign,assignment]
     optimizer.start()

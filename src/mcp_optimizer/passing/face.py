@@ -51,9 +51,14 @@ class Passing:
         pool: UpstreamPool,
         states: Callable[[], Mapping[str, UpstreamState]],
         tools_ready: Callable[[], Coroutine[Any, Any, None]] | None = None,
+        started: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
-        """`tools_ready`: if clients are to be told that tools changed, waits until the new ones can be listed."""
+        """`tools_ready`: if clients are to be told that tools changed, waits until the new ones can be listed.
+
+        `started`: waits, at first and not for long, until the servers are up: many clients ask once, and at once.
+        """
         self._pool = pool
+        self.started = started or _at_once
         self._tools_ready = tools_ready
         self.server_info: Callable[[], dict[str, Any]] = dict
         self.bus = bus = InMemorySubscriptionBus()
@@ -100,6 +105,7 @@ class Passing:
         if ctx.protocol_version not in MODERN_PROTOCOL_VERSIONS and ctx.session.client_params is None:
             raise MCPError(types.INVALID_REQUEST, "The first request must be initialize")
         self._meet(ctx)
+        await self.started()
         try:
             result = await handler(ctx, ctx.params or {})
         except OptimizerError as error:
@@ -230,6 +236,10 @@ class Passing:
         task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+
+
+async def _at_once() -> None:
+    """There is nothing to wait for."""
 
 
 def as_mcp_error(error: OptimizerError) -> MCPError:

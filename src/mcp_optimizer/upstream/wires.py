@@ -28,6 +28,9 @@ from mcp_optimizer.upstream.spec import ServerSpec
 from mcp_optimizer.upstream.stdio import ChildProcess, lines
 
 _CONNECT_TIMEOUT = 10.0
+_IDLE = 3.0
+"""Seconds that an idle connection is kept: less than servers keep theirs (often 5), so that none is closed by the
+server at the moment at which it is used."""
 _SESSION_HEADER = "mcp-session-id"
 _VERSION_HEADER = "mcp-protocol-version"
 _RECONNECT = 1.0
@@ -74,7 +77,7 @@ def _http_client(spec: ServerSpec) -> httpx2.AsyncClient:
             verify=_ssl_context(),
             retries=1,
             # How many calls may be under way is decided elsewhere, and streams stay open for hours.
-            limits=httpx2.Limits(max_connections=None, max_keepalive_connections=64),
+            limits=httpx2.Limits(max_connections=None, max_keepalive_connections=64, keepalive_expiry=_IDLE),
         ),
     )
 
