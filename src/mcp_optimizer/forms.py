@@ -121,6 +121,10 @@ class ToolForms:
         renamed = definition.model_copy(update={"name": tool.name})
         return Form(renamed, self._counter.count_tool_tokens(renamed))
 
+    def prepare(self, tool: CatalogTool, dialect: Dialect) -> None:
+        """Compress a definition ahead, so that it is there when it is asked for."""
+        self._keep(tool, dialect)
+
     def plans(self, tool: CatalogTool) -> list[GroupPlan]:
         """The ways back from the arguments of the compressed schema, in every dialect that it was sent in."""
         plans = [self._keep(tool, self.dialect).groups]

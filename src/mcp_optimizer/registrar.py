@@ -101,14 +101,25 @@ class Registrar:
     async def _watch(self) -> None:
         """Make the wanted lists anew whenever the catalog changed and came to rest."""
         while True:
+            made_from = self._catalog.snapshot.tools
             if self._wanted:
                 await self._renew()
                 await self._improve()
-            await self._catalog.changed()
-            with contextlib.suppress(TimeoutError):
-                while True:
-                    async with asyncio.timeout(_QUIET):
-                        await self._catalog.changed()
+            if self._catalog.snapshot.tools is made_from:
+                await self._catalog.changed()
+            await self._rested()
+
+    async def _rested(self) -> None:
+        """Until the catalog comes to rest; what will be listed in any case is compressed meanwhile."""
+        while True:
+            for profile, presentation in list(self._wanted):
+                await self._recall(presentation.dialect)
+                await asyncio.to_thread(self._registration.prepare, profile, presentation)
+            try:
+                async with asyncio.timeout(_QUIET):
+                    await self._catalog.changed()
+            except TimeoutError:
+                return
 
     async def _renew(self) -> None:
         has_changed = False
@@ -134,17 +145,22 @@ class Registrar:
 
     async def _make(self, wanted: Wanted) -> Registered:
         profile, presentation = wanted
-        snapshot, stored = self._catalog.snapshot, await self._opened()
-        if stored is not None and self._read_for.get(presentation.dialect) is not snapshot.tools:
-            self._read_for[presentation.dialect] = snapshot.tools
-            await self._read(stored, presentation.dialect)
-            await self._written.recall(snapshot.running)
+        stored = await self._recall(presentation.dialect)
         made = await asyncio.to_thread(self._registration.listed, profile, presentation)
         if stored is not None and (new := self._forms.take_new(presentation.dialect)):
             task = asyncio.create_task(_store(stored, new, self._forms.kind(presentation.dialect)))
             self._storing.add(task)
             task.add_done_callback(self._storing.discard)
         return made
+
+    async def _recall(self, dialect: Dialect) -> StoredForms | None:
+        """Learn what earlier starts stored about the tools there are now; None where nothing is stored."""
+        snapshot, stored = self._catalog.snapshot, await self._opened()
+        if stored is not None and self._read_for.get(dialect) is not snapshot.tools:
+            self._read_for[dialect] = snapshot.tools
+            await self._read(stored, dialect)
+            await self._written.recall(snapshot.running)
+        return stored
 
     async def _read(self, stored: StoredForms, dialect: Dialect) -> None:
         try:

@@ -91,6 +91,13 @@ class Registration:
         with self._making:
             return self._current(presentation).listed(selected, self._promoted)
 
+    def prepare(self, selected: ProfileName, presentation: Presentation) -> None:
+        """Compress the tools of a profile that has room for all of them, ahead of its list."""
+        if self._budgets.get(selected) is None:
+            for tool in self._catalog.snapshot.running:
+                with self._making:
+                    self._forms.prepare(tool, presentation.dialect)
+
     def tokens(self, tool: str, level: Level) -> int:
         """What a tool costs when it is registered, described at a level."""
         with self._making:

@@ -70,6 +70,15 @@ async def test_titles_and_annotations_are_kept_where_people_see_them_and_count()
     assert (titled.tokens or 0) > (made.profiles().profile(ProfileName.MINIMAL).tokens or 0)
 
 
+async def test_a_profile_with_room_for_everything_is_compressed_ahead_of_its_list() -> None:
+    catalog, forms = await live_catalog(CARDS), ToolForms(COUNTER)
+    made = registration(catalog, forms)
+    made.prepare(ProfileName.MINIMAL, PLAIN)
+    assert len(forms.unknown(catalog.snapshot.running)) == 4
+    made.prepare(ProfileName.FULL, PLAIN)
+    assert forms.unknown(catalog.snapshot.running) == []
+
+
 async def test_a_client_that_reads_little_is_given_types_beside_enums() -> None:
     made = registration(await live_catalog(CARDS))
     for presentation, has_type in ((Presentation(Dialect.INLINED), True), (PLAIN, False)):
