@@ -24,7 +24,7 @@ _CAPACITY = 20_000
 """Events that wait for a database that does not answer; further ones are dropped."""
 
 _BATCH = 1_000
-_INTERVAL = 1.0
+_INTERVAL = 2.0
 _LONGEST_PAUSE = 60.0
 _LAST_CHANCE = 2.0
 """Seconds to write what is left when the gateway ends."""
@@ -155,6 +155,10 @@ class Recorder:
                 len(self._queue),
                 self.dropped,
             )
+            return False
+        except Exception:
+            # A mistake of ours must not end the writing for good; what waits is tried again, or dropped and counted.
+            logger.exception("History could not be written")
             return False
         return True
 
