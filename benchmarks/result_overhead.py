@@ -71,7 +71,7 @@ async def measure() -> str:
     )
     plain.warm_up()
     lines = ["# What describing a small result costs", ""]
-    lines += [f"Milliseconds added to a call, {TIMES:,} calls each, one process, a machine with other work on it.", ""]
+    lines += [f"Milliseconds added to a call, {TIMES:,} calls each, one process.", ""]
     lines += ["| result | p50 | p95 | from the cache, p50 |", "|---|---|---|---|"]
     for name, result in SMALL.items():
 
