@@ -52,6 +52,7 @@ if TYPE_CHECKING:
 _DAYS = 30
 _MOST_EVENTS = 50_000
 _LEAST_PAUSE = 1.0
+_LONGEST_PAUSE = 5.0
 _REST = 10
 """Times as long as it took to sum up the history, before that is done again."""
 
@@ -153,7 +154,7 @@ class Dashboard:
         return Overview(sources.version, own, found, servers, usage, recent, is_kept)
 
     async def _summed_up(self) -> tuple[dict[str, Any], bool]:
-        """What history says, at most as old as ten times the work of asking it; and whether it is kept at all."""
+        """What history says, at most a few seconds old; and whether it is kept at all."""
         async with self._summing:
             if self._usage is None or time.monotonic() > self._fresh_until:
                 started = time.monotonic()
@@ -161,7 +162,7 @@ class Dashboard:
                 self._before = events[-_SHOWN:] if is_kept else []
                 self._usage = (await asyncio.to_thread(self._sources.usage, events), is_kept)
                 now = time.monotonic()
-                self._fresh_until = now + max(_LEAST_PAUSE, (now - started) * _REST)
+                self._fresh_until = now + min(max(_LEAST_PAUSE, (now - started) * _REST), _LONGEST_PAUSE)
             return self._usage
 
     async def _history(self) -> tuple[list[Event], bool]:
