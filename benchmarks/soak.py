@@ -139,7 +139,8 @@ class Soak:
             task.add_done_callback(under_way.discard)
             following = max(following + 1 / self.rate, time.monotonic() - 1)
             await asyncio.sleep(max(0.0, following - time.monotonic()))
-        await asyncio.wait(under_way, timeout=_LONGEST + 5)
+        if under_way:
+            await asyncio.wait(under_way, timeout=_LONGEST + 5)
 
     async def _call(self, client: PlainClient) -> None:
         number = next(self._numbers)
@@ -189,6 +190,8 @@ class Soak:
         for number in itertools.count():
             await asyncio.sleep(0.5)
             client = PlainClient(http, url, is_modern=number % 2 == 0)
+            # Connected before the clock runs: a session whose client never read its id ends only when it times out.
+            await client.connect()
             leaving = asyncio.create_task(self._call_and_wait(client))
             await asyncio.sleep(0.4)
             leaving.cancel()
@@ -198,7 +201,6 @@ class Soak:
 
     async def _call_and_wait(self, client: PlainClient) -> None:
         with contextlib.suppress(httpx2.HTTPError, AssertionError):
-            await client.connect()
             number = next(self._numbers)
             params = {"name": f"{random.choice(SERVERS)}__wait", "arguments": {"id": f"left-{number}"}}
             await client.request(number, "tools/call", params)
