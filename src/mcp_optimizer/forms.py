@@ -22,7 +22,7 @@ from mcp_optimizer.compression.signature import Notes, signature
 from mcp_optimizer.db.models import DefinitionForm, McpTool
 from mcp_optimizer.token_counter import TokenCounter
 
-COMPRESSION = 1
+COMPRESSION = 2
 """Raised whenever compression gives another result for the same definition: stored forms of before are forgotten."""
 
 _WITH_NOTES = 3

@@ -94,7 +94,7 @@ class Settings(BaseModel):
     )
     dialect: Literal["plain", "inlined", "references"] = Field(
         default="plain",
-        description="What compressed schemas may contain: only a tool's own $ref where inlining costs more (plain), "
+        description="What compressed schemas may contain: $ref only where the tool itself has some (plain), "
         "none, nor anything else that simple clients cannot read (inlined), or shared definitions (references).",
     )
     groups: dict[str, dict[str, list[str]]] = Field(

@@ -36,9 +36,9 @@ _SURELY_MORE = 1.5
 
 
 class Dialect(StrEnum):
-    """What a client can read. `plain`: no references but the tool's own, where inlining them would cost more;
+    """What a client can read. `plain`: references only in a tool that has some as its server sent it;
     `inlined`: none that can be avoided while the tool stays no larger than it was, a type beside every enum and no
-    lists of types; `references`: repeated parts shared under `$defs`."""
+    lists of types; `references`: repeated parts of any tool shared under `$defs`."""
 
     PLAIN = "plain"
     INLINED = "inlined"
@@ -262,7 +262,8 @@ def _settle_references(draft: _Draft, dialect: Dialect) -> None:
     """Written out or not, whichever is smaller; what is used once always is."""
     schema = draft.schema
     spread = [schema]
-    if '"$ref"' in draft.text and (counted := Counter(references(schema))):
+    counted = Counter(references(schema)) if '"$ref"' in draft.text else Counter[str]()
+    if counted:
         often = {reference for reference, count in counted.items() if count > 1}
         whole = _typed(_shrunk(inline_references(schema), dialect))
         spread.append(whole)
@@ -272,7 +273,8 @@ def _settle_references(draft: _Draft, dialect: Dialect) -> None:
             partly = _typed(_shrunk(inline_references(schema, keep=often), dialect))
             draft.offer(INLINING, (draft.description, whole), (draft.description, partly))
             spread[0] = draft.schema
-    if dialect is Dialect.REFERENCES:
+    # Whoever can read the tool as its server sent it can read references, if it has some.
+    if dialect is Dialect.REFERENCES or (counted and dialect is Dialect.PLAIN):
         shared = [(draft.description, share_repeated(one, draft.cost)) for one in spread]
         draft.offer(SHARING, *shared)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import time
+from collections import Counter
 from typing import Any
 
 import pytest
@@ -100,9 +101,10 @@ def test_what_is_used_once_is_written_out_where_the_rest_would_cost_more() -> No
     schema = {"type": "object", "properties": properties, "$defs": {"Long": LONG, "Once": TEXT}}
     plain = _compressed(schema).tool.input_schema
     assert plain["properties"]["once"] == TEXT
-    assert plain["$defs"]["Long"]["properties"].keys() == LONG["properties"].keys()  # type: ignore[attr-defined]
+    [kept] = plain["$defs"].values()
+    assert kept["properties"].keys() == LONG["properties"].keys()  # type: ignore[attr-defined]
     # To write all of it out would make it larger than it was.
-    assert set(references(_compressed(schema, Dialect.INLINED).tool.input_schema)) == {"#/$defs/Long"}
+    assert len(set(references(_compressed(schema, Dialect.INLINED).tool.input_schema))) == 1
     inlined = _compressed(schema, Dialect.INLINED, outputSchema={"description": "x" * 2000})
     assert list(references(inlined.tool.input_schema)) == []
 
@@ -111,6 +113,15 @@ def test_repeated_parts_are_shared_for_those_who_read_references() -> None:
     schema = {"type": "object", "properties": {"a": LONG, "b": LONG}}
     assert "$defs" not in _compressed(schema).tool.input_schema
     assert list(references(_compressed(schema, Dialect.REFERENCES).tool.input_schema)) == ["#/$defs/d0"] * 2
+
+
+def test_a_tool_that_has_references_as_its_server_sent_it_may_get_more() -> None:
+    properties = {"a": LONG, "b": LONG, "c": {"$ref": "#/$defs/T"}, "d": {"$ref": "#/$defs/T"}}
+    tree = {"type": "object", "properties": {"left": {"$ref": "#/$defs/T"}}}
+    schema = {"type": "object", "properties": properties, "$defs": {"T": tree}}
+    shared = _compressed(schema).tool.input_schema
+    assert Counter(references(shared)) == {"#/$defs/T": 3, "#/$defs/d0": 2}
+    assert set(references(_compressed(schema, Dialect.INLINED).tool.input_schema)) == {"#/$defs/T"}
 
 
 def test_references_to_the_middle_of_a_schema_are_written_out_first() -> None:
