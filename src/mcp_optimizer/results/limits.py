@@ -24,6 +24,9 @@ NOTICE_ROOM = 80
 PIECE_ROOM = 100
 """Tokens that a page needs besides a piece: the notice, and the number of a piece that was searched for."""
 
+_GAP = 2
+"""Tokens that a client may put between two texts."""
+
 STRUCTURED = -1
 """Stands for the structured content where a content block is numbered."""
 
@@ -77,6 +80,7 @@ class Measure:
 
     def text_fits(self, texts: Sequence[str], budget: int) -> bool:
         """Whether the texts are within the budget; every one is measured, however well it may compress."""
+        budget -= _GAP * (len(texts) - 1)
         size = sum(len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass")) for text in texts)
         return size <= budget or self._within(texts, budget)
 
@@ -216,7 +220,7 @@ class _Cutting:
             shown = self._shown(document)
             if self.measure.fits(document.data, left, shown):
                 texts.append(shown(document.data))
-                left -= self.measure(texts[-1])
+                left -= self.measure(texts[-1]) + _GAP
                 continue
             cut = document.cut(partial(self.measure.fits, budget=left, shown=shown))
             return [*texts, shown(cut.data)], number, cut.shown_until

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from mcp_optimizer.caller import LOCAL, Caller
@@ -160,7 +160,11 @@ def test_any_text_is_cut_to_its_beginning_and_its_pages_are_the_original(
 
 
 @SLOW
-@given(st.lists(ANY_TEXT.map(lambda text: text * 5), min_size=2, max_size=20), st.integers(200, 400))
+@example(
+    parts=["0:" * 5, "0:" * 5, "0Ø" * 5, "0:0𐀀𐀀𐀀" * 5, "0:0:0:0:0Åྀ" * 5, "0:0:0:0:0Åྀ" * 5],
+    limit=250,
+)
+@given(parts=st.lists(ANY_TEXT.map(lambda text: text * 5), min_size=2, max_size=20), limit=st.integers(200, 400))
 def test_of_several_texts_each_comes_back_whole(parts: list[str], limit: int) -> None:
     async def check(opened: Gate) -> None:
         result = await opened.pass_through({"content": [{"type": "text", "text": part} for part in parts]})
