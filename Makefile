@@ -32,7 +32,7 @@ demo: $(VENV)/.run  ## Start three demo servers and see what is found, what it c
 	$(BIN)/mcp-optimizer demo
 
 test: $(VENV)/.dev  ## Run all tests
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n auto --dist loadfile
 
 coverage: $(VENV)/.dev  ## Fail unless the tests reach 95 % of the branches of everything that changes a schema
 	$(BIN)/python -m pytest tests/unit/compression --cov=mcp_optimizer.compression --cov-branch \

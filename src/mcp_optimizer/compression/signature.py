@@ -130,7 +130,10 @@ class _Writer:
 
     def _parts(self, schema: Schema, depth: int) -> Iterator[str]:
         """What all must hold of a value: the object's own members, what is referred to, and combined schemas."""
-        if _members(schema) and not isinstance(schema.get("type"), list):
+        kinds = schema.get("type")
+        # Arguments are an object, whatever a broken schema says.
+        is_union = isinstance(kinds, list) and ("object" in kinds or (depth > 0 and bool(kinds)))
+        if _members(schema) and not is_union:
             yield self._object(schema, depth)
         if isinstance(schema.get("$ref"), str):
             yield self._reference(schema["$ref"], depth)

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from mcp_optimizer.compression.signature import Notes, signature
@@ -294,7 +294,9 @@ def test_no_parameter_and_nothing_required_is_ever_hidden(schema: dict[str, Any]
         assert name in text
 
 
-@given(any_schema, st.sampled_from(list(Notes)))
+@example(junk={"properties": {"type": None}, "type": []}, notes=Notes.FULL)
+@example(junk={"properties": {"abc": {}}, "type": ["string"]}, notes=Notes.FULL)
+@given(junk=any_schema, notes=st.sampled_from(list(Notes)))
 def test_any_junk_has_a_signature(junk: dict[str, Any], notes: Notes) -> None:
     text = signature(tool_with(junk), notes)
     properties = junk.get("properties")
