@@ -45,7 +45,7 @@ class Notes(StrEnum):
 
 def signature(tool: McpTool, notes: Notes = Notes.SENTENCE) -> str:
     """The description and the parameters, with as much said of them as `notes` asks for."""
-    schema = tool.input_schema
+    schema = _of_an_object(tool.input_schema)
     documentation = lift_notes(tool.description or "", frozenset(_properties(schema)))
     said = documentation.description if notes is Notes.FULL else first_sentence(documentation.description)
     try:
@@ -55,6 +55,15 @@ def signature(tool: McpTool, notes: Notes = Notes.SENTENCE) -> str:
         return (
             f"{tidy(tool.description or '')}\n{json.dumps(schema, ensure_ascii=False, separators=(',', ':'))}".strip()
         )
+
+
+def _of_an_object(schema: Schema) -> Schema:
+    """The schema of arguments, without what a broken one says of the whole: they are an object in any case."""
+    if not _members(schema):
+        return schema
+    kinds = schema.get("type")
+    hiding = {"const", "enum", *(["type"] if isinstance(kinds, list) and "object" not in kinds else [])}
+    return schema if hiding.isdisjoint(schema) else {key: schema[key] for key in schema if key not in hiding}
 
 
 def _written(schema: Schema, said: str, lifted: Mapping[str, str], notes: Notes) -> str:
@@ -130,10 +139,7 @@ class _Writer:
 
     def _parts(self, schema: Schema, depth: int) -> Iterator[str]:
         """What all must hold of a value: the object's own members, what is referred to, and combined schemas."""
-        kinds = schema.get("type")
-        # Arguments are an object, whatever a broken schema says.
-        is_union = isinstance(kinds, list) and ("object" in kinds or (depth > 0 and bool(kinds)))
-        if _members(schema) and not is_union:
+        if _members(schema) and not isinstance(schema.get("type"), list):
             yield self._object(schema, depth)
         if isinstance(schema.get("$ref"), str):
             yield self._reference(schema["$ref"], depth)

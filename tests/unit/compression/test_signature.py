@@ -296,6 +296,8 @@ def test_no_parameter_and_nothing_required_is_ever_hidden(schema: dict[str, Any]
 
 @example(junk={"properties": {"type": None}, "type": []}, notes=Notes.FULL)
 @example(junk={"properties": {"abc": {}}, "type": ["string"]}, notes=Notes.FULL)
+@example(junk={"required": None, "properties": {"type": None}, "enum": [None]}, notes=Notes.FULL)
+@example(junk={"properties": {"abc": None}, "const": 1}, notes=Notes.SENTENCE)
 @given(junk=any_schema, notes=st.sampled_from(list(Notes)))
 def test_any_junk_has_a_signature(junk: dict[str, Any], notes: Notes) -> None:
     text = signature(tool_with(junk), notes)
