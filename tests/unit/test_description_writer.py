@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pytest
@@ -27,6 +25,7 @@ from mcp_optimizer.registration import Presentation, Registration
 from mcp_optimizer.token_counter import TokenCounter
 from mcp_optimizer.written_descriptions import WrittenDescriptions
 from tests.unit.catalogs import live_catalog, mcp_tool, running
+from tests.unit.endpoints import serving
 
 ABOUT = "Handle the {0} of a workspace, with everything that belongs to it. " + "More is said about it. " * 20
 NOUNS = [f"{first}{second}" for first in ("card", "lane", "board", "user") for second in ("s", "list", "link", "log")]
@@ -53,28 +52,13 @@ def endpoint(monkeypatch: pytest.MonkeyPatch) -> Iterator[Endpoint]:
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
     made = Endpoint()
 
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-            made.asked.append((self.path, body, self.headers["Authorization"]))
-            content = made.write(json.loads(body["messages"][-1]["content"]))
-            sent = json.dumps({"choices": [{"message": {"content": content}}]}).encode()
-            self.send_response(made.status)
-            self.send_header("Content-Length", str(len(sent)))
-            self.end_headers()
-            self.wfile.write(sent)
+    def answer(path: str, body: Any, key: str | None) -> tuple[int, Any]:
+        made.asked.append((path, body, key))
+        content = made.write(json.loads(body["messages"][-1]["content"]))
+        return made.status, {"choices": [{"message": {"content": content}}]}
 
-        def log_message(self, format: str, *args: Any) -> None:
-            """Not into the test's output."""
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-    thread.start()
-    made.address = f"http://127.0.0.1:{server.server_port}/v1"
-    yield made
-    server.shutdown()
-    thread.join()
-    server.server_close()
+    with serving(answer) as made.address:
+        yield made
 
 
 def test_an_endpoint_is_asked_for_all_tools_at_once(endpoint: Endpoint) -> None:

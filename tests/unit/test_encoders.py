@@ -7,10 +7,8 @@ import json
 import logging
 import shutil
 import sys
-import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +26,7 @@ from mcp_optimizer.search.engine import Encoder, Entry, SearchIndex
 from mcp_optimizer.search.lexical import Floats, Vocabulary, count_terms
 from mcp_optimizer.search.tooltext import tool_text
 from tests.unit.catalogs import mcp_tool
+from tests.unit.endpoints import serving
 
 # Made with the `tokenizers` library: BertNormalizer, BertPreTokenizer and WordPiece over the shipped vocabulary.
 IDS = json.loads((Path(__file__).parent / "wordpiece_ids.json").read_text())
@@ -289,29 +288,14 @@ def endpoint(monkeypatch: pytest.MonkeyPatch) -> Iterator[Endpoint]:
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
     made = Endpoint()
 
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-            made.asked.append((self.path, body, self.headers["Authorization"]))
-            # A vector says how long its text is; sent backwards, so that only `index` tells the order.
-            data = [{"index": at, "embedding": [len(text), 3.0]} for at, text in enumerate(body["input"])][::-1]
-            sent = json.dumps({"data": data} if made.answer is None else made.answer).encode()
-            self.send_response(made.status)
-            self.send_header("Content-Length", str(len(sent)))
-            self.end_headers()
-            self.wfile.write(sent)
+    def answer(path: str, body: Any, key: str | None) -> tuple[int, Any]:
+        made.asked.append((path, body, key))
+        # A vector says how long its text is; sent backwards, so that only `index` tells the order.
+        data = [{"index": at, "embedding": [len(text), 3.0]} for at, text in enumerate(body["input"])][::-1]
+        return made.status, {"data": data} if made.answer is None else made.answer
 
-        def log_message(self, format: str, *args: Any) -> None:
-            """Not into the test's output."""
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-    thread.start()
-    made.address = f"http://127.0.0.1:{server.server_port}/v1"
-    yield made
-    server.shutdown()
-    thread.join()
-    server.server_close()
+    with serving(answer) as made.address:
+        yield made
 
 
 def test_a_remote_encoder_sends_batches_and_keeps_the_order(endpoint: Endpoint) -> None:
