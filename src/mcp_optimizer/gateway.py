@@ -7,6 +7,7 @@ is the raw object that its server sent, and what `results` says of it.
 from __future__ import annotations
 
 import difflib
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -152,7 +153,7 @@ class Gateway:
         return _with_origin(result, tool)
 
     async def pass_on(self, tool_name: str, arguments: Mapping[str, Any] | None, caller: Caller) -> dict[str, Any]:
-        """Call a tool by the name it is listed under, with arguments and result as they are."""
+        """Call a tool by the name it is listed under, with arguments and result as they are, and what that cost."""
         snapshot = self._catalog.snapshot
         # A name with its server in it stays good when the other server that has such a tool goes away.
         tool = snapshot.by_name.get(tool_name) or _with_server(snapshot, tool_name)
@@ -161,7 +162,9 @@ class Gateway:
         params: dict[str, Any] = {"name": tool.record.name}
         if arguments is not None:
             params["arguments"] = arguments
-        return await self._pool.call(tool.server, "tools/call", params, caller)
+        started = time.perf_counter()
+        result = await self._pool.call(tool.server, "tools/call", params, caller)
+        return await self.results.described(result, started)
 
     def definitions(self) -> list[dict[str, Any]]:
         """Every tool of every running server, as its server sent it, under the name it is called by."""

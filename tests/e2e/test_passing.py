@@ -228,7 +228,10 @@ async def test_meta_and_trace_context_pass_both_ways(connect: Connect, era: str)
         seen = (result.structured_content or {})["meta"]
         assert seen["example.com/own"] == {"kept": 1}
         assert seen["traceparent"].startswith("00-")
-        assert (result.meta or {})["echo/kept"] is True
+        meta = result.meta or {}
+        assert meta["echo/kept"] is True
+        assert meta["tokens"]["estimated"] > 0
+        assert meta["performance"]["cachedResult"] is False
 
 
 async def test_a_server_is_told_of_no_feature_that_the_client_did_not_declare(connect: Connect, era: str) -> None:

@@ -230,6 +230,21 @@ async def test_the_numbers_in_a_reply_are_those_of_the_event() -> None:
     assert (event.cached, event.truncated) == (True, True)
 
 
+async def test_what_a_server_itself_says_under_our_names_spoils_no_event() -> None:
+    meta = {
+        "tokens": {"estimated": 7},
+        "mcp-optimizer/tool": {"server": "another", "name": "tool"},
+        "mcp-optimizer/result": {"fullTokens": 10**400},
+        "mcp-optimizer/scores": 5,
+    }
+    async with accounts(await gateway_over(GITHUB)) as (books, seen):
+        with books.answering("create_issue", {}, Caller()) as answer:
+            answer.reply({"content": [], "_meta": meta})
+    (event,) = seen
+    assert (event.server, event.tool) == ("github", "create_issue")
+    assert (event.tokens, event.full_tokens) == (7, 7)
+
+
 @pytest.mark.parametrize(
     ("asked", "outcome", "tool"),
     [
@@ -270,7 +285,9 @@ async def test_a_mistake_in_the_accounts_is_logged_and_the_answer_stands(caplog:
     gateway = await gateway_over(GITHUB)
     async with accounts(gateway) as (books, seen):
         with books.answering("create_issue", {}, Caller()) as answer:
-            reply = answer.reply({"content": [], "_meta": {"tokens": {"estimated": "many"}}})
+            reply = answer.reply(
+                {"content": [], "_meta": {"tokens": {"estimated": 1}, "performance": {"executionTimeMs": "long"}}}
+            )
     assert reply["content"] == []
     assert seen == []
     assert "could not be recorded" in caplog.text

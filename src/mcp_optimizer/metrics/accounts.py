@@ -16,7 +16,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 from mcp_optimizer.caller import Caller
 from mcp_optimizer.db.events import Event, EventKind, Outcome, ToolKey
@@ -52,6 +52,9 @@ _OUTCOMES: tuple[tuple[type[OptimizerError], Outcome], ...] = (
     (RequestError, Outcome.BAD_REQUEST),
 )
 _LONGEST_NAME = 80
+_MOST_TOKENS = 10**12
+
+_Default = TypeVar("_Default")
 
 _MOST_KNOWN = 10_000
 
@@ -109,6 +112,11 @@ class Answer:
         meta = (self.result or {}).get("_meta")
         return meta if isinstance(meta, dict) else {}
 
+    def part(self, name: str) -> Mapping[str, Any]:
+        """A part of that; one that is not ours may be anything at all."""
+        part = self.meta.get(name)
+        return part if isinstance(part, dict) else {}
+
     @property
     def milliseconds(self) -> float:
         return (time.perf_counter() - self._started) * 1_000
@@ -118,6 +126,10 @@ class Answer:
         name, server = self._asked
         if self.kind is not EventKind.CALL or not isinstance(name, str):
             return ("", "")
+        if not server and (listed := gateway.snapshot.by_name.get(name)) is not None:
+            return (listed.server, listed.record.name)
+        if origin := self.part(TOOL_META_KEY):
+            return (str(origin.get("server", "")), str(origin.get("name", "")))
         try:
             tool = gateway.resolve(name, server if isinstance(server, str) and server else None)
         except OptimizerError:
@@ -232,14 +244,13 @@ class Accounts:
         return known
 
     def _event(self, answer: Answer, tokens: int) -> Event:
-        meta = answer.meta
-        origin, kept = meta.get(TOOL_META_KEY), meta.get(RESULT_META_KEY) or {}
-        server, tool = (origin["server"], origin["name"]) if origin else answer.tool(self._gateway)
-        data, performance = meta.get("data") or {}, meta.get("performance") or {}
+        kept = answer.part(RESULT_META_KEY)
+        server, tool = answer.tool(self._gateway)
+        data, performance = answer.part("data"), answer.part("performance")
         snapshot = self._gateway.snapshot
         session, client = self._who(answer.caller)
         found: tuple[ToolKey, ...] = ()
-        if scores := meta.get(SCORES_META_KEY):
+        if scores := answer.part(SCORES_META_KEY):
             hits = (snapshot.by_name.get(name) for name in scores)
             found = tuple((hit.server, hit.record.name) for hit in hits if hit is not None)
         return Event(
@@ -250,7 +261,7 @@ class Accounts:
             server,
             tool,
             tokens,
-            max(tokens, int(kept.get("fullTokens", 0))),
+            max(tokens, _stated(kept, "fullTokens", 0)),
             snapshot.baseline_tokens,
             float(performance.get("executionTimeMs", answer.milliseconds)),
             bool(performance.get("cachedResult")),
@@ -276,8 +287,13 @@ def _never_failing() -> Iterator[None]:
 
 def _stated_tokens(answer: Answer) -> int | None:
     """What the reply itself says that it costs."""
-    stated = (answer.meta.get("tokens") or {}).get("estimated")
-    return None if stated is None else int(stated)
+    return _stated(answer.part("tokens"), "estimated", None)
+
+
+def _stated(part: Mapping[str, Any], name: str, default: _Default) -> int | _Default:
+    """A number of tokens that can be one: whoever wrote it, the accounts must bear it."""
+    number = part.get(name)
+    return number if isinstance(number, int) and 0 <= number <= _MOST_TOKENS else default
 
 
 def _texts(answer: Answer) -> list[str]:

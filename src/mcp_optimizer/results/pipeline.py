@@ -166,8 +166,7 @@ class Results:
     async def _asked(self, call: Call, ask: Ask, treatment: Treatment) -> dict[str, Any]:
         started = time.perf_counter()
         result = await ask()
-        if result.get("resultType") == "input_required":
-            # No result yet: the server asks for more first.
+        if _asks_first(result):
             return result
         performance = _performance(started)
         reading = Reading(result)
@@ -177,6 +176,8 @@ class Results:
 
     async def described(self, result: dict[str, Any], started: float) -> dict[str, Any]:
         """A result that is sent as it is, with what it cost; `started` is by `time.perf_counter`."""
+        if _asks_first(result):
+            return result
         return await self._finished(Reading(result), _AS_IT_IS, Call("", ""), _performance(started))
 
     async def _finished(
@@ -275,6 +276,11 @@ class Results:
         else:
             found = await self._reader.page(kept, offset, limit)
         return await self.described(found, started)
+
+
+def _asks_first(result: Mapping[str, Any]) -> bool:
+    """Whether it is no result yet, because the server has to know more."""
+    return result.get("resultType") == "input_required"
 
 
 def _performance(started: float) -> PerformanceInfo:

@@ -41,6 +41,18 @@ async def test_the_servers_own_meta_is_kept() -> None:
     assert result["_meta"] == {"vendor/key": [1]}
 
 
+async def test_a_server_that_has_yet_to_ask_is_not_described() -> None:
+    asked = {"resultType": "input_required", "inputRequests": {}}
+    assert await described(asked) == asked
+
+
+async def test_what_is_only_described_is_not_written_differently() -> None:
+    pretty = [text('[ {"a": 1} ]')]
+    answered = await described({"content": pretty})
+    assert answered["content"] == pretty
+    assert answered["_meta"]["data"] == {"rowCount": 1, "columnCount": 1, "truncated": False}
+
+
 async def test_plain_meta_is_written_only_when_asked_for() -> None:
     assert "meta" not in await described({"content": []})
     answered = await described({"content": [text("x")], "_meta": {"vendor": 1}}, plain_meta=True)
