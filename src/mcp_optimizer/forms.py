@@ -10,8 +10,10 @@ import hashlib
 import json
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import repeat
 from typing import Any, TypeVar
 
 from mcp_optimizer.catalog import CatalogTool
@@ -32,6 +34,10 @@ _ANY_OBJECT: dict[str, Any] = {"type": "object"}
 """The schema of an entry whose description is its signature."""
 
 _MOST_REMEMBERED = 20_000
+
+_THREADS = 2
+_FEW = 20
+"""Definitions that are compressed before other threads would have started."""
 
 _K = TypeVar("_K")
 _V = TypeVar("_V")
@@ -121,9 +127,25 @@ class ToolForms:
         renamed = definition.model_copy(update={"name": tool.name})
         return Form(renamed, self._counter.count_tool_tokens(renamed))
 
-    def prepare(self, tool: CatalogTool, dialect: Dialect) -> None:
-        """Compress a definition ahead, so that it is there when it is asked for."""
-        self._keep(tool, dialect)
+    def listing(self, tool: CatalogTool, dialect: Dialect) -> dict[str, Any]:
+        """What `schema` gives, as an entry of a list."""
+        return {**json.loads(self._keep(tool, dialect).wire_json), "name": tool.name}
+
+    def prepare(self, tools: Iterable[CatalogTool], dialect: Dialect) -> None:
+        """Compress definitions ahead, so that they are there when they are asked for."""
+        unknown = [tool for tool in tools if (tool.record.definition_hash, dialect) not in self._compressed]
+        if len(unknown) < _FEW:
+            self._prepare(unknown, dialect)
+            return
+        # The tokenizer works beside the interpreter: while it counts for one thread, another compresses.
+        with ThreadPoolExecutor(_THREADS, "compress") as threads:
+            parts = [unknown[start::_THREADS] for start in range(_THREADS)]
+            for _ in threads.map(self._prepare, parts, repeat(dialect)):
+                pass
+
+    def _prepare(self, tools: Iterable[CatalogTool], dialect: Dialect) -> None:
+        for tool in tools:
+            self._keep(tool, dialect)
 
     def plans(self, tool: CatalogTool) -> list[GroupPlan]:
         """The ways back from the arguments of the compressed schema, in every dialect that it was sent in."""
@@ -159,13 +181,17 @@ class ToolForms:
                 _Kept(one.definition, one.token_count, plan),
             )
 
+    def has_new(self, dialect: Dialect) -> bool:
+        """Whether definitions were compressed that are not stored yet."""
+        return any(made == dialect for _, made in list(self._new))
+
     def take_new(self, dialect: Dialect | None = None) -> list[DefinitionForm]:
         """The compressed definitions that were made since this was last asked, to be stored."""
         wanted = dialect or self.dialect
         made = [key for key in list(self._new) if key[1] == wanted]
         found = []
         for key in made:
-            del self._new[key]
+            self._new.pop(key, None)
             if (kept := self._compressed.get(key)) is not None:
                 groups = json.dumps([(group.name, dict(group.members)) for group in kept.groups.groups])
                 found.append(DefinitionForm(key[0], kept.wire_json, kept.tokens, groups))

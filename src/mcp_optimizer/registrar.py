@@ -9,13 +9,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
 from mcp_optimizer.catalog import CatalogTool, LiveCatalog
 from mcp_optimizer.compression.compress import Dialect
 from mcp_optimizer.compression.descriptions import Level
-from mcp_optimizer.db.models import DefinitionForm, ServerStatus
+from mcp_optimizer.db.models import ServerStatus
 from mcp_optimizer.errors import CatalogError
 from mcp_optimizer.forms import ToolForms
 from mcp_optimizer.profiles.tiers import ProfileName
@@ -147,8 +147,8 @@ class Registrar:
         profile, presentation = wanted
         stored = await self._recall(presentation.dialect)
         made = await asyncio.to_thread(self._registration.listed, profile, presentation)
-        if stored is not None and (new := self._forms.take_new(presentation.dialect)):
-            task = asyncio.create_task(_store(stored, new, self._forms.kind(presentation.dialect)))
+        if stored is not None and self._forms.has_new(presentation.dialect):
+            task = asyncio.create_task(self._store(stored, presentation.dialect))
             self._storing.add(task)
             task.add_done_callback(self._storing.discard)
         return made
@@ -169,9 +169,9 @@ class Registrar:
         except CatalogError as error:
             logger.warning("The catalog could not be read: %s. Definitions are compressed anew.", error)
 
-
-async def _store(stored: StoredForms, forms: Sequence[DefinitionForm], kind: str) -> None:
-    try:
-        await stored.write(forms, kind)
-    except CatalogError as error:
-        logger.warning("The catalog could not store compressed definitions: %s. Everything else works.", error)
+    async def _store(self, stored: StoredForms, dialect: Dialect) -> None:
+        new = await asyncio.to_thread(self._forms.take_new, dialect)
+        try:
+            await stored.write(new, self._forms.kind(dialect))
+        except CatalogError as error:
+            logger.warning("The catalog could not store compressed definitions: %s. Everything else works.", error)

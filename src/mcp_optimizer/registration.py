@@ -38,6 +38,9 @@ _OVERHEAD = 1
 _ENVELOPE = 8
 """Tokens of `{"tools":[…]}` around a list, at the most."""
 
+_AT_ONCE = 250
+"""Definitions that are compressed ahead before whoever asks for a list has a turn."""
+
 
 @dataclass(frozen=True)
 class Presentation:
@@ -94,9 +97,10 @@ class Registration:
     def prepare(self, selected: ProfileName, presentation: Presentation) -> None:
         """Compress the tools of a profile that has room for all of them, ahead of its list."""
         if self._budgets.get(selected) is None:
-            for tool in self._catalog.snapshot.running:
+            tools = self._catalog.snapshot.running
+            for start in range(0, len(tools), _AT_ONCE):
                 with self._making:
-                    self._forms.prepare(tool, presentation.dialect)
+                    self._forms.prepare(tools[start : start + _AT_ONCE], presentation.dialect)
 
     def tokens(self, tool: str, level: Level) -> int:
         """What a tool costs when it is registered, described at a level."""
@@ -231,10 +235,16 @@ class _Lists:
         names = (*sorted(profile.tools), *self._promoted(profile, promoted))
         known = self._listed.get(selected)
         if known is None or known[0] != names:
-            definitions = (self.definition(name, profile.level).definition for name in names)
-            made = tuple(json.loads(definition.model_dump_json()) for definition in definitions)
+            self._forms.prepare((self.snapshot.by_name[name] for name in names), self._presentation.dialect)
+            made = tuple(self._entry(name, profile.level) for name in names)
             self._listed[selected] = known = (names, Registered(profile, made))
         return known[1]
+
+    def _entry(self, name: str, level: Level) -> dict[str, Any]:
+        if level is Level.FULL and not self._presentation.shows_titles:
+            return self._forms.listing(self.snapshot.by_name[name], self._presentation.dialect)
+        entry: dict[str, Any] = json.loads(self.definition(name, level).definition.model_dump_json())
+        return entry
 
     def total_tokens(self, selected: ProfileName) -> int:
         profile = self.profiles.profile(selected)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -95,6 +96,22 @@ async def test_arguments_of_every_dialect_that_was_sent_lead_back() -> None:
     assert len(forms.plans(kind)) == 1
     assert "type" in forms.schema(kind, Dialect.INLINED).definition.input_schema["properties"]["kind"]
     assert "type" not in forms.schema(kind).definition.input_schema["properties"]["kind"]
+
+
+async def test_many_definitions_compressed_side_by_side_are_what_each_is_alone() -> None:
+    many = [
+        mcp_tool(f"make_{n}", f"Make the {n}th thing.", {f"p{n}": {"type": "string", "title": f"P{n}"}})
+        for n in range(90)
+    ]
+    found = (await live_catalog(running("one", *many), running("two", many[0]))).snapshot.running
+    ahead, alone = ToolForms(COUNTER), ToolForms(COUNTER)
+    ahead.prepare(found, Dialect.PLAIN)
+    assert ahead.unknown(found) == []
+    assert ahead.has_new(Dialect.PLAIN)
+    assert not ahead.has_new(Dialect.INLINED)
+    for tool in found:
+        assert ahead.schema(tool) == alone.schema(tool)
+        assert ahead.listing(tool, Dialect.PLAIN) == json.loads(alone.schema(tool).definition.model_dump_json())
 
 
 async def test_the_steps_of_a_tool_end_at_what_is_sent() -> None:

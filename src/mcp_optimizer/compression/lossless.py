@@ -15,7 +15,7 @@ from textwrap import dedent
 from typing import Any
 
 from mcp_optimizer.compression.walk import Schema, carried, children, schemas
-from mcp_optimizer.search.words import words
+from mcp_optimizer.search.words import are_all_in, words
 
 # Keywords that only say something of one type of value.
 _OF_TYPE = {
@@ -80,9 +80,6 @@ _TURNING = frozenset({"not", "if", "oneOf", "contains"})
 
 _SAYING_NOTHING = frozenset("a an the of for to in on by this".split())
 
-_OPENING = 40
-"""Characters."""
-
 _COUNTED = frozenset({"additionalProperties", "unevaluatedProperties", "additionalItems", "items"})
 """Idle keywords that still count for an `unevaluated…` one: what they admit has been evaluated."""
 
@@ -119,7 +116,7 @@ class Technique:
 
 def keywords(schema: Schema) -> frozenset[str]:
     """All that stand anywhere in a schema."""
-    return frozenset(key for node in schemas(schema) for key in node)
+    return frozenset().union(*schemas(schema))
 
 
 def _without(node: Schema, *keys: str) -> Schema:
@@ -129,6 +126,8 @@ def _without(node: Schema, *keys: str) -> Schema:
 def drop_unknown_keywords(schema: Schema) -> Schema:
     """`$comment`, `x-…`, and `$schema` where every draft reads this schema alike: nothing that admits or explains."""
     known = KNOWN | {"$schema"} if _needs_its_draft(schema) else KNOWN
+    if keywords(schema) <= known:
+        return schema
 
     def change(node: Schema) -> Schema:
         return node if node.keys() <= known else {key: value for key, value in node.items() if key in known}
@@ -153,12 +152,11 @@ def _needs_its_draft(schema: Schema) -> bool:
 
 def drop_idle_keywords(schema: Schema) -> Schema:
     """`required: []`, `additionalProperties: true` and the like: what holds without them."""
+    counted = _COUNTED if keywords(schema) & {"unevaluatedProperties", "unevaluatedItems"} else frozenset[str]()
 
     def is_idle(key: str, value: Any) -> bool:
         # `additionalProperties: {}` is the same as true.
-        if not _same(value, IDLE[key]) and not (key == "additionalProperties" and value == {}):
-            return False
-        return key not in _COUNTED or keywords(schema).isdisjoint({"unevaluatedProperties", "unevaluatedItems"})
+        return key not in counted and (_same(value, IDLE[key]) or (key == "additionalProperties" and value == {}))
 
     def change(node: Schema) -> Schema:
         idle = [key for key in node.keys() & IDLE.keys() if is_idle(key, node[key])]
@@ -209,10 +207,7 @@ def drop_restating_descriptions(schema: Schema) -> Schema:
 
 def repeats(text: str, name: str) -> bool:
     """Whether a text holds no word that is not in the name."""
-    known = _SAYING_NOTHING.union(words(name))
-    # Most texts say something new at once, and need not be read to their end.
-    opening = text[:_OPENING].rpartition(" ")[0] if len(text) > _OPENING else ""
-    return known.issuperset(words(opening)) and known.issuperset(words(text))
+    return are_all_in(text, _SAYING_NOTHING.union(words(name)))
 
 
 def omit_nulls_that_mean_nothing(schema: Schema) -> Schema:

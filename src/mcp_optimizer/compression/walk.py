@@ -7,6 +7,7 @@ and an enum's values never for schemas.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from operator import is_not
 from typing import Any
 
 Schema = dict[str, Any]
@@ -33,6 +34,9 @@ def rewrite(
     """
     if not isinstance(schema, dict) or depth > DEEPEST:
         return schema
+    if _HOLDING.isdisjoint(schema):
+        # Most schemas hold no other.
+        return change(schema)
 
     def below(child: Any) -> Any:
         return rewrite(child, change, outside, depth + 1)
@@ -52,23 +56,32 @@ def with_children(schema: Schema, below: Callable[[Any], Any], outside: frozense
     for key, value in schema.items():
         if key not in _HOLDING or key in outside:
             continue
-        mapped = _mapped(key, value, below)
+        mapped: Any = value
+        if isinstance(value, dict):
+            if key in _NAMED:
+                mapped = _with_values(value, below)
+            elif key in _ONE:
+                mapped = below(value)
+        elif key in _LIST and isinstance(value, list):
+            mapped = _with_items(value, below)
         if mapped is not value:
             changed = dict(schema) if changed is schema else changed
             changed[key] = mapped
     return changed
 
 
-def _mapped(key: str, value: Any, below: Callable[[Any], Any]) -> Any:
-    if isinstance(value, dict):
-        if key not in _NAMED:
-            return below(value) if key in _ONE else value
-        named = {name: below(child) for name, child in value.items()}
-        return named if any(named[name] is not child for name, child in value.items()) else value
-    if key in _LIST and isinstance(value, list):
-        listed = [below(child) for child in value]
-        return listed if any(new is not old for new, old in zip(listed, value, strict=True)) else value
-    return value
+def _with_values(named: dict[str, Any], below: Callable[[Any], Any]) -> dict[str, Any]:
+    changed = named
+    for name, child in named.items():
+        if (new := below(child)) is not child:
+            changed = dict(named) if changed is named else changed
+            changed[name] = new
+    return changed
+
+
+def _with_items(listed: list[Any], below: Callable[[Any], Any]) -> list[Any]:
+    changed = [below(child) for child in listed]
+    return changed if any(map(is_not, changed, listed)) else listed
 
 
 def children(schema: Schema, keywords: frozenset[str] = _HOLDING) -> list[Any]:
@@ -93,15 +106,16 @@ def schemas(schema: Any) -> Iterator[Schema]:
         node, depth = waiting.pop()
         if isinstance(node, dict) and depth <= DEEPEST:
             yield node
-            if inside := children(node):
-                waiting += [(child, depth + 1) for child in reversed(inside)]
+            if not _HOLDING.isdisjoint(node):
+                waiting += [(child, depth + 1) for child in reversed(children(node))]
 
 
 def is_seen_whole(schema: Any) -> bool:
     """Whether `rewrite` and `schemas` reach everything: nothing lies too deep."""
     level = [schema]
     for _ in range(DEEPEST + 1):
-        level = [child for node in level if isinstance(node, dict) for child in children(node)]
+        holding = [node for node in level if isinstance(node, dict) and not _HOLDING.isdisjoint(node)]
+        level = [child for node in holding for child in children(node)]
         if not level:
             return True
     return not any(isinstance(node, dict) for node in level)

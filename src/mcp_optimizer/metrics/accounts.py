@@ -138,7 +138,7 @@ class Answer:
 
 
 _Uncounted = tuple[Event, Sequence[str], Sequence[Mapping[str, Any]]]
-"""An event, the texts whose tokens it is to tell, and the tools if it was a list of them."""
+"""An event, and what its tokens are those of: texts, or the tools of a list."""
 
 
 class Accounts:
@@ -190,7 +190,7 @@ class Accounts:
             if known == tools:
                 self._recorder.record(event._replace(tokens=tokens, full_tokens=tokens))
             else:
-                self._count_beside(event, [as_json(tool) for tool in tools], tools)
+                self._count_beside(event, (), tools)
 
     async def settled(self) -> None:
         """Wait until everything that was answered is accounted for."""
@@ -223,7 +223,7 @@ class Accounts:
             self._counting = None
 
     def _counts(self, batch: Sequence[_Uncounted]) -> list[int]:
-        return [sum(map(self._tokens, texts)) for _, texts, _ in batch]
+        return [sum(map(self._tokens, [*texts, *map(as_json, tools)])) for _, texts, tools in batch]
 
     def _tokens(self, text: str) -> int:
         try:

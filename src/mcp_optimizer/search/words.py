@@ -44,8 +44,12 @@ def _terms_of(piece: str) -> tuple[str, ...]:
 
 
 def _pieces(text: str) -> list[str]:
+    return _PIECE.findall(_composed(text))
+
+
+def _composed(text: str) -> str:
     # An accent may also have been sent as a character of its own.
-    return _PIECE.findall(text if text.isascii() else unicodedata.normalize("NFC", text))
+    return text if text.isascii() else unicodedata.normalize("NFC", text)
 
 
 def _split(piece: str) -> list[str]:
@@ -58,6 +62,11 @@ def _split(piece: str) -> list[str]:
 def words(text: str) -> list[str]:
     """The words of a text or an identifier, lower case, unstemmed, stop words included."""
     return [word for piece in _pieces(text) for word in _split(piece)]
+
+
+def are_all_in(text: str, known: frozenset[str]) -> bool:
+    """Whether every word of a text is a known one. Most texts say something new at once, and are read no further."""
+    return all(known.issuperset(_split(piece.group())) for piece in _PIECE.finditer(_composed(text)))
 
 
 def terms(text: str) -> list[str]:
