@@ -296,7 +296,8 @@ class _Answers:
         own = {"tool_name", "server_name", "parameters", "select"}
         # Some models put the tool's arguments beside its name, or call them what MCP itself does.
         beside = {key: value for key, value in arguments.items() if key not in own}
-        parameters = arguments.get("parameters", beside)
+        given = arguments.get("parameters")
+        parameters = beside if given is None or given == {} else given
         server, select = _text(arguments, "server_name") or None, _text(arguments, "select")
         return await self._gateway.call(name, parameters, server, caller, select)
 

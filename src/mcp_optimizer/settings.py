@@ -247,13 +247,12 @@ class Settings(BaseModel):
 
     @property
     def http_address(self) -> tuple[str, int]:
-        """Host and port to serve on; a bare port means loopback."""
-        host, separator, port = (self.http or "").rpartition(":")
-        if not separator:
-            host = "127.0.0.1"
+        """Host and port to serve on; a bare port means loopback: to listen everywhere has to be said."""
+        host, _, port = (self.http or "").rpartition(":")
+        host = host.strip("[]") or "127.0.0.1"
         if not port.isdecimal() or int(port) > 65535:
             raise ConfigurationError(f"--http {self.http!r} is not HOST:PORT, such as 127.0.0.1:8765.")
-        return host.strip("[]"), int(port)
+        return host, int(port)
 
 
 def load_settings(

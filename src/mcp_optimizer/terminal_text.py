@@ -8,5 +8,9 @@ import re
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 
 
+# What a terminal is told between the letters: colours, cursor movements, titles and links.
+_SEQUENCE = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x9b[0-?]*[ -/]*[@-~]")
+
+
 def printable(text: str) -> str:
-    return _CONTROL.sub("", text)
+    return _CONTROL.sub("", _SEQUENCE.sub("", text))

@@ -279,6 +279,8 @@ async def test_invalid_arguments_are_answered_with_the_schema_to_get_them_right(
         {"tool_name": "create_issue", "parameters": '{"title": "x"}'},
         {"tool_name": "create_issue", "arguments": {"title": "x"}},
         {"tool_name": "create_issue", "title": "x"},
+        {"tool_name": "create_issue", "parameters": {}, "title": "x"},
+        {"tool_name": "create_issue", "parameters": None, "title": "x"},
         {"tool_name": "create_issue", "parameters": {"title": "x"}, "server_name": "github"},
         {"tool_name": "create_issue", "parameters": {"title": "x"}, "server_name": None},
     ],

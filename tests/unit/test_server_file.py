@@ -216,6 +216,8 @@ URL = {"url": "https://example.com/mcp"}
         ({"url": "https://example.com/assess"}, Transport.HTTP, False),
         ({"httpUrl": "https://example.com/mcp"}, Transport.HTTP, True),
         ({"serverUrl": "https://example.com/mcp"}, Transport.HTTP, False),
+        ({"transportType": "sse", **URL}, Transport.SSE, True),
+        ({**URL, "alwaysAllow": [], "autoApprove": [], "description": "x", "envFile": ".env"}, Transport.HTTP, False),
     ],
 )
 def test_the_transport_is_what_the_entry_says_or_what_its_url_suggests(
@@ -230,6 +232,9 @@ def test_the_transport_is_what_the_entry_says_or_what_its_url_suggests(
     [
         ({}, 'needs a "command" to start or a "url" to reach'),
         ({"args": ["x"]}, 'needs a "command" to start or a "url" to reach'),
+        ({"comand": "npx"}, '"comand" is no key of a server; "command" may be meant'),
+        ({"command": "npx", "arg": ["-y"]}, '"arg" is no key of a server; "args" may be meant'),
+        ({"URL": "https://example.com/mcp"}, '"URL" is no key of a server; "url" may be meant'),
         ({"type": "stdio"}, '"command" is missing or empty'),
         ({"command": ""}, '"command" is missing or empty'),
         ({"command": ["npx", "x"]}, '"command" must be a string'),

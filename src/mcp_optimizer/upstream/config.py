@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,12 @@ _TRANSPORT_NAMES = {
     "streamablehttp": Transport.HTTP,
     "sse": Transport.SSE,
 }
+
+_KEYS = frozenset(
+    "type transport transportType command args env cwd url httpUrl serverUrl headers timeout disabled enabled".split()
+)
+_ALIKE = 0.8
+"""How alike two words are of which one is the other mistyped."""
 
 # A string, or a comment, or a comma that nothing but space and comments separates from a closing bracket.
 # A comment is atomic, `(?>`: it ends at its first "*/", and is never stretched to a later one to make the rest fit.
@@ -107,6 +114,7 @@ def _guess_transport(entry: Any) -> Transport:
 def _usable_spec(name: str, entry: Any, path: Path, environment: Mapping[str, str]) -> ServerSpec:
     if not isinstance(entry, dict):
         raise _Unusable("the entry is not an object")
+    _refuse_mistyped(entry)
     entry = {key: _expand(value, key, environment) for key, value in entry.items()}
     transport, certain = _transport(entry)
     disabled = _is_disabled(entry)
@@ -134,9 +142,16 @@ def _usable_spec(name: str, entry: Any, path: Path, environment: Mapping[str, st
     )
 
 
+def _refuse_mistyped(entry: Mapping[str, Any]) -> None:
+    """A key that is all but one of ours. Other clients' own keys pass: their files are read as they are."""
+    for key in entry.keys() - _KEYS:
+        if meant := get_close_matches(key.lower(), sorted(_KEYS - entry.keys()), n=1, cutoff=_ALIKE):
+            raise _Unusable(f'"{key}" is no key of a server; "{meant[0]}" may be meant')
+
+
 def _transport(entry: Mapping[str, Any]) -> tuple[Transport, bool]:
     """The entry's transport, and whether the entry itself says so."""
-    declared = entry.get("type", entry.get("transport"))
+    declared = next((entry[key] for key in ("type", "transport", "transportType") if key in entry), None)
     if declared is not None:
         known = _TRANSPORT_NAMES.get(str(declared).lower())
         if known is None:

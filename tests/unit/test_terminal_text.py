@@ -1,0 +1,26 @@
+"""Other people's text in a terminal: it can be read, and does nothing."""
+
+from __future__ import annotations
+
+import pytest
+
+from mcp_optimizer.terminal_text import printable
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("\x1b[31merror:\x1b[0m no such file", "error: no such file"),
+        ("\x1b[1;38;5;214mwarning\x1b[m", "warning"),
+        ("\x1b[2J\x1b[H\x9b1Agone", "gone"),
+        ("\x1b]0;a new title\x07text", "text"),
+        ("\x1b]8;;https://example.com\x1b\\a link\x1b]8;;\x1b\\", "a link"),
+        ("\x1b]0;never ended", "]0;never ended"),
+        ("beep\x07 back\x08space\x00", "beep backspace"),
+        ("\u202ereversed\u2066", "reversed"),
+        ("two\nlines\tand a tab", "two\nlines\tand a tab"),
+        ("[31m is a text like any other", "[31m is a text like any other"),
+    ],
+)
+def test_nothing_moves_the_cursor_or_recolours_and_no_letters_of_it_are_left(text: str, shown: str) -> None:
+    assert printable(text) == shown
