@@ -359,6 +359,17 @@ def test_a_remote_encoder_that_nobody_answers_for_is_an_error(endpoint: Endpoint
         RemoteEncoder("http://127.0.0.1:1/v1#m").embed_queries(["x"])
 
 
+def test_a_remote_encoder_that_failed_holds_up_one_search_and_not_the_next(endpoint: Endpoint) -> None:
+    encoder = RemoteEncoder(f"{endpoint.address}#m")
+    endpoint.status, endpoint.answer = 500, {}
+    with pytest.raises(ConnectionError, match="500"):
+        encoder.embed_queries(["x"])
+    asked = len(endpoint.asked)
+    with pytest.raises(ConnectionError, match=r"asked again in \d+ s"):
+        encoder.embed_queries(["x"])
+    assert len(endpoint.asked) == asked
+
+
 @pytest.mark.parametrize("address", ["https://host/v1", "https://host/v1#", "http://host"])
 def test_an_address_without_a_model_is_a_mistake_in_the_settings(address: str) -> None:
     with pytest.raises(ConfigurationError, match="needs a model"):

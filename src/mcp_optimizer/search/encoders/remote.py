@@ -5,6 +5,7 @@ Texts of tools and requests leave the machine with this one, which is why it is 
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -16,6 +17,11 @@ from mcp_optimizer.search.lexical import Floats
 
 _BATCH = 64
 _TIMEOUT = 30.0
+_QUERY_TIMEOUT = 5.0
+"""Seconds that a search waits for the meaning of a request before it goes by its words."""
+
+_PAUSE = 30.0
+"""Seconds in which an endpoint that failed is not asked again, so that not every search waits for it."""
 
 
 class RemoteEncoder:
@@ -32,28 +38,35 @@ class RemoteEncoder:
         self._url = f"{base.rstrip('/')}/embeddings"
         headers = {"Authorization": f"Bearer {key}"} if key else {}
         self._client = httpx2.Client(headers=headers, timeout=_TIMEOUT)
+        self._silent_until = 0.0
 
     def embed_tools(self, texts: Sequence[str]) -> Floats:
-        return self._embed(texts)
+        return self._embed(texts, _TIMEOUT)
 
     def embed_queries(self, texts: Sequence[str]) -> Floats:
-        return self._embed(texts)
+        if (seconds := self._silent_until - time.monotonic()) > 0:
+            raise ConnectionError(f"The encoder {self.name} failed and is asked again in {seconds:.0f} s")
+        try:
+            return self._embed(texts, _QUERY_TIMEOUT)
+        except ConnectionError:
+            self._silent_until = time.monotonic() + _PAUSE
+            raise
 
-    def _embed(self, texts: Sequence[str]) -> Floats:
+    def _embed(self, texts: Sequence[str], timeout: float) -> Floats:
         rows: list[Any] = []
         for start in range(0, len(texts), _BATCH):
             # Half a surrogate pair, as hostile tools have it, is no JSON.
             batch = [text.encode("utf-8", "replace").decode() or " " for text in texts[start : start + _BATCH]]
             try:
-                rows.extend(self._ask(batch))
+                rows.extend(self._ask(batch, timeout))
             except (httpx2.HTTPError, LookupError, TypeError, ValueError) as error:
                 raise ConnectionError(f"The encoder {self.name} gave no vectors: {error!r}") from error
         vectors = np.asarray(rows, dtype=np.float32).reshape(len(texts), -1 if rows else 0)
         unit: Floats = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-9)
         return unit
 
-    def _ask(self, batch: list[str]) -> list[Any]:
-        response = self._client.post(self._url, json={"model": self._model, "input": batch})
+    def _ask(self, batch: list[str], timeout: float) -> list[Any]:
+        response = self._client.post(self._url, json={"model": self._model, "input": batch}, timeout=timeout)
         response.raise_for_status()
         data = sorted(response.json()["data"], key=lambda item: item["index"])
         if len(data) != len(batch):
