@@ -26,8 +26,9 @@ from mcp_optimizer.errors import CatalogError, OptimizerError
 from mcp_optimizer.forms import Detail, ToolForms
 from mcp_optimizer.gateway import Found, Gateway, ToolPage
 from mcp_optimizer.ingestion.pipeline import Ingestion
+from mcp_optimizer.json_text import compact
 from mcp_optimizer.memory import share_pools
-from mcp_optimizer.metrics.accounts import Accounts, as_json
+from mcp_optimizer.metrics.accounts import Accounts
 from mcp_optimizer.metrics.event_log import event_logger, log_event
 from mcp_optimizer.metrics.prices import prices_of
 from mcp_optimizer.metrics.recorder import Recorder
@@ -411,7 +412,7 @@ class Optimizer:
     @cached_property
     def own_tokens(self) -> int:
         """What our own tools cost in every prompt."""
-        return sum(self._counter.count_many([as_json(tool) for tool in OWN_TOOLS]))
+        return sum(self._counter.count_many([compact(tool) for tool in OWN_TOOLS]))
 
     @cached_property
     def prices(self) -> Prices:

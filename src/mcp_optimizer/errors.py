@@ -22,9 +22,10 @@ an empty result. The translation is `for_model`.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from typing import Any
+
+from mcp_optimizer.json_text import compact
 
 
 class OptimizerError(Exception):
@@ -120,6 +121,5 @@ class InvalidRequest(RequestError):
 def for_model(error: OptimizerError) -> str:
     """The text a model reads: what was wrong, and what it needs to get the next call right."""
     if isinstance(error, InvalidArguments):
-        schema = json.dumps(error.schema, ensure_ascii=False, separators=(",", ":"))
-        return f"{error} Schema: {schema}"
+        return f"{error} Schema: {compact(error.schema)}"
     return str(error)

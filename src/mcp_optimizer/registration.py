@@ -13,11 +13,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from mcp_optimizer.catalog import CatalogTool, LiveCatalog, Snapshot
-from mcp_optimizer.compression.compress import Dialect, compact
+from mcp_optimizer.compression.compress import Dialect
 from mcp_optimizer.compression.descriptions import Level, ShortDescription, better_written, five_words
 from mcp_optimizer.compression.documentation import shorten
 from mcp_optimizer.db.models import McpTool
 from mcp_optimizer.forms import Form, ToolForms
+from mcp_optimizer.json_text import compact
 from mcp_optimizer.own_tools import OWN_TOOLS
 from mcp_optimizer.profiles.selection import DEFAULT_BUDGETS, LoadStrategy, Profiles, ToolProfile
 from mcp_optimizer.profiles.tiers import Candidate, ProfileName, rank

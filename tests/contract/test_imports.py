@@ -26,6 +26,7 @@ LEVELS = [
     {"db"},
     {"token_counter", "settings", "demo", "logs", "tracing"},
     {"errors", "terminal_text", "caller", "json_spans", "memory"},
+    {"json_text"},
 ]
 
 

@@ -10,9 +10,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from operator import itemgetter
-from typing import Any
-
-import pydantic_core
 
 from mcp_optimizer.compression import lossless
 from mcp_optimizer.compression.groups import NO_GROUPS, GroupPlan, candidate_groups, named_groups, regroup
@@ -27,6 +24,7 @@ from mcp_optimizer.compression.references import (
 )
 from mcp_optimizer.compression.walk import Schema
 from mcp_optimizer.db.models import McpTool
+from mcp_optimizer.json_text import compact
 
 Cost = Callable[[str], int]
 """Tokens of a text."""
@@ -289,8 +287,3 @@ def _shrunk(schema: Schema, dialect: Dialect) -> Schema:
 def _typed(schema: Schema) -> Schema:
     # The protocol wants every input schema to say that it is an object.
     return schema if "type" in schema else {"type": "object", **schema}
-
-
-def compact(value: Any) -> str:
-    """JSON as it is sent: no blanks."""
-    return pydantic_core.to_json(value).decode("utf-8")

@@ -13,6 +13,7 @@ from urllib.parse import unquote
 
 from mcp_optimizer.compression.lossless import DOCUMENTING, joined, keywords
 from mcp_optimizer.compression.walk import DEEPEST, Schema, carried, is_seen_whole, schemas, with_children
+from mcp_optimizer.json_text import compact
 
 _DEFINITIONS = ("$defs", "definitions")
 _ELSEWHERE = frozenset({"$anchor", "$dynamicAnchor", "$recursiveAnchor", "$dynamicRef", "$recursiveRef"})
@@ -171,7 +172,7 @@ def _best_to_share(schema: Schema, cost: Callable[[str], int]) -> str | None:
     for node in schemas(schema):
         if "$defs" not in node and "$ref" not in node:
             # What differs in its description only can still share the rest.
-            counts.update({_dumped(node), _dumped(_undescribed(node))})
+            counts.update({compact(node), compact(_undescribed(node))})
     best, most = None, 0
     for dumped, count in counts.items():
         # Shorter than this, the reference itself costs as much.
@@ -187,9 +188,9 @@ def _shared(schema: Schema, dumped: str, name: str) -> Schema:
     reference = {"$ref": f"#/$defs/{name}"}
 
     def change(node: Schema) -> Schema:
-        if _dumped(node) == dumped:
+        if compact(node) == dumped:
             return reference
-        if "description" in node and _dumped(_undescribed(node)) == dumped:
+        if "description" in node and compact(_undescribed(node)) == dumped:
             return {"description": node["description"], **reference}
         return node
 
@@ -199,7 +200,3 @@ def _shared(schema: Schema, dumped: str, name: str) -> Schema:
 
 def _undescribed(node: Schema) -> Schema:
     return {key: value for key, value in node.items() if key != "description"}
-
-
-def _dumped(node: Schema) -> str:
-    return json.dumps(node, ensure_ascii=False, separators=(",", ":"))

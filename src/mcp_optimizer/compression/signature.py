@@ -21,6 +21,7 @@ from mcp_optimizer.compression.notes import first_sentence, lift_notes, restates
 from mcp_optimizer.compression.references import resolve
 from mcp_optimizer.compression.walk import Schema, children
 from mcp_optimizer.db.models import McpTool
+from mcp_optimizer.json_text import compact
 
 _TYPES = {"string": "str", "integer": "int", "number": "num", "boolean": "bool", "null": "null", "object": "obj"}
 _UNIONS = ("anyOf", "oneOf")
@@ -52,9 +53,7 @@ def signature(tool: McpTool, notes: Notes = Notes.SENTENCE) -> str:
         return _written(schema, said, documentation.notes, notes)
     except (_TooLarge, RecursionError):
         # Nothing required may be hidden, so it is given as it is.
-        return (
-            f"{tidy(tool.description or '')}\n{json.dumps(schema, ensure_ascii=False, separators=(',', ':'))}".strip()
-        )
+        return f"{tidy(tool.description or '')}\n{compact(schema)}".strip()
 
 
 def _of_an_object(schema: Schema) -> Schema:
@@ -416,7 +415,7 @@ def _top_level(text: str, marks: str) -> bool:
 
 def _literal(value: Any) -> str:
     """A value as it would be sent, but with single quotes: double ones cost an escape each inside JSON."""
-    shown = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    shown = compact(value)
     if not isinstance(value, str):
         return shown
     return "'" + shown[1:-1].replace('\\"', '"').replace("'", "\\'") + "'"

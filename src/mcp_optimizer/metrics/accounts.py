@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import json
 import logging
 import secrets
 import time
@@ -30,6 +29,7 @@ from mcp_optimizer.errors import (
     for_model,
 )
 from mcp_optimizer.gateway import SCORES_META_KEY, TOOL_META_KEY, Gateway
+from mcp_optimizer.json_text import compact
 from mcp_optimizer.metrics.recorder import Recorder
 from mcp_optimizer.results.pipeline import RESULT_META_KEY
 from mcp_optimizer.terminal_text import printable
@@ -223,7 +223,7 @@ class Accounts:
             self._counting = None
 
     def _counts(self, batch: Sequence[_Uncounted]) -> list[int]:
-        return [sum(map(self._tokens, [*texts, *map(as_json, tools)])) for _, texts, tools in batch]
+        return [sum(map(self._tokens, [*texts, *map(compact, tools)])) for _, texts, tools in batch]
 
     def _tokens(self, text: str) -> int:
         try:
@@ -269,11 +269,6 @@ class Accounts:
             _outcome(answer),
             found,
         )
-
-
-def as_json(tool: Mapping[str, Any]) -> str:
-    """A definition as it is sent."""
-    return json.dumps(tool, ensure_ascii=False, separators=(",", ":"))
 
 
 @contextmanager

@@ -1,0 +1,17 @@
+"""JSON as it is sent: no blank too many, and of whatever can be sent at all. Pure."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pydantic_core
+
+
+def compact(value: Any) -> str:
+    """The shortest JSON text of a value."""
+    try:
+        return pydantic_core.to_json(value).decode("utf-8")
+    except (ValueError, UnicodeDecodeError, pydantic_core.PydanticSerializationError):
+        # Half a surrogate pair, or a number that JSON does not have.
+        return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
