@@ -268,6 +268,10 @@ def keep(lines: list[str]) -> None:
         "low-level server, directly, through us and through FastMCP 4's proxy, taking turns in one run. "
         "History, accounts and result metadata are on. MB: private memory of the process in the middle.",
         "",
+        f"`x direct at 16` is the throughput against what two processes on two cores allow: directly, a client and a "
+        f"server share the machine ({len(os.sched_getaffinity(0))} cores here); through a gateway there are three "
+        "processes, or more, on the same cores.",
+        "",
     ]
     RESULT.write_text("\n".join([*about, *lines]).rstrip() + "\n", encoding="utf-8")
 

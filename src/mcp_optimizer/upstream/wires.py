@@ -22,6 +22,7 @@ from mcp.shared.message import SessionMessage
 from mcp_types import jsonrpc_message_adapter
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
+from mcp_optimizer.upstream.connections import KeptConnections
 from mcp_optimizer.upstream.large import LARGE, read_large
 from mcp_optimizer.upstream.peer import ConnectionLost, Message, Peer, RpcError, from_wire, to_wire
 from mcp_optimizer.upstream.spec import ServerSpec
@@ -73,12 +74,8 @@ def _http_client(spec: ServerSpec) -> httpx2.AsyncClient:
         headers=dict(spec.headers),
         # No read timeout: a stream may be silent for hours, and each call has its own deadline.
         timeout=httpx2.Timeout(_CONNECT_TIMEOUT, read=None),
-        transport=httpx2.AsyncHTTPTransport(
-            verify=_ssl_context(),
-            retries=1,
-            # How many calls may be under way is decided elsewhere, and streams stay open for hours.
-            limits=httpx2.Limits(max_connections=None, max_keepalive_connections=64, keepalive_expiry=_IDLE),
-        ),
+        # How many calls may be under way is decided elsewhere, and streams stay open for hours: any number is opened.
+        transport=KeptConnections(_ssl_context, _IDLE),
     )
 
 
@@ -100,7 +97,7 @@ class _StreamableHttp:
     """A POST for each message; its response is the answer, or a stream of messages that ends with it."""
 
     def __init__(self, url: str, client: httpx2.AsyncClient, peer: Peer, evidence: Evidence) -> None:
-        self._url = url
+        self._url = httpx2.URL(url)
         self._client = client
         self._peer = peer
         self._evidence = evidence

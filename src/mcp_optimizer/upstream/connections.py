@@ -1,0 +1,294 @@
+"""HTTP/1.1 over kept connections: the transport below httpx, for the many small requests of a gateway.
+
+httpx's own transport asks every kept connection, for every request, whether it is still there, and parses in Python;
+that was half of what a call through the gateway cost. Here a connection tells by itself when it is closed, and a
+C parser reads it. Addresses, headers, cookies and encodings stay httpx's; MCP is not known here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+from collections.abc import AsyncIterator, Callable
+from typing import cast
+
+import httptools
+import httpx2
+
+_MOST_IDLE = 64
+_MOST_UNREAD = 1024 * 1024
+"""Bytes of an answer that wait for their reader; of more, the server is not read on."""
+_NEXT_ADDRESS = 2.0
+"""Seconds after which the next address of a host is tried, where it has several."""
+
+Origin = tuple[str, str, int]
+
+
+class KeptConnections(httpx2.AsyncBaseTransport):
+    """Opens connections as they are needed, and keeps those that are free for `idle` seconds."""
+
+    def __init__(self, ssl_context: Callable[[], ssl.SSLContext], idle: float) -> None:
+        self._ssl_context = ssl_context
+        self._idle_seconds = idle
+        self._idle: dict[Origin, list[_Connection]] = {}
+        self._open: set[_Connection] = set()
+        self._sweeping: asyncio.TimerHandle | None = None
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        message = _head(request) + await request.aread()
+        url = request.url
+        origin = (url.scheme, url.host, url.port or (443 if url.scheme == "https" else 80))
+        connection = self._kept(origin) or await self._connect(origin, request)
+        try:
+            status, headers = await connection.exchange(message)
+        except BaseException:
+            connection.close()
+            raise
+        return httpx2.Response(status, headers=headers, stream=_Body(connection, lambda: self._free(connection)))
+
+    def _kept(self, origin: Origin) -> _Connection | None:
+        """The connection that was used last: if that one is too old, all are."""
+        idle = self._idle.get(origin)
+        while idle:
+            connection = idle.pop()
+            if not connection.is_closed and connection.loop.time() - connection.free_since < self._idle_seconds:
+                return connection
+            connection.close()
+        return None
+
+    async def _connect(self, origin: Origin, request: httpx2.Request) -> _Connection:
+        patience = request.extensions.get("timeout", {}).get("connect")
+        try:
+            async with asyncio.timeout(patience):
+                try:
+                    return await self._open_one(origin)
+                except OSError:
+                    # Once more: it may just be coming up.
+                    return await self._open_one(origin)
+        except TimeoutError:
+            raise httpx2.ConnectTimeout(f"no connection within {patience:g} s", request=request) from None
+        except OSError as error:
+            raise httpx2.ConnectError(str(error), request=request) from error
+
+    async def _open_one(self, origin: Origin) -> _Connection:
+        scheme, host, port = origin
+        loop = asyncio.get_running_loop()
+        context, name = (self._ssl_context(), host) if scheme == "https" else (None, None)
+        found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        for number, (family, _, _, _, address) in enumerate(found, 1):
+            is_last = number == len(found)
+            try:
+                async with asyncio.timeout(None if is_last else _NEXT_ADDRESS):
+                    _, connection = await loop.create_connection(
+                        lambda: _Connection(loop, origin, self._open.discard),
+                        str(address[0]),
+                        port,
+                        family=family,
+                        ssl=context,
+                        server_hostname=name,
+                    )
+            except (OSError, TimeoutError):
+                if is_last:
+                    raise
+                continue
+            self._open.add(connection)
+            return connection
+        raise OSError(f"{host} has no address")
+
+    def _free(self, connection: _Connection) -> None:
+        """Its answer was read, or nobody wants it any more."""
+        idle = self._idle.setdefault(connection.origin, [])
+        if not connection.can_be_kept or len(idle) >= _MOST_IDLE:
+            connection.close()
+            return
+        connection.free_since = connection.loop.time()
+        idle.append(connection)
+        if self._sweeping is None:
+            self._sweeping = connection.loop.call_later(self._idle_seconds, self._sweep, connection.loop)
+
+    def _sweep(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Close what has not been used for long."""
+        self._sweeping = None
+        oldest = loop.time() - self._idle_seconds
+        for origin, connections in list(self._idle.items()):
+            for connection in connections:
+                if connection.free_since <= oldest:
+                    connection.close()
+            self._idle[origin] = [connection for connection in connections if not connection.is_closed]
+        if any(self._idle.values()):
+            self._sweeping = loop.call_later(self._idle_seconds, self._sweep, loop)
+
+    async def aclose(self) -> None:
+        if self._sweeping is not None:
+            self._sweeping.cancel()
+        self._idle.clear()
+        for connection in list(self._open):
+            connection.close()
+        # The event loop ends a connection in its next turn.
+        await asyncio.sleep(0)
+
+
+class _Connection(asyncio.Protocol):
+    """One connection: a request, its answer, and then the next."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, origin: Origin, lost: Callable[[_Connection], None]) -> None:
+        self.loop = loop
+        self.origin = origin
+        self.free_since = 0.0
+        self.is_closed = False
+        self._lost = lost
+        self._parser = httptools.HttpResponseParser(self)
+        self._transport: asyncio.Transport | None = None
+        self._waiting: asyncio.Future[None] | None = None
+        self._is_answering = False
+        self._begin()
+
+    def _begin(self) -> None:
+        self._status = 0
+        self._headers: list[tuple[bytes, bytes]] = []
+        self._stays_open = False
+        self._unread: list[bytes] = []
+        self._unread_size = 0
+        self._is_complete = False
+        self._is_paused = False
+        self._error: httpx2.TransportError | None = None
+
+    @property
+    def can_be_kept(self) -> bool:
+        return self._is_complete and self._stays_open and not self.is_closed
+
+    async def exchange(self, message: bytes) -> tuple[int, list[tuple[bytes, bytes]]]:
+        """Send a request; the status and the headers that it is answered with. The body is read from `body`."""
+        assert self._transport is not None
+        self._begin()
+        self._is_answering = True
+        self._transport.write(message)
+        while not self._status:
+            await self._more()
+        return self._status, self._headers
+
+    async def body(self) -> AsyncIterator[bytes]:
+        while True:
+            if self._unread:
+                chunk = b"".join(self._unread) if len(self._unread) > 1 else self._unread[0]
+                self._unread.clear()
+                self._unread_size = 0
+                if self._is_paused and self._transport is not None:
+                    self._is_paused = False
+                    self._transport.resume_reading()
+                yield chunk
+            elif self._is_complete:
+                return
+            else:
+                await self._more()
+
+    async def _more(self) -> None:
+        if self._error is not None:
+            raise self._error
+        self._waiting = self.loop.create_future()
+        try:
+            await self._waiting
+        finally:
+            self._waiting = None
+
+    def close(self) -> None:
+        self.is_closed = True
+        if self._transport is not None:
+            self._transport.abort()
+
+    def _wake(self) -> None:
+        if self._waiting is not None and not self._waiting.done():
+            self._waiting.set_result(None)
+
+    def _fail(self, error: httpx2.TransportError) -> None:
+        if self._is_answering and not self._is_complete:
+            self._error = self._error or error
+        self._wake()
+
+    # What the event loop says.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)
+
+    def data_received(self, data: bytes) -> None:
+        if not self._is_answering or self._is_complete:
+            # Nobody asked.
+            self.close()
+            return
+        try:
+            self._parser.feed_data(data)
+        except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
+            self._fail(httpx2.RemoteProtocolError(f"it does not speak HTTP: {error}"))
+            self.close()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self.is_closed = True
+        self._lost(self)
+        if self._status and error is None and not self._has_length():
+            # An answer without a length ends with its connection.
+            self._is_complete = True
+        self._fail(httpx2.RemoteProtocolError(str(error) if error else "it closed the connection without an answer"))
+
+    def _has_length(self) -> bool:
+        return any(name.lower() in (b"content-length", b"transfer-encoding") for name, _ in self._headers)
+
+    # What the parser says.
+
+    def on_message_begin(self) -> None:
+        if self._is_complete:
+            # More than one answer to one request.
+            self.close()
+        else:
+            self._headers = []
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        if not self._is_complete:
+            self._headers.append((name, value))
+
+    def on_headers_complete(self) -> None:
+        # Below 200 it is not yet the answer.
+        if not self._is_complete and (status := self._parser.get_status_code()) >= 200:
+            self._status = status
+            self._wake()
+
+    def on_body(self, body: bytes) -> None:
+        if self._is_complete:
+            return
+        self._unread.append(body)
+        self._unread_size += len(body)
+        if self._unread_size > _MOST_UNREAD and not self._is_paused and self._transport is not None:
+            self._is_paused = True
+            self._transport.pause_reading()
+        self._wake()
+
+    def on_message_complete(self) -> None:
+        if self._status and not self._is_complete:
+            self._is_complete = True
+            self._stays_open = self._parser.should_keep_alive()
+            self._wake()
+
+
+class _Body(httpx2.AsyncByteStream):
+    """An answer as it comes; when it is closed, its connection is free for the next request."""
+
+    def __init__(self, connection: _Connection, free: Callable[[], None]) -> None:
+        self._connection = connection
+        self._free: Callable[[], None] | None = free
+
+    def __aiter__(self) -> AsyncIterator[bytes]:
+        return self._connection.body()
+
+    async def aclose(self) -> None:
+        if self._free is not None:
+            self._free()
+            self._free = None
+
+
+def _head(request: httpx2.Request) -> bytes:
+    lines = [b"%b %b HTTP/1.1" % (request.method.encode("ascii"), request.url.raw_path)]
+    for name, value in request.headers.raw:
+        if b"\n" in value or b"\r" in value or b"\n" in name or b"\r" in name:
+            raise httpx2.LocalProtocolError(f"the header {name!r} holds a line break", request=request)
+        lines.append(b"%b: %b" % (name, value))
+    return b"\r\n".join([*lines, b"", b""])

@@ -1,0 +1,199 @@
+"""HTTP connections to servers: kept, told apart from those that are gone, and never mixed up."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import ssl
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+
+import httpx2
+import pytest
+
+from mcp_optimizer.upstream.connections import KeptConnections
+
+Handler = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+OK = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok"
+
+
+class Listener:
+    """A server that answers each request with what the test says, and remembers the connections."""
+
+    def __init__(self, *answers: bytes, closes: bool = False) -> None:
+        self.answers = list(answers)
+        self.closes = closes
+        self.requests: list[tuple[int, bytes]] = []
+        self.connections = 0
+
+    async def __call__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.connections += 1
+        number = self.connections
+        try:
+            while True:
+                head = await reader.readuntil(b"\r\n\r\n")
+                length = next((int(x[15:]) for x in head.lower().split(b"\r\n") if x.startswith(b"content-length:")), 0)
+                self.requests.append((number, head + await reader.readexactly(length)))
+                writer.write(self.answers[min(len(self.requests), len(self.answers)) - 1])
+                await writer.drain()
+                if self.closes:
+                    break
+        except (asyncio.IncompleteReadError, ConnectionError):
+            pass
+        finally:
+            writer.close()
+
+
+@asynccontextmanager
+async def served(handler: Handler, idle: float = 3.0) -> AsyncIterator[tuple[httpx2.AsyncClient, str]]:
+    server = await asyncio.start_server(handler, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    transport = KeptConnections(ssl.create_default_context, idle)
+    async with server, httpx2.AsyncClient(transport=transport, timeout=5) as client:
+        yield client, f"http://127.0.0.1:{port}/mcp?key=1"
+
+
+async def test_a_connection_is_used_again_when_its_answer_was_read() -> None:
+    listener = Listener(OK)
+    async with served(listener) as (client, url):
+        for _ in range(3):
+            assert (await client.post(url, content=b"{}")).text == "ok"
+    assert [number for number, _ in listener.requests] == [1, 1, 1]
+    assert listener.requests[0][1].startswith(b"POST /mcp?key=1 HTTP/1.1\r\n")
+    assert listener.requests[0][1].endswith(b"\r\n\r\n{}")
+
+
+async def test_requests_at_the_same_time_have_connections_of_their_own() -> None:
+    listener = Listener(OK)
+    async with served(listener) as (client, url):
+        await asyncio.gather(*(client.post(url, content=b"{}") for _ in range(5)))
+        await asyncio.gather(*(client.post(url, content=b"{}") for _ in range(5)))
+    assert listener.connections == 5
+
+
+async def test_a_connection_that_the_server_closed_is_not_used_again() -> None:
+    listener = Listener(OK, closes=True)
+    async with served(listener) as (client, url):
+        for _ in range(2):
+            assert (await client.post(url, content=b"{}")).text == "ok"
+            await asyncio.sleep(0.05)
+    assert listener.connections == 2
+
+
+async def test_a_connection_that_was_idle_for_long_is_closed() -> None:
+    gone = asyncio.Event()
+    listener = Listener(OK)
+
+    async def watched(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await listener(reader, writer)
+        gone.set()
+
+    async with served(watched, idle=0.05) as (client, url):
+        await client.post(url, content=b"{}")
+        await asyncio.wait_for(gone.wait(), 5)
+        assert (await client.post(url, content=b"{}")).text == "ok"
+    assert listener.connections == 2
+
+
+async def test_an_answer_that_is_left_half_read_costs_its_connection() -> None:
+    listener = Listener(b"HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\nhalf", OK)
+    async with served(listener) as (client, url):
+        async with client.stream("POST", url, content=b"{}") as response:
+            assert await anext(response.aiter_bytes()) == b"half"
+        assert (await client.post(url, content=b"{}")).text == "ok"
+    assert listener.connections == 2
+
+
+async def test_a_second_answer_to_one_request_is_never_taken_for_the_next_ones() -> None:
+    forged = OK + b"HTTP/1.1 200 OK\r\nx-forged: yes\r\ncontent-length: 6\r\n\r\nforged"
+    listener = Listener(forged, OK)
+    async with served(listener) as (client, url):
+        first = await client.post(url, content=b"{}")
+        assert first.text == "ok"
+        assert "x-forged" not in first.headers
+        assert (await client.post(url, content=b"{}")).text == "ok"
+    assert listener.connections == 2
+
+
+@pytest.mark.parametrize(
+    ("answer", "text"),
+    [
+        (b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n3\r\nabc\r\n2\r\nde\r\n0\r\n\r\n", "abcde"),
+        (b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok", "ok"),
+        (b"HTTP/1.0 200 OK\r\n\r\nuntil the end", "until the end"),
+        (b"HTTP/1.1 202 Accepted\r\ncontent-length: 0\r\n\r\n", ""),
+        (b"HTTP/1.1 204 No Content\r\n\r\n", ""),
+    ],
+)
+async def test_every_way_to_end_an_answer_is_understood(answer: bytes, text: str) -> None:
+    async with served(Listener(answer, closes=True)) as (client, url):
+        assert (await client.post(url, content=b"{}")).text == text
+
+
+async def test_a_compressed_answer_is_read() -> None:
+    packed = gzip.compress(b"x" * 10_000)
+    head = f"HTTP/1.1 200 OK\r\ncontent-encoding: gzip\r\ncontent-length: {len(packed)}\r\n\r\n"
+    async with served(Listener(head.encode() + packed)) as (client, url):
+        assert (await client.post(url, content=b"{}")).text == "x" * 10_000
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [b"", b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nhalf", b"SSH-2.0-OpenSSH_9.2\r\n"],
+    ids=["none", "half", "not HTTP"],
+)
+async def test_an_answer_that_does_not_come_whole_is_an_error(answer: bytes) -> None:
+    async with served(Listener(answer, closes=True)) as (client, url):
+        with pytest.raises(httpx2.RemoteProtocolError):
+            await client.post(url, content=b"{}")
+
+
+async def test_nothing_at_the_address_is_an_error_of_the_connection() -> None:
+    async with served(Listener(OK)) as (client, url):
+        pass
+    async with httpx2.AsyncClient(transport=KeptConnections(ssl.create_default_context, 3)) as client:
+        with pytest.raises(httpx2.ConnectError):
+            await client.post(url, content=b"{}")
+
+
+async def test_a_header_cannot_smuggle_in_another_request() -> None:
+    listener = Listener(OK)
+    async with served(listener) as (client, url):
+        with pytest.raises(httpx2.LocalProtocolError, match="line break"):
+            await client.post(url, headers={"x-name": "a\r\n\r\nGET /secret HTTP/1.1"}, content=b"{}")
+    assert not listener.requests
+
+
+async def test_a_large_answer_waits_for_its_reader() -> None:
+    size = 20_000_000
+    answer = f"HTTP/1.1 200 OK\r\ncontent-length: {size}\r\n\r\n".encode() + b"x" * size
+    written = asyncio.Event()
+
+    async def handler(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"{}")
+        writer.write(answer)
+        await writer.drain()
+        written.set()
+        writer.close()
+
+    async with served(handler) as (client, url), client.stream("POST", url, content=b"{}") as response:
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(written.wait(), 0.3)
+        assert len(await response.aread()) == size
+        assert written.is_set()
+
+
+async def test_whoever_leaves_takes_the_connection_along() -> None:
+    gone = asyncio.Event()
+
+    async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read()
+        gone.set()
+        writer.close()
+
+    async with served(silent) as (client, url):
+        asking = asyncio.create_task(client.post(url, content=b"{}"))
+        await asyncio.sleep(0.1)
+        asking.cancel()
+        await asyncio.wait({asking})
+        await asyncio.wait_for(gone.wait(), 5)
