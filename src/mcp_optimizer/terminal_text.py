@@ -1,4 +1,7 @@
-"""Other people's text made safe for a terminal: nothing that could move the cursor, recolour or reorder it. Pure."""
+"""Text for people at a terminal. Pure.
+
+Other people's text is made safe: nothing that could move the cursor, recolour or reorder it.
+"""
 
 from __future__ import annotations
 
@@ -14,3 +17,8 @@ _SEQUENCE = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\
 
 def printable(text: str) -> str:
     return _CONTROL.sub("", _SEQUENCE.sub("", text))
+
+
+def counted(count: int, noun: str) -> str:
+    """`1 tool`, `1,200 tools`."""
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mcp_optimizer.terminal_text import printable
+from mcp_optimizer.terminal_text import counted, printable
 
 
 @pytest.mark.parametrize(
@@ -24,3 +24,7 @@ from mcp_optimizer.terminal_text import printable
 )
 def test_nothing_moves_the_cursor_or_recolours_and_no_letters_of_it_are_left(text: str, shown: str) -> None:
     assert printable(text) == shown
+
+
+def test_one_is_not_many() -> None:
+    assert [counted(count, "tool") for count in (0, 1, 1_200)] == ["0 tools", "1 tool", "1,200 tools"]

@@ -11,6 +11,7 @@ import typer
 from mcp_optimizer.cli.options import JsonFlag, with_settings
 from mcp_optimizer.cli.running import run, started
 from mcp_optimizer.settings import Settings
+from mcp_optimizer.terminal_text import counted
 
 if TYPE_CHECKING:
     from mcp_optimizer.app import Optimizer
@@ -138,7 +139,7 @@ def _show_diagnosis(rows: list[dict[str, Any]]) -> None:
         mark, style = marks[row["status"]]
         line = Text(f"{mark} {row['name']}", style=style)
         if row["status"] == "running":
-            line.append(f"  {row['tools']} tools, {row['tokens']:,} tokens", style="default")
+            line.append(f"  {counted(row['tools'], 'tool')}, {row['tokens']:,} tokens", style="default")
             line.append(
                 f"  up in {row['started_in_s']} s, MCP {row['protocol']}, {row.get('version', '')}", style="dim"
             )
@@ -150,4 +151,4 @@ def _show_diagnosis(rows: list[dict[str, Any]]) -> None:
         if "advice" in row:
             out.print(Text(f"    {row['advice']}", style="cyan"))
     failed = sum(row["status"] not in ("running", "stopped") for row in rows)
-    out.print(f"{len(rows)} servers, {failed} with a problem" if failed else f"{len(rows)} servers, all well")
+    out.print(f"{counted(len(rows), 'server')}, {f'{failed} with a problem' if failed else 'all well'}")

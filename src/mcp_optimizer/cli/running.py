@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from mcp_optimizer.settings import Settings
+from mcp_optimizer.terminal_text import counted
 
 if TYPE_CHECKING:
     from mcp_optimizer.app import Optimizer
@@ -55,6 +56,6 @@ async def _wait_visibly(optimizer: Optimizer, seconds: float) -> None:
         while not waiting.done():
             starting = [state.name for state in optimizer.servers() if state.status is ServerStatus.STARTING]
             up = sum(state.status is ServerStatus.RUNNING for state in optimizer.servers())
-            status.update(f"{up} servers up; waiting for {', '.join(starting[:4]) or 'the index'}")
+            status.update(f"{counted(up, 'server')} up; waiting for {', '.join(starting[:4]) or 'the index'}")
             await asyncio.wait([waiting], timeout=0.1)
     await waiting

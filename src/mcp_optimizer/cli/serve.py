@@ -16,6 +16,7 @@ from mcp_optimizer.cli.options import ONE_SHOT_ONLY, with_settings
 from mcp_optimizer.cli.running import run
 from mcp_optimizer.errors import ConfigurationError
 from mcp_optimizer.settings import Settings
+from mcp_optimizer.terminal_text import counted
 
 _BACKLOG = 1_024
 _OPEN_FILES = 16_384
@@ -105,7 +106,11 @@ async def _serve_http(settings: Settings) -> None:
     shown = f"[{host}]" if ":" in host else host
     address = f"http://{shown}:{listening.getsockname()[1]}/mcp"
     looks = f", dashboard at {address.removesuffix('mcp')}" if settings.dashboard else ""
-    print(f"mcp-optimizer serves {len(optimizer.servers())} servers at {address}{looks}", file=sys.stderr, flush=True)
+    print(
+        f"mcp-optimizer serves {counted(len(optimizer.servers()), 'server')} at {address}{looks}",
+        file=sys.stderr,
+        flush=True,
+    )
     try:
         serving = asyncio.create_task(http.serve(sockets=[listening]))
         await _until_done_or_signalled(serving)

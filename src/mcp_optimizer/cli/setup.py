@@ -104,7 +104,7 @@ async def _show_demo(optimizer: Optimizer) -> None:
     from mcp_optimizer.cli.tools import show_found
     from mcp_optimizer.forms import Detail
     from mcp_optimizer.own_tools import OWN_TOOLS
-    from mcp_optimizer.terminal_text import printable
+    from mcp_optimizer.terminal_text import counted, printable
     from mcp_optimizer.token_counter import TokenCounter
 
     out = console()
@@ -113,7 +113,8 @@ async def _show_demo(optimizer: Optimizer) -> None:
     snapshot = optimizer.snapshot
     for state in optimizer.servers():
         tools = [tool for tool in snapshot.running if tool.server == state.name]
-        out.print(f"[bold]{state.name}[/]: {len(tools)} tools, {sum(tool.tokens for tool in tools):,} tokens")
+        tokens = sum(tool.tokens for tool in tools)
+        out.print(f"[bold]{state.name}[/]: {counted(len(tools), 'tool')}, {tokens:,} tokens")
     own = sum(counter.count_tokens(json.dumps(tool, separators=(",", ":"))) for tool in OWN_TOOLS)
     out.print(
         f"Without mcp-optimizer, every prompt carries all {len(snapshot.running)} tools: "

@@ -11,6 +11,7 @@ import typer
 from mcp_optimizer.cli.options import JsonFlag, with_settings
 from mcp_optimizer.cli.running import run, started
 from mcp_optimizer.settings import Settings
+from mcp_optimizer.terminal_text import counted, printable
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -151,8 +152,6 @@ def _cost(meta: dict[str, Any]) -> str:
 
 
 def _show_result(result: dict[str, Any]) -> None:
-    from mcp_optimizer.terminal_text import printable
-
     for block in result.get("content", []):
         if block.get("type") == "text":
             print(printable(block["text"]))
@@ -205,4 +204,5 @@ def _show_tools(out: Console, found: list[Any]) -> None:
     for tool in found:
         table.add_row(*map(Text, (f"{tool.tokens:,}", tool.name, tool.server, summary(tool))))
     out.print(table)
-    out.print(f"[bold]{len(found)} tools, {sum(tool.tokens for tool in found):,} tokens[/] in every prompt without us")
+    tokens = sum(tool.tokens for tool in found)
+    out.print(f"[bold]{counted(len(found), 'tool')}, {tokens:,} tokens[/] in every prompt without us")
