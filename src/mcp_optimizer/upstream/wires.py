@@ -13,6 +13,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
+from urllib.request import getproxies, proxy_bypass
 
 import anyio
 import httpx2
@@ -69,20 +70,26 @@ def _ssl_context() -> Any:
     return httpx2.create_ssl_context()
 
 
-def _http_client(spec: ServerSpec) -> httpx2.AsyncClient:
-    return httpx2.AsyncClient(
-        headers=dict(spec.headers),
-        # No read timeout: a stream may be silent for hours, and each call has its own deadline.
-        timeout=httpx2.Timeout(_CONNECT_TIMEOUT, read=None),
-        # How many calls may be under way is decided elsewhere, and streams stay open for hours: any number is opened.
-        transport=KeptConnections(_ssl_context, _IDLE),
-    )
+def http_client(spec: ServerSpec) -> httpx2.AsyncClient:
+    """A client for one server, through the proxy that the environment names for it, if any."""
+    # No read timeout: a stream may be silent for hours, and each call has its own deadline.
+    timeout = httpx2.Timeout(_CONNECT_TIMEOUT, read=None)
+    # How many calls may be under way is decided elsewhere, and streams stay open for hours: any number is opened.
+    if _is_proxied(httpx2.URL(spec.url)):
+        limits = httpx2.Limits(max_connections=None, max_keepalive_connections=64, keepalive_expiry=_IDLE)
+        return httpx2.AsyncClient(headers=dict(spec.headers), timeout=timeout, verify=_ssl_context(), limits=limits)
+    transport = KeptConnections(_ssl_context, _IDLE)
+    return httpx2.AsyncClient(headers=dict(spec.headers), timeout=timeout, transport=transport)
+
+
+def _is_proxied(url: httpx2.URL) -> bool:
+    return not getproxies().keys().isdisjoint({url.scheme, "all"}) and not proxy_bypass(url.host)
 
 
 @asynccontextmanager
 async def streamable_http(spec: ServerSpec, peer: Peer, evidence: Evidence) -> AsyncIterator[None]:
     """Bind the peer to a server at a URL; on the way out, end the session there."""
-    async with _http_client(spec) as client:
+    async with http_client(spec) as client:
         wire = _StreamableHttp(spec.url, client, peer, evidence)
         peer.bind(wire)
         try:
@@ -247,7 +254,7 @@ async def older_sse(spec: ServerSpec, peer: Peer, evidence: Evidence) -> AsyncIt
         evidence.http_status = response.status_code
 
     def client(*_args: Any, **_fields: Any) -> httpx2.AsyncClient:
-        made = _http_client(spec)
+        made = http_client(spec)
         made.event_hooks = {"response": [record]}
         return made
 
