@@ -110,6 +110,7 @@ class InvalidArguments(RequestError):
 
     def __init__(self, tool: str, problems: Sequence[str], schema: Mapping[str, Any]) -> None:
         super().__init__(f"Invalid parameters for {tool!r}: {'; '.join(problems)}.")
+        self.tool = tool
         self.problems = tuple(problems)
         self.schema = schema
 

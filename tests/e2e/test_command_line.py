@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from mcp import Client
 
-from mcp_optimizer import FindToolResponse
+from mcp_optimizer import FindToolResponse, __version__
 from mcp_optimizer.cli.setup import STARTER
 from mcp_optimizer.upstream.config import parse_server_file
 from tests.conftest import WriteServers, plain_server
@@ -119,6 +119,17 @@ async def test_an_unknown_tool_exits_with_1_and_names_the_nearest(config: Path) 
     done = await command("call", "pictur", "{}", "--config", config)
     assert done.code == 1
     assert "picture" in done.err
+
+
+async def test_wrong_arguments_name_the_command_that_explains_them() -> None:
+    done = await command("call", "create_card", '{"title": "x"}', "--demo")
+    assert done.code == 1
+    assert "\"column_id\" is a required property. `mcp-optimizer show create_card` explains" in done.err
+
+
+async def test_the_version_needs_no_command() -> None:
+    done = await command("--version")
+    assert (done.code, done.out.strip()) == (0, f"mcp-optimizer {__version__}")
 
 
 async def test_a_settings_file_is_read_and_beaten_by_a_flag(config: Path, tmp_path: Path) -> None:

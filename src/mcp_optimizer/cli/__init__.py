@@ -3,19 +3,36 @@
 from __future__ import annotations
 
 import sys
+from typing import Annotated
 
 import typer
 
+from mcp_optimizer import __version__
 from mcp_optimizer.cli import inspect_servers, reports, serve, setup, tools
-from mcp_optimizer.errors import ConfigurationError, OptimizerError
+from mcp_optimizer.errors import ConfigurationError, InvalidArguments, OptimizerError
 
 app = typer.Typer(
     name="mcp-optimizer",
-    help="One MCP endpoint in front of all your MCP servers: finds the few tools that fit, and says what it saved.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"mcp-optimizer {__version__}")
+        raise typer.Exit
+
+
+_Version = Annotated[bool, typer.Option("--version", help="Print the version.", is_eager=True, callback=_print_version)]
+
+
+@app.callback()
+def options(*, version: _Version = False) -> None:
+    """One MCP endpoint in front of all your MCP servers: finds the few tools that fit, and says what it saved."""
+
+
 for group in (serve, setup, tools, inspect_servers, reports):
     group.register(app)
 
@@ -26,6 +43,8 @@ def main() -> None:
         app()
     except ConfigurationError as error:
         _fail(error, 2)
+    except InvalidArguments as error:
+        _fail(error, 1, f" `mcp-optimizer show {error.tool}` explains them.")
     except OptimizerError as error:
         _fail(error, 1)
     except BrokenPipeError:
@@ -34,6 +53,6 @@ def main() -> None:
         sys.exit(0)
 
 
-def _fail(error: OptimizerError, code: int) -> None:
-    print(f"error: {error}", file=sys.stderr)
+def _fail(error: OptimizerError, code: int, advice: str = "") -> None:
+    print(f"error: {error}{advice}", file=sys.stderr)
     sys.exit(code)
