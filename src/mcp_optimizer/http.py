@@ -1,21 +1,27 @@
 """The gateway over HTTP: `/mcp` for clients, `/health` and `/ready` for whoever watches it, and pages if given.
 
-Host and Origin are checked on every MCP request, so that a web page cannot reach a gateway on loopback.
+Host and Origin are checked on every MCP request, so that a web page cannot reach a gateway on loopback. A session
+that its client never used is ended soon.
 """
 
 from __future__ import annotations
 
 import ipaddress
+import math
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
+import anyio
 from mcp.server.lowlevel import Server
+from mcp.server.streamable_http import MCP_SESSION_ID_HEADER
+from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from mcp.server.transport_security import TransportSecuritySettings
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.routing import Route
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from mcp_optimizer.catalog import LiveCatalog
 from mcp_optimizer.db.models import ServerStatus
@@ -23,6 +29,8 @@ from mcp_optimizer.errors import ConfigurationError
 
 _LOOPBACK_HOSTS = ("127.0.0.1:*", "localhost:*", "[::1]:*")
 _LARGEST_REQUEST = 64 * 1024 * 1024
+_UNUSED = 60.0
+"""Seconds after which a session is ended that its client opened and never used: it left before it knew the session."""
 
 
 def build_http_app(
@@ -51,12 +59,49 @@ def build_http_app(
         starting = counts[ServerStatus.STARTING.value]
         return JSONResponse({"ready": not starting, "servers": dict(counts)}, status_code=503 if starting else 200)
 
-    return server.streamable_http_app(
+    app = server.streamable_http_app(
         host=host,
         max_request_body_size=_LARGEST_REQUEST,
         transport_security=admitted_hosts(allowed_hosts, allowed_origins),
         custom_starlette_routes=[Route("/health", health), Route("/ready", ready), *routes],
     )
+    app.add_middleware(UnusedSessions, manager=server.session_manager)
+    return app
+
+
+class UnusedSessions:
+    """Ends sessions that were opened and never used, long before the idle time of those that were."""
+
+    def __init__(self, app: ASGIApp, manager: StreamableHTTPSessionManager, seconds: float = _UNUSED) -> None:
+        self._app = app
+        self._manager = manager
+        self._seconds = seconds
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        header = MCP_SESSION_ID_HEADER.encode("ascii")
+        if scope["type"] != "http" or any(name == header for name, _ in scope["headers"]):
+            await self._app(scope, receive, send)
+            return
+        opened = ""
+
+        async def watched(message: Message) -> None:
+            nonlocal opened
+            if message["type"] == "http.response.start":
+                opened = next((value.decode() for name, value in message["headers"] if name.lower() == header), "")
+            await send(message)
+
+        try:
+            await self._app(scope, receive, watched)
+        finally:
+            if opened:
+                self._expect_use(opened)
+
+    def _expect_use(self, session: str) -> None:
+        """The SDK's countdown, which its next request stops, begins with less."""
+        transport = self._manager._server_instances.get(session)
+        scope = transport.idle_scope if transport is not None else None
+        if scope is not None and scope.deadline != math.inf:
+            scope.deadline = min(scope.deadline, anyio.current_time() + self._seconds)
 
 
 def admitted_hosts(allowed_hosts: Sequence[str], allowed_origins: Sequence[str]) -> TransportSecuritySettings:

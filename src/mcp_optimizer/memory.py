@@ -1,16 +1,27 @@
-"""What the C library's allocator does with memory: few pools, and what is free given back to the system.
+"""Memory of a process that runs for long: garbage is found in time, and what is free is given back to the system.
 
-Knows nothing of what the memory is used for. Where there is no glibc, there is nothing to do.
+Knows nothing of what the memory is used for. Where there is no glibc, its allocator is left alone.
 """
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import ctypes
+import gc
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from functools import cache
 from typing import Any
 
 _M_ARENA_MAX = -8
 _ARENAS = 2
+
+_SETTLED = 30.0
+"""Seconds after which what a gateway needs to run has been loaded."""
+
+_TIDY = 60.0
+"""Seconds between two looks at everything that came since."""
 
 
 def share_pools() -> None:
@@ -23,6 +34,33 @@ def give_back() -> None:
     """Return freed memory to the system."""
     if (libc := _glibc()) is not None:
         libc.malloc_trim(0)
+
+
+@asynccontextmanager
+async def kept_tidy(settled: float = _SETTLED, interval: float = _TIDY) -> AsyncIterator[None]:
+    """While a gateway serves: look for garbage at steady intervals, and give back what is free.
+
+    Python itself looks through everything only when a quarter has come anew. What clients leave behind that lived
+    for a while (a session, a long call) would wait for that, and memory would grow for an hour without need.
+    """
+    tidying = asyncio.create_task(_tidy(settled, interval))
+    try:
+        yield
+    finally:
+        tidying.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await tidying
+
+
+async def _tidy(settled: float, interval: float) -> None:
+    await asyncio.sleep(settled)
+    gc.collect()
+    # What is there now stays: without it, a look at the rest takes a few milliseconds.
+    gc.freeze()
+    while True:
+        give_back()
+        await asyncio.sleep(interval)
+        gc.collect()
 
 
 @cache

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import sqlite3
 import time
+import weakref
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, closing
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
@@ -212,6 +215,22 @@ async def test_a_find_says_what_was_found_and_what_the_reply_costs() -> None:
     assert event.found[0] == ("github", "create_issue")
     assert event.tokens == event.full_tokens == TokenCounter().count_tokens(reply["content"][0]["text"])
     assert event.baseline_tokens == gateway.snapshot.baseline_tokens > 0
+
+
+class Connection:
+    """What a caller's link holds on to."""
+
+
+async def test_the_accounts_hold_on_to_no_client_that_left() -> None:
+    connection = Connection()
+    left = weakref.ref(connection)
+    async with accounts(await gateway_over(GITHUB)) as (books, seen):
+        with books.answering("create_issue", {}, Caller("claude", "http:1", cast("Any", connection))) as answer:
+            answer.reply({"content": [], "_meta": {"tokens": {"estimated": 40}}})
+        del answer, connection
+        gc.collect()
+        assert len(seen) == 1
+        assert left() is None
 
 
 async def test_the_numbers_in_a_reply_are_those_of_the_event() -> None:

@@ -34,3 +34,35 @@ def test_on_another_system_nothing_happens(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(memory, "_glibc", lambda: None)
     memory.share_pools()
     memory.give_back()
+
+
+# A cycle that has survived for a while is found only by a look at everything.
+LEAVE_A_CYCLE = """
+import asyncio, gc, weakref
+from mcp_optimizer.memory import kept_tidy
+
+class Node: ...
+
+async def main():
+    gc.disable()
+    async with kept_tidy(settled=0, interval=0.05):
+        await asyncio.sleep(0.1)
+        node = Node()
+        node.itself = node
+        left = weakref.ref(node)
+        del node
+        assert left() is not None
+        for _ in range(100):
+            await asyncio.sleep(0.05)
+            if left() is None:
+                break
+    print(left() is None, len(asyncio.all_tasks()))
+
+asyncio.run(main())
+"""
+
+
+def test_what_clients_leave_behind_is_found_while_the_gateway_serves() -> None:
+    command = [sys.executable, "-c", LEAVE_A_CYCLE]
+    found = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
+    assert found == ["True", "1"]

@@ -48,14 +48,13 @@ def serve(settings: Settings) -> None:
 
 
 def _make_room() -> None:
-    """A thousand clients are more than a thousand open files; and what is loaded by now is never garbage."""
+    """A thousand clients are more than a thousand open files."""
     with contextlib.suppress(ImportError, ValueError, OSError):
         import resource
 
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
         wanted = _OPEN_FILES if hard == resource.RLIM_INFINITY else min(_OPEN_FILES, hard)
         resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, wanted), hard))
-    gc.freeze()
     # A call makes some hundred objects: looking through them after every seventh would cost more than they do.
     gc.set_threshold(5_000, 20, 100)
 
@@ -63,12 +62,13 @@ def _make_room() -> None:
 async def _serve_stdio(settings: Settings) -> None:
     from mcp_optimizer.app import Optimizer
     from mcp_optimizer.cli.pipes import message_streams
+    from mcp_optimizer.memory import kept_tidy
 
     optimizer = Optimizer.from_settings(settings, has_one_client=True)
     server = optimizer.mcp_server()
     optimizer.start()
     try:
-        async with message_streams() as (read_stream, write_stream):
+        async with kept_tidy(), message_streams() as (read_stream, write_stream):
             serving = asyncio.create_task(server.run(read_stream, write_stream, server.create_initialization_options()))
             await _until_done_or_signalled(serving)
             await optimizer.stop()
@@ -94,6 +94,7 @@ async def _serve_http(settings: Settings) -> None:
     import uvicorn
 
     from mcp_optimizer.app import Optimizer
+    from mcp_optimizer.memory import kept_tidy
 
     host, port = settings.http_address
     optimizer = Optimizer.from_settings(settings)
@@ -113,7 +114,8 @@ async def _serve_http(settings: Settings) -> None:
     )
     try:
         serving = asyncio.create_task(http.serve(sockets=[listening]))
-        await _until_done_or_signalled(serving)
+        async with kept_tidy():
+            await _until_done_or_signalled(serving)
         optimizer.let_go()
         http.should_exit = True
         await optimizer.drained()

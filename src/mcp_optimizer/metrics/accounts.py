@@ -150,7 +150,8 @@ class Accounts:
         self._recorder = recorder
         # Over stdio every process is one conversation, and its caller is always "local".
         self._process = secrets.token_hex(8)
-        self._known: dict[Caller, tuple[str, str]] = {}
+        # By what names a caller, never by the caller itself: that holds its client's whole connection.
+        self._known: dict[tuple[str, str], tuple[str, str]] = {}
         self._listed: tuple[Sequence[Mapping[str, Any]], int] = ((), 0)
         self._uncounted: list[_Uncounted] = []
         self._counting: asyncio.Task[None] | None = None
@@ -234,13 +235,14 @@ class Accounts:
 
     def _who(self, caller: Caller) -> tuple[str, str]:
         """A caller's conversation and client, as events name them."""
-        known = self._known.get(caller)
+        key = (caller.key, caller.client)
+        known = self._known.get(key)
         if known is None:
             session = hashlib.sha256(f"{self._process} {caller.key}".encode("utf-8", "replace")).hexdigest()[:16]
             known = (session, printable(caller.client)[:_LONGEST_NAME])
             if len(self._known) >= _MOST_KNOWN:
                 self._known.clear()
-            self._known[caller] = known
+            self._known[key] = known
         return known
 
     def _event(self, answer: Answer, tokens: int) -> Event:
