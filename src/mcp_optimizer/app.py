@@ -39,6 +39,7 @@ from mcp_optimizer.metrics.usage import make_usage
 from mcp_optimizer.own_tools import OWN_TOOLS
 from mcp_optimizer.passing.face import Passing
 from mcp_optimizer.profiles.tiers import ProfileName
+from mcp_optimizer.raw_json import has_large, plain
 from mcp_optimizer.registrar import Registrar
 from mcp_optimizer.registration import Registration
 from mcp_optimizer.results.cache import ResultCache
@@ -258,7 +259,8 @@ class Optimizer:
         """Call a tool; the CallToolResult as on the wire. `select`: only what this JMESPath selects of it."""
         asked = {"tool_name": tool_name, "server_name": server_name}
         with self.accounts.answering("call_tool", asked, LOCAL) as account:
-            return account.reply(await self.gateway.call(tool_name, parameters, server_name, LOCAL, select))
+            result = account.reply(await self.gateway.call(tool_name, parameters, server_name, LOCAL, select))
+        return await asyncio.to_thread(plain, result) if has_large(result) else result
 
     async def read_result(
         self, result_id: str, offset: int = 0, limit: int | None = None, *, select: str = "", search: str = ""

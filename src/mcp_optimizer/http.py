@@ -26,6 +26,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from mcp_optimizer.catalog import LiveCatalog
 from mcp_optimizer.db.models import ServerStatus
 from mcp_optimizer.errors import ConfigurationError
+from mcp_optimizer.large_bodies import LargeBodies, leave_large
 
 _LOOPBACK_HOSTS = ("127.0.0.1:*", "localhost:*", "[::1]:*")
 _LARGEST_REQUEST = 64 * 1024 * 1024
@@ -59,6 +60,7 @@ def build_http_app(
         starting = counts[ServerStatus.STARTING.value]
         return JSONResponse({"ready": not starting, "servers": dict(counts)}, status_code=503 if starting else 200)
 
+    server.middleware.insert(0, leave_large)
     app = server.streamable_http_app(
         host=host,
         max_request_body_size=_LARGEST_REQUEST,
@@ -66,6 +68,7 @@ def build_http_app(
         custom_starlette_routes=[Route("/health", health), Route("/ready", ready), *routes],
     )
     app.add_middleware(UnusedSessions, manager=server.session_manager)
+    app.add_middleware(LargeBodies)
     return app
 
 

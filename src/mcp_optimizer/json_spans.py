@@ -9,13 +9,17 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-Positions = npt.NDArray[np.int64]
+Positions = npt.NDArray[np.signedinteger[Any]]
+"""As narrow as they can be: of short items there are millions."""
+
+Buffer = bytes | bytearray | memoryview
 
 _CHUNK = 256 * 1024
 _QUOTE, _BACKSLASH, _COMMA = 34, 92, 44
@@ -41,14 +45,14 @@ class Items:
     """Where the closing bracket stands."""
 
 
-def first_filled(data: bytes, at: int) -> int:
+def first_filled(data: Buffer, at: int) -> int:
     """The first position from `at` on that is no blank."""
     while at < len(data) and data[at] in BLANKS:
         at += 1
     return at
 
 
-def items_of(data: bytes, at: int) -> Items | None:
+def items_of(data: Buffer, at: int) -> Items | None:
     """The items of the container that opens at `at`; None when it does not open there, or never closes."""
     if at >= len(data) or data[at] not in _OPENING:
         return None
@@ -60,23 +64,30 @@ def items_of(data: bytes, at: int) -> Items | None:
         stop = int(over[0]) if over.size else len(codes)
         commas.append(positions[:stop][(codes[:stop] == _COMMA) & (depths[:stop] == 1)])
         if over.size:
-            return _items(data, at, np.concatenate(commas), int(positions[stop]))
+            return _items(data, at, commas, int(positions[stop]))
         depth = int(depths[-1]) if depths.size else depth
     return None
 
 
-def _items(data: bytes, at: int, commas: Positions, close: int) -> Items:
-    if not commas.size and first_filled(data, at + 1) == close:
-        none = np.zeros(0, dtype=np.int64)
+def _items(data: Buffer, at: int, commas: list[Positions], close: int) -> Items:
+    kind = position_type(data)
+    edges = np.concatenate([np.array([at], kind), *commas, np.array([close], kind)])
+    # The one copy of the commas is enough.
+    commas.clear()
+    if len(edges) == 2 and first_filled(data, at + 1) == close:
+        none = np.zeros(0, kind)
         return Items(none, none, close)
-    starts = np.concatenate([np.array([at + 1], dtype=np.int64), commas + 1])
-    ends = np.concatenate([commas, np.array([close], dtype=np.int64)])
-    return Items(starts, ends, close)
+    return Items(edges[:-1] + 1, edges[1:], close)
 
 
-def _structure(data: bytes, at: int) -> Iterator[tuple[Positions, npt.NDArray[np.uint8]]]:
+def position_type(data: Buffer) -> type[np.signedinteger[Any]]:
+    """The narrowest integer that any position in the data fits, and a little more."""
+    return np.int32 if len(data) < 1 << 30 else np.int64
+
+
+def _structure(data: Buffer, at: int) -> Iterator[tuple[Positions, npt.NDArray[np.uint8]]]:
     """Brackets and commas outside strings from `at` on, a chunk at a time: where, and which."""
-    in_string, is_escaped = 0, False
+    in_string, is_escaped, kind = 0, False, position_type(data)
     for begin in range(at, len(data), _CHUNK):
         chunk = _chunk(data, begin)
         quotes, is_escaped = _quotes(chunk, is_escaped)
@@ -84,10 +95,10 @@ def _structure(data: bytes, at: int) -> Iterator[tuple[Positions, npt.NDArray[np
         outside = (np.searchsorted(quotes, marks) + in_string) % 2 == 0
         marks = marks[outside]
         in_string = (in_string + len(quotes)) % 2
-        yield marks + begin, chunk[marks]
+        yield (marks + begin).astype(kind), chunk[marks]
 
 
-def _chunk(data: bytes, begin: int) -> npt.NDArray[np.uint8]:
+def _chunk(data: Buffer, begin: int) -> npt.NDArray[np.uint8]:
     return np.frombuffer(data, dtype=np.uint8, count=min(_CHUNK, len(data) - begin), offset=begin)
 
 
@@ -115,20 +126,20 @@ def _escaped(chunk: npt.NDArray[np.uint8], first_is_escaped: bool) -> tuple[Posi
     return np.concatenate([first, after]), goes_on
 
 
-def value_start(data: bytes, start: int, *, in_object: bool) -> int:
+def value_start(data: Buffer, start: int, *, in_object: bool) -> int:
     """Where the value of an item begins: after its key, if it has one."""
     if in_object and (key := _KEY.match(data, start)) is not None:
         return key.end()
     return first_filled(data, start)
 
 
-def key_of(data: bytes, start: int) -> bytes:
+def key_of(data: Buffer, start: int) -> bytes:
     """The key of an object's item, as JSON text."""
     key = _KEY.match(data, start)
-    return key.group(1) if key is not None else b""
+    return bytes(key.group(1)) if key is not None else b""
 
 
-def long_strings(data: bytes, longer_than: int) -> list[tuple[int, int]]:
+def long_strings(data: Buffer, longer_than: int) -> list[tuple[int, int]]:
     """Where strings of more bytes than this stand: from after the opening quote to the closing one."""
     found: list[tuple[int, int]] = []
     last, in_string, is_escaped = -1, 0, False
@@ -145,16 +156,60 @@ def long_strings(data: bytes, longer_than: int) -> list[tuple[int, int]]:
     return found
 
 
-def decoded_string(data: bytes, start: int, end: int, chunk: int = 1 << 20) -> str:
-    """The text that the inside of a JSON string means; in chunks, because the interpreter is held for each."""
-    parts: list[str] = []
+def decoded_parts(data: Buffer, start: int, end: int, chunk: int = 1 << 19) -> Iterator[str]:
+    """The text that the inside of a JSON string means; in parts, because the interpreter is held for each."""
     while start < end:
         part = bytes(data[start : min(start + chunk, end)])
         if start + chunk < end:
             part = whole_escapes(part) or part
-        parts.append(json.loads(b'"' + part + b'"'))
+        yield json.loads(b'"' + part + b'"')
         start += len(part)
-    return "".join(parts)
+
+
+_PART = 64 * 1024
+"""Bytes that are parsed at once."""
+
+_DEEPEST = 16
+"""Containers in each other that are taken apart; what is nested deeper is small, or made to keep us busy."""
+
+
+def value_in_parts(data: Buffer, at: int, end: int, parse: Callable[[bytes], Any], *, keep: bool = True) -> Any:
+    """The JSON value between two positions, its items parsed some at a time; without `keep`, only checked."""
+    return _in_parts(data, at, end, parse, keep, _DEEPEST)
+
+
+def _in_parts(data: Buffer, at: int, end: int, parse: Callable[[bytes], Any], keep: bool, depth: int) -> Any:
+    at = first_filled(data, at)
+    items = items_of(data, at) if end - at > _PART and depth else None
+    if items is None or first_filled(data, items.close + 1) < end or not items.starts.size:
+        return parse(bytes(data[at:end]))
+    in_object = data[at] == _OPENING[0]
+    opening, closing = (b"{", b"}") if in_object else (b"[", b"]")
+    whole: Any = {} if in_object else []
+    for start, stop in _batches(items):
+        inner = value_start(data, start, in_object=in_object)
+        if stop - start > _PART and data[inner] in _OPENING:
+            value = _in_parts(data, inner, stop, parse, keep, depth - 1)
+            some = {parse(key_of(data, start)): value} if in_object else [value]
+        else:
+            some = parse(opening + bytes(data[start:stop]) + closing)
+        if not keep:
+            continue
+        if in_object:
+            whole.update(some)
+        else:
+            whole.extend(some)
+    return whole
+
+
+def _batches(items: Items) -> Iterator[tuple[int, int]]:
+    """Neighbouring items, as many as make a part; one that is larger stands alone."""
+    at = 0
+    while at < len(items.starts):
+        start = int(items.starts[at])
+        end = max(int(np.searchsorted(items.ends, start + _PART, side="right")), at + 1)
+        yield start, int(items.ends[end - 1])
+        at = end
 
 
 _HALF_PAIR = re.compile(rb"\\u[dD][89abAB][0-9a-fA-F]{2}$")

@@ -15,7 +15,7 @@ LEVELS = [
     {"cli"},
     {"app"},
     {"server", "http", "dashboard"},
-    {"passing"},
+    {"passing", "large_bodies"},
     {"metrics", "registrar"},
     {"gateway", "registration"},
     {"forms", "clients", "written_descriptions"},
@@ -25,6 +25,7 @@ LEVELS = [
     {"search", "upstream", "naming", "own_tools", "description_writer"},
     {"db"},
     {"token_counter", "settings", "demo", "logs", "tracing"},
+    {"raw_json"},
     {"errors", "terminal_text", "caller", "json_spans", "memory"},
     {"json_text"},
 ]

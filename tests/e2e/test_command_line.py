@@ -124,7 +124,7 @@ async def test_an_unknown_tool_exits_with_1_and_names_the_nearest(config: Path) 
 async def test_wrong_arguments_name_the_command_that_explains_them() -> None:
     done = await command("call", "create_card", '{"title": "x"}', "--demo")
     assert done.code == 1
-    assert "\"column_id\" is a required property. `mcp-optimizer show create_card` explains" in done.err
+    assert '"column_id" is a required property. `mcp-optimizer show create_card` explains' in done.err
 
 
 async def test_the_version_needs_no_command() -> None:

@@ -18,9 +18,10 @@ import anyio
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 from mcp.server.stdio import stdio_server
 from mcp.shared.message import SessionMessage
-from mcp_types import jsonrpc_message_adapter
+from mcp_types import JSONRPCResponse, jsonrpc_message_adapter
 from pydantic import ValidationError
 
+from mcp_optimizer.raw_json import Placeholders, has_large
 from mcp_optimizer.upstream.stdio import lines
 
 _CHUNK = 256 * 1024
@@ -91,10 +92,17 @@ async def _read(reader: asyncio.StreamReader, incoming: Incoming) -> None:
 async def _write(writer: asyncio.StreamWriter, outgoing: MemoryObjectReceiveStream[SessionMessage]) -> None:
     async with outgoing:
         async for item in outgoing:
-            text = item.message.model_dump_json(by_alias=True, exclude_unset=True)
-            writer.write(text.encode("utf-8", "surrogatepass") + b"\n")
+            message, large = item.message, Placeholders()
+            if isinstance(message, JSONRPCResponse) and has_large(message.result):
+                message = message.model_copy(update={"result": large.take(message.result)})
+            text = message.model_dump_json(by_alias=True, exclude_unset=True) + "\n"
             try:
-                await writer.drain()
+                for piece in large.filled(text.encode("utf-8", "surrogatepass")):
+                    writer.write(piece)
+                    await writer.drain()
+                    if large:
+                        # A client that reads quickly would never make us wait, nor let others run.
+                        await asyncio.sleep(0)
             except OSError:
                 # The client no longer reads.
                 return

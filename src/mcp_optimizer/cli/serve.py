@@ -22,6 +22,8 @@ _BACKLOG = 1_024
 _OPEN_FILES = 16_384
 _KEEP_ALIVE = 75
 """Seconds that an idle connection is kept: longer than clients keep theirs, so that none is closed while it is used."""
+_SWITCH = 0.0005
+"""Seconds after which a thread that works gives way to the event loop."""
 _LAST_WORDS = 0.5
 """Seconds that the last answers have to reach their clients when the gateway is stopped."""
 
@@ -57,6 +59,8 @@ def _make_room() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, wanted), hard))
     # A call makes some hundred objects: looking through them after every seventh would cost more than they do.
     gc.set_threshold(5_000, 20, 100)
+    # Every read and write of the event loop has to ask a thread that reads a large result for the interpreter.
+    sys.setswitchinterval(_SWITCH)
 
 
 async def _serve_stdio(settings: Settings) -> None:

@@ -8,17 +8,16 @@ from __future__ import annotations
 import io
 import json
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
 from typing import Any
 
 from mcp_optimizer.json_spans import first_filled
+from mcp_optimizer.raw_json import LargeText
 from mcp_optimizer.results.cut import Cut, Fits, cut_json, cut_text
 from mcp_optimizer.results.layout import Layout, json_rows, records, text_lines, trunk
-from mcp_optimizer.results.reading import NO_JSON, json_value
+from mcp_optimizer.results.reading import NO_JSON, PARSED, Text, json_value
 from mcp_optimizer.results.rows import columns_of, find_table, find_text_table
-
-_PARSED = 1_000_000
-"""Bytes of JSON that are parsed; more would hold the interpreter for too long."""
 
 _ENCODED = 1 << 20
 _FIRST_ROWS = 20
@@ -27,14 +26,47 @@ _LOOKED_AT = 1 << 22
 
 
 @dataclass(frozen=True)
-class Document:
-    """A text, and how it is divided."""
+class _Division:
+    """How a text is divided."""
 
-    data: bytes
     layout: Layout
     is_json: bool
     row_count: int | None = None
     column_count: int | None = None
+
+
+@dataclass(frozen=True)
+class Document:
+    """A text, and how it is divided; that is found out when it is asked for. `value`: if it was parsed already."""
+
+    data: bytes
+    value: Any = NO_JSON
+
+    @cached_property
+    def _division(self) -> _Division:
+        data = self.data
+        at = first_filled(data, 0)
+        if data[at : at + 1] in (b"{", b"["):
+            found = _large_json(data) if len(data) > PARSED else _small_json(data, self.value)
+            if found is not None:
+                return found
+        return _text(data)
+
+    @property
+    def layout(self) -> Layout:
+        return self._division.layout
+
+    @property
+    def is_json(self) -> bool:
+        return self._division.is_json
+
+    @property
+    def row_count(self) -> int | None:
+        return self._division.row_count
+
+    @property
+    def column_count(self) -> int | None:
+        return self._division.column_count
 
     def cut(self, fits: Fits, max_rows: int = 0) -> Cut:
         """What fits of it, with at most so many rows (0: any number)."""
@@ -67,31 +99,24 @@ def decoded(data: bytes) -> str:
     return data.decode("utf-8", "surrogatepass")
 
 
-def read_document(text: str, value: Any = NO_JSON) -> Document:
+def read_document(text: Text, value: Any = NO_JSON) -> Document:
     """The document that a text is; `value`, if it was parsed already."""
-    data = encoded(text)
-    at = first_filled(data, 0)
-    if data[at : at + 1] in (b"{", b"["):
-        found = _small_json(data, json_value(text) if value is NO_JSON else value) if len(data) <= _PARSED else None
-        if found is None and len(data) > _PARSED:
-            found = _large_json(data)
-        if found is not None:
-            return found
-    return _text(data)
+    return Document(text.utf8 if isinstance(text, LargeText) else encoded(text), value)
 
 
-def _small_json(data: bytes, value: Any) -> Document | None:
+def _small_json(data: bytes, value: Any) -> _Division | None:
+    value = json_value(decoded(data)) if value is NO_JSON else value
     if value is NO_JSON:
         return None
     table = find_table(value)
     rows = json_rows(data, table.path) if table is not None else None
     if table is not None and rows is not None:
-        return Document(data, rows, True, table.row_count, table.column_count)
+        return _Division(rows, True, table.row_count, table.column_count)
     layouts = trunk(data)
-    return Document(data, layouts[0], True) if layouts else _text(data)
+    return _Division(layouts[0], True) if layouts else _text(data)
 
 
-def _large_json(data: bytes) -> Document | None:
+def _large_json(data: bytes) -> _Division | None:
     """JSON, if it opens and closes like it: the bulk of it is what is divided."""
     layouts = trunk(data)
     if not layouts or first_filled(data, layouts[-1].tail + 1) < len(data):
@@ -99,8 +124,8 @@ def _large_json(data: bytes) -> Document | None:
     # The innermost container of which the first elements look like rows.
     for layout in layouts:
         if layout.unit == "items" and not layout.in_object and (columns := _first_columns(layout)) is not None:
-            return Document(data, Layout(data, "rows", *_spans(layout)), True, layout.count, columns)
-    return Document(data, layouts[0], True)
+            return _Division(Layout(data, "rows", *_spans(layout)), True, layout.count, columns)
+    return _Division(layouts[0], True)
 
 
 def _spans(layout: Layout) -> tuple[Any, Any, int]:
@@ -115,12 +140,12 @@ def _first_columns(layout: Layout) -> int | None:
         return None
 
 
-def _text(data: bytes) -> Document:
+def _text(data: bytes) -> _Division:
     table = find_text_table(_first_lines(data))
     if table is None:
-        return Document(data, text_lines(data), False)
+        return _Division(text_lines(data), False)
     layout = text_lines(data, table)
-    return Document(data, layout, False, layout.count, table.column_count)
+    return _Division(layout, False, layout.count, table.column_count)
 
 
 def _first_lines(data: bytes) -> list[str]:

@@ -91,13 +91,17 @@ def smaller(text: str, value: Any, encoding: Encoding, count: Callable[[str], in
 
 def in_encoding(result: Mapping[str, Any], encoding: Encoding, count: Callable[[str], int]) -> dict[str, Any]:
     """A result with its first text in the encoding asked for, where that is smaller."""
-    at = next((number for number, block in enumerate(result["content"]) if block.get("type") == "text"), None)
+    at = next((number for number, block in enumerate(result["content"]) if _is_text(block)), None)
     value = NO_JSON if at is None else json_value(result["content"][at]["text"])
     if at is None or value is NO_JSON:
         return dict(result)
     block = result["content"][at]
     written = {**block, "text": smaller(block["text"], value, encoding, count)}
     return {**result, "content": [*result["content"][:at], written, *result["content"][at + 1 :]]}
+
+
+def _is_text(block: Any) -> bool:
+    return isinstance(block, Mapping) and block.get("type") == "text" and isinstance(block.get("text"), str)
 
 
 def as_csv(table: FlatTable) -> str:

@@ -14,7 +14,9 @@ from collections.abc import Sequence
 from enum import StrEnum
 from functools import cache
 
+from mcp_optimizer.raw_json import LargeText
 from mcp_optimizer.results.metadata import TokenInfo
+from mcp_optimizer.results.reading import Text, size_of
 from mcp_optimizer.token_counter import TokenCounter
 
 
@@ -46,6 +48,8 @@ CHARACTERS_PER_TOKEN = {Kind.JSON: 3.25, Kind.CODE: 3.91, Kind.PROSE: 3.84, Kind
 
 _SAMPLE = 330
 _SAMPLES = 12
+_TEXTS = 100
+"""Texts of which samples are counted; of more than that, evenly spread ones."""
 _WORD = 40
 """Characters within which a sample looks for a word to begin with: half a word has tokens of its own."""
 
@@ -56,7 +60,7 @@ _ACCENTED = re.compile(r"[\u00c0-\u024f\u1e00-\u1eff]")
 _CODE = re.compile(r"[{}()\[\];=<>_/\\|#*+$&]")
 
 
-def kind_of(text: str) -> Kind:
+def kind_of(text: Text) -> Kind:
     """What kind of text this is, judged by samples of it."""
     sample = _sampled(text, 8, 400)
     if len(_CJK.findall(sample)) > len(sample) * 0.15:
@@ -82,55 +86,74 @@ class Estimator:
         """What limits are held with: the encoding that the method names, else the product's own."""
         return self._counter
 
-    def estimate(self, texts: Sequence[str], *, exactly: bool = False) -> TokenInfo:
+    def estimate(self, texts: Sequence[Text], *, exactly: bool = False) -> TokenInfo:
         """The tokens of several texts together; `exactly`: `auto` counts them, however long they are."""
         if self.method in (Method.DIV_4, Method.DIV_3):
             return _by_length(texts, self.method)
         exact = f"tiktoken:{self._counter.encoding_name}"
         try:
-            if exactly or self.method is not Method.AUTO or sum(map(len, texts)) <= COUNTED_EXACTLY:
+            if exactly or self.method is not Method.AUTO or sum(map(size_of, texts)) <= COUNTED_EXACTLY:
                 return TokenInfo(sum(self.count(text) for text in texts), exact)
-            return TokenInfo(sum(self._sampled_count(text) for text in texts), f"sampled:{exact}")
+            return TokenInfo(self._sampled_counts(texts), f"sampled:{exact}")
         except ValueError:
             # A text that the tokenizer gives up on: no reason to lose the result.
             return _by_kind(texts)
 
-    def count(self, text: str) -> int:
+    def count(self, text: Text) -> int:
         """The tokens of a text of any length. Long ones in chunks: the interpreter is held for each."""
+        if isinstance(text, LargeText):
+            return sum(map(self._counter.count_tokens, text.parts(_CHUNK)))
         if len(text) <= _CHUNK:
             return self._counter.count_tokens(text)
         return sum(self._counter.count_tokens(text[at : at + _CHUNK]) for at in range(0, len(text), _CHUNK))
 
-    def _sampled_count(self, text: str) -> int:
-        if len(text) <= _SAMPLE * _SAMPLES:
+    def _sampled_counts(self, texts: Sequence[Text]) -> int:
+        some = texts[:: len(texts) // _TEXTS + 1]
+        counted = sum(self._sampled_count(text) for text in some)
+        if len(some) == len(texts):
+            return counted
+        return round(counted * sum(map(size_of, texts)) / max(sum(map(size_of, some)), 1))
+
+    def _sampled_count(self, text: Text) -> int:
+        if isinstance(text, str) and len(text) <= _SAMPLE * _SAMPLES:
             return self._counter.count_tokens(text)
         sample = _sampled(text, _SAMPLES, _SAMPLE)
         counted = self._counter.count_tokens(sample)
-        return round(len(text) * counted / len(sample))
+        # A large text is known by its bytes, and so is what they are for its sample.
+        size = len(sample) if isinstance(text, str) else len(sample.encode("utf-8", "surrogatepass"))
+        return round(size_of(text) * counted / max(size, 1))
 
 
-def _by_length(texts: Sequence[str], method: Method) -> TokenInfo:
-    return TokenInfo(math.ceil(sum(map(len, texts)) / (3 if method is Method.DIV_3 else 4)), method.value)
+def _by_length(texts: Sequence[Text], method: Method) -> TokenInfo:
+    return TokenInfo(math.ceil(sum(map(_characters, texts)) / (3 if method is Method.DIV_3 else 4)), method.value)
 
 
-def _by_kind(texts: Sequence[str]) -> TokenInfo:
+def _characters(text: Text) -> int:
+    return len(text) if isinstance(text, str) else text.characters
+
+
+def _by_kind(texts: Sequence[Text]) -> TokenInfo:
     kinds = [kind_of(text) for text in texts]
-    tokens = sum(len(text) / CHARACTERS_PER_TOKEN[kind] for text, kind in zip(texts, kinds, strict=True))
+    tokens = sum(_characters(text) / CHARACTERS_PER_TOKEN[kind] for text, kind in zip(texts, kinds, strict=True))
     return TokenInfo(math.ceil(tokens), f"calibrated:{kinds[0].value}")
 
 
-def _sampled(text: str, samples: int, length: int) -> str:
+def _sampled(text: Text, samples: int, length: int) -> str:
     """Evenly spread pieces of the text, each from the beginning of a word; all of it when it is short."""
-    if len(text) <= samples * length:
+    size = size_of(text)
+    if isinstance(text, str) and size <= samples * length:
         return text
-    step = (len(text) - length) / (samples - 1)
+    step = (size - length) / (samples - 1)
     places = [round(number * step) for number in range(samples)]
-    return "".join(text[_word_at(text, place) : place + length] for place in places)
+    if isinstance(text, LargeText):
+        pieces = (text.sample(place, length) for place in places)
+        return "".join(piece[_word_at(piece, 0, bool(at)) :] for at, piece in zip(places, pieces, strict=True))
+    return "".join(text[_word_at(text, place, bool(place)) : place + length] for place in places)
 
 
-def _word_at(text: str, place: int) -> int:
+def _word_at(text: str, place: int, is_inside: bool) -> int:
     found = [at for end in (" ", "\n") if (at := text.find(end, place, place + _WORD)) >= 0]
-    return min(found) if found and place else place
+    return min(found) if found and is_inside else place
 
 
 @cache

@@ -13,7 +13,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mcp_optimizer.json_spans import Items, Positions, first_filled, items_of, key_of, value_start
+from mcp_optimizer.json_spans import (
+    Items,
+    Positions,
+    first_filled,
+    items_of,
+    key_of,
+    position_type,
+    value_start,
+)
 from mcp_optimizer.results.rows import LineTable, TextTable
 
 _DOMINATES = 0.5
@@ -51,8 +59,8 @@ class Layout:
 
     def bounds(self) -> Positions:
         """Where each piece begins, and where the last one ends; head and tail belong to the outer ones."""
-        inner = self.starts[1:]
-        return np.concatenate([np.zeros(1, dtype=np.int64), inner, np.array([len(self.data)], dtype=np.int64)])
+        kind = position_type(self.data)
+        return np.concatenate([np.zeros(1, kind), self.starts[1:], np.array([len(self.data)], kind)])
 
 
 def json_rows(data: bytes, path: Sequence[str]) -> Layout | None:
@@ -142,16 +150,17 @@ def _is_filled(data: bytes, start: int, end: int) -> bool:
 def records(data: bytes, *, quoted: bool) -> Positions:
     """Where each line begins, and where the last one ends; a line end between quotes ends none, if asked."""
     found: list[Positions] = []
-    parity = 0
+    parity, kind = 0, position_type(data)
     for begin, chunk in _chunks(data):
         ends = np.flatnonzero(chunk == ord("\n"))
         if quoted:
             quotes = np.flatnonzero(chunk == ord('"'))
             ends = ends[(np.searchsorted(quotes, ends) + parity) % 2 == 0]
             parity = (parity + len(quotes)) % 2
-        found.append(ends + begin + 1)
-    breaks = np.concatenate([np.zeros(1, dtype=np.int64), *found])
-    return breaks if len(data) and breaks[-1] == len(data) else np.append(breaks, len(data))
+        found.append((ends + begin + 1).astype(kind))
+    if found and found[-1].size and found[-1][-1] == len(data):
+        return np.concatenate([np.zeros(1, kind), *found])
+    return np.concatenate([np.zeros(1, kind), *found, np.array([len(data)], kind)])
 
 
 def _chunks(data: bytes, size: int = 1 << 20) -> Iterator[tuple[int, np.ndarray]]:

@@ -6,17 +6,18 @@ by the encoding that counts, the notice included. Pure; whoever calls this keeps
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 from mcp_optimizer.json_spans import first_filled
+from mcp_optimizer.raw_json import LargeText, LargeValue
 from mcp_optimizer.results.document import Document, decoded, read_document
 from mcp_optimizer.results.encodings import minified
 from mcp_optimizer.results.metadata import DataInfo
 from mcp_optimizer.results.pages import Pieces, divide
-from mcp_optimizer.results.reading import NO_JSON, Reading, Slot, compact, json_value
+from mcp_optimizer.results.reading import NO_JSON, PARSED, Reading, Slot, Text, compact, json_value
 
 NOTICE_ROOM = 80
 """Tokens that are kept free for the notice."""
@@ -33,7 +34,9 @@ STRUCTURED = -1
 PAGE_TOKENS = 20_000
 """What a page may hold of a result that has no limit of tokens."""
 
-_PARSED = 1_000_000
+_COUNTED = 1 << 16
+"""Characters or bytes that are counted at once."""
+
 _JSON_STARTS = frozenset("{[ \n")
 _BLANKS_IN_JSON = ("\n", '": ', '", ', "}, ")
 _CERTAINLY_TOO_LONG = 64
@@ -78,20 +81,34 @@ class Measure:
             return True
         return len(data) <= budget * _CERTAINLY_TOO_LONG and self(shown(data)) <= budget
 
-    def text_fits(self, texts: Sequence[str], budget: int) -> bool:
+    def text_fits(self, texts: Sequence[Text], budget: int) -> bool:
         """Whether the texts are within the budget; every one is measured, however well it may compress."""
         budget -= _GAP * (len(texts) - 1)
-        size = sum(len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass")) for text in texts)
-        return size <= budget or self._within(texts, budget)
+        return sum(map(_bytes_of, texts)) <= budget or self._within(texts, budget)
 
-    def _within(self, texts: Sequence[str], budget: int) -> bool:
+    def _within(self, texts: Sequence[Text], budget: int) -> bool:
         counted = 0
         for text in texts:
-            for at in range(0, len(text), 1 << 16):
-                counted += self._count(text[at : at + (1 << 16)])
+            for part in _parts_of(text):
+                counted += self._count(part)
                 if counted > budget:
                     return False
-        return all(len(text) <= 1 << 16 for text in texts) or sum(map(self._count, texts)) <= budget
+        if all(isinstance(text, str) and len(text) <= _COUNTED for text in texts):
+            return True
+        # Between two parts a token may have been counted as two, or two as one.
+        return sum(self._count(text if isinstance(text, str) else text.parsed()) for text in texts) <= budget
+
+
+def _bytes_of(text: Text) -> int:
+    if isinstance(text, LargeText):
+        return text.size
+    return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
+
+
+def _parts_of(text: Text) -> Iterator[str]:
+    if isinstance(text, LargeText):
+        return text.parts(_COUNTED)
+    return (text[at : at + _COUNTED] for at in range(0, len(text), _COUNTED))
 
 
 def limited(
@@ -109,11 +126,14 @@ def limited(
     """
     measure = Measure(count)
     shown = without_blanks(reading) if compact_json else reading
-    if reading.size <= _PARSED:
+    if reading.size <= PARSED and not reading.has_large_structure:
         data = reading.data()
         too_many = bool(limits.max_rows and data and (data.row_count or 0) > limits.max_rows)
         if not too_many and _within(shown, limits, measure):
             return Limited(dict(shown.result), data)
+    elif limits == Limits() and len(reading.slots) > 1:
+        # Nothing is to be cut, and several texts are no table.
+        return Limited(dict(shown.result), None)
     is_valid = is_valid or (lambda _value: True)
     return _Cutting(reading, limits, measure, result_id, is_valid, compact_json=compact_json).limited()
 
@@ -129,7 +149,12 @@ def without_blanks(reading: Reading) -> Reading:
 
 def _minified(reading: Reading, slot: Slot) -> str | None:
     text = slot.text
-    if len(text) > _PARSED or text[:1] not in _JSON_STARTS or not any(mark in text for mark in _BLANKS_IN_JSON):
+    if (
+        isinstance(text, LargeText)
+        or len(text) > PARSED
+        or text[:1] not in _JSON_STARTS
+        or not any(mark in text for mark in _BLANKS_IN_JSON)
+    ):
         return None
     value = reading.value if len(reading.slots) == 1 else json_value(text)
     if value is NO_JSON:
@@ -186,7 +211,7 @@ class _Cutting:
         structured = self.reading.structured
         is_alone = structured is not NO_JSON and not documents
         if is_alone:
-            documents = [(STRUCTURED, read_document(self.reading.structured_text, structured))]
+            documents = [(STRUCTURED, self._structured_document)]
         if not self._is_over(documents):
             whole = without_blanks(self.reading) if self.compact_json else self.reading
             return Limited(dict(whole.result), _data_of(documents))
@@ -256,25 +281,34 @@ class _Cutting:
         return kept, separate
 
     def _is_the_same(self, document: Document, structured: Any) -> bool:
-        """Whether the text is the structured content as JSON; judged by the outside where both are large."""
+        """Whether the text is the structured content as JSON; where both are large, whether they are divided alike."""
         if not document.is_json:
             return False
         if not self.reading.slots:
             return True
-        if len(document.data) <= _PARSED:
+        if not isinstance(structured, LargeValue):
             return bool(self.reading.value == structured)
+        if len(document.data) <= PARSED:
+            return False
+        other = self._structured_document
         at = first_filled(document.data, 0)
-        return document.data[at : at + 1] == (b"{" if isinstance(structured, Mapping) else b"[")
+        return document.data[at : at + 1] == structured.opening and (
+            (document.layout.unit, document.layout.count) == (other.layout.unit, other.layout.count)
+        )
+
+    @cached_property
+    def _structured_document(self) -> Document:
+        return read_document(self.reading.structured_text, self.reading.structured)
 
     def _key_of_text(self, structured: Any) -> str | None:
         """The field of the structured content that holds the text itself, as file servers do it."""
         if not isinstance(structured, Mapping) or len(self.reading.slots) != 1:
             return None
         text = self.reading.slots[0].text
-        return next((key for key, value in structured.items() if isinstance(value, str) and value == text), None)
+        return next((key for key, value in structured.items() if _is_same_text(value, text)), None)
 
     def _cut_apart(self, structured: Any) -> tuple[Any, Document | None]:
-        document = read_document(self.reading.structured_text, structured)
+        document = self._structured_document
         if self._fits(document.data) and not self._has_too_many_rows(document):
             return structured, None
         cut = document.cut(self._fits, self.limits.max_rows)
@@ -306,8 +340,15 @@ class _Cutting:
         return found or DataInfo()
 
 
+def _is_same_text(value: Any, text: Text) -> bool:
+    if isinstance(value, LargeText) and isinstance(text, str):
+        return value.size <= PARSED and value.parsed() == text
+    # A large text that stands twice in a message was read once.
+    return value is text or (isinstance(value, str) and value == text)
+
+
 def _with_text(block: Any, text: str) -> Any:
-    if isinstance(block, Mapping) and isinstance(block.get("text"), str):
+    if isinstance(block, Mapping) and isinstance(block.get("text"), Text):
         return {**block, "text": text}
     if isinstance(block, Mapping) and isinstance(block.get("resource"), Mapping):
         return {**block, "resource": {**block["resource"], "text": text}}

@@ -81,9 +81,11 @@ def divide(documents: Sequence[tuple[int, Document]], budget: int, count: Callab
     unit = documents[0][1].layout.unit if is_one else "blocks"
     bounds = []
     for _, document in documents:
-        whole = np.array([0, len(document.data)], dtype=np.int64)
-        # Of several texts, each is a piece, unless it is too large.
-        wanted = document.layout.bounds() if is_one or len(document.data) > budget else whole
+        if not is_one and len(document.data) <= budget:
+            # Of several texts, each is a piece, unless it is too large.
+            bounds.append(np.array([0, len(document.data)], dtype=np.int64))
+            continue
+        wanted = document.layout.bounds()
         divided = _divided(document.data, wanted, budget, count)
         unit = unit if len(divided) == len(wanted) and (is_one or len(wanted) == 2) else "parts"
         bounds.append(divided)

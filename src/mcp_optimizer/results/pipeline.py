@@ -18,6 +18,7 @@ import jsonschema_rs
 
 from mcp_optimizer.caller import LOCAL, Caller
 from mcp_optimizer.errors import InvalidRequest
+from mcp_optimizer.raw_json import LargeText, LargeValue, RawJson, has_large, wire_size
 from mcp_optimizer.results.cache import CacheKey, ResultCache
 from mcp_optimizer.results.encodings import Encoding, in_encoding
 from mcp_optimizer.results.estimates import Estimator
@@ -33,7 +34,7 @@ from mcp_optimizer.results.options import ResultOptions, Treatment
 from mcp_optimizer.results.price import Price
 from mcp_optimizer.results.projection import Projection
 from mcp_optimizer.results.reader import ResultReader, selected
-from mcp_optimizer.results.reading import NO_JSON, Reading, compact
+from mcp_optimizer.results.reading import NO_JSON, Reading
 from mcp_optimizer.results.store import ResultStore
 from mcp_optimizer.token_counter import TokenCounter
 
@@ -141,7 +142,7 @@ class Results:
         if is_shared:
             return self._served_again(result, started)
         if may_keep and not result.get("isError") and result.get("resultType", "complete") == "complete":
-            self._cache.put(key, result, len(compact(result)), seconds)
+            self._cache.put(key, result, wire_size(result), seconds)
         return result
 
     async def _written(self, call: Call, ask: Ask, treatment: Treatment) -> dict[str, Any]:
@@ -185,7 +186,8 @@ class Results:
     ) -> dict[str, Any]:
         limits = treatment.limits if self._store is not None else Limits()
         work = partial(self._limited, reading, limits, treatment.encoding, call, notice)
-        done = await asyncio.to_thread(work) if reading.size > _INLINE else work()
+        is_large = has_large(reading.result) or reading.size > _INLINE
+        done = await asyncio.to_thread(work) if is_large else work()
         result, data = done.limited.result, done.limited.data
         if done.limited.pieces is not None:
             result = await self._kept(done, limits, call)
@@ -234,21 +236,27 @@ class Results:
         limits = treatment.limits
         within = replace(treatment, max_tokens=limits.max_tokens - _SELECTED_ROOM if limits.max_tokens else 0)
         try:
-            value = await asyncio.to_thread(_projected, reading, select)
+            selection = await self._projected(reading, select)
         except InvalidRequest as error:
             reason = str(error).encode("ascii", "replace").decode()[:_LONGEST_REASON]
             notice = f"[Not selected: {reason}]"
             return await self._finished(reading, within, call, performance, notice)
         if self._store is None:
-            return await self._finished(Reading(selected(value)), within, call, performance)
+            return await self._finished(Reading(selection), within, call, performance)
         result_id = new_result_id()
         pieces = await asyncio.to_thread(whole_pieces, reading, limits, self._estimator.counter.count_tokens)
         is_kept = await self._store.keep(result_id, call.caller.key, pieces, limits.max_tokens)
         notice = f'[Selected. All of it: read_result(result_id="{result_id}").]' if is_kept else ""
-        found = await self._finished(Reading(selected(value)), within, call, performance, notice)
+        found = await self._finished(Reading(selection), within, call, performance, notice)
         full_tokens = self._estimator.estimate(reading.texts).estimated
         about = {"resultId": result_id, "unit": pieces.unit, "total": pieces.count, "fullTokens": full_tokens}
         return _with_meta(found, RESULT_META_KEY, {**about, **found["_meta"].get(RESULT_META_KEY, {})})
+
+    async def _projected(self, reading: Reading, select: Projection) -> dict[str, Any]:
+        large = await asyncio.to_thread(_large_json, reading)
+        if large is not None and self._reader is not None:
+            return await self._reader.select_now(large, select)
+        return await asyncio.to_thread(_selection, reading, select)
 
     async def read(
         self,
@@ -267,10 +275,10 @@ class Results:
         projection = Projection(select) if select else None
         kept = await self._store.find(result_id, caller.key)
         if projection is not None:
-            value = projection.of(await self._reader.value(kept))
+            found = await self._reader.select(kept, projection)
             call = Call("", "", caller)
             treatment = replace(_AS_IT_IS, max_tokens=kept.max_tokens)
-            return await self._finished(Reading(selected(value)), treatment, call, _performance(started))
+            return await self._finished(Reading(found), treatment, call, _performance(started))
         if search:
             found = await self._reader.search(kept, search, offset, limit)
         else:
@@ -296,14 +304,22 @@ def _text(text: str) -> dict[str, Any]:
 
 
 def _and_told(result: dict[str, Any], notice: str) -> dict[str, Any]:
-    return {**result, "content": [*result["content"], _text(notice)]}
+    return {**result, "content": [*result.get("content", ()), _text(notice)]}
 
 
-def _projected(reading: Reading, select: Projection) -> Any:
+def _large_json(reading: Reading) -> RawJson | None:
+    """What an expression selects in, if it is too large to be parsed here."""
+    if reading.structured is not NO_JSON:
+        return reading.structured if isinstance(reading.structured, LargeValue) else None
+    [text] = [slot.text for slot in reading.slots] if len(reading.slots) == 1 else [""]
+    return text if isinstance(text, LargeText) else None
+
+
+def _selection(reading: Reading, select: Projection) -> dict[str, Any]:
     value = reading.value if reading.structured is NO_JSON else reading.structured
-    if value is NO_JSON:
+    if value is NO_JSON or isinstance(value, RawJson):
         raise InvalidRequest("the result is no JSON")
-    return select.of(value)
+    return selected(select.of(value))
 
 
 def _with_meta(result: Mapping[str, Any], key: str, value: Any) -> dict[str, Any]:

@@ -6,28 +6,29 @@ Every answer is a result like any other, within the limit of the result that it 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 from mcp_optimizer.db.kept import KeptResult
 from mcp_optimizer.errors import InvalidRequest
+from mcp_optimizer.raw_json import LargeText, RawJson
 from mcp_optimizer.results.cut import most
 from mcp_optimizer.results.document import decoded
 from mcp_optimizer.results.limits import NOTICE_ROOM, PAGE_TOKENS, Measure
 from mcp_optimizer.results.pages import joined, page
-from mcp_optimizer.results.reading import NO_JSON, compact, json_value
+from mcp_optimizer.results.projection import Projection
+from mcp_optimizer.results.reading import NO_JSON, PARSED, Text, compact, json_value
+from mcp_optimizer.results.selecting import MOST_SELECTED, NEEDS_JSON, Selecting
 from mcp_optimizer.results.store import ResultStore
 
 PAGE_META_KEY = "mcp-optimizer/page"
 """Where a page says which pieces it holds, for programs that put pages together."""
 
-_PARSED = 8_000_000
-"""Bytes of JSON in which an expression can select; parsing more would stop everything else for too long."""
-
 _BYTES_PER_TOKEN = 12
 """More pieces than a page could hold even at this rate are not looked at for it."""
 
 _LONGEST_SEARCH = 200
+_FED = 256 * 1024
 
 
 class ResultReader:
@@ -36,6 +37,7 @@ class ResultReader:
     def __init__(self, store: ResultStore, count: Callable[[str], int]) -> None:
         self._store = store
         self._measure = Measure(count)
+        self._selecting = Selecting()
 
     async def page(self, result: KeptResult, offset: int, limit: int | None) -> dict[str, Any]:
         """The pieces from `offset` on that fit, at most `limit`; together, pages are the original."""
@@ -101,27 +103,53 @@ class ResultReader:
 
         return max(most(len(lines), fits) or 0, 1 if lines else 0)
 
-    async def value(self, result: KeptResult) -> Any:
-        """The whole result as JSON; several texts as a list of what each is."""
-        if result.bytes > _PARSED:
+    async def select(self, result: KeptResult, projection: Projection) -> dict[str, Any]:
+        """What an expression selects of all of it; several texts are a list of what each is."""
+        if result.bytes > MOST_SELECTED:
             raise InvalidRequest(
-                f"The result is too large for select ({result.bytes:,} bytes; at most {_PARSED:,}). Use search, or "
-                "read it with offset."
+                f"The result is too large for select ({result.bytes:,} bytes; at most {MOST_SELECTED:,}). Use search, "
+                "or read it with offset."
             )
-        pieces: list[tuple[int, bytes]] = []
+        if result.bytes > PARSED:
+            return _told(await self._selecting.select(self._texts(result), projection.expression))
+        pieces = [piece async for some in self._pieces(result) for piece in some]
+        return selected(projection.of(await asyncio.to_thread(_values, pieces)))
+
+    async def select_now(self, text: RawJson, projection: Projection) -> dict[str, Any]:
+        """What an expression selects of a large result that has just come."""
+
+        async def pieces() -> AsyncIterator[bytes]:
+            utf8 = memoryview(await asyncio.to_thread(lambda: text.utf8)) if isinstance(text, LargeText) else text.json
+            for at in range(0, len(utf8), _FED):
+                yield bytes(utf8[at : at + _FED])
+
+        if len(text.json) > MOST_SELECTED:
+            raise InvalidRequest(f"the result is too large for select ({len(text.json):,} bytes)")
+        return _told(await self._selecting.select(pieces(), projection.expression))
+
+    async def _pieces(self, result: KeptResult) -> AsyncIterator[list[tuple[int, bytes]]]:
         at = 0
         while at < result.pieces:
             at, some = await self._store.pieces(result, at)
             if not some:
-                break
-            pieces += some
-        return await asyncio.to_thread(_values, pieces)
+                return
+            yield some
+
+    async def _texts(self, result: KeptResult) -> AsyncIterator[bytes]:
+        """The texts, one after the other, with a comma between two."""
+        last = None
+        async for some in self._pieces(result):
+            for block, text in await asyncio.to_thread(joined, some):
+                if last not in (None, block):
+                    yield b","
+                last = block
+                yield text
 
 
 def _values(pieces: list[tuple[int, bytes]]) -> Any:
     values = [json_value(decoded(text)) for _, text in joined(pieces)]
     if any(value is NO_JSON for value in values):
-        raise InvalidRequest("select needs JSON, and this result is plain text. Use search, or read it with offset.")
+        raise InvalidRequest(NEEDS_JSON)
     return values[0] if len(values) == 1 else values
 
 
@@ -141,7 +169,7 @@ def _check(offset: int, limit: int | None) -> None:
         raise InvalidRequest(f"limit must be at least 1, not {limit}.")
 
 
-def _told(*texts: str) -> dict[str, Any]:
+def _told(*texts: Text) -> dict[str, Any]:
     return {"content": [{"type": "text", "text": text} for text in texts], "isError": False}
 
 

@@ -13,10 +13,16 @@ from typing import Any
 
 import pydantic_core
 
+from mcp_optimizer.raw_json import LargeText, LargeValue, RawJson
 from mcp_optimizer.results.metadata import DataInfo
 from mcp_optimizer.results.rows import find_table, find_text_table
 
 _NOT_TEXT = frozenset({"image", "audio"})
+
+PARSED = 1_000_000
+"""Bytes of JSON that are parsed; more would hold the interpreter for too long, and is left as it is."""
+
+Text = str | LargeText
 
 
 @dataclass(frozen=True)
@@ -24,7 +30,7 @@ class Slot:
     """A text in a result, and the content block that holds it."""
 
     block: int
-    text: str
+    text: Text
 
 
 class _NoJson:
@@ -41,31 +47,41 @@ class Reading:
         self.result = result
         content = result.get("content")
         self.blocks: list[Any] = content if isinstance(content, list) else []
-        self.slots = [slot for number, block in enumerate(self.blocks) if (slot := _slot(number, block)) is not None]
+
+    @cached_property
+    def slots(self) -> list[Slot]:
+        """The texts."""
+        return [slot for number, block in enumerate(self.blocks) if (slot := _slot(number, block)) is not None]
 
     @cached_property
     def structured(self) -> Any:
-        """`structuredContent`, or NO_JSON where there is none."""
+        """`structuredContent`, or NO_JSON where there is none; as it stands in its message, if it is large."""
         value = self.result.get("structuredContent")
         return NO_JSON if value is None else value
 
+    @property
+    def has_large_structure(self) -> bool:
+        return isinstance(self.structured, LargeValue)
+
     @cached_property
-    def structured_text(self) -> str:
+    def structured_text(self) -> Text:
+        if isinstance(self.structured, LargeValue):
+            return LargeText.of(self.structured)
         return "" if self.structured is NO_JSON else compact(self.structured)
 
     @cached_property
-    def texts(self) -> list[str]:
+    def texts(self) -> list[Text]:
         """What a model pays for: the texts; where there are none, the structured content as JSON."""
-        return [slot.text for slot in self.slots] or ([self.structured_text] if self.structured_text else [])
+        return [slot.text for slot in self.slots] or ([] if self.structured is NO_JSON else [self.structured_text])
 
     @cached_property
     def size(self) -> int:
-        """Characters of text."""
-        return sum(map(len, self.texts))
+        """Characters of text; of large ones, bytes."""
+        return sum(map(size_of, self.texts))
 
     @cached_property
     def value(self) -> Any:
-        """The only text as JSON, or NO_JSON."""
+        """The only text as JSON, or NO_JSON; also where it is too large to be parsed."""
         return json_value(self.slots[0].text) if len(self.slots) == 1 else NO_JSON
 
     @cached_property
@@ -78,22 +94,31 @@ class Reading:
         for value in (self.structured, self.value):
             if value is not NO_JSON and (table := find_table(value)) is not None:
                 return DataInfo(table.row_count, table.column_count)
-        if self.value is NO_JSON and len(self.slots) == 1:
-            found = find_text_table(self.slots[0].text.split("\n"))
+        if self.value is NO_JSON and len(self.slots) == 1 and isinstance(text := self.slots[0].text, str):
+            found = find_text_table(text.split("\n"))
             return DataInfo(found.row_count, found.column_count) if found else None
         return None
+
+
+def size_of(text: Text) -> int:
+    return len(text) if isinstance(text, str) else text.size
 
 
 def _slot(number: int, block: Any) -> Slot | None:
     if not isinstance(block, Mapping):
         return Slot(number, compact(block))
-    if isinstance(block.get("text"), str):
-        return Slot(number, block["text"])
+    if isinstance(block.get("text"), Text):
+        return Slot(number, _light(block["text"]))
     resource = block.get("resource")
-    if isinstance(resource, Mapping) and isinstance(resource.get("text"), str):
-        return Slot(number, resource["text"])
+    if isinstance(resource, Mapping) and isinstance(resource.get("text"), Text):
+        return Slot(number, _light(resource["text"]))
     # A link to a resource, or a kind of block that came after this program: a model reads it as JSON.
     return None if _is_binary(block) else Slot(number, compact(block))
+
+
+def _light(text: Text) -> Text:
+    """As a string, unless it is too large for one."""
+    return text.parsed() if isinstance(text, LargeText) and text.size <= PARSED else text
 
 
 def _is_binary(block: Mapping[str, Any]) -> bool:
@@ -107,11 +132,13 @@ def compact(value: Any) -> str:
         return pydantic_core.to_json(value).decode("utf-8")
     except (ValueError, UnicodeDecodeError, pydantic_core.PydanticSerializationError):
         # Half a surrogate pair, or a number that JSON does not have.
-        return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+        return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=RawJson.parsed)
 
 
-def json_value(text: str) -> Any:
+def json_value(text: Text) -> Any:
     """The JSON object or array that a text is, or NO_JSON."""
+    if isinstance(text, LargeText):
+        return NO_JSON
     start = text.lstrip(" \t\r\n")[:1]
     if start not in ("{", "["):
         return NO_JSON

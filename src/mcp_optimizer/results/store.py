@@ -9,7 +9,6 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
-from itertools import islice
 from typing import TYPE_CHECKING
 
 from mcp_optimizer.db.kept import Chunk, KeptResult
@@ -21,8 +20,9 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-_CHUNKS_AT_ONCE = 16
-"""Chunks in one transaction: others wait for the file meanwhile."""
+_AT_ONCE = 4_000_000
+_CHUNKS_AT_ONCE = 1_000
+"""Bytes and chunks in one transaction: others wait for the file meanwhile."""
 
 
 @dataclass(frozen=True)
@@ -93,4 +93,11 @@ class ResultStore:
 
 
 def _some(chunks: Iterator[Chunk]) -> list[Chunk]:
-    return list(islice(chunks, _CHUNKS_AT_ONCE))
+    some: list[Chunk] = []
+    size = 0
+    for chunk in chunks:
+        some.append(chunk)
+        size += chunk.size
+        if size >= _AT_ONCE or len(some) >= _CHUNKS_AT_ONCE:
+            break
+    return some

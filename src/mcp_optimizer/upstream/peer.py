@@ -70,12 +70,15 @@ def to_wire(message: Message) -> bytes:
         return json.dumps(message, separators=(",", ":")).encode()
 
 
-def from_wire(data: bytes | str) -> Any:
+def from_wire(data: bytes | bytearray | str) -> Any:
     """Any JSON value; raises ValueError."""
     try:
         return pydantic_core.from_json(data, cache_strings="keys")
     except ValueError:
-        return json.loads(data)
+        try:
+            return json.loads(data)
+        except RecursionError:
+            raise ValueError("nested too deeply") from None
 
 
 class _Exchange:

@@ -17,7 +17,7 @@ import time
 from collections import deque
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from typing import Any, cast
+from typing import Any
 
 import anyio
 
@@ -188,14 +188,14 @@ async def _read_stdout(process: asyncio.subprocess.Process, child: ChildProcess,
         peer.close()
 
 
-def _parsed(line: bytes) -> Any:
+def _parsed(line: bytes | bytearray) -> Any:
     try:
         return from_wire(line)
     except ValueError:
         return None
 
 
-async def _take_large(line: bytes, child: ChildProcess, peer: Peer) -> None:
+async def _take_large(line: bytes | bytearray, child: ChildProcess, peer: Peer) -> None:
     try:
         message = await asyncio.to_thread(read_large, line, from_wire)
     except ValueError:
@@ -203,7 +203,7 @@ async def _take_large(line: bytes, child: ChildProcess, peer: Peer) -> None:
     _take(message, line, child, peer)
 
 
-def _take(message: Any, line: bytes, child: ChildProcess, peer: Peer) -> None:
+def _take(message: Any, line: bytes | bytearray, child: ChildProcess, peer: Peer) -> None:
     """Hand a message on; what is none is remembered, and too much of that is given up."""
     if isinstance(message, list) or (isinstance(message, dict) and "jsonrpc" in message):
         child.garbage.clear()
@@ -218,7 +218,7 @@ async def _chunks(stream: asyncio.StreamReader) -> AsyncIterator[bytes]:
         yield chunk
 
 
-async def lines(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+async def lines(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes | bytearray]:
     """Lines of any length; a partial one grows where it stands, so that its end is no great copy."""
     partial = bytearray()
     async for chunk in chunks:
@@ -229,7 +229,7 @@ async def lines(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
                 continue
             partial += line
             # A large one as it is: whoever reads it takes it in parts.
-            whole = cast("bytes", partial) if len(partial) >= LARGE else bytes(partial)
+            whole = partial if len(partial) >= LARGE else bytes(partial)
             partial = bytearray()
             yield whole
             del whole

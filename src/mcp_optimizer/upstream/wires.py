@@ -37,6 +37,8 @@ _SESSION_HEADER = "mcp-session-id"
 _VERSION_HEADER = "mcp-protocol-version"
 _RECONNECT = 1.0
 """Seconds before a stream that ended is opened again, if the server does not say."""
+_LONGEST_FIELD = 64
+"""Bytes in which the name of a field of an event ends."""
 _MOST_RECONNECTS = 3
 """Times in a row that nothing comes of it."""
 
@@ -149,7 +151,7 @@ class _StreamableHttp:
         if kind.startswith("text/event-stream") and status < 400:
             await self._read_stream(response, asked)
         elif kind.startswith("application/json"):
-            answer = await _json(await response.aread())
+            answer = await _json(await _body(response))
             # An error of the transport has no id: it answers what was sent.
             if asked is not None and isinstance(answer, dict) and answer.get("id") is None:
                 answer["id"] = asked
@@ -222,26 +224,43 @@ def _refused(status: int) -> RpcError:
     return RpcError(types.INVALID_REQUEST, f"it answers with HTTP status {status}{_STATUS_ADVICE.get(status, '')}")
 
 
-async def _json(data: bytes) -> Any:
+async def _body(response: httpx2.Response) -> bytes | bytearray:
+    """All of it; a large one grows where it stands, so that its end is no great copy."""
+    body = bytearray()
+    async for chunk in response.aiter_bytes():
+        body += chunk
+    return body
+
+
+async def _json(data: bytes | bytearray) -> Any:
     try:
         return from_wire(data) if len(data) < LARGE else await asyncio.to_thread(read_large, data, from_wire)
     except ValueError:
         return None
 
 
-async def _events(response: httpx2.Response) -> AsyncIterator[dict[str, bytes]]:
+async def _events(response: httpx2.Response) -> AsyncIterator[dict[str, bytearray]]:
     """The events of a stream, each as its fields."""
-    fields: dict[str, bytes] = {}
+    fields: dict[str, bytearray] = {}
     async for line in lines(response.aiter_bytes()):
-        line = line.removesuffix(b"\r")
-        if not line:
+        # A large one is ours to shorten where it stands; a slice would be a copy.
+        rest = line if isinstance(line, bytearray) else bytearray(line)
+        if rest.endswith(b"\r"):
+            del rest[-1:]
+        if not rest:
             if fields:
                 yield fields
             fields = {}
-        elif not line.startswith(b":"):
-            name, _, value = line.partition(b":")
-            field, value = name.decode(errors="replace"), value.removeprefix(b" ")
-            fields[field] = fields[field] + b"\n" + value if field == "data" and field in fields else value
+        elif not rest.startswith(b":"):
+            colon = rest.find(b":", 0, _LONGEST_FIELD)
+            field = rest[: colon if colon >= 0 else _LONGEST_FIELD].decode(errors="replace")
+            begin = len(rest) if colon < 0 else colon + 2 if rest.startswith(b" ", colon + 1) else colon + 1
+            del rest[:begin]
+            if field == "data" and (data := fields.get("data")) is not None:
+                data += b"\n"
+                data += rest
+            else:
+                fields[field] = rest
     if fields:
         yield fields
 
