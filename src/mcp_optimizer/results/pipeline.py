@@ -273,6 +273,8 @@ class Results:
         if self._store is None or self._reader is None:
             raise InvalidRequest("No results are kept here.")
         projection = Projection(select) if select else None
+        if projection is not None and (search or offset):
+            raise InvalidRequest("select works on all of a result: give it without search and offset.")
         kept = await self._store.find(result_id, caller.key)
         if projection is not None:
             found = await self._reader.select(kept, projection)

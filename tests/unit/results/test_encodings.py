@@ -76,3 +76,8 @@ def test_what_is_no_flat_table_stays_json(value: Any, encoding: Encoding) -> Non
 
 def test_where_it_is_not_smaller_it_is_not_used() -> None:
     assert json.loads(written([{"a": "1"}], Encoding.TOON)) == [{"a": "1"}]
+
+
+def test_blocks_that_are_no_objects_are_left_as_they_are() -> None:
+    result = {"content": ["not even an object", {"type": "text", "text": 5}]}
+    assert in_encoding(result, Encoding.CSV, len) == result

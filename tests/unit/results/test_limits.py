@@ -17,6 +17,7 @@ from mcp_optimizer.caller import LOCAL, Caller
 from mcp_optimizer.db.database import open_database
 from mcp_optimizer.db.kept_results import KeptResults
 from mcp_optimizer.errors import CatalogError, InvalidRequest
+from mcp_optimizer.raw_json import LargeValue
 from mcp_optimizer.results.estimates import Estimator
 from mcp_optimizer.results.options import ResultOptions, Treatment
 from mcp_optimizer.results.pipeline import NOT_KEPT, RESULT_META_KEY, Call, Results
@@ -25,6 +26,8 @@ from mcp_optimizer.results.reader import PAGE_META_KEY
 from mcp_optimizer.results.reading import compact
 from mcp_optimizer.results.store import ResultStore, StoreLimits
 from mcp_optimizer.token_counter import TokenCounter
+from mcp_optimizer.upstream.large import read_large
+from mcp_optimizer.upstream.peer import from_wire
 from tests.unit.results.test_cut import CONTAINERS, ROWS, STYLES
 
 COUNTER = TokenCounter()
@@ -295,6 +298,59 @@ async def test_select_reads_a_part_of_all_of_it() -> None:
         assert texts(found) == ['["Person 498","Person 499"]']
         with pytest.raises(InvalidRequest, match="no JMESPath"):
             await opened.results.read(id_of(result), select="items[")
+        for more in ({"search": "x"}, {"offset": 3}):
+            with pytest.raises(InvalidRequest, match="without search and offset"):
+                await opened.results.read(id_of(result), select="items", **more)
+
+
+def as_it_came(result: dict[str, Any], **how: Any) -> dict[str, Any]:
+    """A result as it is read from a message, with what is large in it left as it is."""
+    found: dict[str, Any] = read_large(json.dumps({"result": result}, **how).encode(), from_wire)["result"]
+    return found
+
+
+MANY_PEOPLE = {"items": [{"id": number, "name": f"Person {number} é", "note": 'a "b"\n'} for number in range(25_000)]}
+
+
+@pytest.mark.parametrize("ascii_only", [True, False])
+async def test_all_pages_of_a_large_result_are_what_the_server_sent(ascii_only: bool) -> None:
+    text = json.dumps(MANY_PEOPLE, indent=1)
+    sent = as_it_came(text_result(text, structuredContent=MANY_PEOPLE), ensure_ascii=ascii_only)
+    assert isinstance(sent["structuredContent"], LargeValue)
+    async with gate(max_tokens=20_000, max_rows=1_000) as opened:
+        result = await opened.pass_through(sent)
+        shown = json.loads(texts(result)[0])["items"]
+        assert result["structuredContent"]["items"] == shown == MANY_PEOPLE["items"][: len(shown)]
+        assert result["_meta"][RESULT_META_KEY]["total"] == 25_000
+        pages = await opened.all_pages(id_of(result))
+        assert "".join(text for page in pages for text in texts(page)[:-1]) == text
+
+
+async def test_large_structured_content_alone_is_cut_and_paged_as_it_came() -> None:
+    async with gate(max_tokens=5_000) as opened:
+        result = await opened.pass_through(as_it_came({"content": [], "structuredContent": MANY_PEOPLE}))
+        shown = result["structuredContent"]["items"]
+        assert 0 < len(shown) < 1_000
+        assert shown == MANY_PEOPLE["items"][: len(shown)]
+        pages = await opened.all_pages(id_of(result))
+        assert "".join(text for page in pages for text in texts(page)[:-1]) == json.dumps(MANY_PEOPLE)
+
+
+async def test_small_structured_content_beside_a_large_text_stays_what_it_is() -> None:
+    sent = as_it_came(text_result(json.dumps(MANY_PEOPLE), structuredContent={"count": 25_000}))
+    async with gate(max_tokens=5_000) as opened:
+        assert (await opened.pass_through(sent))["structuredContent"] == {"count": 25_000}
+
+
+async def test_without_limits_a_large_result_is_not_touched() -> None:
+    sent = as_it_came(text_result(json.dumps(MANY_PEOPLE), structuredContent=MANY_PEOPLE))
+    async with gate() as opened:
+        result = await opened.pass_through(sent)
+        assert result["content"][0]["text"] is sent["content"][0]["text"]
+        assert result["structuredContent"] is sent["structuredContent"]
+        assert result["_meta"]["data"] == {"rowCount": 25_000, "columnCount": 3, "truncated": False}
+        text = json.dumps(MANY_PEOPLE)
+        assert result["_meta"]["tokens"]["estimated"] == pytest.approx(COUNTER.count_tokens(text), rel=0.15)
 
 
 async def test_what_is_selected_is_held_to_the_limit_too() -> None:
