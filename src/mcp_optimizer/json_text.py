@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 import pydantic_core
 
 
-def compact(value: Any) -> str:
-    """The shortest JSON text of a value."""
+def compact(value: Any, default: Callable[[Any], Any] | None = None) -> str:
+    """The shortest JSON text of a value; `default` says what stands for something that only pydantic can write."""
     try:
         return pydantic_core.to_json(value).decode("utf-8")
     except (ValueError, UnicodeDecodeError, pydantic_core.PydanticSerializationError):
         # Half a surrogate pair, or a number that JSON does not have.
-        return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+        return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=default)

@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-import pydantic_core
-
+from mcp_optimizer import json_text
 from mcp_optimizer.raw_json import LargeText, LargeValue, RawJson
 from mcp_optimizer.results.metadata import DataInfo
 from mcp_optimizer.results.rows import find_table, find_text_table
@@ -127,12 +126,8 @@ def _is_binary(block: Mapping[str, Any]) -> bool:
 
 
 def compact(value: Any) -> str:
-    """JSON without a blank too many."""
-    try:
-        return pydantic_core.to_json(value).decode("utf-8")
-    except (ValueError, UnicodeDecodeError, pydantic_core.PydanticSerializationError):
-        # Half a surrogate pair, or a number that JSON does not have.
-        return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=RawJson.parsed)
+    """JSON without a blank too many, large values included."""
+    return json_text.compact(value, RawJson.parsed)
 
 
 def json_value(text: Text) -> Any:
