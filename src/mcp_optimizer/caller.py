@@ -46,6 +46,10 @@ class ClientLink(Protocol):
         """Pass a notification on. Never raises: a client that left hears nothing."""
         ...
 
+    async def let_go(self) -> None:
+        """The server let go of the call's stream and will be asked for the rest; a client that can do so may, too."""
+        ...
+
 
 @dataclass(frozen=True)
 class Caller:

@@ -11,11 +11,14 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any
+from weakref import WeakValueDictionary
 
 import anyio
+from mcp.server.auth.middleware.bearer_auth import AuthorizationContext
+from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
 from mcp.server.lowlevel import Server
-from mcp.server.streamable_http import MCP_SESSION_ID_HEADER
-from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
+from mcp.server.streamable_http import MCP_SESSION_ID_HEADER, StreamableHTTPServerTransport
+from mcp.server.streamable_http_manager import StreamableHTTPASGIApp, StreamableHTTPSessionManager
 from mcp.server.transport_security import TransportSecuritySettings
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -26,10 +29,13 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from mcp_optimizer.catalog import LiveCatalog
 from mcp_optimizer.db.models import ServerStatus
 from mcp_optimizer.errors import ConfigurationError
-from mcp_optimizer.large_bodies import LargeBodies, leave_large
+from mcp_optimizer.large_bodies import LargeBodies, has_left, leave_large
+from mcp_optimizer.passing.kept_events import KeptEvents, SessionEvents
 
 _LOOPBACK_HOSTS = ("127.0.0.1:*", "localhost:*", "[::1]:*")
 _LARGEST_REQUEST = 64 * 1024 * 1024
+_RETRY_MS = 1_000
+"""Milliseconds after which a client that lost a stream should ask for the rest."""
 _UNUSED = 60.0
 """Seconds after which a session is ended that its client opened and never used: it left before it knew the session."""
 
@@ -60,16 +66,58 @@ def build_http_app(
         starting = counts[ServerStatus.STARTING.value]
         return JSONResponse({"ready": not starting, "servers": dict(counts)}, status_code=503 if starting else 200)
 
-    server.middleware.insert(0, leave_large)
-    app = server.streamable_http_app(
-        host=host,
+    sessions = Sessions(
+        server,
+        security_settings=admitted_hosts(allowed_hosts, allowed_origins),
         max_request_body_size=_LARGEST_REQUEST,
-        transport_security=admitted_hosts(allowed_hosts, allowed_origins),
-        custom_starlette_routes=[Route("/health", health), Route("/ready", ready), *routes],
+        retry_interval=_RETRY_MS,
     )
-    app.add_middleware(UnusedSessions, manager=server.session_manager)
+    server.middleware.insert(0, sessions.leave_large)
+    mcp = Route("/mcp", endpoint=StreamableHTTPASGIApp(sessions))
+    app = Starlette(
+        routes=[mcp, Route("/health", health), Route("/ready", ready), *routes], lifespan=lambda _app: sessions.run()
+    )
+    app.add_middleware(UnusedSessions, manager=sessions)
     app.add_middleware(LargeBodies)
+    app.add_middleware(StrippedHeaders)
     return app
+
+
+class Sessions(StreamableHTTPSessionManager):
+    """The SDK's sessions, each of which can be asked again for what was sent on a stream that broke."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self._events = KeptEvents()
+        self._of_session: WeakValueDictionary[str | None, SessionEvents] = WeakValueDictionary()
+
+    def _admit_session(self, requestor: AuthorizationContext | None) -> StreamableHTTPServerTransport | None:
+        self.event_store = events = self._events.of_session()
+        transport = super()._admit_session(requestor)
+        if transport is not None:
+            self._of_session[transport.mcp_session_id] = events
+        return transport
+
+    async def leave_large(self, ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
+        """A middleware of the MCP server: large values go out beside the SDK, and cannot be sent again."""
+        result = await leave_large(ctx, call_next)
+        if isinstance(ctx.request, Request) and has_left(ctx):
+            events = self._of_session.get(ctx.request.headers.get(MCP_SESSION_ID_HEADER))
+            if events is not None:
+                events.leave_out(str(ctx.request_id))
+        return result
+
+
+class StrippedHeaders:
+    """Values without blanks around them, as HTTP means them: uvicorn's parser leaves those at the end."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http":
+            scope["headers"] = [(name, value.strip(b" \t")) for name, value in scope["headers"]]
+        await self._app(scope, receive, send)
 
 
 class UnusedSessions:

@@ -25,6 +25,11 @@ async def leave_large(ctx: ServerRequestContext[Any, Any], call_next: CallNext) 
     return large.take(result) if large is not None and isinstance(result, dict) else result
 
 
+def has_left(ctx: ServerRequestContext[Any, Any]) -> bool:
+    """Whether something of the result stays with the request, so that the result can be sent on no other."""
+    return isinstance(ctx.request, Request) and bool(ctx.request.scope.get(_SCOPE_KEY))
+
+
 class LargeBodies:
     """An ASGI middleware: puts what was left with the request where its placeholder stands."""
 
@@ -53,4 +58,9 @@ class LargeBodies:
             else:
                 await send(message)
 
-        await self._app({**scope, _SCOPE_KEY: large}, receive, fill)
+        scope = {**scope, _SCOPE_KEY: large}
+        try:
+            await self._app(scope, receive, fill)
+        finally:
+            # A result that comes later goes out on another response, and has to be whole.
+            del scope[_SCOPE_KEY]

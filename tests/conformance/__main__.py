@@ -104,7 +104,7 @@ def compare(suite: Sequence[str], url: str, folder: Path) -> dict[str, str]:
                     again = lost(direct, run_suite(suite, through_url, revision))
                     missing = {name: why for name, why in again.items() if name in missing}
             print(f"{revision}  through the gateway, server {way}: {len(through.passed)} pass, {len(missing)} lost")
-            found |= {f"{revision}/{name}": f"{why} (server {way})" for name, why in missing.items()}
+            found |= {f"{revision}/{name} (server {way})": why for name, why in missing.items()}
     return found
 
 

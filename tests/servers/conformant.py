@@ -22,6 +22,7 @@ from mcp.server.lowlevel import Server
 from mcp.server.lowlevel.server import NotificationOptions
 from mcp.server.runner import serve_loop
 from mcp.server.stdio import stdio_server
+from mcp.server.streamable_http import EventCallback, EventMessage, EventStore
 from mcp.server.subscriptions import (
     InMemorySubscriptionBus,
     ListenHandler,
@@ -192,6 +193,16 @@ async def slow(context: Context, params: Params) -> Answer:
 @tool("Names the calls that were cancelled")
 async def was_cancelled(_context: Context, _params: Params) -> Answer:
     return text(json.dumps(cancelled))
+
+
+@tool("Ends the stream of the call, and answers on the one that the client opens then")
+async def test_reconnection(context: Context, _params: Params) -> Answer:
+    # The client must have seen the beginning of the stream, to be able to name it.
+    await asyncio.sleep(0.1)
+    if context.close_sse_stream is not None:
+        await context.close_sse_stream()
+    await asyncio.sleep(0.3)
+    return text("Answered after the stream was ended.")
 
 
 # Asking the client, in the older era.
@@ -612,6 +623,25 @@ def completed(handler: Callable[[Context, Any], Awaitable[Any]]) -> Callable[[Co
     return handle
 
 
+class Events(EventStore):
+    """All that was sent, for clients that come back. Not for long, nor for more than one at a time."""
+
+    def __init__(self) -> None:
+        self._events: list[tuple[str, types.JSONRPCMessage | None]] = []
+
+    async def store_event(self, stream_id: str, message: types.JSONRPCMessage | None) -> str:
+        self._events.append((stream_id, message))
+        return str(len(self._events) - 1)
+
+    async def replay_events_after(self, last_event_id: str, send_callback: EventCallback) -> str | None:
+        last = int(last_event_id)
+        stream, _ = self._events[last]
+        for number, (other, message) in enumerate(self._events):
+            if number > last and other == stream and message is not None:
+                await send_callback(EventMessage(message, str(number)))
+        return stream
+
+
 class _Conformant(Server[Any]):
     """Also older clients are told of changes."""
 
@@ -662,7 +692,9 @@ def main() -> None:
     if options.http is None:
         asyncio.run(serve_stdio(server, options.era))
     else:
-        uvicorn.run(server.streamable_http_app(), port=options.http, log_level="critical")
+        app = server.streamable_http_app(event_store=Events(), retry_interval=200)
+        # The other parser leaves blanks at the end of headers, which a server must not mind.
+        uvicorn.run(app, port=options.http, log_level="critical", http="h11")
 
 
 if __name__ == "__main__":

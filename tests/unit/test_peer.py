@@ -31,6 +31,9 @@ class Listening:
         await asyncio.sleep(self._pause)
         return {"asked": self.key}
 
+    async def let_go(self) -> None:
+        """There is no stream to let go of."""
+
     async def tell(self, method: str, params: Mapping[str, Any]) -> None:
         self.told.append((method, params))
 

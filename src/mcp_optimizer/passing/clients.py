@@ -6,7 +6,7 @@ connection itself when no request is. A client of the newer era has no connectio
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -56,6 +56,8 @@ class _Link:
     log_level: str | None
     session: ServerSession
     request_id: types.RequestId | None
+    close_stream: Callable[[], Awaitable[None]] | None = None
+    """Ends the stream of the request, whose client then asks for the rest; None where it could not."""
 
     @property
     def lasting(self) -> ClientLink:
@@ -85,6 +87,10 @@ class _Link:
             await self.session.send_notification(notice, related_request_id=self.request_id)
         except (MCPError, anyio.BrokenResourceError, anyio.ClosedResourceError):
             return
+
+    async def let_go(self) -> None:
+        if self.close_stream is not None:
+            await self.close_stream()
 
 
 _LOG = "notifications/message"
@@ -125,7 +131,15 @@ class Clients:
         """The way back to the client of a request."""
         client = self.of(ctx)
         if client is not None:
-            return _Link(client.key, client.capabilities, False, client.log_level, ctx.session, ctx.request_id)
+            return _Link(
+                client.key,
+                client.capabilities,
+                False,
+                client.log_level,
+                ctx.session,
+                ctx.request_id,
+                ctx.close_sse_stream,
+            )
         meta = _raw_meta(ctx)
         capabilities = meta.get(types.CLIENT_CAPABILITIES_META_KEY)
         return _Link(

@@ -244,7 +244,7 @@ class _Connection(asyncio.Protocol):
 
     def on_header(self, name: bytes, value: bytes) -> None:
         if not self._is_complete:
-            self._headers.append((name, value))
+            self._headers.append((name, value.strip(b" \t")))
 
     def on_headers_complete(self) -> None:
         # Below 200 it is not yet the answer.

@@ -144,6 +144,13 @@ class Peer:
         exchange = self._exchanges.get(number)
         return exchange is not None and not exchange.answer.done()
 
+    async def let_go(self, number: int) -> None:
+        """The server ended the stream of a request before its answer, and will be asked for the rest."""
+        exchange = self._exchanges.get(number)
+        if exchange is not None and exchange.link is not None:
+            await exchange.told()
+            await exchange.link.let_go()
+
     async def request(
         self,
         method: str,

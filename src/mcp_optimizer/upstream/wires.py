@@ -168,6 +168,7 @@ class _StreamableHttp:
         while asked is not None and self._peer.awaits(asked):
             if last_event is None or failures >= _MOST_RECONNECTS:
                 raise RpcError(types.CONNECTION_CLOSED, "the stream ended without an answer")
+            await self._peer.let_go(asked)
             await asyncio.sleep(pause)
             failures += 1
             async with self._client.stream(

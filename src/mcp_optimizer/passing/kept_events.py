@@ -1,0 +1,115 @@
+"""What was sent on streams of the older era, for clients that lost a stream and ask for the rest of it.
+
+For a while, and no more than a few megabytes of all sessions together; the oldest go first. Each session sees only
+its own: the SDK names streams after request ids, which every client counts from one.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import pydantic_core
+from mcp.server.streamable_http import EventCallback, EventMessage, EventStore
+from mcp_types import INTERNAL_ERROR, ErrorData, JSONRPCError, JSONRPCMessage, JSONRPCResponse
+
+_SECONDS = 120.0
+_BYTES = 32 * 1024 * 1024
+TOO_LARGE = "The result was too large to be kept, and its connection broke. Call again, or ask for less at a time."
+_EVENT = 256
+"""Bytes that an event takes beside its result."""
+
+
+@dataclass(frozen=True)
+class _Kept:
+    session: object
+    stream: str
+    message: JSONRPCMessage | None
+    size: int
+    at: float
+
+
+class KeptEvents:
+    """The events of all sessions."""
+
+    def __init__(
+        self, seconds: float = _SECONDS, size: int = _BYTES, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._seconds = seconds
+        self._most = size
+        self._clock = clock
+        self._events: OrderedDict[int, _Kept] = OrderedDict()
+        self._last = 0
+        self.size = 0
+
+    def of_session(self) -> SessionEvents:
+        """The events of one session, new and empty."""
+        return SessionEvents(self)
+
+    def keep(self, session: object, stream: str, message: JSONRPCMessage | None) -> str:
+        self._last += 1
+        kept = _Kept(session, stream, message, _size(message), self._clock())
+        if kept.size <= self._most:
+            self._events[self._last] = kept
+            self.size += kept.size
+        while self._events:
+            oldest = next(iter(self._events.values()))
+            if self.size <= self._most and kept.at - oldest.at <= self._seconds:
+                break
+            self._events.popitem(last=False)
+            self.size -= oldest.size
+        return str(self._last)
+
+    def after(self, session: object, event_id: str) -> tuple[str, list[tuple[str, JSONRPCMessage]]] | None:
+        """The stream of an event, and what came after it on that stream; None if the event is not known any more."""
+        number = int(event_id) if event_id.isdecimal() else 0
+        last = self._events.get(number)
+        if last is None or last.session is not session:
+            return None
+        following = [
+            (str(key), kept.message)
+            for key, kept in self._events.items()
+            if key > number and kept.session is session and kept.stream == last.stream and kept.message is not None
+        ]
+        return last.stream, following
+
+
+class SessionEvents(EventStore):
+    """The events of one session."""
+
+    def __init__(self, events: KeptEvents) -> None:
+        self._events = events
+        self._not_whole: set[str] = set()
+
+    def leave_out(self, stream: str) -> None:
+        """The answer on this stream is about to be sent, and is not whole without its response."""
+        self._not_whole.add(stream)
+
+    async def store_event(self, stream_id: str, message: JSONRPCMessage | None) -> str:
+        if stream_id in self._not_whole and isinstance(message, JSONRPCResponse):
+            self._not_whole.discard(stream_id)
+            message = JSONRPCError(
+                jsonrpc="2.0", id=message.id, error=ErrorData(code=INTERNAL_ERROR, message=TOO_LARGE)
+            )
+        return self._events.keep(self, stream_id, message)
+
+    async def replay_events_after(self, last_event_id: str, send_callback: EventCallback) -> str | None:
+        found = self._events.after(self, last_event_id)
+        if found is None:
+            return None
+        stream, following = found
+        for event_id, message in following:
+            await send_callback(EventMessage(message, event_id))
+        return stream
+
+
+def _size(message: JSONRPCMessage | None) -> int:
+    if not isinstance(message, JSONRPCResponse):
+        return _EVENT
+    try:
+        return _EVENT + len(pydantic_core.to_json(message.result))
+    except ValueError:
+        # Half a surrogate pair; rare, and never large enough to matter.
+        return _EVENT
