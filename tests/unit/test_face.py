@@ -18,6 +18,7 @@ from mcp_optimizer.errors import CallTimeout, UpstreamRefusal
 from mcp_optimizer.forms import Detail
 from mcp_optimizer.gateway import SCORES_META_KEY, TOOL_META_KEY
 from mcp_optimizer.own_tools import INSTRUCTIONS, OWN_TOOLS
+from mcp_optimizer.passing.clients import passable
 from mcp_optimizer.passing.face import Passing
 from mcp_optimizer.server import FindToolResponse, build_server
 from mcp_optimizer.token_counter import VOCABULARIES, TokenCounter
@@ -396,3 +397,13 @@ async def test_a_call_without_a_name_or_with_arguments_that_are_no_object_is_a_p
     with pytest.raises(MCPError, match="tools/call needs a name and, if any, an object of arguments") as raised:
         await server.middleware[-1](context, never)
     assert raised.value.code == types.INVALID_PARAMS
+
+
+def test_no_server_is_told_that_a_client_has_tasks() -> None:
+    extensions = {"io.modelcontextprotocol/tasks": {}, "io.modelcontextprotocol/ui": {"mimeTypes": ["text/html"]}}
+    declared = {"sampling": {}, "tasks": {"list": {}}, "extensions": extensions}
+    assert passable(declared) == {
+        "sampling": {},
+        "extensions": {"io.modelcontextprotocol/ui": {"mimeTypes": ["text/html"]}},
+    }
+    assert passable({"extensions": {"other": {}}}) == {"extensions": {"other": {}}}

@@ -27,6 +27,7 @@ from mcp_optimizer.upstream.peer import RpcError
 Context = ServerRequestContext[Any, Any]
 
 _STATE_KEY = "mcp-optimizer/client"
+_TASKS = "io.modelcontextprotocol/tasks"
 _PASSED_ON = ("_meta", "inputResponses", "requestState")
 
 
@@ -144,7 +145,7 @@ class Clients:
         capabilities = meta.get(types.CLIENT_CAPABILITIES_META_KEY)
         return _Link(
             _key(ctx),
-            capabilities if isinstance(capabilities, dict) else {},
+            passable(capabilities) if isinstance(capabilities, dict) else {},
             ctx.protocol_version in MODERN_PROTOCOL_VERSIONS,
             meta.get(types.LOG_LEVEL_META_KEY),
             ctx.session,
@@ -159,7 +160,15 @@ class Clients:
 
 def _declared(session: ServerSession) -> dict[str, Any]:
     declared = session.client_capabilities
-    return declared.model_dump(by_alias=True, exclude_none=True, mode="json") if declared is not None else {}
+    return passable(declared.model_dump(by_alias=True, exclude_none=True, mode="json")) if declared is not None else {}
+
+
+def passable(capabilities: Mapping[str, Any]) -> dict[str, Any]:
+    """What servers are told that a client can do: not tasks, which nobody here could ask after."""
+    passed = {name: value for name, value in capabilities.items() if name != "tasks"}
+    if isinstance(extensions := passed.get("extensions"), Mapping) and _TASKS in extensions:
+        passed["extensions"] = {name: value for name, value in extensions.items() if name != _TASKS}
+    return passed
 
 
 def _raw_meta(ctx: Context) -> Mapping[str, Any]:
