@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from tests.postgres import Postgres, find_programs, running_postgres
 
 ROOT = Path(__file__).parent.parent
 DATA = ROOT.parent / "shared" / "data"
@@ -41,3 +43,28 @@ def _own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv(name, str(tmp_path / name.lower()))
     for name in [name for name in os.environ if name.startswith("MCP_OPTIMIZER_")]:
         monkeypatch.delenv(name)
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[Postgres]:
+    """One for all tests of a process that want it; they are skipped where it is not installed."""
+    programs = find_programs()
+    if programs is None:
+        pytest.skip("PostgreSQL is not installed")
+    with running_postgres(programs) as running:
+        yield running
+
+
+@pytest.fixture
+def postgres_url(postgres: Postgres) -> str:
+    """An empty database."""
+    return postgres.new_database()
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Path | str:
+    """Where a catalog is kept: each of the databases in turn, empty."""
+    if request.param == "sqlite":
+        return tmp_path / "folder" / "catalog.db"
+    url: str = request.getfixturevalue("postgres_url")
+    return url

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
@@ -22,7 +23,7 @@ from mcp_optimizer.compression.signature import Notes
 from mcp_optimizer.db.events import Event, ToolKey
 from mcp_optimizer.db.models import ServerStatus
 from mcp_optimizer.demo import demo_server_commands
-from mcp_optimizer.errors import CatalogError, OptimizerError
+from mcp_optimizer.errors import CatalogError, ConfigurationError, OptimizerError
 from mcp_optimizer.forms import Detail, ToolForms
 from mcp_optimizer.gateway import Found, Gateway, ToolPage
 from mcp_optimizer.ingestion.pipeline import Ingestion
@@ -84,6 +85,7 @@ class Optimizer:
 
     def __init__(self, specs: Sequence[ServerSpec], settings: Settings, *, has_one_client: bool = False) -> None:
         self.settings = settings
+        _check_driver(settings)
         self._counter = TokenCounter(settings.encoding)
         self._vocabulary = Vocabulary()
         options = PoolOptions(
@@ -362,7 +364,7 @@ class Optimizer:
         await self.catalog.use_encoder(encoder)
 
     async def _open_catalog(self) -> Catalog | None:
-        if self.settings.database_path is None:
+        if self.settings.database_place is None:
             return None
         # Loaded in a thread, while servers start: nobody who asks for tools/list should wait for it.
         await asyncio.to_thread(import_module, "mcp_optimizer.db.catalog")
@@ -370,7 +372,7 @@ class Optimizer:
         from mcp_optimizer.db.database import open_database
 
         try:
-            self._database = await open_database(self.settings.database_path)
+            self._database = await open_database(self.settings.database_place)
         except CatalogError as error:
             logger.warning("%s Going on without it: tokens are counted anew at each start.", error)
             return None
@@ -434,6 +436,15 @@ class Optimizer:
         from mcp_optimizer.db.history import History
 
         return History(self._database)
+
+
+def _check_driver(settings: Settings) -> None:
+    """Said at once, and not when the catalog is opened: the user must do something about it."""
+    if isinstance(settings.database_place, str) and find_spec("asyncpg") is None:
+        raise ConfigurationError(
+            "PostgreSQL needs a further package: pip install 'mcp-optimizer-gateway[postgres]', "
+            "or choose a file with --database FILE."
+        )
 
 
 def result_options(settings: Settings) -> ResultOptions:

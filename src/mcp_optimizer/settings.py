@@ -13,6 +13,7 @@ import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, Self
+from urllib.parse import urlsplit
 
 from platformdirs import user_config_path, user_data_path
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
@@ -58,6 +59,25 @@ def enough_tokens(value: int) -> int:
     return value
 
 
+def readable_database(value: str) -> str:
+    """A URL must be one that can be used, and shown without its password."""
+    scheme, separator, _ = value.partition("://")
+    if not separator:
+        return value
+    if scheme not in ("postgresql", "postgres"):
+        raise ValueError(
+            f"{scheme}:// is not supported; give the name of a file, postgresql://user:password@host/name, or none"
+        )
+    try:
+        before_path = urlsplit(value).netloc
+    except ValueError:
+        # Not passed on: it may quote the password.
+        before_path = "@@"
+    if value.count("@") != before_path.count("@") or before_path.count("@") > 1:
+        raise ValueError("it cannot be read; write what is special in a password as %XX, such as %40 for @, %2F for /")
+    return value
+
+
 class Settings(BaseModel):
     """The options of mcp-optimizer."""
 
@@ -71,7 +91,9 @@ class Settings(BaseModel):
     demo: bool = Field(default=False, description="Use the bundled demo servers instead of a server file.")
     database: str = Field(
         default="",
-        description="Catalog database file, or 'none' to keep nothing on disk. Default: in your data folder.",
+        repr=False,
+        description="Catalog database: a file, postgresql://user:password@host/name (needs the extra postgres), or "
+        "'none' to keep nothing. Default: a file in your data folder.",
     )
     mode: Literal["search", "transparent"] = Field(
         default="search",
@@ -225,6 +247,11 @@ class Settings(BaseModel):
     def _enough(cls, value: int) -> int:
         return enough_tokens(value)
 
+    @field_validator("database")
+    @classmethod
+    def _readable(cls, value: str) -> str:
+        return readable_database(value)
+
     @model_validator(mode="after")
     def _one_source_of_servers(self) -> Self:
         if self.demo and self.config is not None:
@@ -232,9 +259,12 @@ class Settings(BaseModel):
         return self
 
     @property
-    def database_path(self) -> Path | None:
+    def database_place(self) -> Path | str | None:
+        """The file, or the URL of a PostgreSQL database, or neither."""
         if self.database.lower() == "none":
             return None
+        if "://" in self.database:
+            return self.database
         return Path(self.database).expanduser() if self.database else user_data_path(APP_NAME) / "catalog.db"
 
     @property
@@ -318,4 +348,6 @@ def _explain(problem: Any, origins: Mapping[str, str]) -> str:
     message = problem["msg"].removeprefix("Value error, ")
     if not name:
         return f"{message[:1].upper()}{message[1:]}."
-    return f"Bad value {problem['input']!r} for {name!r} {origins.get(name, 'by default')}: {message}."
+    # What is not to be shown is a secret, or may hold one.
+    shown = f" {problem['input']!r}" if Settings.model_fields[name].repr else ""
+    return f"Bad value{shown} for {name!r} {origins.get(name, 'by default')}: {message}."

@@ -1,4 +1,4 @@
-"""Several gateways of one user on one catalog file, and gateways that are killed while they write it."""
+"""Several gateways on one catalog, in a file or in PostgreSQL; and gateways that are killed, or find it unusable."""
 
 from __future__ import annotations
 
@@ -12,19 +12,21 @@ from pathlib import Path
 import pytest
 
 from mcp_optimizer import Optimizer
+from mcp_optimizer.db.catalog import Catalog
+from mcp_optimizer.db.database import open_database
 from tests.conftest import WriteServers, plain_server
 from tests.e2e.running import COMMAND, command, over_stdio, until_found
+from tests.postgres import ask
 
 
-async def test_three_gateways_share_one_file_and_none_disturbs_anothers_running_set(
-    write_servers: WriteServers, tmp_path: Path
+async def test_three_gateways_share_one_catalog_and_none_disturbs_anothers_running_set(
+    write_servers: WriteServers, place: Path | str
 ) -> None:
-    database = tmp_path / "shared.db"
     entries = {name: plain_server(name, "--tools", 30) for name in ("a", "b", "c")}
     optimizers = []
     for names in (("a", "b"), ("b", "c"), ("a", "b", "c")):
         config = write_servers({name: entries[name] for name in names})
-        optimizers.append(Optimizer.from_config(config, database=str(database)))
+        optimizers.append(Optimizer.from_config(config, database=str(place)))
     await asyncio.gather(*(optimizer.__aenter__() for optimizer in optimizers))
     try:
         first, second, third = optimizers
@@ -36,20 +38,57 @@ async def test_three_gateways_share_one_file_and_none_disturbs_anothers_running_
         assert (await third.find("a perform action number 7")).tools[0].name == "a_action_7"
     finally:
         await asyncio.gather(*(optimizer.stop() for optimizer in optimizers))
-    with contextlib.closing(sqlite3.connect(database)) as connection:
-        assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
-        assert connection.execute("SELECT count(*) FROM mcpserver").fetchone() == (3,)
-        assert connection.execute("SELECT count(*) FROM tool").fetchone() == (90,)
+    database = await open_database(place)
+    catalog = Catalog(database)
+    assert [len(await catalog.tools(server.id)) for server in await catalog.servers()] == [30, 30, 30]
+    await database.close()
 
 
-async def test_a_second_start_with_unchanged_tools_counts_nothing(write_servers: WriteServers) -> None:
+async def test_a_second_start_with_unchanged_tools_counts_nothing(
+    write_servers: WriteServers, place: Path | str
+) -> None:
     config = write_servers({"one": plain_server("one", "--tools", 40)})
-    async with Optimizer.from_config(config) as first:
+    async with Optimizer.from_config(config, database=str(place)) as first:
         baseline = first.snapshot.baseline_tokens
         assert first.ingestion.counted == 40
-    async with Optimizer.from_config(config) as second:
+    async with Optimizer.from_config(config, database=str(place)) as second:
         assert second.snapshot.baseline_tokens == baseline
         assert second.ingestion.counted == 0
+
+
+async def test_a_second_gateway_on_one_postgresql_takes_its_counts_from_there(
+    write_servers: WriteServers, postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MCP_OPTIMIZER_DATABASE", postgres_url)
+    config = write_servers({"one": plain_server("one")})
+    async with over_stdio(config) as client:
+        await until_found(client, "draw a picture", "picture")
+        await client.call_tool("call_tool", {"tool_name": "picture", "parameters": {}})
+        async with asyncio.timeout(15):
+            while ask(postgres_url, "SELECT count(*) FROM tool") != [("9",)]:
+                await asyncio.sleep(0.1)
+        # Whoever counts for itself would not come to this.
+        ask(postgres_url, "UPDATE definition_tokens SET token_count = 5000")
+        listed = await command("tools", "--config", config, "--json")
+        assert {tool["tokens"] for tool in listed.json["tools"]} == {5000}
+        assert (listed.code, listed.err) == (0, "")
+    report = await command("report", "--config", config, "--json")
+    assert [tool["tool"] for tool in report.json["usage"]["called"]] == ["picture"]
+
+
+async def test_a_postgresql_that_cannot_be_used_costs_the_catalog_and_nothing_else(write_servers: WriteServers) -> None:
+    config = write_servers({"one": plain_server("one")})
+    unreachable = "postgresql://me:hunter2@127.0.0.1:1/name?password=hunter2"
+    for name in ("servers", "doctor", "report"):
+        done = await command(name, "--config", config, "--database", unreachable, "--log-level", "debug")
+        assert done.code == 0
+        assert "Cannot open the catalog postgresql://127.0.0.1:1/name: " in done.err
+        assert "Going on without it" in done.err
+        assert "hunter2" not in done.out + done.err
+    done = await command("servers", "--config", config, "--database", "mysql://me:hunter2@host/name")
+    assert done.code == 2
+    assert "mysql:// is not supported" in done.err
+    assert "hunter2" not in done.err
 
 
 @pytest.mark.slow

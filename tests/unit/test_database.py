@@ -20,8 +20,9 @@ from sqlalchemy import create_engine
 
 from mcp_optimizer.db import database as database_module
 from mcp_optimizer.db.catalog import Catalog
-from mcp_optimizer.db.database import APPLICATION_ID, HEAD, open_database, prepare_file
+from mcp_optimizer.db.database import open_database, prepare_file
 from mcp_optimizer.db.models import Definition, McpTool, ServerStatus, ToolRow, ToolUpdateDetails
+from mcp_optimizer.db.schema import APPLICATION_ID, HEAD
 from mcp_optimizer.db.tables import metadata
 from mcp_optimizer.errors import CatalogError
 from mcp_optimizer.token_counter import TokenCounter
@@ -36,8 +37,8 @@ def path(tmp_path: Path) -> Path:
 
 
 @asynccontextmanager
-async def opened(path: Path | None) -> AsyncIterator[Catalog]:
-    database = await open_database(path)
+async def opened(place: Path | str | None) -> AsyncIterator[Catalog]:
+    database = await open_database(place)
     try:
         yield Catalog(database)
     finally:
@@ -70,25 +71,24 @@ async def test_a_new_file_is_ours_in_wal_mode_and_at_the_newest_migration(path: 
         assert asked(path, "SELECT version_num FROM alembic_version") == [(HEAD,)]
 
 
-async def test_every_connection_enforces_foreign_keys(path: Path) -> None:
-    async with opened(path) as catalog:
-        with pytest.raises(CatalogError, match="FOREIGN KEY"):
+async def test_every_connection_enforces_foreign_keys(place: Path | str) -> None:
+    async with opened(place) as catalog:
+        with pytest.raises(CatalogError, match=r"(?i)foreign key"):
             await catalog.replace_tools("no such server", [row(mcp_tool("a"))])
 
 
-async def test_the_tools_of_a_forgotten_server_go_with_it(path: Path) -> None:
-    async with opened(path) as catalog:
+async def test_the_tools_of_a_forgotten_server_go_with_it(place: Path | str) -> None:
+    async with opened(place) as catalog:
         gone, kept = await fill(catalog, "github"), await fill(catalog, "slack")
         await catalog.delete_server(gone)
         assert [server.name for server in await catalog.servers()] == ["slack"]
         assert (await catalog.tools(gone), len(await catalog.tools(kept))) == ([], 2)
-        assert asked(path, "SELECT count(*) FROM tool") == [(2,)]
 
 
-async def test_a_negative_count_cannot_be_stored(path: Path) -> None:
-    async with opened(path) as catalog:
+async def test_a_negative_count_cannot_be_stored(place: Path | str) -> None:
+    async with opened(place) as catalog:
         server_id = await fill(catalog)
-        with pytest.raises(CatalogError, match="CHECK"):
+        with pytest.raises(CatalogError, match=r"(?i)check"):
             await catalog.replace_tools(server_id, [row(mcp_tool("new"), tokens=-1)])
         assert len(await catalog.tools(server_id)) == 2
 
@@ -292,16 +292,24 @@ async def test_without_a_database_nothing_is_kept_on_disk(tmp_path: Path, monkey
         assert await catalog.servers() == []
 
 
-@pytest.mark.parametrize("on_disk", [True, False])
-async def test_many_tasks_use_one_catalog_at_once(on_disk: bool, path: Path) -> None:
-    async with opened(path if on_disk else None) as catalog:
+@pytest.mark.parametrize("in_memory", [True, False])
+async def test_many_tasks_use_one_catalog_at_once(in_memory: bool, place: Path | str) -> None:
+    async with opened(None if in_memory else place) as catalog:
         ids = await asyncio.gather(*(fill(catalog, f"server{number}") for number in range(12)))
         counts = await asyncio.gather(*(catalog.tools(server_id) for server_id in ids))
         assert [len(tools) for tools in counts] == [2] * 12
 
 
-async def test_replacing_tools_writes_only_what_changed(path: Path) -> None:
-    async with opened(path) as catalog:
+async def test_several_databases_are_made_at_once(tmp_path: Path, postgres_url: str) -> None:
+    places: list[Path | str | None] = [postgres_url, *(tmp_path / f"{number}.db" for number in range(4))]
+    opened = await asyncio.gather(*map(open_database, places))
+    for database in opened:
+        assert await fill(Catalog(database))
+        await database.close()
+
+
+async def test_replacing_tools_writes_only_what_changed(place: Path | str) -> None:
+    async with opened(place) as catalog:
         server_id = await fill(catalog, "github", mcp_tool("a"), mcp_tool("b"), mcp_tool("c"))
         before = {tool.details.name: tool for tool in await catalog.tools(server_id)}
         assert await catalog.replace_tools(server_id, [row(mcp_tool(name)) for name in "cab"]) == 0
@@ -314,15 +322,15 @@ async def test_replacing_tools_writes_only_what_changed(path: Path) -> None:
     assert (after["b"].details.description, after["b"].token_count) == ("now described", 9)
 
 
-async def test_a_tool_that_is_counted_anew_gets_its_new_count(path: Path) -> None:
-    async with opened(path) as catalog:
+async def test_a_tool_that_is_counted_anew_gets_its_new_count(place: Path | str) -> None:
+    async with opened(place) as catalog:
         server_id = await fill(catalog, "github", mcp_tool("a"), mcp_tool("b"))
         assert await catalog.replace_tools(server_id, [row(mcp_tool("a"), 5), row(mcp_tool("b"))]) > 0
         assert [tool.token_count for tool in await catalog.tools(server_id)] == [5, 7]
 
 
-async def test_a_server_of_one_name_and_fingerprint_is_one_server(path: Path) -> None:
-    async with opened(path) as catalog:
+async def test_a_server_of_one_name_and_fingerprint_is_one_server(place: Path | str) -> None:
+    async with opened(place) as catalog:
         first = await catalog.save_server("github", "f1", "stdio", ServerStatus.RUNNING)
         assert await catalog.save_server("github", "f1", "stdio", ServerStatus.FAILED) == first
         assert await catalog.save_server("github", "f2", "stdio", ServerStatus.RUNNING) != first
@@ -332,9 +340,9 @@ async def test_a_server_of_one_name_and_fingerprint_is_one_server(path: Path) ->
         ]
 
 
-async def test_new_details_of_a_tool_are_recounted_in_the_same_transaction(path: Path) -> None:
+async def test_new_details_of_a_tool_are_recounted_in_the_same_transaction(place: Path | str) -> None:
     counter = TokenCounter()
-    async with opened(path) as catalog:
+    async with opened(place) as catalog:
         server_id = await fill(catalog, "github", mcp_tool("a"))
         (tool,) = await catalog.tools(server_id)
         longer = mcp_tool("a", "A much longer description than before", futureField=1)
@@ -353,8 +361,8 @@ async def test_new_details_of_a_tool_are_recounted_in_the_same_transaction(path:
         assert await catalog.tools(server_id) == [updated]
 
 
-async def test_an_update_changes_what_it_names_and_nothing_else(path: Path) -> None:
-    async with opened(path) as catalog:
+async def test_an_update_changes_what_it_names_and_nothing_else(place: Path | str) -> None:
+    async with opened(place) as catalog:
         server_id, other_id = await fill(catalog, "github", mcp_tool("a")), await fill(catalog, "slack", mcp_tool("b"))
         (tool,) = await catalog.tools(server_id)
         vector = np.array([0.5, -1.0, 0.25], dtype=np.float32)
@@ -371,8 +379,8 @@ async def test_an_update_changes_what_it_names_and_nothing_else(path: Path) -> N
         ]
 
 
-async def test_counts_are_kept_by_definition_and_encoding(path: Path) -> None:
-    async with opened(path) as catalog:
+async def test_counts_are_kept_by_definition_and_encoding(place: Path | str) -> None:
+    async with opened(place) as catalog:
         await catalog.save_token_counts({f"h{number}": number for number in range(1200)}, "cl100k_base")
         await catalog.save_token_counts({"h1": 99}, "o200k_base")
         await catalog.save_token_counts({"h1": 1}, "cl100k_base")
@@ -381,8 +389,8 @@ async def test_counts_are_kept_by_definition_and_encoding(path: Path) -> None:
         assert len(await catalog.token_counts([f"h{number}" for number in range(2000)], "cl100k_base")) == 1200
 
 
-async def test_vectors_are_kept_by_definition_and_encoder(path: Path) -> None:
-    async with opened(path) as catalog:
+async def test_vectors_are_kept_by_definition_and_encoder(place: Path | str) -> None:
+    async with opened(place) as catalog:
         await catalog.save_vectors({"h1": np.array([1.0, 2.0])}, "small")
         assert {key: vector.tolist() for key, vector in (await catalog.vectors(["h1", "h2"], "small")).items()} == {
             "h1": [1.0, 2.0]
@@ -390,8 +398,8 @@ async def test_vectors_are_kept_by_definition_and_encoder(path: Path) -> None:
         assert await catalog.vectors(["h1"], "large") == {}
 
 
-async def test_two_catalogs_share_one_file(path: Path) -> None:
-    async with opened(path) as one, opened(path) as two:
+async def test_two_catalogs_share_one_database(place: Path | str) -> None:
+    async with opened(place) as one, opened(place) as two:
         server_id = await fill(one)
         assert [tool.details.name for tool in await two.tools(server_id)] == ["a", "b"]
         assert await fill(two, "github", mcp_tool("a")) == server_id

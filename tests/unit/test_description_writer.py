@@ -6,6 +6,7 @@ import asyncio
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -149,8 +150,10 @@ async def descriptions(registrar: Registrar) -> list[str]:
     return [tool["description"] for tool in listed.definitions]
 
 
-async def test_descriptions_come_after_the_list_is_asked_for_and_stay_for_the_next_start(endpoint: Endpoint) -> None:
-    database = await open_database(None)
+async def test_descriptions_come_after_the_list_is_asked_for_and_stay_for_the_next_start(
+    endpoint: Endpoint, place: Path | str
+) -> None:
+    database = await open_database(place)
     told = asyncio.Event()
 
     async def tell() -> None:

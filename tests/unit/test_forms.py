@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 import pytest
 
@@ -34,20 +35,20 @@ async def tools() -> list[CatalogTool]:
 
 
 @asynccontextmanager
-async def stored_forms() -> AsyncIterator[StoredForms]:
-    database = await open_database(None)
+async def stored_forms(place: Path | str) -> AsyncIterator[StoredForms]:
+    database = await open_database(place)
     try:
         yield StoredForms(database)
     finally:
         await database.close()
 
 
-async def test_what_one_start_compressed_the_next_one_need_not() -> None:
+async def test_what_one_start_compressed_the_next_one_need_not(place: Path | str) -> None:
     found = await tools()
     first, second = (ToolForms(COUNTER, groups={"create_card": {"place": ["lane", "position"]}}) for _ in range(2))
     made = [first.schema(tool) for tool in found]
     assert first.plans(found[0])[0]
-    async with stored_forms() as stored:
+    async with stored_forms(place) as stored:
         await stored.write(first.take_new(), first.kind())
         assert first.take_new() == []
         hashes = second.unknown(found)
@@ -69,8 +70,8 @@ async def test_whatever_a_form_depends_on_is_part_of_the_name_that_it_is_stored_
     assert len({one.kind() for one in forms}) == 4
 
 
-async def test_forms_of_an_older_compression_are_forgotten() -> None:
-    async with stored_forms() as stored:
+async def test_forms_of_an_older_compression_are_forgotten(place: Path | str) -> None:
+    async with stored_forms(place) as stored:
         await stored.write([DefinitionForm("hash", "{}", 1, "[]")], "0/plain")
         await stored.write([DefinitionForm("hash", "{}", 2, "[]")], "1/plain")
         assert await stored.read(["hash"], "0/plain") == []

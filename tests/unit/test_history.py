@@ -37,8 +37,8 @@ def call(tool: str = "create_issue", at: float = NOW) -> Event:
 
 
 @asynccontextmanager
-async def opened(path: Path | None = None) -> AsyncIterator[History]:
-    database = await open_database(path)
+async def opened(place: Path | str | None = None) -> AsyncIterator[History]:
+    database = await open_database(place)
     try:
         yield History(database)
     finally:
@@ -73,14 +73,14 @@ def recorder_of(store: Memory | None, **options: float) -> Recorder:
 # The table
 
 
-async def test_an_event_comes_back_as_it_was_written() -> None:
+async def test_an_event_comes_back_as_it_was_written(place: Path | str) -> None:
     event = Event(
         at=NOW + 0.25,
         kind=EventKind.FIND,
         session="abc",
         client="claude",
         tokens=120,
-        full_tokens=130,
+        full_tokens=10**12,
         baseline_tokens=4_000,
         milliseconds=3.5,
         cached=True,
@@ -88,31 +88,37 @@ async def test_an_event_comes_back_as_it_was_written() -> None:
         outcome=Outcome.TOOL_ERROR,
         found=(("github", "create_issue"), ("it's", 'a "name"')),
     )
-    async with opened() as history:
+    async with opened(place) as history:
         await history.write([event, call()])
         assert await history.read() == [event, call()]
 
 
-async def test_events_are_read_from_a_moment_on_and_only_the_newest_if_asked() -> None:
-    async with opened() as history:
+async def test_events_are_read_from_a_moment_on_and_only_the_newest_if_asked(place: Path | str) -> None:
+    async with opened(place) as history:
         await history.write([call(f"t{n}", NOW + n) for n in range(10)])
         assert [event.tool for event in await history.read(since=NOW + 7)] == ["t7", "t8", "t9"]
         assert [event.tool for event in await history.read(newest=2)] == ["t8", "t9"]
 
 
-async def test_calls_are_counted_by_tool() -> None:
-    async with opened() as history:
+async def test_calls_are_counted_by_tool(place: Path | str) -> None:
+    async with opened(place) as history:
         unknown = Event(at=NOW, kind=EventKind.CALL, session="s", outcome=Outcome.BAD_REQUEST)
         found = Event(at=NOW, kind=EventKind.FIND, session="s", found=(("github", "create_issue"),))
         await history.write([call("a"), call("b"), call("a"), unknown, found])
         assert await history.call_counts() == {("github", "a"): 2, ("github", "b"): 1}
 
 
-async def test_what_is_too_old_is_forgotten_however_much_it_is() -> None:
-    async with opened() as history:
+async def test_what_is_too_old_is_forgotten_however_much_it_is(place: Path | str) -> None:
+    async with opened(place) as history:
         await history.write([call(at=NOW - 100) for _ in range(6_000)] + [call(at=NOW)])
         assert await history.forget(before=NOW - 50) == 6_000
         assert await history.read() == [call(at=NOW)]
+
+
+async def test_a_name_that_no_text_may_hold_spoils_no_history(place: Path | str) -> None:
+    async with opened(place) as history:
+        await history.write([call("nul\0")])
+        assert [event.tool for event in await history.read()] == ["nul\ufffd"]
 
 
 # The recorder

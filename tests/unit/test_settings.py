@@ -126,13 +126,43 @@ def test_what_is_no_http_address_is_refused_with_an_example(text: str) -> None:
 
 @pytest.mark.parametrize("text", ["none", "None", "NONE"])
 def test_database_none_means_no_file(text: str) -> None:
-    assert load({"database": text}).database_path is None
+    assert load({"database": text}).database_place is None
 
 
 def test_the_database_is_in_the_data_folder_unless_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
-    assert load().database_path == tmp_path / "xdg_data_home" / "mcp-optimizer" / "catalog.db"
-    assert load({"database": "~/kept.db"}).database_path == tmp_path / "kept.db"
+    assert load().database_place == tmp_path / "xdg_data_home" / "mcp-optimizer" / "catalog.db"
+    assert load({"database": "~/kept.db"}).database_place == tmp_path / "kept.db"
+
+
+@pytest.mark.parametrize(
+    "text", ["postgresql://me:secret@host/name", "postgres://host", "postgresql:///name?host=/run/postgresql"]
+)
+def test_a_postgresql_url_is_a_database(text: str) -> None:
+    settings = load({"database": text})
+    assert settings.database_place == text
+    assert "secret" not in repr(settings)
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("mysql://me:secret@host/name", "mysql:// is not supported.*postgresql://.*or none"),
+        ("sqlite:///secret.db", "name of a file"),
+        ("postgresql+asyncpg://me:secret@host/name", "is not supported"),
+        ("postgresql://me:sec/secret@host/name", "%2F for /"),
+        ("postgresql://me:sec#secret@host/name", "%XX"),
+        ("postgresql://me:sec?secret@host/name", "%XX"),
+        ("postgresql://me:sec@secret@host/name", "%40 for @"),
+        ("postgresql://me:[secret@host/name", "%XX"),
+        ("postgresql://me:secret\u2100@host/name", "%XX"),
+    ],
+)
+def test_a_url_that_is_no_database_of_ours_is_refused_without_being_shown(text: str, problem: str) -> None:
+    with pytest.raises(ConfigurationError, match=problem) as caught:
+        load({"database": text})
+    assert "'database' on the command line" in str(caught.value)
+    assert "secret" not in str(caught.value)
 
 
 def test_config_and_demo_together_are_refused() -> None:

@@ -9,16 +9,16 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
-from sqlalchemy import Row, delete, insert, select, update
-from sqlalchemy.dialects.sqlite import insert as upsert
+from sqlalchemy import Row, Table, delete, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from mcp_optimizer.db.models import McpServer, McpTool, ServerStatus, Tool, ToolRow, ToolUpdateDetails
 from mcp_optimizer.db.tables import definition_tokens, definition_vector, mcpserver, tool
-from mcp_optimizer.db.transactions import Transactions, chunks
+from mcp_optimizer.db.transactions import Transactions, chunks, upsert
 from mcp_optimizer.token_counter import TokenCounter
 
 
@@ -67,20 +67,20 @@ class Catalog(Transactions):
         """Insert or refresh a server; returns its id."""
         now = datetime.now(UTC)
         values = {"name": name, "fingerprint": fingerprint, "transport": transport, "status": status.value}
-        statement = (
-            upsert(mcpserver)
-            .values(id=str(uuid.uuid4()), created_at=now, last_updated=now, **values)
-            .on_conflict_do_update(
-                index_elements=["name", "fingerprint"], set_={"status": status.value, "last_updated": now}
-            )
-            .returning(mcpserver.c.id)
-        )
         async with self._writing() as connection:
+            statement = (
+                upsert(connection, mcpserver)
+                .values(id=str(uuid.uuid4()), created_at=now, last_updated=now, **values)
+                .on_conflict_do_update(
+                    index_elements=["name", "fingerprint"], set_={"status": status.value, "last_updated": now}
+                )
+                .returning(mcpserver.c.id)
+            )
             return str((await connection.execute(statement)).scalar_one())
 
     async def replace_tools(self, mcpserver_id: str, rows: Sequence[ToolRow]) -> int:
         """Make the server's tools exactly these; unchanged rows are not touched. Returns how many changed."""
-        async with self._writing() as connection:
+        async with self._writing(alone=True) as connection:
             columns = (tool.c.id, tool.c.definition_hash, tool.c.token_count)
             query = select(*columns).where(tool.c.mcpserver_id == mcpserver_id)
             # With its count: another encoding, or a count that failed before, changes the row.
@@ -124,10 +124,10 @@ class Catalog(Transactions):
         async with self._writing() as connection:
             await connection.execute(delete(mcpserver).where(mcpserver.c.id == mcpserver_id))
 
-    async def _insert_missing(self, table: Any, rows: Sequence[dict[str, Any]]) -> None:
+    async def _insert_missing(self, table: Table, rows: Sequence[dict[str, Any]]) -> None:
         async with self._writing() as connection:
-            for chunk in chunks(rows):
-                await connection.execute(upsert(table).on_conflict_do_nothing(), chunk)
+            for chunk in chunks(sorted(rows, key=itemgetter("definition_hash"))):
+                await connection.execute(upsert(connection, table).on_conflict_do_nothing(), chunk)
 
 
 async def _insert_tools(connection: AsyncConnection, mcpserver_id: str, rows: Sequence[ToolRow]) -> None:

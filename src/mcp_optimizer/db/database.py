@@ -1,4 +1,4 @@
-"""Opens the catalog's SQLite file: created, migrated, checked, and rebuilt when it is not usable.
+"""Opens the catalog: in PostgreSQL, or a SQLite file that is made, migrated, checked, and rebuilt if it is not usable.
 
 The file is disposable: losing it loses nothing that the next start does not find out again. A file that is
 damaged or is not ours is therefore set aside, never repaired and never deleted. Called by the composition
@@ -14,6 +14,7 @@ import sqlite3
 import uuid
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -22,15 +23,11 @@ from sqlalchemy.exc import DatabaseError
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 from sqlalchemy.pool import AsyncAdaptedQueuePool
 
+from mcp_optimizer.db.schema import APPLICATION_ID, migrate
+from mcp_optimizer.db.tables import metadata
 from mcp_optimizer.errors import CatalogError
 
 logger = logging.getLogger(__name__)
-
-HEAD = "0004"
-"""The newest migration; a file that is already there starts without loading Alembic."""
-
-APPLICATION_ID = 0x4D43504F
-"""Marks a SQLite file as ours ("MCPO")."""
 
 _MAGIC = b"SQLite format 3\0"
 _BUSY_TIMEOUT_MS = 5_000
@@ -38,7 +35,7 @@ _BUSY_TIMEOUT_MS = 5_000
 
 @dataclass(frozen=True)
 class Database:
-    """An open catalog database, and the file behind it (None: memory only)."""
+    """An open catalog database, and the file behind it, if it is one."""
 
     engine: AsyncEngine
     path: Path | None
@@ -55,14 +52,18 @@ class Database:
         await self.engine.dispose()
 
 
-async def open_database(path: Path | None) -> Database:
-    """Open the file at `path`, or a database in memory for None."""
-    if path is None:
+async def open_database(place: Path | str | None) -> Database:
+    """Open the file or the PostgreSQL database (by its URL) at `place`, or a database in memory for None."""
+    if place is None:
         return await _open_in_memory()
-    await asyncio.to_thread(prepare_file, path)
-    engine = create_async_engine(f"sqlite+aiosqlite:///{path}")
+    if isinstance(place, str):
+        postgres = await asyncio.to_thread(import_module, "mcp_optimizer.db.postgres")
+        await asyncio.to_thread(postgres.prepare, place)
+        return Database(postgres.engine_of(place), None)
+    await asyncio.to_thread(prepare_file, place)
+    engine = create_async_engine(f"sqlite+aiosqlite:///{place}")
     _set_pragmas(engine.sync_engine)
-    return Database(engine, path)
+    return Database(engine, place)
 
 
 async def _open_in_memory() -> Database:
@@ -72,7 +73,7 @@ async def _open_in_memory() -> Database:
     )
     _set_pragmas(engine.sync_engine)
     async with engine.begin() as connection:
-        await connection.run_sync(_migrate)
+        await connection.run_sync(metadata.create_all)
     return Database(engine, None)
 
 
@@ -93,7 +94,7 @@ def prepare_file(path: Path) -> None:
     _set_pragmas(engine)
     try:
         with engine.connect() as connection, connection.begin():
-            _migrate(connection)
+            migrate(connection)
     except DatabaseError as error:
         raise CatalogError(
             f"Cannot open the catalog {path}: {error.orig}. Choose another place with --database FILE, "
@@ -168,35 +169,3 @@ def _set_pragmas(engine: Engine) -> None:
         # Also called for a reader in AUTOCOMMIT, which takes no lock.
         if connection.get_execution_options().get("isolation_level") != "AUTOCOMMIT":
             connection.exec_driver_sql("BEGIN IMMEDIATE")
-
-
-def _migrate(connection: Connection) -> None:
-    """Bring the schema to `HEAD` inside the caller's transaction, so that a kill leaves all or nothing."""
-    revision = _current_revision(connection)
-    if revision == HEAD:
-        return
-    if revision is not None and revision > HEAD:
-        raise CatalogError(
-            f"The catalog was written by a newer mcp-optimizer (schema {revision}, this one knows {HEAD}). "
-            "Upgrade, or choose another file with --database FILE."
-        )
-    # Alembic takes over half a second to load: only here, and only when there is something to do.
-    from alembic import command
-    from alembic.config import Config
-
-    config = Config()
-    config.set_main_option("script_location", str(Path(__file__).parent / "migrations"))
-    config.set_main_option("path_separator", "os")
-    config.attributes["connection"] = connection
-    command.upgrade(config, "head")
-    connection.exec_driver_sql(f"PRAGMA application_id = {APPLICATION_ID}")
-
-
-def _current_revision(connection: Connection) -> str | None:
-    known = connection.exec_driver_sql(
-        "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'alembic_version'"
-    ).first()
-    if known is None:
-        return None
-    row = connection.exec_driver_sql("SELECT version_num FROM alembic_version").first()
-    return None if row is None else str(row[0])

@@ -9,11 +9,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import delete, select
-from sqlalchemy.dialects.sqlite import insert as upsert
 
 from mcp_optimizer.db.models import DefinitionForm
 from mcp_optimizer.db.tables import definition_form, written_description
-from mcp_optimizer.db.transactions import Transactions, chunks
+from mcp_optimizer.db.transactions import Transactions, chunks, upsert
 
 
 class StoredForms(Transactions):
@@ -33,12 +32,11 @@ class StoredForms(Transactions):
     async def write(self, forms: Sequence[DefinitionForm], kind: str) -> None:
         """All of them, or none. What an older compression made is forgotten."""
         version = kind.partition("/")[0]
-        async with self._writing() as connection:
+        async with self._writing(alone=True) as connection:
             await connection.execute(delete(definition_form).where(definition_form.c.kind.not_like(f"{version}/%")))
             for chunk in chunks(forms):
-                await connection.execute(
-                    upsert(definition_form).on_conflict_do_nothing(), [_row(x, kind) for x in chunk]
-                )
+                statement = upsert(connection, definition_form).on_conflict_do_nothing()
+                await connection.execute(statement, [_row(form, kind) for form in chunk])
 
     async def descriptions(self, hashes: Iterable[str], writer: str) -> dict[str, str]:
         """What this writer wrote of these definitions; empty where it had nothing good to say."""
@@ -53,10 +51,10 @@ class StoredForms(Transactions):
         return found
 
     async def write_descriptions(self, texts: Mapping[str, str], writer: str) -> None:
-        rows = [{"definition_hash": key, "writer": writer, "text": text} for key, text in texts.items()]
+        rows = [{"definition_hash": key, "writer": writer, "text": text} for key, text in sorted(texts.items())]
         async with self._writing() as connection:
             for chunk in chunks(rows):
-                await connection.execute(upsert(written_description).on_conflict_do_nothing(), chunk)
+                await connection.execute(upsert(connection, written_description).on_conflict_do_nothing(), chunk)
 
 
 def _row(form: DefinitionForm, kind: str) -> dict[str, Any]:

@@ -67,7 +67,7 @@ class History(Transactions):
         old = select(event.c.id).where(event.c.at_ms < _milliseconds(before)).limit(_AT_ONCE)
         forgotten = 0
         while True:
-            async with self._writing() as connection:
+            async with self._writing(alone=True) as connection:
                 gone = (await connection.execute(delete(event).where(event.c.id.in_(old)))).rowcount
             forgotten += gone
             if gone < _AT_ONCE:
@@ -80,7 +80,7 @@ def _milliseconds(moment: float) -> int:
 
 @cache
 def _insertion(dialect: Dialect) -> str:
-    return str(insert(event).values(dict.fromkeys(_COLUMNS)).compile(dialect=dialect))
+    return str(insert(event).inline().values(dict.fromkeys(_COLUMNS)).compile(dialect=dialect))
 
 
 _COLUMNS = tuple(column.name for column in event.columns if column.name != "id")
@@ -89,7 +89,9 @@ _COLUMNS = tuple(column.name for column in event.columns if column.name != "id")
 def _row(one: Event) -> tuple[Any, ...]:
     """In the order of the table's columns, which is that of an event's fields."""
     found = json.dumps(one.found, separators=(",", ":")) if one.found else ""
-    return (_milliseconds(one.at), one.kind.value, *one[2:12], one.outcome.value, found)
+    # PostgreSQL has no NUL in texts, and a hostile server may have one in a name.
+    names = (name.replace("\0", "\ufffd") for name in one[2:6])
+    return (_milliseconds(one.at), one.kind.value, *names, *one[6:12], one.outcome.value, found)
 
 
 def _event(row: Row[Any]) -> Event:

@@ -64,7 +64,7 @@ class KeptResults(Transactions):
     async def forget(self, older_than_seconds: float, most_bytes: int) -> None:
         """Delete what is too old, then the oldest until the rest is small enough; never the newest."""
         oldest = _now() - round(older_than_seconds * 1_000)
-        async with self._writing() as connection:
+        async with self._writing(alone=True) as connection:
             await connection.execute(delete(kept_result).where(kept_result.c.at_ms < oldest))
             query = select(kept_result.c.id, kept_result.c.stored_bytes).order_by(kept_result.c.at_ms.desc())
             total, gone = 0, []

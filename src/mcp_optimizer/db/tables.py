@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
 from sqlalchemy import (
     BigInteger,
     Boolean,
     CheckConstraint,
     Column,
     DateTime,
+    Dialect,
     Float,
     ForeignKey,
     Index,
@@ -16,11 +19,26 @@ from sqlalchemy import (
     MetaData,
     Table,
     Text,
+    TypeDecorator,
     UniqueConstraint,
     func,
 )
 
 metadata = MetaData()
+
+# More than 32 bits, which SQLite's INTEGER holds anyway; and only that one counts up by itself.
+Whole = BigInteger().with_variant(Integer, "sqlite")
+
+
+class Moment(TypeDecorator[datetime]):
+    """A moment in UTC; SQLite itself forgets the time zone."""
+
+    impl = DateTime(timezone=True)
+    cache_ok = True
+
+    def process_result_value(self, value: datetime | None, _dialect: Dialect) -> datetime | None:
+        return value.replace(tzinfo=UTC) if value is not None and value.tzinfo is None else value
+
 
 # A server is its name and what it starts or connects to: two clients may call different servers "github".
 mcpserver = Table(
@@ -31,8 +49,8 @@ mcpserver = Table(
     Column("fingerprint", Text, nullable=False),
     Column("transport", Text, nullable=False),
     Column("status", Text, nullable=False),
-    Column("last_updated", DateTime(timezone=True), server_default=func.current_timestamp()),
-    Column("created_at", DateTime(timezone=True), server_default=func.current_timestamp()),
+    Column("last_updated", Moment, server_default=func.current_timestamp()),
+    Column("created_at", Moment, server_default=func.current_timestamp()),
     UniqueConstraint("name", "fingerprint", name="uq_mcpserver_name_fingerprint"),
 )
 
@@ -46,8 +64,8 @@ tool = Table(
     Column("details_embedding", LargeBinary, nullable=False),
     Column("token_count", Integer, nullable=False, server_default="0"),
     Column("definition_hash", Text, nullable=False),
-    Column("last_updated", DateTime(timezone=True), server_default=func.current_timestamp()),
-    Column("created_at", DateTime(timezone=True), server_default=func.current_timestamp()),
+    Column("last_updated", Moment, server_default=func.current_timestamp()),
+    Column("created_at", Moment, server_default=func.current_timestamp()),
     CheckConstraint("token_count >= 0", name="ck_tool_token_count"),
     Index("ix_tool_mcpserver_id", "mcpserver_id"),
 )
@@ -73,16 +91,16 @@ definition_vector = Table(
 event = Table(
     "event",
     metadata,
-    Column("id", Integer, primary_key=True),
+    Column("id", Whole, primary_key=True),
     Column("at_ms", BigInteger, nullable=False),
     Column("kind", Text, nullable=False),
     Column("session", Text, nullable=False),
     Column("client", Text, nullable=False),
     Column("server", Text, nullable=False),
     Column("tool", Text, nullable=False),
-    Column("tokens", Integer, nullable=False),
-    Column("full_tokens", Integer, nullable=False),
-    Column("baseline_tokens", Integer, nullable=False),
+    Column("tokens", Whole, nullable=False),
+    Column("full_tokens", Whole, nullable=False),
+    Column("baseline_tokens", Whole, nullable=False),
     Column("milliseconds", Float, nullable=False),
     Column("cached", Boolean, nullable=False),
     Column("truncated", Boolean, nullable=False),
@@ -118,7 +136,7 @@ kept_result = Table(
     Column("caller", Text, nullable=False),
     Column("unit", Text, nullable=False),
     Column("pieces", Integer, nullable=False),
-    Column("max_tokens", Integer, nullable=False),
+    Column("max_tokens", Whole, nullable=False),
     Column("bytes", BigInteger, nullable=False),
     Column("stored_bytes", BigInteger, nullable=False),
     Column("at_ms", BigInteger, nullable=False),

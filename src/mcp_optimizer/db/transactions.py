@@ -5,13 +5,18 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from itertools import islice
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
+from sqlalchemy import Table
+from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from mcp_optimizer.db.database import Database
+from mcp_optimizer.db.schema import write_alone
 from mcp_optimizer.errors import CatalogError
+
+if TYPE_CHECKING:
+    from mcp_optimizer.db.database import Database
 
 _T = TypeVar("_T")
 
@@ -26,9 +31,12 @@ class Transactions:
         self._database = database
 
     @asynccontextmanager
-    async def _writing(self) -> AsyncIterator[AsyncConnection]:
+    async def _writing(self, *, alone: bool = False) -> AsyncIterator[AsyncConnection]:
+        """One transaction. In PostgreSQL several write at once: who deletes, or reads before it writes, is `alone`."""
         with _translated_errors():
             async with self._database.engine.begin() as connection:
+                if alone:
+                    await connection.run_sync(write_alone)
                 yield connection
 
     @asynccontextmanager
@@ -46,7 +54,19 @@ def _translated_errors() -> Iterator[None]:
     try:
         yield
     except (SQLAlchemyError, OSError) as error:
-        raise CatalogError(f"{getattr(error, 'orig', None) or error}") from error
+        raise CatalogError(reason(error)) from error
+
+
+def reason(error: Exception) -> str:
+    """What the database itself said, without the statement that it was said about."""
+    said = getattr(error, "orig", None) or error
+    return str(said) or ("no answer in time" if isinstance(said, TimeoutError) else type(said).__name__)
+
+
+def upsert(connection: AsyncConnection, table: Table) -> sqlite.Insert | postgresql.Insert:
+    """An INSERT that may say ON CONFLICT. Writers of several rows give them in the order of their keys: then two
+    that write the same ones wait for each other, and never in a circle."""
+    return postgresql.insert(table) if connection.dialect.name == "postgresql" else sqlite.insert(table)
 
 
 def chunks(values: Iterable[_T]) -> Iterator[list[_T]]:

@@ -7,6 +7,7 @@ import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -36,7 +37,7 @@ ANY_TEXT = st.text(st.characters(exclude_categories=()), min_size=1, max_size=60
 
 @dataclass(frozen=True)
 class Gate:
-    """The pipeline over a database in memory."""
+    """The pipeline over a database, in memory unless a place is given."""
 
     results: Results
     kept: KeptResults
@@ -58,8 +59,10 @@ class Gate:
 
 
 @asynccontextmanager
-async def gate(max_tokens: int = 0, max_rows: int = 0, store: StoreLimits | None = None) -> AsyncIterator[Gate]:
-    database = await open_database(None)
+async def gate(
+    max_tokens: int = 0, max_rows: int = 0, store: StoreLimits | None = None, place: Path | str | None = None
+) -> AsyncIterator[Gate]:
+    database = await open_database(place)
     try:
         kept = KeptResults(database)
 
@@ -221,8 +224,8 @@ async def test_structured_content_that_repeats_the_text_is_cut_with_it() -> None
         assert whole(await opened.all_pages(id_of(result))) == text
 
 
-async def test_structured_content_that_the_text_does_not_repeat_is_kept_too() -> None:
-    async with gate(max_tokens=500) as opened:
+async def test_structured_content_that_the_text_does_not_repeat_is_kept_too(place: Path | str) -> None:
+    async with gate(max_tokens=500, place=place) as opened:
         result = await opened.pass_through(text_result("Found 500.", structuredContent=ANSWER))
         assert texts(result)[0] == "Found 500."
         kept = result["structuredContent"]
@@ -268,8 +271,8 @@ async def test_an_error_of_a_tool_is_held_to_the_limit_too() -> None:
         assert tokens(result) <= 200
 
 
-async def test_nobody_reads_another_callers_result() -> None:
-    async with gate(max_rows=10) as opened:
+async def test_nobody_reads_another_callers_result(place: Path | str) -> None:
+    async with gate(max_rows=10, place=place) as opened:
         result = await opened.pass_through(text_result(json.dumps(PEOPLE)), caller=Caller("me", "http:1"))
         await opened.results.read(id_of(result), Caller("me", "http:1"))
         for stranger in (LOCAL, Caller("me", "http:2")):
@@ -386,9 +389,9 @@ async def test_beyond_the_end_there_is_nothing() -> None:
         ]
 
 
-async def test_old_results_are_forgotten_and_the_oldest_go_first_when_there_are_too_many() -> None:
+async def test_old_results_are_forgotten_and_the_oldest_go_first_when_there_are_too_many(place: Path | str) -> None:
     noise = [{"id": number, "noise": str(hash((number, "noise")))} for number in range(40_000)]
-    async with gate(max_rows=10, store=StoreLimits(megabytes=1)) as opened:
+    async with gate(max_rows=10, store=StoreLimits(megabytes=1), place=place) as opened:
         ids = [id_of(await opened.pass_through(text_result(json.dumps(noise)))) for _ in range(3)]
         with pytest.raises(InvalidRequest):
             await opened.results.read(ids[0])

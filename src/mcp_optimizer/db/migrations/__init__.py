@@ -1,1 +1,1 @@
-"""Alembic migrations of the catalog, run by `db.database` when a file is not at `HEAD`."""
+"""Alembic migrations of the catalog, run by `db.schema` when a database is not at `HEAD`."""

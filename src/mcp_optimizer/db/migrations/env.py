@@ -1,4 +1,4 @@
-"""Alembic's entry point: runs the migrations on the connection that `db.database` hands over."""
+"""Alembic's entry point: runs the migrations on the connection that `db.schema` hands over."""
 
 from alembic import context
 

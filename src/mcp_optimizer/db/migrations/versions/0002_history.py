@@ -6,20 +6,23 @@ from alembic import op
 revision = "0002"
 down_revision = "0001"
 
+# More than 32 bits, which SQLite's INTEGER holds anyway.
+_WHOLE = sa.BigInteger().with_variant(sa.Integer, "sqlite")
+
 
 def upgrade() -> None:
     op.create_table(
         "event",
-        sa.Column("id", sa.Integer, primary_key=True),
+        sa.Column("id", _WHOLE, primary_key=True),
         sa.Column("at_ms", sa.BigInteger, nullable=False),
         sa.Column("kind", sa.Text, nullable=False),
         sa.Column("session", sa.Text, nullable=False),
         sa.Column("client", sa.Text, nullable=False),
         sa.Column("server", sa.Text, nullable=False),
         sa.Column("tool", sa.Text, nullable=False),
-        sa.Column("tokens", sa.Integer, nullable=False),
-        sa.Column("full_tokens", sa.Integer, nullable=False),
-        sa.Column("baseline_tokens", sa.Integer, nullable=False),
+        sa.Column("tokens", _WHOLE, nullable=False),
+        sa.Column("full_tokens", _WHOLE, nullable=False),
+        sa.Column("baseline_tokens", _WHOLE, nullable=False),
         sa.Column("milliseconds", sa.Float, nullable=False),
         sa.Column("cached", sa.Boolean, nullable=False),
         sa.Column("truncated", sa.Boolean, nullable=False),

@@ -6,6 +6,9 @@ from alembic import op
 revision = "0004"
 down_revision = "0003"
 
+# More than 32 bits, which SQLite's INTEGER holds anyway.
+_WHOLE = sa.BigInteger().with_variant(sa.Integer, "sqlite")
+
 
 def upgrade() -> None:
     op.create_table(
@@ -14,7 +17,7 @@ def upgrade() -> None:
         sa.Column("caller", sa.Text, nullable=False),
         sa.Column("unit", sa.Text, nullable=False),
         sa.Column("pieces", sa.Integer, nullable=False),
-        sa.Column("max_tokens", sa.Integer, nullable=False),
+        sa.Column("max_tokens", _WHOLE, nullable=False),
         sa.Column("bytes", sa.BigInteger, nullable=False),
         sa.Column("stored_bytes", sa.BigInteger, nullable=False),
         sa.Column("at_ms", sa.BigInteger, nullable=False),

@@ -1,0 +1,126 @@
+"""A private PostgreSQL for tests: made in a folder of its own, on a port of its own, gone when the tests are."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+PASSWORD = "s3cret-of-tests"
+_SETTINGS = {
+    "listen_addresses": "127.0.0.1",
+    "unix_socket_directories": "",
+    "fsync": "off",
+    "full_page_writes": "off",
+    "shared_buffers": "16MB",
+    "max_connections": "100",
+}
+
+
+@dataclass(frozen=True)
+class Postgres:
+    """A server that runs."""
+
+    programs: Path
+    port: int
+
+    def url(self, name: str) -> str:
+        return f"postgresql://optimizer:{PASSWORD}@127.0.0.1:{self.port}/{name}"
+
+    def new_database(self) -> str:
+        """The URL of a database that is empty."""
+        name = f"test_{uuid.uuid4().hex[:12]}"
+        ask(self.url("postgres"), f"CREATE DATABASE {name} TEMPLATE template0")
+        return self.url(name)
+
+
+def ask(url: str, statement: str) -> list[tuple[str, ...]]:
+    """What another program is answered by a database; it sees the catalog's tables first."""
+    programs = find_programs()
+    assert programs is not None
+    done = subprocess.run(
+        [f"{programs}/psql", "-XAtq", "-F", "\t", "-v", "ON_ERROR_STOP=1", "-c", statement, url],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+        env={**os.environ, "PGOPTIONS": "-c search_path=mcp_optimizer,public"},
+    )
+    assert done.returncode == 0, done.stderr
+    return [tuple(line.split("\t")) for line in done.stdout.splitlines()]
+
+
+def find_programs() -> Path | None:
+    """Where PostgreSQL's programs are, if it is installed; Debian keeps them out of the PATH."""
+    found = shutil.which("initdb")
+    folders = [Path(found).resolve().parent] if found else []
+    folders += sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True)
+    return next((folder for folder in folders if all((folder / name).exists() for name in ("initdb", "psql"))), None)
+
+
+@contextlib.contextmanager
+def running_postgres(programs: Path) -> Iterator[Postgres]:
+    """A server while the context lasts."""
+    folder = Path(tempfile.mkdtemp(prefix="mcp-optimizer-pg-"))
+    try:
+        with _started(programs, folder) as postgres:
+            yield postgres
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def _started(programs: Path, folder: Path) -> Iterator[Postgres]:
+    data, secret, log = folder / "data", folder / "password", folder / "log"
+    secret.write_text(PASSWORD)
+    options = _unprivileged(folder, secret)
+    initdb = [f"{programs}/initdb", f"--pgdata={data}", "--username=optimizer", f"--pwfile={secret}", "--no-sync"]
+    initdb += ["--auth=scram-sha-256", "--encoding=UTF8"]
+    subprocess.run(initdb, check=True, capture_output=True, timeout=120, **options)
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    settings = [f"--{name}={value}" for name, value in {**_SETTINGS, "port": port}.items()]
+    with log.open("wb") as output:
+        command = [f"{programs}/postgres", "-D", str(data), *settings]
+        process = subprocess.Popen(command, stdout=output, stderr=output, **options)
+    try:
+        postgres = Postgres(programs, port)
+        _wait_for(postgres, process, log)
+        yield postgres
+    finally:
+        # Does not wait for those who are still connected.
+        process.send_signal(signal.SIGINT)
+        process.wait(30)
+
+
+def _wait_for(postgres: Postgres, process: subprocess.Popen[bytes], log: Path) -> None:
+    deadline = time.monotonic() + 60
+    ready = [f"{postgres.programs}/pg_isready", "-q", "-h", "127.0.0.1", "-p", str(postgres.port)]
+    while subprocess.run(ready, check=False).returncode:
+        assert process.poll() is None, log.read_text()
+        assert time.monotonic() < deadline, log.read_text()
+        time.sleep(0.05)
+
+
+def _unprivileged(*paths: Path) -> dict[str, Any]:
+    """For whom it runs: PostgreSQL refuses to be root, so that then it is somebody else."""
+    if os.name != "posix" or os.geteuid() != 0:
+        return {}
+    import pwd
+
+    known = {entry.pw_name: entry for entry in pwd.getpwall()}
+    user = known.get("postgres") or known["nobody"]
+    for path in paths:
+        os.chown(path, user.pw_uid, user.pw_gid)
+    return {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": [], "cwd": paths[0]}

@@ -1,0 +1,233 @@
+"""PostgreSQL as the catalog: many gateways at once, its own schema, and nothing waits for it or shows its password."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import socket
+import sys
+import traceback
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.migration import MigrationContext
+from sqlalchemy import Connection
+
+from mcp_optimizer import Optimizer
+from mcp_optimizer.db import postgres as postgres_module
+from mcp_optimizer.db.catalog import Catalog
+from mcp_optimizer.db.database import Database, open_database
+from mcp_optimizer.db.events import Event, EventKind
+from mcp_optimizer.db.forms import StoredForms
+from mcp_optimizer.db.history import History
+from mcp_optimizer.db.kept import KeptResult
+from mcp_optimizer.db.kept_results import KeptResults
+from mcp_optimizer.db.models import Definition, DefinitionForm, ServerStatus, ToolRow
+from mcp_optimizer.db.postgres import SCHEMA, shown
+from mcp_optimizer.db.schema import HEAD, write_alone
+from mcp_optimizer.db.tables import metadata
+from mcp_optimizer.errors import CatalogError, ConfigurationError
+from tests.postgres import PASSWORD, Postgres, ask
+from tests.unit.catalogs import mcp_tool
+
+
+def name_of(url: str) -> str:
+    return url.rpartition("/")[2]
+
+
+async def refusal(url: str) -> str:
+    """Why a database cannot be opened; its password is nowhere in that, nor in the traceback."""
+    with pytest.raises(CatalogError) as caught:
+        await open_database(url)
+    assert PASSWORD not in "".join(traceback.format_exception(caught.value))
+    return str(caught.value)
+
+
+async def test_the_migrations_make_exactly_the_tables_that_the_code_uses(postgres_url: str) -> None:
+    def differences(connection: Connection) -> object:
+        options = {"compare_type": True, "compare_server_default": True}
+        return compare_metadata(MigrationContext.configure(connection, opts=options), metadata)
+
+    database = await open_database(postgres_url)
+    async with database.engine.connect() as connection:
+        assert await connection.run_sync(differences) == []
+    await database.close()
+
+
+@pytest.mark.parametrize("made", ["", f"CREATE SCHEMA {SCHEMA}"], ids=["nothing", "the schema"])
+async def test_of_ten_gateways_that_start_together_one_migrates_whatever_is_there(made: str, postgres_url: str) -> None:
+    ask(postgres_url, made)
+    opened = await asyncio.gather(*(open_database(postgres_url) for _ in range(10)))
+    await asyncio.gather(*(database.close() for database in opened))
+    assert ask(postgres_url, "SELECT version_num FROM alembic_version") == [(HEAD,)]
+
+
+async def test_who_comes_while_another_migrates_waits_but_not_for_ever(
+    postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(postgres_module, "_MIGRATION_SECONDS", 0.2)
+    other = postgres_module.engine_of(postgres_url)
+    async with other.begin() as connection:
+        await connection.run_sync(write_alone)
+        assert "lock timeout" in await refusal(postgres_url)
+        ask(postgres_url, f"CREATE SCHEMA {SCHEMA}")
+        assert "lock timeout" in await refusal(postgres_url)
+    await (await open_database(postgres_url)).close()
+    await other.dispose()
+
+
+async def test_tables_of_other_programs_are_left_alone(postgres_url: str) -> None:
+    ask(postgres_url, "CREATE TABLE event (mine text); CREATE TABLE alembic_version (version_num text)")
+    ask(postgres_url, "INSERT INTO alembic_version VALUES ('9999')")
+    database = await open_database(postgres_url)
+    await History(database).write([Event(at=1.0, kind=EventKind.CALL, session="s")])
+    await database.close()
+    assert ask(postgres_url, "SELECT version_num FROM public.alembic_version") == [("9999",)]
+    assert ask(postgres_url, "SELECT count(*) FROM public.event") == [("0",)]
+
+
+async def test_a_schema_of_a_newer_version_is_refused_and_left_as_it_is(postgres_url: str) -> None:
+    await (await open_database(postgres_url)).close()
+    ask(postgres_url, "UPDATE alembic_version SET version_num = '9999'")
+    assert f"newer mcp-optimizer (schema 9999, this one knows {HEAD})" in await refusal(postgres_url)
+
+
+async def test_who_may_not_make_a_schema_is_told_so_and_can_be_given_one(postgres_url: str) -> None:
+    role = f"guest_of_{name_of(postgres_url)}"
+    ask(postgres_url, f"CREATE ROLE {role} LOGIN PASSWORD '{PASSWORD}'")
+    url = postgres_url.replace("optimizer:", f"{role}:")
+    assert "permission denied for database" in await refusal(url)
+    ask(postgres_url, f"CREATE SCHEMA {SCHEMA} AUTHORIZATION {role}")
+    await (await open_database(url)).close()
+
+
+async def test_gateways_that_write_the_same_things_at_once_neither_block_each_other_nor_write_them_twice(
+    postgres_url: str,
+) -> None:
+    tools = [ToolRow(Definition.of(mcp_tool(f"tool{number}")), number) for number in range(200)]
+    hashes = [row.definition.definition_hash for row in tools]
+    order = random.Random(8)
+
+    async def gateway(database: Database, number: int) -> None:
+        catalog, forms, history = Catalog(database), StoredForms(database), History(database)
+        kept = KeptResults(database)
+        for turn in range(3):
+            mixed = order.sample(hashes, len(hashes))
+            await catalog.save_token_counts(dict.fromkeys(mixed, 7), "cl100k_base")
+            server = await catalog.save_server("github", "f", "stdio", ServerStatus.RUNNING)
+            await catalog.replace_tools(server, order.sample(tools, 150) if turn < 2 else tools)
+            await forms.write([DefinitionForm(key, "{}", 1, "[]") for key in mixed], f"{number % 2}/plain")
+            await forms.write_descriptions(dict.fromkeys(mixed, "text"), "writer")
+            await history.write([Event(at=1.0, kind=EventKind.CALL, session="s")] * 50)
+            await history.forget(before=2.0)
+            result = KeptResult(f"r{number}-{turn}", "me", "row", 1, 10**10, 5)
+            await kept.begin(result)
+            await kept.finish(result, 5)
+            await kept.forget(0 if turn else 3_600, 10)
+
+    opened = [await open_database(postgres_url) for _ in range(6)]
+    async with asyncio.timeout(60):
+        await asyncio.gather(*(gateway(database, number) for number, database in enumerate(opened)))
+    for database in opened:
+        await database.close()
+    assert ask(postgres_url, "SELECT count(*) FROM mcpserver") == [("1",)]
+    assert ask(postgres_url, "SELECT count(*) FROM tool") == [("200",)]
+    assert ask(postgres_url, "SELECT count(*) FROM definition_tokens") == [("200",)]
+    assert ask(postgres_url, "SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()") == [("0",)]
+
+
+async def test_connections_that_the_server_ended_are_opened_again(postgres: Postgres, postgres_url: str) -> None:
+    database = await open_database(postgres_url)
+    catalog = Catalog(database)
+    await catalog.save_token_counts({"h": 1}, "e")
+    ended = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{}'"
+    ask(postgres.url("postgres"), ended.format(name_of(postgres_url)))
+    assert await catalog.token_counts(["h"], "e") == {"h": 1}
+    await database.close()
+
+
+ALONE: dict[str, Callable[[Database], Awaitable[object]]] = {
+    "tools": lambda database: Catalog(database).replace_tools("server", []),
+    "forms": lambda database: StoredForms(database).write([], "1/plain"),
+    "history": lambda database: History(database).forget(before=1.0),
+    "results": lambda database: KeptResults(database).forget(3_600, 10),
+}
+
+
+@pytest.mark.parametrize("write", ALONE.values(), ids=ALONE)
+async def test_who_deletes_waits_for_others_who_do_but_not_for_ever(
+    write: Callable[[Database], Awaitable[object]], postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(postgres_module, "_LOCK_SECONDS", 0.2)
+    one, two = await open_database(postgres_url), await open_database(postgres_url)
+    async with one.engine.begin() as connection:
+        await connection.run_sync(write_alone)
+        with pytest.raises(CatalogError, match="lock timeout"):
+            await write(two)
+    await write(two)
+    await one.close()
+    await two.close()
+
+
+TOGETHER: dict[str, Callable[[Database, dict[str, int]], Awaitable[object]]] = {
+    "definition_tokens (definition_hash, encoding, token_count) VALUES ('{}', 'e', 1)": (
+        lambda database, keys: Catalog(database).save_token_counts(keys, "e")
+    ),
+    "definition_vector (definition_hash, encoder, vector) VALUES ('{}', 'e', '')": (
+        lambda database, keys: Catalog(database).save_vectors(dict.fromkeys(keys, np.zeros(2)), "e")
+    ),
+    "written_description (definition_hash, writer, text) VALUES ('{}', 'e', '')": (
+        lambda database, keys: StoredForms(database).write_descriptions(dict.fromkeys(keys, ""), "e")
+    ),
+}
+
+
+@pytest.mark.parametrize(("row", "write"), TOGETHER.items(), ids=lambda value: str(value).partition(" ")[0])
+async def test_two_that_write_the_same_rows_wait_for_each_other_and_never_in_a_circle(
+    row: str, write: Callable[[Database, dict[str, int]], Awaitable[object]], postgres_url: str
+) -> None:
+    one, two = await open_database(postgres_url), await open_database(postgres_url)
+    async with one.engine.begin() as connection:
+        await connection.exec_driver_sql(f"INSERT INTO {row.format('a')}")
+        writing = asyncio.ensure_future(write(two, {"z": 1, "a": 1}))
+        while not ask(postgres_url, "SELECT 1 FROM pg_locks WHERE NOT granted"):
+            await asyncio.sleep(0.01)
+        # If the other had written "z" before it came to wait for "a", this would wait for it in turn.
+        await connection.exec_driver_sql(f"INSERT INTO {row.format('z')}")
+    await writing
+    await one.close()
+    await two.close()
+
+
+async def test_a_server_that_never_answers_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(postgres_module, "_CONNECT_SECONDS", 0.2)
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))
+        silent.listen()
+        said = await refusal(f"postgresql://me:{PASSWORD}@127.0.0.1:{silent.getsockname()[1]}/name")
+    assert "no answer within 0.2 seconds" in said
+
+
+async def test_whatever_is_wrong_with_an_address_is_said_without_its_password(postgres_url: str) -> None:
+    closed = f"postgresql://me:{PASSWORD}@127.0.0.1:1/name?sslmode=disable"
+    assert "postgresql://127.0.0.1:1/name: [Errno 111] Connect call failed" in await refusal(closed)
+    assert "password authentication failed" in await refusal(postgres_url.replace("optimizer:", "optimizer:not-"))
+    assert 'database "missing" does not exist' in await refusal(postgres_url.replace(name_of(postgres_url), "missing"))
+    assert 'parameter "colour"' in await refusal(f"{postgres_url}?colour=blue")
+    assert "--database" in await refusal(f"postgresql://me:{PASSWORD}@127.0.0.1:port/name")
+
+
+def test_an_address_is_shown_without_user_password_and_options() -> None:
+    assert shown("postgresql://me:secret@one:1,two/name?password=secret") == "postgresql://one:1,two/name"
+    assert shown("postgres:///name?host=/run/postgresql") == "postgresql:///name"
+
+
+def test_without_the_driver_the_user_is_told_what_to_install(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    config = tmp_path / "mcp.json"
+    config.write_text('{"mcpServers": {}}')
+    monkeypatch.setitem(sys.modules, "asyncpg", None)
+    with pytest.raises(ConfigurationError, match=r"pip install 'mcp-optimizer-gateway\[postgres\]'"):
+        Optimizer.from_config(config, database="postgresql://host/name")
