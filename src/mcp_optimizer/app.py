@@ -8,7 +8,6 @@ import logging
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -28,6 +27,7 @@ from mcp_optimizer.forms import Detail, ToolForms
 from mcp_optimizer.gateway import Found, Gateway, ToolPage
 from mcp_optimizer.ingestion.pipeline import Ingestion
 from mcp_optimizer.json_text import compact
+from mcp_optimizer.lazy import lazy
 from mcp_optimizer.memory import share_pools
 from mcp_optimizer.metrics.accounts import Accounts
 from mcp_optimizer.metrics.event_log import event_logger, log_event
@@ -413,12 +413,12 @@ class Optimizer:
                 self._database = await open_database(None)
         return KeptResults(self._database)
 
-    @cached_property
+    @lazy
     def own_tokens(self) -> int:
         """What our own tools cost in every prompt."""
         return sum(self._counter.count_many([compact(tool) for tool in OWN_TOOLS]))
 
-    @cached_property
+    @lazy
     def prices(self) -> Prices:
         """Of the model that the settings name; else how prices relate to each other."""
         model = self.settings.price_model

@@ -12,7 +12,6 @@ import logging
 import time
 from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -20,6 +19,7 @@ import numpy as np
 from mcp_optimizer.db.models import McpTool, ServerStatus
 from mcp_optimizer.ingestion.pipeline import Ingestion
 from mcp_optimizer.ingestion.record import ToolRecord
+from mcp_optimizer.lazy import lazy
 from mcp_optimizer.memory import give_back
 from mcp_optimizer.naming import public_names
 from mcp_optimizer.search.engine import Encoder, Entry, SearchIndex
@@ -66,15 +66,15 @@ class Snapshot:
     baseline_tokens: int = 0
     encoder_is_loading: bool = False
 
-    @cached_property
+    @lazy
     def allowed(self) -> Mask:
         return np.array([tool is not None for tool in self.tools], dtype=np.bool_)
 
-    @cached_property
+    @lazy
     def by_name(self) -> dict[str, CatalogTool]:
         return {tool.name: tool for tool in self.running}
 
-    @cached_property
+    @lazy
     def running(self) -> tuple[CatalogTool, ...]:
         """The tools of running servers, by server and name."""
         return tuple(tool for tool in self.tools if tool is not None)
@@ -82,7 +82,7 @@ class Snapshot:
     def at(self, positions: Iterable[int]) -> list[CatalogTool]:
         return [tool for position in positions if (tool := self.tools[position]) is not None]
 
-    @cached_property
+    @lazy
     def indexed_servers(self) -> frozenset[str]:
         return frozenset(tool.server for tool in self.running)
 

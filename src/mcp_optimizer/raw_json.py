@@ -12,7 +12,6 @@ import json
 import re
 import secrets
 from collections.abc import Callable, Iterator, Mapping
-from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
@@ -20,6 +19,7 @@ import pydantic_core
 from pydantic_core import core_schema
 
 from mcp_optimizer.json_spans import decoded_parts, value_in_parts, whole_characters
+from mcp_optimizer.lazy import lazy
 
 Parse = Callable[[bytes], Any]
 
@@ -66,7 +66,7 @@ class LargeText(RawJson):
         text.utf8 = _copied(value.json)
         return text
 
-    @cached_property
+    @lazy
     def utf8(self) -> bytes:
         """The text; half surrogate pairs as they are."""
         return _copied(self.json[1:-1])

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from functools import cached_property
 
 from mcp_optimizer.compression.descriptions import Level
+from mcp_optimizer.lazy import lazy
 from mcp_optimizer.profiles.tiers import Candidate, ProfileName, Ranked, Reason
 
 Size = Callable[[Candidate, Level], int]
@@ -97,11 +97,11 @@ class Profiles:
             self._made[name] = _fit(name, self._ranked, self._size, self._own_tokens, budget, kept)
         return self._made[name]
 
-    @cached_property
+    @lazy
     def by_name(self) -> Mapping[ProfileName, ToolProfile]:
         return {name: self.profile(name) for name in ProfileName}
 
-    @cached_property
+    @lazy
     def tier_of(self) -> Mapping[str, ProfileName]:
         """The smallest profile that registers a tool. What no budget holds is still found: it is of the widest."""
         tiers = {entry.candidate.name: ProfileName.FULL for entry in self._ranked}
@@ -110,7 +110,7 @@ class Profiles:
                 tiers.update(dict.fromkeys(self.profile(name).tools, name))
         return tiers
 
-    @cached_property
+    @lazy
     def reasons(self) -> Mapping[str, Reason]:
         return {entry.candidate.name: entry.reason for entry in self._ranked}
 

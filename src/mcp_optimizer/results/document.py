@@ -8,11 +8,11 @@ from __future__ import annotations
 import io
 import json
 from dataclasses import dataclass
-from functools import cached_property
 from itertools import pairwise
 from typing import Any
 
 from mcp_optimizer.json_spans import first_filled
+from mcp_optimizer.lazy import lazy
 from mcp_optimizer.raw_json import LargeText
 from mcp_optimizer.results.cut import Cut, Fits, cut_json, cut_text
 from mcp_optimizer.results.layout import Layout, json_rows, records, text_lines, trunk
@@ -42,7 +42,7 @@ class Document:
     data: bytes
     value: Any = NO_JSON
 
-    @cached_property
+    @lazy
     def _division(self) -> _Division:
         data = self.data
         at = first_filled(data, 0)

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import partial
 from typing import Any
 
 from mcp_optimizer.json_spans import first_filled
+from mcp_optimizer.lazy import lazy
 from mcp_optimizer.raw_json import LargeText, LargeValue
 from mcp_optimizer.results.document import Document, decoded, read_document
 from mcp_optimizer.results.encodings import minified
@@ -296,7 +297,7 @@ class _Cutting:
             (document.layout.unit, document.layout.count) == (other.layout.unit, other.layout.count)
         )
 
-    @cached_property
+    @lazy
     def _structured_document(self) -> Document:
         return read_document(self.reading.structured_text, self.reading.structured)
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 from mcp_optimizer import json_text
+from mcp_optimizer.lazy import lazy
 from mcp_optimizer.raw_json import LargeText, LargeValue, RawJson
 from mcp_optimizer.results.metadata import DataInfo
 from mcp_optimizer.results.rows import find_table, find_text_table
@@ -47,12 +47,12 @@ class Reading:
         content = result.get("content")
         self.blocks: list[Any] = content if isinstance(content, list) else []
 
-    @cached_property
+    @lazy
     def slots(self) -> list[Slot]:
         """The texts."""
         return [slot for number, block in enumerate(self.blocks) if (slot := _slot(number, block)) is not None]
 
-    @cached_property
+    @lazy
     def structured(self) -> Any:
         """`structuredContent`, or NO_JSON where there is none; as it stands in its message, if it is large."""
         value = self.result.get("structuredContent")
@@ -62,28 +62,28 @@ class Reading:
     def has_large_structure(self) -> bool:
         return isinstance(self.structured, LargeValue)
 
-    @cached_property
+    @lazy
     def structured_text(self) -> Text:
         if isinstance(self.structured, LargeValue):
             return LargeText.of(self.structured)
         return "" if self.structured is NO_JSON else compact(self.structured)
 
-    @cached_property
+    @lazy
     def texts(self) -> list[Text]:
         """What a model pays for: the texts; where there are none, the structured content as JSON."""
         return [slot.text for slot in self.slots] or ([] if self.structured is NO_JSON else [self.structured_text])
 
-    @cached_property
+    @lazy
     def size(self) -> int:
         """Characters of text; of large ones, bytes."""
         return sum(map(size_of, self.texts))
 
-    @cached_property
+    @lazy
     def value(self) -> Any:
         """The only text as JSON, or NO_JSON; also where it is too large to be parsed."""
         return json_value(self.slots[0].text) if len(self.slots) == 1 else NO_JSON
 
-    @cached_property
+    @lazy
     def has_uncounted(self) -> bool:
         """Whether some of it is neither text nor counted."""
         return any(isinstance(block, Mapping) and _is_binary(block) for block in self.blocks)

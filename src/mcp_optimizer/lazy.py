@@ -1,0 +1,27 @@
+"""A property that is made when it is first asked for, and then kept. Pure but for that."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any, TypeVar, overload
+
+_T = TypeVar("_T")
+
+
+class lazy(cached_property[_T]):  # noqa: N801
+    """`cached_property` without its lock.
+
+    Before Python 3.12 that lock is one for all instances: while a thread looks through a large result, the event loop
+    could not look at a small one. Two threads may here make the same value twice, which costs time and nothing else.
+    """
+
+    @overload
+    def __get__(self, instance: None, owner: type[Any] | None = None) -> lazy[_T]: ...
+    @overload
+    def __get__(self, instance: object, owner: type[Any] | None = None) -> _T: ...
+    def __get__(self, instance: object | None, owner: type[Any] | None = None) -> lazy[_T] | _T:
+        if instance is None:
+            return self
+        assert self.attrname is not None
+        made = instance.__dict__[self.attrname] = self.func(instance)
+        return made
