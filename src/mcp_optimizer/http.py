@@ -29,6 +29,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from mcp_optimizer.catalog import LiveCatalog
 from mcp_optimizer.db.models import ServerStatus
 from mcp_optimizer.errors import ConfigurationError
+from mcp_optimizer.first_events import HeldFirstEvents
 from mcp_optimizer.large_bodies import LargeBodies, has_left, leave_large
 from mcp_optimizer.passing.kept_events import KeptEvents, SessionEvents
 
@@ -79,6 +80,7 @@ def build_http_app(
     )
     app.add_middleware(UnusedSessions, manager=sessions)
     app.add_middleware(LargeBodies)
+    app.add_middleware(HeldFirstEvents)
     app.add_middleware(StrippedHeaders)
     return app
 

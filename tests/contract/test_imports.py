@@ -15,7 +15,7 @@ LEVELS = [
     {"cli"},
     {"app"},
     {"server", "http", "dashboard"},
-    {"passing", "large_bodies"},
+    {"passing", "large_bodies", "first_events"},
     {"metrics", "registrar"},
     {"gateway", "registration"},
     {"forms", "clients", "written_descriptions"},

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import time
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
-import pydantic_core
 from mcp.server.streamable_http import EventCallback, EventMessage, EventStore
 from mcp_types import INTERNAL_ERROR, ErrorData, JSONRPCError, JSONRPCMessage, JSONRPCResponse
 
@@ -20,6 +20,8 @@ _BYTES = 32 * 1024 * 1024
 TOO_LARGE = "The result was too large to be kept, and its connection broke. Call again, or ask for less at a time."
 _EVENT = 256
 """Bytes that an event takes beside its result."""
+_ITEM = 64
+"""Bytes that a value takes beside its text."""
 
 
 @dataclass(frozen=True)
@@ -106,10 +108,13 @@ class SessionEvents(EventStore):
 
 
 def _size(message: JSONRPCMessage | None) -> int:
-    if not isinstance(message, JSONRPCResponse):
-        return _EVENT
-    try:
-        return _EVENT + len(pydantic_core.to_json(message.result))
-    except ValueError:
-        # Half a surrogate pair; rare, and never large enough to matter.
-        return _EVENT
+    return _EVENT + _length(message.result) if isinstance(message, JSONRPCResponse) else _EVENT
+
+
+def _length(value: Any) -> int:
+    """About as many bytes as a value takes; written out, it would cost as much as the answer itself."""
+    if isinstance(value, Mapping):
+        return sum(map(_length, value.values()), _ITEM * len(value))
+    if isinstance(value, list):
+        return sum(map(_length, value), _ITEM * len(value))
+    return len(value) if isinstance(value, str) else _ITEM

@@ -1,0 +1,65 @@
+"""Holds back the empty event that opens a stream of the older era, until there is need of it.
+
+It tells a client from where to ask again if the stream breaks before anything else was said. An answer that comes at
+once carries an id of its own, and costs less without it; and simple clients trip over an event without data.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+_HELD = 0.25
+"""Seconds."""
+
+
+class HeldFirstEvents:
+    """An ASGI middleware."""
+
+    def __init__(self, app: ASGIApp, seconds: float = _HELD) -> None:
+        self._app = app
+        self._seconds = seconds
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http" or scope["method"] != "POST":
+            await self._app(scope, receive, send)
+            return
+        releasing: asyncio.Task[None] | None = None
+        held: Message | None = None
+        has_begun = False
+
+        async def release() -> None:
+            nonlocal held
+            await asyncio.sleep(self._seconds)
+            message, held = held, None
+            if message is not None:
+                await send(message)
+
+        async def pass_on(message: Message) -> None:
+            nonlocal releasing, held, has_begun
+            if not has_begun and _is_empty_event(message):
+                has_begun, held, releasing = True, message, asyncio.create_task(release())
+                return
+            if releasing is not None:
+                first, held = held, None
+                if first is None:
+                    await asyncio.wait({releasing})
+                else:
+                    releasing.cancel()
+                    if not message.get("body") and not message.get("more_body"):
+                        # The stream ends without an answer: the client will ask for it.
+                        await send(first)
+                releasing = None
+            await send(message)
+
+        try:
+            await self._app(scope, receive, pass_on)
+        finally:
+            if releasing is not None:
+                releasing.cancel()
+
+
+def _is_empty_event(message: Message) -> bool:
+    body: bytes = message.get("body", b"")
+    return body.startswith(b"id: ") and b"\r\ndata: \r\n" in body and b"event:" not in body
