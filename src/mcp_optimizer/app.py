@@ -56,6 +56,7 @@ from mcp_optimizer.settings import ResultSettings, Settings, load_settings
 from mcp_optimizer.token_counter import TokenCounter
 from mcp_optimizer.upstream.config import read_server_file
 from mcp_optimizer.upstream.dumps import read_dumps
+from mcp_optimizer.upstream.parked import ParkingLimits
 from mcp_optimizer.upstream.pool import PoolOptions, UpstreamPool, UpstreamState
 from mcp_optimizer.upstream.spec import ServerSpec, Transport
 from mcp_optimizer.written_descriptions import WrittenDescriptions
@@ -97,6 +98,7 @@ class Optimizer:
             most_waiting=settings.max_waiting,
             own_sessions=settings.client_sessions,
             has_one_client=has_one_client,
+            parking=ParkingLimits(seconds=settings.answer_timeout),
         )
         self._pool = UpstreamPool(specs, options, __version__)
         self._dumps: list[UpstreamState] = []

@@ -13,6 +13,7 @@
         ├── UnknownTool           no such tool; carries the nearest names
         ├── AmbiguousTool         several servers have it; carries their names
         ├── InvalidArguments      the arguments do not fit the tool's schema; carries the schema
+        ├── CallNotWaiting        no call waits for the answers that were given
         └── InvalidRequest        one of the gateway's own tools was called wrongly
 
 A `RequestError` and an `UpstreamError` reach the model as a tool result with `isError: true`, because a
@@ -113,6 +114,16 @@ class InvalidArguments(RequestError):
         self.tool = tool
         self.problems = tuple(problems)
         self.schema = schema
+
+
+class CallNotWaiting(RequestError):
+    """No call waits for the answers that were given: it was answered, took too long, or is another client's."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "No call waits for these answers: its requestState is unknown, was used before, has expired, or belongs to "
+            "another client or another call. Call again from the start, without inputResponses and requestState."
+        )
 
 
 class InvalidRequest(RequestError):

@@ -135,6 +135,7 @@ class Gateway:
         `select` is a JMESPath expression: only what it selects of the result is returned.
         """
         projection = Projection(select) if select else None
+        parked = self._pool.parked(caller)
         tool = self.resolve(tool_name, server_name)
         details = tool.record.details
         arguments = self._understand(tool, parameters)
@@ -148,12 +149,14 @@ class Gateway:
             tool.record.definition_hash,
             arguments,
             details.annotations or {},
+            parked.seconds if parked is not None else 0.0,
         )
         result = await self.results.answer(call, lambda: self._pool.call(tool.server, "tools/call", params, caller))
         return _with_origin(result, tool)
 
     async def pass_on(self, tool_name: str, arguments: Mapping[str, Any] | None, caller: Caller) -> dict[str, Any]:
         """Call a tool by the name it is listed under, with arguments and result as they are, and what that cost."""
+        parked = self._pool.parked(caller)
         snapshot = self._catalog.snapshot
         # A name with its server in it stays good when the other server that has such a tool goes away.
         tool = snapshot.by_name.get(tool_name) or _with_server(snapshot, tool_name)
@@ -162,7 +165,7 @@ class Gateway:
         params: dict[str, Any] = {"name": tool.record.name}
         if arguments is not None:
             params["arguments"] = arguments
-        started = time.perf_counter()
+        started = time.perf_counter() - (parked.seconds if parked is not None else 0.0)
         result = await self._pool.call(tool.server, "tools/call", params, caller)
         return await self.results.described(result, started)
 

@@ -195,6 +195,12 @@ class Settings(BaseModel):
         description="Clients over HTTP that may have a session of their own with one server, if they can be asked "
         "things. Of more, each shares one in which the server cannot ask.",
     )
+    answer_timeout: float = Field(
+        default=300.0,
+        gt=0,
+        description="Seconds that a client has to answer a server's question, where it is asked by an input-required "
+        "result in the middle of a call of the older protocol era.",
+    )
     shutdown_timeout: float = Field(
         default=10.0, ge=0, description="Seconds that calls under way have to finish when the gateway is stopped."
     )

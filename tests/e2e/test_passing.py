@@ -250,6 +250,7 @@ async def test_a_client_of_the_older_era_is_asked_for_what_a_server_of_the_newer
 async def test_a_client_of_the_newer_era_uses_a_server_of_the_older_one(connect: Connect) -> None:
     async with connect("http", "auto", Person(), "stdio", "legacy") as client:
         assert text(await client.call_tool("test_simple_text", {})).startswith("This is a simple text")
+    async with connect("http", "auto", None, "stdio", "legacy") as client:
         result = await client.call_tool("test_elicitation", {"message": "Who are you?"})
         assert text(result) == "This client does not support elicitation."
 

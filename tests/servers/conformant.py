@@ -11,6 +11,7 @@ import asyncio
 import hashlib
 import hmac
 import json
+import os
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
@@ -50,6 +51,7 @@ _NOTHING = {"type": "object", "properties": {}}
 tools: dict[str, tuple[dict[str, Any], Tool]] = {}
 bus = InMemorySubscriptionBus()
 cancelled: list[str] = []
+answers: list[str] = []
 calls = 0
 
 
@@ -270,6 +272,43 @@ async def ask_url(context: Context, _params: Params) -> Answer:
         return text("This client does not support elicitation by URL.", isError=True)
     params = {"mode": "url", "message": "Log in", "url": "https://example.com/login", "elicitationId": "e-1"}
     return text(f"Visited: {(await ask(context, 'elicitation/create', params))['action']}")
+
+
+def can_ask_user(context: Context) -> bool:
+    return context.protocol_version not in MODERN_PROTOCOL_VERSIONS and "elicitation" in capabilities(context)
+
+
+@tool("Asks the user two things, and tells how far it is")
+async def ask_twice(context: Context, _params: Params) -> Answer:
+    if not can_ask_user(context):
+        return text("This client cannot be asked.", isError=True)
+    words = []
+    for number, question in enumerate(("Who are you?", "Are you sure?"), 1):
+        await context.session.report_progress(number, 2, question)
+        schema = takes(answer={"type": "string"})
+        answer = await ask(context, "elicitation/create", {"message": question, "requestedSchema": schema})
+        words.append(f"{answer['action']} {(answer.get('content') or {}).get('answer')}")
+    return text("; ".join(words), structuredContent={"answers": words})
+
+
+@tool("Asks the user, and says in its question which process waits for the answer", annotations={"readOnlyHint": True})
+async def ask_with_pid(context: Context, _params: Params) -> Answer:
+    if not can_ask_user(context):
+        return text("This client cannot be asked.", isError=True)
+    try:
+        params = {"message": str(os.getpid()), "requestedSchema": takes(answer={"type": "string"})}
+        answer = await ask(context, "elicitation/create", params)
+        answers.append(answer["action"])
+        await asyncio.sleep(0.1)
+    except asyncio.CancelledError:
+        cancelled.append("ask_with_pid")
+        raise
+    return text(f"Answered: {answer['action']}")
+
+
+@tool("Names the answers that ask_with_pid got")
+async def was_answered(_context: Context, _params: Params) -> Answer:
+    return text(json.dumps(answers))
 
 
 @tool("Asks for the client's roots")
@@ -534,7 +573,7 @@ async def on_list_templates(_context: Context, _params: Any) -> Any:
     return {"resourceTemplates": [TEMPLATE]}
 
 
-async def on_read_resource(_context: Context, params: types.ReadResourceRequestParams) -> Any:
+async def on_read_resource(context: Context, params: types.ReadResourceRequestParams) -> Any:
     uri = str(params.uri)
     if uri == "test://static-binary":
         return {"contents": [{"uri": uri, "mimeType": "image/png", "blob": PNG}]}
@@ -544,6 +583,9 @@ async def on_read_resource(_context: Context, params: types.ReadResourceRequestP
         words = "Watched"
     elif uri.startswith("test://template/") and uri.endswith("/data"):
         number = uri.removeprefix("test://template/").removesuffix("/data")
+        if number == "asked":
+            question = {"message": "Which?", "requestedSchema": takes(number={"type": "string"})}
+            number = (await ask(context, "elicitation/create", question))["content"]["number"]
         return {"contents": [{"uri": uri, "mimeType": "application/json", "text": json.dumps({"id": number})}]}
     else:
         raise MCPError(types.INVALID_PARAMS, "Resource not found", {"uri": uri})

@@ -161,7 +161,9 @@ class Accounts:
         return Answer(name, arguments, caller, self if self._recorder.is_heard else None)
 
     def take(self, answer: Answer) -> None:
-        """Account for an answer."""
+        """Account for an answer; for one that only asks for more, when the rest of it is there."""
+        if answer.result is not None and answer.result.get("resultType") == "input_required":
+            return
         try:
             stated = _stated_tokens(answer)
             if stated is None:

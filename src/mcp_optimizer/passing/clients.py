@@ -22,6 +22,7 @@ from pydantic import RootModel, ValidationError
 from starlette.requests import Request
 
 from mcp_optimizer.caller import Caller, ClientLink
+from mcp_optimizer.upstream.parked import refusal
 from mcp_optimizer.upstream.peer import RpcError
 
 Context = ServerRequestContext[Any, Any]
@@ -66,9 +67,10 @@ class _Link:
 
     async def ask(self, method: str, params: Mapping[str, Any]) -> dict[str, Any]:
         if self.is_modern:
-            raise RpcError(
+            raise refusal(self.capabilities, method, params) or RpcError(
                 types.METHOD_NOT_FOUND,
-                f"{method}: this client speaks a protocol revision in which it cannot be asked during a call",
+                f"{method}: this client speaks a protocol revision in which it can be asked only by the answer to its "
+                "own tools/call, prompts/get or resources/read, and it is not known which of them this is about",
             )
         request: Any = types.Request[dict[str, Any], str](method=method, params=dict(params))
         related = ServerMessageMetadata(related_request_id=self.request_id) if self.request_id is not None else None

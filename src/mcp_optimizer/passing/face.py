@@ -19,7 +19,7 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from mcp_optimizer.caller import LOCAL
 from mcp_optimizer.db.models import ServerStatus
-from mcp_optimizer.errors import OptimizerError, ServerBusy, UpstreamError, UpstreamRefusal
+from mcp_optimizer.errors import OptimizerError, RequestError, ServerBusy, UpstreamError, UpstreamRefusal
 from mcp_optimizer.passing.changes import Changes, Watches
 from mcp_optimizer.passing.clients import Client, Clients, Context
 from mcp_optimizer.passing.directory import PROMPTS, RESOURCES, TEMPLATES, Directory, Kind
@@ -120,6 +120,7 @@ class Passing:
 
     async def _get_prompt(self, ctx: Context, params: Mapping[str, Any]) -> dict[str, Any]:
         name = params["name"]
+        self._pool.parked(self.clients.caller(ctx))
         place = await self._directory.prompt(name)
         if place is None:
             raise MCPError(types.INVALID_PARAMS, f"Unknown prompt {name!r}: see prompts/list")
@@ -129,7 +130,10 @@ class Passing:
     async def _read(self, ctx: Context, params: Mapping[str, Any]) -> dict[str, Any]:
         uri = params["uri"]
         refusal: UpstreamError | None = None
+        parked = self._pool.parked(self.clients.caller(ctx))
         for server, own in await self._directory.resource(uri):
+            if parked is not None and parked.server != server:
+                continue
             try:
                 result = await self._pass(ctx, server, {"uri": own})
             except UpstreamRefusal as error:
@@ -247,7 +251,8 @@ def as_mcp_error(error: OptimizerError) -> MCPError:
     if isinstance(error, UpstreamRefusal):
         return MCPError(error.code, str(error), error.data)
     hint = {"retryAfter": error.retry_after} if isinstance(error, ServerBusy) else None
-    return MCPError(types.INTERNAL_ERROR, str(error), hint)
+    code = types.INVALID_PARAMS if isinstance(error, RequestError) else types.INTERNAL_ERROR
+    return MCPError(code, str(error), hint)
 
 
 def _renamed(result: dict[str, Any], own: str, public: str) -> dict[str, Any]:

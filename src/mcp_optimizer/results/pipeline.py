@@ -68,6 +68,8 @@ class Call:
     definition_hash: str = ""
     arguments: Mapping[str, Any] = field(default_factory=dict)
     annotations: Mapping[str, Any] = field(default_factory=dict)
+    seconds_before: float = 0.0
+    """For how long the server had worked on it when it asked for what it is now told."""
 
     @property
     def reads(self) -> bool:
@@ -78,6 +80,11 @@ class Call:
     def only_reads(self) -> bool:
         """Whether it also declares that what it reads is its server's own. The protocol's default is that it is not."""
         return self.reads and self.annotations.get("openWorldHint") is False
+
+    @property
+    def has_answers(self) -> bool:
+        """Whether it goes on with a call whose server wanted to know more: what comes of it depends on that."""
+        return "inputResponses" in self.caller.passing or "requestState" in self.caller.passing
 
     @property
     def cache_key(self) -> CacheKey:
@@ -128,7 +135,7 @@ class Results:
         """Ask the server, or serve again what it said; within the limits, with what it cost."""
         treatment = self._options.of(call.server, call.tool)
         seconds = treatment.cache_seconds if call.only_reads or treatment.is_cached_by_name else 0
-        if not seconds:
+        if not seconds or call.has_answers:
             return (
                 await self._written(call, ask, treatment)
                 if self._may_cache
@@ -139,8 +146,11 @@ class Results:
         if (kept := self._cache.get(key)) is not None and await self._can_be_read(kept, call):
             return self._served_again(kept, started)
         result, is_shared, may_keep = await self._cache.once(key, lambda: self._asked(call, ask, treatment))
-        if is_shared:
+        if is_shared and not _asks_first(result):
             return self._served_again(result, started)
+        if is_shared:
+            # Each is asked for itself.
+            return await self._asked(call, ask, treatment)
         if may_keep and not result.get("isError") and result.get("resultType", "complete") == "complete":
             self._cache.put(key, result, wire_size(result), seconds)
         return result
@@ -165,7 +175,7 @@ class Results:
         return with_metadata(kept, metadata, plain=self._options.plain_meta)
 
     async def _asked(self, call: Call, ask: Ask, treatment: Treatment) -> dict[str, Any]:
-        started = time.perf_counter()
+        started = time.perf_counter() - call.seconds_before
         result = await ask()
         if _asks_first(result):
             return result

@@ -43,14 +43,14 @@ class OwnSessions:
         self._expected = expected
         self._of: dict[str, _Own] = {}
 
-    async def of(self, link: ClientLink) -> UpstreamSession | None:
+    async def of(self, link: ClientLink, key: str) -> UpstreamSession | None:
         """This client's session, opened if need be; None if there are too many, or if none can be had."""
-        own = self._of.get(link.key)
+        own = self._of.get(key)
         if own is None:
             if len(self._of) >= self._most:
                 return None
-            own = self._of[link.key] = _Own(asyncio.get_running_loop().create_future())
-            own.task = asyncio.create_task(self._live(link.key, link.lasting, own))
+            own = self._of[key] = _Own(asyncio.get_running_loop().create_future())
+            own.task = asyncio.create_task(self._live(key, link.lasting, own))
         own.used_at = asyncio.get_running_loop().time()
         return await asyncio.shield(own.opened)
 

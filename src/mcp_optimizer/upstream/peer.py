@@ -275,8 +275,9 @@ class Peer:
             self._spawn(self.owner.tell(method, params))
 
     def _begin_answer(self, message: Message, method: str, related: int | None) -> None:
-        number = message["id"]
-        task = self._spawn(self._answer(number, method, message.get("params") or {}, self._whose(related)))
+        number, params = message["id"], message.get("params")
+        params = params if isinstance(params, dict) else {}
+        task = self._spawn(self._answer(number, method, params, self._whose(related)))
         self._answering[number] = task
         task.add_done_callback(lambda _: self._answering.pop(number, None))
 
@@ -300,6 +301,8 @@ class Peer:
         exchange.asking += 1
         exchange.extend()
         try:
+            # What was said before the question is heard before it.
+            await exchange.told()
             return await link.ask(method, params)
         finally:
             exchange.asking -= 1

@@ -20,14 +20,17 @@ from typing import Any
 import anyio
 import httpx2
 from mcp.shared.exceptions import MCPError
+from mcp_types.methods import INPUT_REQUIRED_METHODS
 
 from mcp_optimizer.caller import LOCAL, Caller, ClientLink
 from mcp_optimizer.db.models import ServerStatus
-from mcp_optimizer.errors import CallInterrupted, ServerUnavailable, UpstreamError
+from mcp_optimizer.errors import CallInterrupted, CallNotWaiting, ServerUnavailable, UpstreamError
+from mcp_optimizer.json_text import compact
 from mcp_optimizer.upstream.admission import Admission
 from mcp_optimizer.upstream.input_required import answered
 from mcp_optimizer.upstream.listing import Listing
 from mcp_optimizer.upstream.own_sessions import OwnSessions
+from mcp_optimizer.upstream.parked import Parked, ParkedCalls, ParkingLimits, Request, can_be_asked
 from mcp_optimizer.upstream.peer import ConnectionLost, RpcError, RpcTimeout
 from mcp_optimizer.upstream.session import UpstreamSession, open_session
 from mcp_optimizer.upstream.spec import ServerSpec, Transport
@@ -77,6 +80,8 @@ class PoolOptions:
     """Clients that may have a session of their own with one server."""
     has_one_client: bool = False
     """Everything is done for one client, as on stdio: it owns every session."""
+    parking: ParkingLimits = field(default_factory=ParkingLimits)
+    """How long calls wait for answers of clients that cannot be asked in the middle of them."""
 
 
 @dataclass(frozen=True)
@@ -118,9 +123,12 @@ class UpstreamPool:
         self.listener = listener
         self.on_notice: OnNotice | None = None
         self._one_client = _OneClient()
+        self._parked = ParkedCalls(options.parking, has_one_client=options.has_one_client)
         client_info = {"name": "mcp-optimizer", "version": version}
         self._servers = {
-            spec.name: _Upstream(spec, options, client_info, self._changed, self._noticed, self._one_client)
+            spec.name: _Upstream(
+                spec, options, client_info, self._changed, self._noticed, self._one_client, self._parked
+            )
             for spec in specs
         }
         self._running: asyncio.Task[None] | None = None
@@ -133,6 +141,7 @@ class UpstreamPool:
 
     async def stop(self) -> None:
         """End every server, all at the same time."""
+        await self._parked.close()
         self._stopping.set()
         if self._running is not None:
             await self._running
@@ -171,6 +180,10 @@ class UpstreamPool:
     async def call(self, server: str, method: str, params: dict[str, Any], caller: Caller = LOCAL) -> dict[str, Any]:
         """One request to a running server, under its deadline; the raw result."""
         return await self._servers[server].request(method, params, caller)
+
+    def parked(self, caller: Caller) -> Parked | None:
+        """The call that a client goes on with by its answers, if any; raises what that call failed with meanwhile."""
+        return self._parked.find(caller)
 
     async def watch_resource(self, server: str, uri: str) -> None:
         """Be told, by `on_notice`, when a resource changes; also after the server was restarted."""
@@ -243,6 +256,7 @@ class _Upstream:
         changed: Listener,
         noticed: OnNotice,
         one_client: _OneClient,
+        parked: ParkedCalls,
     ) -> None:
         self._spec = spec
         self._options = options
@@ -250,6 +264,7 @@ class _Upstream:
         self._changed = changed
         self._noticed = noticed
         self._one_client = one_client
+        self._parked = parked
         self._session: UpstreamSession | None = None
         self._legacy = False
         self._only_modern = False
@@ -277,18 +292,37 @@ class _Upstream:
     async def request(self, method: str, params: dict[str, Any], caller: Caller) -> dict[str, Any]:
         if self.is_closing:
             raise ServerUnavailable(self._spec.name, "The gateway is being stopped. Call again when it is back.")
+        request = Request.of(self._spec.name, method, params)
+        # A call that is parked takes no place: only while a request of its client is open does its server work on it.
         async with self.admission.admit():
+            if self._parked.find(caller) is not None:
+                return await self._parked.go_on(request, caller)
             session = await self._session_for(caller.link)
-            try:
-                return await answered(
-                    lambda given: session.request(method, {**params, **given}, self._timeout, caller), caller, session
-                )
-            except CallInterrupted:
-                # Whoever is told that the server is gone must not still find its tools.
-                if self._session is session:
-                    self._down(session.epitaph() or _CLOSED)
-                    session.close_now()
-                raise
+            link = caller.link
+            if link is None or not link.is_modern or session.is_modern:
+                return await self._asked(session, method, params, caller)
+            if "requestState" in caller.passing:
+                # Servers of the older era give no states, and we do not know this one.
+                raise CallNotWaiting
+            if method not in INPUT_REQUIRED_METHODS or not can_be_asked(link.capabilities):
+                return await self._asked(session, method, params, caller)
+            return await self._parked.begin(
+                request, caller, lambda parked: self._asked(session, method, params, parked)
+            )
+
+    async def _asked(
+        self, session: UpstreamSession, method: str, params: dict[str, Any], caller: Caller
+    ) -> dict[str, Any]:
+        try:
+            return await answered(
+                lambda given: session.request(method, {**params, **given}, self._timeout, caller), caller, session
+            )
+        except CallInterrupted:
+            # Whoever is told that the server is gone must not still find its tools.
+            if self._session is session:
+                self._down(session.epitaph() or _CLOSED)
+                session.close_now()
+            raise
 
     async def _session_for(self, link: ClientLink | None) -> UpstreamSession:
         """The shared session; or the client's own, if the server could not tell otherwise whom it speaks to."""
@@ -299,15 +333,21 @@ class _Upstream:
                 f"The server {self._spec.name!r} is not running ({self.state.reason or self.state.status}). "
                 "Try again shortly, or see `mcp-optimizer doctor`.",
             )
-        if link is None or link.is_modern or self._options.has_one_client or self._only_modern:
+        if link is None or self._options.has_one_client or self._only_modern:
             return shared
-        if not link.capabilities and link.log_level is None:
+        key = link.key
+        if link.is_modern:
+            if shared.is_modern or not can_be_asked(link.capabilities):
+                return shared
+            # Such a client may say something else with each request, and what a session was told stays.
+            key = f"{key} {compact(link.capabilities)}"
+        elif not link.capabilities and link.log_level is None:
             return shared
-        own = await self.own.of(link)
+        own = await self.own.of(link, key)
         if own is not None and own.is_modern:
             # What such a server needs to know is asked in its results, and so no session has to be one client's.
             self._only_modern = True
-            self.own.leave(link.key)
+            self.own.leave(key)
             return shared
         return own or shared
 
@@ -317,7 +357,8 @@ class _Upstream:
         async with opening as session:
             with anyio.fail_after(self._options.start_timeout):
                 await session.negotiate(legacy=True)
-                if link.log_level is not None and session.can("logging") and not session.is_modern:
+                wants_logs = link.log_level is not None and not link.is_modern
+                if wants_logs and session.can("logging") and not session.is_modern:
                     await session.request("logging/setLevel", {"level": link.log_level}, self._timeout)
             yield session
 

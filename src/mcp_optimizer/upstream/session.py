@@ -115,11 +115,13 @@ class UpstreamSession:
 
     async def _initialize(self) -> None:
         owner = self._peer.owner
-        # A client of the newer era cannot be asked anything in between, and so has nothing to declare here.
-        can_be_asked = owner is not None and not owner.is_modern
+        capabilities = dict(owner.capabilities) if owner is not None else {}
+        if owner is not None and owner.is_modern and "roots" in capabilities:
+            # In the newer era nobody says that they changed.
+            capabilities["roots"] = {}
         params = {
             "protocolVersion": LATEST_HANDSHAKE_VERSION,
-            "capabilities": dict(owner.capabilities) if owner is not None and can_be_asked else {},
+            "capabilities": capabilities,
             "clientInfo": self._client_info,
         }
         result = await self._peer.request("initialize", params, None)

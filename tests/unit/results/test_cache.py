@@ -203,3 +203,27 @@ def test_results_leave_when_their_time_is_up_and_the_least_used_first_when_there
 def test_the_local_caller_is_a_caller_like_any_other() -> None:
     keys = {CacheKey.of(key, "s", "t", "h", {}) for key in (LOCAL.key, "http:1", "http:2")}
     assert len(keys) == 3
+
+
+async def test_a_question_is_nobody_elses_and_what_came_of_an_answer_is_not_served_again() -> None:
+    pipeline, asked = results(), 0
+    free = asyncio.Event()
+
+    async def ask() -> dict[str, Any]:
+        nonlocal asked
+        asked += 1
+        number = asked
+        await free.wait()
+        return {"resultType": "input_required", "inputRequests": {}, "requestState": f"s{number}"}
+
+    both = [asyncio.create_task(pipeline.answer(call(), ask)) for _ in range(2)]
+    await asyncio.sleep(0)
+    free.set()
+    assert sorted(result["requestState"] for result in await asyncio.gather(*both)) == ["s1", "s2"]
+    server = Server()
+    answering = call(caller=Caller(passing={"requestState": "s1", "inputResponses": {}}), seconds_before=30.0)
+    result = await pipeline.answer(answering, server.ask)
+    assert said(result) == ("answer 1", False)
+    assert 30_000 <= result["_meta"]["performance"]["executionTimeMs"] < 40_000
+    assert said(await pipeline.answer(call(), server.ask)) == ("answer 2", False)
+    assert said(await pipeline.answer(answering, server.ask)) == ("answer 3", False)

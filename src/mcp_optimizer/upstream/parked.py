@@ -1,0 +1,330 @@
+"""Calls that wait for their client's answers, between a server of the older protocol era and a client of the newer one.
+
+Such a server asks in the middle of a call, and such a client can be asked only by the answer to its request. So
+the question becomes the answer, an input-required result, and the call stays open towards the server: parked, until
+the client calls again with what it was asked for. A parked call is one client's, waits for a limited time, and only
+so many may wait. Called by the pool; knows no transport.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections import deque
+from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import mcp_types as types
+
+from mcp_optimizer.caller import Caller, ClientLink
+from mcp_optimizer.errors import CallNotWaiting
+from mcp_optimizer.upstream.peer import RpcError
+
+_FEATURES = {"elicitation/create": "elicitation", "sampling/createMessage": "sampling", "roots/list": "roots"}
+"""What a client is asked for, and the capability by which it says that it can be."""
+
+_OLDER_ONLY = frozenset({"elicitationId", "task"})
+"""Parameters of questions that the newer era no longer has."""
+
+_MOST_QUESTIONS = 16
+"""Questions of one call that may wait for their answers."""
+
+_MOST_UNTOLD = 100
+"""Notifications that are kept for the client's next request; of more, the oldest are dropped."""
+
+_LAST_WORDS = 5.0
+
+_ANSWERS = ("inputResponses", "requestState")
+
+
+@dataclass(frozen=True)
+class ParkingLimits:
+    """How long a call waits for its client's answers, and how many may."""
+
+    seconds: float = 300.0
+    most: int = 256
+    most_of_one: int = 32
+
+
+@dataclass(frozen=True)
+class Request:
+    """What was asked of a server; a client that answers asks for the same again."""
+
+    server: str
+    method: str
+    params: Mapping[str, Any]
+
+    @classmethod
+    def of(cls, server: str, method: str, params: Mapping[str, Any]) -> Request:
+        return cls(server, method, {key: value for key, value in params.items() if key not in _ANSWERS})
+
+
+@dataclass(frozen=True)
+class Parked:
+    """Where a parked call is, and for how many seconds its server had worked on it when it asked."""
+
+    server: str
+    seconds: float
+
+
+def can_be_asked(capabilities: Mapping[str, Any]) -> bool:
+    """Whether the client declared that it can be asked for anything."""
+    return not capabilities.keys().isdisjoint(_FEATURES.values())
+
+
+def refusal(capabilities: Mapping[str, Any], method: str, params: Mapping[str, Any]) -> RpcError | None:
+    """What a server hears that asks for something that its client did not declare; None if it did."""
+    declared = capabilities.get(_FEATURES.get(method, ""))
+    if not isinstance(declared, Mapping):
+        return RpcError(types.METHOD_NOT_FOUND, f"{method}: this client does not support it")
+    mode = params.get("mode", "form")
+    # Elicitation that names no mode is the one by form.
+    if method == "elicitation/create" and mode not in (declared or {"form": {}}):
+        return RpcError(types.INVALID_PARAMS, f"{method}: this client does not support the mode {mode!r}")
+    return None
+
+
+class ParkedCalls:
+    """The calls of all servers that are, or may come to be, parked."""
+
+    def __init__(self, limits: ParkingLimits | None = None, *, has_one_client: bool = False) -> None:
+        self._limits = limits or ParkingLimits()
+        self._has_one_client = has_one_client
+        self._by_state: dict[str, _Call] = {}
+        self._asking: set[_Call] = set()
+
+    def __len__(self) -> int:
+        return len(self._by_state)
+
+    async def begin(
+        self, request: Request, caller: Caller, make: Callable[[Caller], Coroutine[Any, Any, dict[str, Any]]]
+    ) -> dict[str, Any]:
+        """Make a call; its result, or the first question of its server."""
+        call = _Call(request, caller, self._may_ask, is_only_one=self._has_one_client)
+        call.start(make(replace(caller, link=call)))
+        return await self._next(call)
+
+    async def go_on(self, request: Request, caller: Caller) -> dict[str, Any]:
+        """Answer a parked call; its result, or the next question of its server."""
+        call = self._of(caller)
+        if call is None or call.request != request:
+            raise CallNotWaiting
+        del self._by_state[caller.passing["requestState"]]
+        call.resume(caller)
+        if not call.questions:
+            self._asking.discard(call)
+        return await self._next(call)
+
+    def find(self, caller: Caller) -> Parked | None:
+        """The parked call that this request goes on with, if any; raises what that call failed with meanwhile.
+
+        Asked before anything is looked up: a server that died is no longer to be found.
+        """
+        call = self._of(caller)
+        if call is None:
+            return None
+        if (error := call.error) is not None:
+            del self._by_state[caller.passing["requestState"]]
+            self._end(call)
+            raise error
+        return Parked(call.request.server, call.seconds)
+
+    async def close(self) -> None:
+        """The gateway stops: nobody will answer any more."""
+        calls = list(self._asking)
+        self._by_state.clear()
+        for call in calls:
+            self._end(call)
+        if calls:
+            await asyncio.wait({call.task for call in calls}, timeout=_LAST_WORDS)
+
+    def _of(self, caller: Caller) -> _Call | None:
+        state = caller.passing.get("requestState")
+        call = self._by_state.get(state) if isinstance(state, str) else None
+        # What another client was given is as good as unknown.
+        return call if call is not None and call.owner == caller.key else None
+
+    async def _next(self, call: _Call) -> dict[str, Any]:
+        try:
+            await call.news()
+        except asyncio.CancelledError:
+            self._end(call)
+            raise
+        if call.task.done():
+            self._asking.discard(call)
+            return call.task.result()
+        state = secrets.token_urlsafe(32)
+        self._by_state[state] = call
+        call.park(self._limits.seconds, lambda: self._expire(state))
+        requests = {key: question.request for key, question in call.questions.items()}
+        return {"resultType": "input_required", "inputRequests": requests, "requestState": state}
+
+    def _may_ask(self, call: _Call) -> bool:
+        """Whether one more call may wait for its client; it then counts until it is answered, or ends."""
+        if call not in self._asking:
+            of_one = sum(other.owner == call.owner for other in self._asking)
+            if len(self._asking) >= self._limits.most or of_one >= self._limits.most_of_one:
+                return False
+            self._asking.add(call)
+        return True
+
+    def _expire(self, state: str) -> None:
+        if (call := self._by_state.pop(state, None)) is not None:
+            self._end(call)
+
+    def _end(self, call: _Call) -> None:
+        self._asking.discard(call)
+        call.give_up()
+
+
+@dataclass(frozen=True)
+class _Question:
+    request: Mapping[str, Any]
+    answer: asyncio.Future[dict[str, Any]]
+
+
+class _Call:
+    """One call, and towards its server the client: a `ClientLink` that outlasts the requests it is made of."""
+
+    def __init__(
+        self, request: Request, caller: Caller, may_ask: Callable[[_Call], bool], *, is_only_one: bool
+    ) -> None:
+        link = caller.link
+        assert link is not None
+        # Clients of the newer era have no sessions that would tell two of one name apart. A question that may
+        # belong to either of two calls must not reach the wrong one, and so each call counts as a client.
+        self.key = link.key if is_only_one else f"{link.key} {secrets.token_hex(8)}"
+        self.capabilities = link.capabilities
+        self.is_modern = True
+        self.log_level = link.log_level
+        self.lasting = link.lasting
+        self.request = request
+        self.owner = caller.key
+        self.questions: dict[str, _Question] = {}
+        self.seconds = 0.0
+        self.task: asyncio.Task[dict[str, Any]]
+        self._may_ask = may_ask
+        self._resumed_at = asyncio.get_running_loop().time()
+        self._asked = 0
+        self._asked_at = 0.0
+        self._link: ClientLink | None = link
+        self._progress_token = _progress_token(caller)
+        self._untold: deque[tuple[str, Mapping[str, Any]]] = deque(maxlen=_MOST_UNTOLD)
+        self._news = asyncio.Event()
+        self._expiry: asyncio.TimerHandle | None = None
+
+    def start(self, work: Coroutine[Any, Any, dict[str, Any]]) -> None:
+        self.task = asyncio.create_task(work)
+        self.task.add_done_callback(self._done)
+
+    def _done(self, task: asyncio.Task[dict[str, Any]]) -> None:
+        if not task.cancelled():
+            # It is seen here, also if nobody comes back for it.
+            task.exception()
+        self._news.set()
+
+    @property
+    def error(self) -> BaseException | None:
+        """What the call failed with, if it did."""
+        return self.task.exception() if self.task.done() and not self.task.cancelled() else None
+
+    async def news(self) -> None:
+        """Wait until there is a result or a question, and tell the client meanwhile what it is told."""
+        while self._untold and self._link is not None:
+            await self._tell(self._link, *self._untold.popleft())
+        while not self.task.done() and not self.questions:
+            self._news.clear()
+            await self._news.wait()
+
+    def park(self, seconds: float, expire: Callable[[], None]) -> None:
+        """No request of the client is open any more; `seconds` after the last question it has lost its chance."""
+        self._link = None
+        loop = asyncio.get_running_loop()
+        self.seconds += loop.time() - self._resumed_at
+        self._expiry = loop.call_at(self._asked_at + seconds, expire)
+
+    def resume(self, caller: Caller) -> None:
+        """The client is back, with answers."""
+        self._stop_clock()
+        self._resumed_at = asyncio.get_running_loop().time()
+        self._link = caller.link
+        self._progress_token = _progress_token(caller)
+        given = caller.passing.get("inputResponses")
+        for key, answer in given.items() if isinstance(given, Mapping) else ():
+            if isinstance(answer, dict) and (question := self.questions.pop(key, None)) is not None:
+                question.answer.set_result(answer)
+
+    def give_up(self) -> None:
+        """Nobody answers: the server is told so, and that nobody waits for its result."""
+        self._stop_clock()
+        self._link = None
+        for question in self.questions.values():
+            if question.request["method"] == "elicitation/create":
+                question.answer.set_result({"action": "cancel"})
+            else:
+                question.answer.set_exception(RpcError(types.REQUEST_TIMEOUT, "The client did not answer."))
+        self.questions.clear()
+        # In this order: an answer that comes after the end of its call would be for nothing.
+        asyncio.get_running_loop().call_soon(self.task.cancel)
+
+    def _stop_clock(self) -> None:
+        if self._expiry is not None:
+            self._expiry.cancel()
+            self._expiry = None
+
+    # What the server sees of its client.
+
+    async def ask(self, method: str, params: Mapping[str, Any]) -> dict[str, Any]:
+        if (refused := refusal(self.capabilities, method, params)) is not None:
+            raise refused
+        if len(self.questions) >= _MOST_QUESTIONS or not self._may_ask(self):
+            raise RpcError(
+                types.INTERNAL_ERROR, f"{method}: too many questions wait for their answers. Ask again later."
+            )
+        loop = asyncio.get_running_loop()
+        self._asked += 1
+        self._asked_at = loop.time()
+        key = f"q{self._asked}"
+        question = self.questions[key] = _Question({"method": method, "params": _newer(params)}, loop.create_future())
+        self._news.set()
+        try:
+            return await question.answer
+        finally:
+            # Also if the server took the question back.
+            self.questions.pop(key, None)
+
+    async def tell(self, method: str, params: Mapping[str, Any]) -> None:
+        if method == "notifications/elicitation/complete":
+            # The newer era has it no more: whoever visited the page calls again.
+            return
+        if self._link is None or self._untold:
+            self._untold.append((method, params))
+        else:
+            await self._tell(self._link, method, params)
+
+    async def _tell(self, link: ClientLink, method: str, params: Mapping[str, Any]) -> None:
+        """On the request that is open now, under its own token."""
+        if method == "notifications/progress":
+            if self._progress_token is None:
+                return
+            params = {**params, "progressToken": self._progress_token}
+        await link.tell(method, params)
+
+    async def let_go(self) -> None:
+        if self._link is not None:
+            await self._link.let_go()
+
+
+def _progress_token(caller: Caller) -> Any:
+    meta = caller.passing.get("_meta")
+    return meta.get("progressToken") if isinstance(meta, Mapping) else None
+
+
+def _newer(params: Mapping[str, Any]) -> dict[str, Any]:
+    """A question's parameters without what only the older era knows."""
+    kept = {key: value for key, value in params.items() if key not in _OLDER_ONLY}
+    if isinstance(meta := kept.get("_meta"), Mapping):
+        # Within a result there is nobody to tell how far the answer is.
+        kept["_meta"] = {key: value for key, value in meta.items() if key != "progressToken"}
+    return kept
