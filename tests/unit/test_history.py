@@ -306,6 +306,17 @@ async def test_a_list_is_counted_once_and_callers_are_told_apart() -> None:
     assert {event.tool for event in seen} == {"Minimal"}
 
 
+async def test_a_conversation_is_told_in_its_order_also_where_some_of_it_has_to_be_counted() -> None:
+    async with accounts(await gateway_over(GITHUB)) as (books, seen):
+        for number in range(6):
+            with books.answering("create_issue", {}, Caller()) as answer:
+                stated = {"_meta": {"tokens": {"estimated": 900}}} if number % 2 else {}
+                answer.reply({"content": [{"type": "text", "text": "word " * number}], **stated})
+        await books.settled()
+    assert [event.tokens == 900 for event in seen] == [False, True] * 3
+    assert [event.at for event in seen] == sorted(event.at for event in seen)
+
+
 async def test_a_mistake_in_the_accounts_is_logged_and_the_answer_stands(caplog: pytest.LogCaptureFixture) -> None:
     gateway = await gateway_over(GITHUB)
     async with accounts(gateway) as (books, seen):

@@ -169,7 +169,7 @@ class Accounts:
             if stated is None:
                 self._count_beside(self._event(answer, 0), _texts(answer))
             else:
-                self._recorder.record(self._event(answer, stated))
+                self._record(self._event(answer, stated))
         except Exception:
             # Whoever asked has a right to the answer, whatever is wrong with the accounts.
             logger.exception("An event could not be recorded")
@@ -191,7 +191,7 @@ class Accounts:
             )
             known, tokens = self._listed
             if known == tools:
-                self._recorder.record(event._replace(tokens=tokens, full_tokens=tokens))
+                self._record(event._replace(tokens=tokens, full_tokens=tokens))
             else:
                 self._count_beside(event, (), tools)
 
@@ -199,6 +199,13 @@ class Accounts:
         """Wait until everything that was answered is accounted for."""
         while self._counting is not None:
             await asyncio.wait({self._counting})
+
+    def _record(self, event: Event) -> None:
+        """Record what need not be counted, behind what is being counted: a conversation is told in its order."""
+        if self._counting is not None and len(self._uncounted) < _MOST_COUNTED_AT_ONCE:
+            self._uncounted.append((event, (), ()))
+        else:
+            self._recorder.record(event)
 
     def _count_beside(self, event: Event, texts: Sequence[str], tools: Sequence[Mapping[str, Any]] = ()) -> None:
         """Count in a thread, and record then: the tokenizer may still have to be loaded."""
@@ -218,7 +225,9 @@ class Accounts:
                 for (event, _, tools), tokens in zip(batch, await asyncio.to_thread(self._counts, batch), strict=True):
                     if tools:
                         self._listed = (tools, tokens)
-                    self._recorder.record(event._replace(tokens=tokens, full_tokens=max(tokens, event.full_tokens)))
+                    all_tokens = tokens + event.tokens
+                    full_tokens = max(all_tokens, event.full_tokens)
+                    self._recorder.record(event._replace(tokens=all_tokens, full_tokens=full_tokens))
         except Exception:
             # Whoever asked has its answer, whatever is wrong with the accounts.
             logger.exception("Events could not be recorded")
