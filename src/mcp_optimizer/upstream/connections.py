@@ -17,7 +17,7 @@ import httptools
 import httpx2
 
 _MOST_IDLE = 64
-_MOST_UNREAD = 1024 * 1024
+_MOST_UNREAD = 256 * 1024
 """Bytes of an answer that wait for their reader; of more, the server is not read on."""
 _NEXT_ADDRESS = 2.0
 """Seconds after which the next address of a host is tried, where it has several."""
