@@ -103,23 +103,20 @@ async def _show_demo(optimizer: Optimizer) -> None:
     from mcp_optimizer.cli.show import console
     from mcp_optimizer.cli.tools import show_found
     from mcp_optimizer.forms import Detail
-    from mcp_optimizer.own_tools import OWN_TOOLS
     from mcp_optimizer.terminal_text import counted, printable
-    from mcp_optimizer.token_counter import TokenCounter
 
     out = console()
     detail = Detail(optimizer.settings.detail)
-    counter = TokenCounter(optimizer.settings.encoding)
     snapshot = optimizer.snapshot
     for state in optimizer.servers():
         tools = [tool for tool in snapshot.running if tool.server == state.name]
         tokens = sum(tool.tokens for tool in tools)
         out.print(f"[bold]{state.name}[/]: {counted(len(tools), 'tool')}, {tokens:,} tokens")
-    own = sum(counter.count_tokens(json.dumps(tool, separators=(",", ":"))) for tool in OWN_TOOLS)
     out.print(
         f"Without mcp-optimizer, every prompt carries all {len(snapshot.running)} tools: "
         f"[bold]{snapshot.baseline_tokens:,} tokens[/].\n"
-        f"With it, every prompt carries find_tool, call_tool, list_tools and read_result: [bold]{own} tokens[/].\n"
+        "With it, every prompt carries find_tool, call_tool, list_tools and read_result: "
+        f"[bold]{optimizer.own_tokens} tokens[/].\n"
     )
     for text, words in DEMO_REQUESTS:
         out.print(Text.assemble("▸ find_tool ", (f'"{text}"', "bold"), f" +{words}" if words else ""))
