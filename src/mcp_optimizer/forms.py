@@ -10,10 +10,8 @@ import hashlib
 import json
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from enum import StrEnum
-from itertools import repeat
 from typing import Any, TypeVar
 
 from mcp_optimizer.catalog import CatalogTool
@@ -24,7 +22,7 @@ from mcp_optimizer.compression.signature import Notes, signature
 from mcp_optimizer.db.models import DefinitionForm, McpTool
 from mcp_optimizer.token_counter import TokenCounter
 
-COMPRESSION = 2
+COMPRESSION = 3
 """Raised whenever compression gives another result for the same definition: stored forms of before are forgotten."""
 
 _WITH_NOTES = 3
@@ -34,10 +32,6 @@ _ANY_OBJECT: dict[str, Any] = {"type": "object"}
 """The schema of an entry whose description is its signature."""
 
 _MOST_REMEMBERED = 20_000
-
-_THREADS = 2
-_FEW = 20
-"""Definitions that are compressed before other threads would have started."""
 
 _K = TypeVar("_K")
 _V = TypeVar("_V")
@@ -133,17 +127,6 @@ class ToolForms:
 
     def prepare(self, tools: Iterable[CatalogTool], dialect: Dialect) -> None:
         """Compress definitions ahead, so that they are there when they are asked for."""
-        unknown = [tool for tool in tools if (tool.record.definition_hash, dialect) not in self._compressed]
-        if len(unknown) < _FEW:
-            self._prepare(unknown, dialect)
-            return
-        # The tokenizer works beside the interpreter: while it counts for one thread, another compresses.
-        with ThreadPoolExecutor(_THREADS, "compress") as threads:
-            parts = [unknown[start::_THREADS] for start in range(_THREADS)]
-            for _ in threads.map(self._prepare, parts, repeat(dialect)):
-                pass
-
-    def _prepare(self, tools: Iterable[CatalogTool], dialect: Dialect) -> None:
         for tool in tools:
             self._keep(tool, dialect)
 
@@ -201,16 +184,17 @@ class ToolForms:
         key = (tool.record.definition_hash, dialect)
         if (known := self._compressed.get(key)) is None:
             made = self._compress(tool, dialect)
-            known = _Kept(made.tool.model_dump_json(), made.tokens, made.groups)
+            known = _Kept(made.wire_json, made.tokens, made.groups)
             _remember(self._compressed, key, known)
             if made.tokens:
                 self._new[key] = None
         return known
 
     def _compress(self, tool: CatalogTool, dialect: Dialect, *, explained: bool = False) -> CompressedTool:
-        details, baseline = tool.record.details, tool.record.token_count
+        definition, baseline = tool.record.definition, tool.record.token_count
         if not baseline:
-            return CompressedTool(details, tokens=0, baseline_tokens=0)
+            return CompressedTool(definition.wire_json, tokens=0, baseline_tokens=0)
+        details = definition.parsed()
         wanted = self._groups.get(details.name, {})
         count = self._counter.count_tokens
         return compress(details, count, dialect, wanted, baseline=baseline, explained=explained)

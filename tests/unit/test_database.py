@@ -16,7 +16,7 @@ from alembic.autogenerate import compare_metadata
 from alembic.config import Config
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import create_engine
+from sqlalchemy import create_engine, event
 
 from mcp_optimizer.db import database as database_module
 from mcp_optimizer.db.catalog import Catalog
@@ -420,3 +420,19 @@ async def test_a_reader_does_not_wait_for_a_writer_nor_hold_one_up(path: Path) -
                 assert len(await catalog.tools(server.id)) == 2
             writer.execute("COMMIT")
         assert await catalog.tools(server.id) == []
+
+
+async def test_writers_of_one_process_take_turns_with_a_file(path: Path) -> None:
+    database = await open_database(path)
+    most = 0
+
+    @event.listens_for(database.engine.sync_engine, "checkout")
+    def _watch(*_: Any) -> None:
+        nonlocal most
+        most = max(most, database.engine.sync_engine.pool.checkedout())  # type: ignore[attr-defined]
+
+    catalog = Catalog(database)
+    await asyncio.gather(*(fill(catalog, f"server{number}") for number in range(8)))
+    assert most == 1
+    assert len(await catalog.servers()) == 8
+    await database.close()

@@ -5,6 +5,7 @@ Pure but for counting. The output is an MCP tool whose schema admits nothing tha
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,8 +14,9 @@ from operator import itemgetter
 
 from mcp_optimizer.compression import lossless
 from mcp_optimizer.compression.groups import NO_GROUPS, GroupPlan, candidate_groups, named_groups, regroup
-from mcp_optimizer.compression.lossless import Technique, keywords, tidy
+from mcp_optimizer.compression.lossless import Technique, tidy
 from mcp_optimizer.compression.notes import lift_into
+from mcp_optimizer.compression.ordering import ordering
 from mcp_optimizer.compression.references import (
     drop_unused_definitions,
     inline_references,
@@ -49,30 +51,34 @@ SHARING = "shared definitions"
 TIDYING = "tidy descriptions"
 LIFTING = "lifted notes"
 GROUPING = "groups"
+ORDERING = "order of keywords"
+
+_DESCRIBED = ('"description":"',)
+_UNTIDY = ("\\", '" ', ' "', *(blank for blank in map(chr, range(0x80, 0x3001)) if blank.isspace()))
+_IDLE = tuple(f'"{key}":{compact(value)}' for key, value in lossless.IDLE.items())
+_ADMITTING_ALL = f'"additionalProperties":{compact(lossless.ADMITTING_ALL)}'
 
 WORDING = (
-    Technique("restating titles", lossless.drop_restating_titles, frozenset({"title"})),
-    Technique("restating descriptions", lossless.drop_restating_descriptions, frozenset({"description"})),
-    Technique(TIDYING, lossless.tidy_descriptions, frozenset({"description"})),
+    Technique("restating titles", lossless.drop_restating_titles, ('"title":',)),
+    Technique("restating descriptions", lossless.drop_restating_descriptions, _DESCRIBED),
+    Technique(TIDYING, lossless.tidy_descriptions, _UNTIDY),
 )
 """These touch only words, so that they are safe in any schema."""
 
 SHRINKING = (
     Technique("unknown keywords", lossless.drop_unknown_keywords),
     *WORDING,
-    Technique("meaningless nulls", lossless.omit_nulls_that_mean_nothing, frozenset({"default"})),
-    Technique("unused definitions", drop_unused_definitions, frozenset({"$defs", "definitions"})),
-    Technique("single branches", lossless.merge_single_branches, frozenset({"anyOf", "oneOf", "allOf"})),
-    Technique("type lists", lossless.merge_type_branches, frozenset({"anyOf", "oneOf"})),
-    Technique("type beside enum", lossless.drop_type_beside_enum, frozenset({"enum", "const"})),
-    Technique("idle keywords", lossless.drop_idle_keywords, frozenset(lossless.IDLE)),
+    Technique("meaningless nulls", lossless.omit_nulls_that_mean_nothing, ('"default":null',)),
+    Technique("unused definitions", drop_unused_definitions, ('"$defs":', '"definitions":')),
+    Technique("single branches", lossless.merge_single_branches, ('"anyOf":', '"oneOf":', '"allOf":')),
+    Technique("type lists", lossless.merge_type_branches, ('"anyOf":', '"oneOf":')),
+    Technique("type beside enum", lossless.drop_type_beside_enum, ('"enum":', '"const":')),
+    Technique("idle keywords", lossless.drop_idle_keywords, (*_IDLE, _ADMITTING_ALL)),
 )
 """These only leave out or merge, so that shorter is smaller."""
 
 _NOT_FOR_ALL = frozenset({"type lists", "type beside enum"})
 """What readers of little JSON Schema stumble over."""
-
-ORDERING = Technique("order of keywords", lossless.order_keywords, frozenset({"type"}))
 
 
 @dataclass(frozen=True)
@@ -85,16 +91,20 @@ class Step:
 
 @dataclass(frozen=True)
 class CompressedTool:
-    """A smaller tool, and how it came about; `steps` are the tokens after each technique that was applied.
+    """A smaller tool, and how it came about; `steps` are the tokens after each technique that made it smaller.
 
     `groups` is how arguments in its shape become those of the original: `groups.expand`.
     """
 
-    tool: McpTool
+    wire_json: str
     tokens: int
     baseline_tokens: int
     steps: tuple[Step, ...] = ()
     groups: GroupPlan = NO_GROUPS
+
+    @property
+    def tool(self) -> McpTool:
+        return McpTool.model_validate(json.loads(self.wire_json))
 
 
 def compress(
@@ -114,12 +124,12 @@ def compress(
     baseline = cost(tool.model_dump_json()) if baseline is None else baseline
     draft = _compressed(_Draft(tool, cost, baseline if explained else None), dialect, groups or {})
     if draft.tokens <= baseline:
-        return CompressedTool(draft.made(), draft.tokens, baseline, tuple(draft.steps), draft.groups)
+        return CompressedTool(draft.text, draft.tokens, baseline, tuple(draft.steps), draft.groups)
     if groups:
         return compress(tool, cost, dialect, baseline=baseline, explained=explained)
     if dialect is Dialect.INLINED:
         return compress(tool, cost, baseline=baseline, explained=explained)
-    return CompressedTool(tool, baseline, baseline)
+    return CompressedTool(tool.model_dump_json(), baseline, baseline)
 
 
 class _Draft:
@@ -135,8 +145,7 @@ class _Draft:
         self.text = self._written(self.description, self.schema)
         self.steps: list[Step] = []
         self.groups = NO_GROUPS
-        if explained_from is not None and self.tokens < explained_from:
-            self._note(ENVELOPE)
+        self._note(ENVELOPE)
 
     @property
     def tokens(self) -> int:
@@ -146,9 +155,6 @@ class _Draft:
 
     def copy(self) -> _Draft:
         return _Draft(self._tool, self.cost, self._explained_from)
-
-    def made(self) -> McpTool:
-        return McpTool(name=self._tool.name, description=self.description, inputSchema=self.schema)
 
     def shrink(self, technique: str, description: str | None, schema: Schema) -> None:
         """Take what only leaves things out: shorter is smaller, and need not be counted."""
@@ -176,7 +182,8 @@ class _Draft:
 
     def take(self, technique: str, schema: Schema) -> None:
         """Take it, whatever it costs."""
-        self._take(technique, self.description, schema, self._written(self.description, schema))
+        if schema is not self.schema:
+            self._take(technique, self.description, schema, self._written(self.description, schema))
 
     def _take(
         self, technique: str, description: str | None, schema: Schema, text: str, tokens: int | None = None
@@ -185,7 +192,10 @@ class _Draft:
         self._note(technique)
 
     def _note(self, technique: str) -> None:
-        if self._explained_from is not None:
+        if self._explained_from is None:
+            return
+        before = self.steps[-1].tokens if self.steps else self._explained_from
+        if self.tokens != before:
             self.steps.append(Step(technique, self.tokens))
 
     def _written(self, description: str | None, schema: Schema) -> str:
@@ -212,7 +222,7 @@ def _freely(draft: _Draft, dialect: Dialect, wanted: Mapping[str, Sequence[str]]
     """Every technique."""
     _leave_out(draft, shrinking(dialect))
     _settle_references(draft, dialect)
-    draft.offer(ORDERING.name, (draft.description, _typed(ORDERING.apply(draft.schema))))
+    draft.take(ORDERING, ordering(draft.cost).apply(draft.schema))
     _group(draft, wanted)
     return draft
 
@@ -227,16 +237,15 @@ def shrinking(dialect: Dialect) -> tuple[Technique, ...]:
 def _carefully(draft: _Draft) -> _Draft:
     """Only what is safe in a schema whose parts are bound to their places."""
     _leave_out(draft, WORDING)
-    draft.offer(ORDERING.name, (draft.description, _typed(ORDERING.apply(draft.schema))))
+    draft.take(ORDERING, ordering(draft.cost).apply(draft.schema))
     return draft
 
 
 def _leave_out(draft: _Draft, techniques: Sequence[Technique]) -> None:
     if draft.description:
         draft.shrink(TIDYING, tidy(draft.description), draft.schema)
-    present = keywords(draft.schema)
     for technique in techniques:
-        if technique.about is None or technique.about & present:
+        if technique.concerns(draft.text):
             draft.shrink(technique.name, draft.description, _typed(technique.apply(draft.schema)))
     if (lifted := lift_into(draft.description, draft.schema)) is not None:
         draft.offer(LIFTING, lifted)

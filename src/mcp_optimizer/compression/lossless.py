@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from textwrap import dedent
 from typing import Any
 
-from mcp_optimizer.compression.walk import Schema, carried, children, schemas
+from mcp_optimizer.compression.walk import Schema, carried, children, keywords, schemas
 from mcp_optimizer.search.words import are_all_in, words
 
 # Keywords that only say something of one type of value.
@@ -104,19 +104,24 @@ IDLE: dict[str, Any] = {
 }
 """Keywords with the value that they have anyway."""
 
+ADMITTING_ALL: Schema = {}
+"""Also what `additionalProperties` are anyway."""
+
 
 @dataclass(frozen=True)
 class Technique:
-    """One way to make a schema smaller. A schema with no keyword that it is `about` (None: any) stays as it is."""
+    """One way to make a schema smaller. A schema whose JSON holds none of the `signs` stays as it is."""
 
     name: str
     apply: Callable[[Schema], Schema]
-    about: frozenset[str] | None = None
+    signs: tuple[str, ...] = ("",)
 
-
-def keywords(schema: Schema) -> frozenset[str]:
-    """All that stand anywhere in a schema."""
-    return frozenset().union(*schemas(schema))
+    def concerns(self, text: str) -> bool:
+        """Whether it may have something to do, seen from the compact JSON: looking for it costs next to nothing."""
+        for sign in self.signs:  # noqa: SIM110 - a generator costs more than most of these searches
+            if sign in text:
+                return True
+        return False
 
 
 def _without(node: Schema, *keys: str) -> Schema:
@@ -155,8 +160,9 @@ def drop_idle_keywords(schema: Schema) -> Schema:
     counted = _COUNTED if keywords(schema) & {"unevaluatedProperties", "unevaluatedItems"} else frozenset[str]()
 
     def is_idle(key: str, value: Any) -> bool:
-        # `additionalProperties: {}` is the same as true.
-        return key not in counted and (_same(value, IDLE[key]) or (key == "additionalProperties" and value == {}))
+        if key in counted:
+            return False
+        return _same(value, IDLE[key]) or (key == "additionalProperties" and _same(value, ADMITTING_ALL))
 
     def change(node: Schema) -> Schema:
         idle = [key for key in node.keys() & IDLE.keys() if is_idle(key, node[key])]
@@ -356,17 +362,6 @@ def _is_of(value: Any, kind: str) -> bool:
     if isinstance(value, bool):
         return kind == "boolean"
     return isinstance(value, _PYTHON_TYPES[kind])
-
-
-def order_keywords(schema: Schema) -> Schema:
-    """The type last: the text in front of it costs less when it is not the end. The order means nothing."""
-
-    def change(node: Schema) -> Schema:
-        if "type" not in node or next(reversed(node)) == "type":
-            return node
-        return {**_without(node, "type"), "type": node["type"]}
-
-    return carried(schema, change)
 
 
 def tidy_descriptions(schema: Schema) -> Schema:

@@ -11,8 +11,8 @@ from collections.abc import Callable, Collection, Iterator
 from typing import Any
 from urllib.parse import unquote
 
-from mcp_optimizer.compression.lossless import DOCUMENTING, joined, keywords
-from mcp_optimizer.compression.walk import DEEPEST, Schema, carried, is_seen_whole, schemas, with_children
+from mcp_optimizer.compression.lossless import DOCUMENTING, joined
+from mcp_optimizer.compression.walk import DEEPEST, Schema, carried, is_seen_whole, keywords, schemas, with_children
 from mcp_optimizer.json_text import compact
 
 _DEFINITIONS = ("$defs", "definitions")

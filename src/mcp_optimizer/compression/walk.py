@@ -34,11 +34,11 @@ def rewrite(
     """
     if not isinstance(schema, dict) or depth > DEEPEST:
         return schema
-    if _HOLDING.isdisjoint(schema):
-        # Most schemas hold no other.
-        return change(schema)
 
     def below(child: Any) -> Any:
+        if isinstance(child, dict) and _HOLDING.isdisjoint(child) and depth < DEEPEST:
+            # Most schemas hold no other.
+            return change(child)
         return rewrite(child, change, outside, depth + 1)
 
     return change(with_children(schema, below, outside))
@@ -101,13 +101,25 @@ def children(schema: Schema, keywords: frozenset[str] = _HOLDING) -> list[Any]:
 
 def schemas(schema: Any) -> Iterator[Schema]:
     """Every schema object, outermost first."""
-    waiting = [(schema, 0)]
-    while waiting:
-        node, depth = waiting.pop()
-        if isinstance(node, dict) and depth <= DEEPEST:
-            yield node
-            if not _HOLDING.isdisjoint(node):
-                waiting += [(child, depth + 1) for child in reversed(children(node))]
+    if not isinstance(schema, dict):
+        return
+    yield schema
+    # Where the children stand of each schema on the way down to this one.
+    above = [iter(children(schema))]
+    while above:
+        for node in above[-1]:
+            if isinstance(node, dict):
+                yield node
+                if len(above) < DEEPEST and not _HOLDING.isdisjoint(node):
+                    above.append(iter(children(node)))
+                    break
+        else:
+            above.pop()
+
+
+def keywords(schema: Schema) -> frozenset[str]:
+    """All that stand anywhere in a schema."""
+    return frozenset().union(*schemas(schema))
 
 
 def is_seen_whole(schema: Any) -> bool:

@@ -12,7 +12,8 @@ import contextlib
 import logging
 import sqlite3
 import uuid
-from dataclasses import dataclass
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from importlib import import_module
 from pathlib import Path
@@ -35,10 +36,15 @@ _BUSY_TIMEOUT_MS = 5_000
 
 @dataclass(frozen=True)
 class Database:
-    """An open catalog database, and the file behind it, if it is one."""
+    """An open catalog database, and the file behind it, if it is one.
+
+    `turn` is held while something is written. SQLite has one writer at a time: whoever of this process waited in
+    SQLite itself would hold a thread and a connection, and sleep for up to a tenth of a second too long.
+    """
 
     engine: AsyncEngine
     path: Path | None
+    turn: AbstractAsyncContextManager[Any] = field(default_factory=asyncio.Lock)
 
     async def revive(self) -> None:
         """Begin a new file if this one was deleted under us; SQLite itself would go on writing into nowhere."""
@@ -59,7 +65,7 @@ async def open_database(place: Path | str | None) -> Database:
     if isinstance(place, str):
         postgres = await asyncio.to_thread(import_module, "mcp_optimizer.db.postgres")
         await asyncio.to_thread(postgres.prepare, place)
-        return Database(postgres.engine_of(place), None)
+        return Database(postgres.engine_of(place), None, contextlib.nullcontext())
     await asyncio.to_thread(prepare_file, place)
     engine = create_async_engine(f"sqlite+aiosqlite:///{place}")
     _set_pragmas(engine.sync_engine)

@@ -34,7 +34,7 @@ class Transactions:
     async def _writing(self, *, alone: bool = False) -> AsyncIterator[AsyncConnection]:
         """One transaction. In PostgreSQL several write at once: who deletes, or reads before it writes, is `alone`."""
         with _translated_errors():
-            async with self._database.engine.begin() as connection:
+            async with self._database.turn, self._database.engine.begin() as connection:
                 if alone:
                     await connection.run_sync(write_alone)
                 yield connection

@@ -10,7 +10,7 @@ import threading
 import unicodedata
 from functools import lru_cache
 
-import snowballstemmer
+import Stemmer
 
 # Latin letters, those with accents too: "cartão" is one word.
 _LATIN = [letter for letter in map(chr, (*range(0x41, 0x250), *range(0x1E00, 0x1F00))) if letter.isalpha()]
@@ -30,17 +30,21 @@ STOP_WORDS = frozenset(
     "why will with would you your".split()
 )
 
-_stemmer = snowballstemmer.stemmer("english")
-_stemming = threading.Lock()
+
+class _Stemmers(threading.local):
+    """One for each thread: a stemmer keeps the word it works on in itself, and servers are read in several."""
+
+    def __init__(self) -> None:
+        self.english = Stemmer.Stemmer("english", maxCacheSize=0)
+
+
+_stemmers = _Stemmers()
 
 
 @lru_cache(maxsize=10_000)
 def _terms_of(piece: str) -> tuple[str, ...]:
     """What one piece of text contributes: nothing for a stop word, pairs for ideographs, else its stem."""
-    found = tuple(word for word in _split(piece) if word not in STOP_WORDS)
-    # The stemmer keeps the word it works on in itself, and servers are read in several threads.
-    with _stemming:
-        return tuple(_stemmer.stemWord(word) for word in found)
+    return tuple(_stemmers.english.stemWord(word) for word in _split(piece) if word not in STOP_WORDS)
 
 
 def _pieces(text: str) -> list[str]:

@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mcp_optimizer.compression import lossless
-from mcp_optimizer.compression.compress import ORDERING, SHRINKING
+from mcp_optimizer.compression.compress import SHRINKING
+from mcp_optimizer.json_text import compact
 from tests.unit.compression.cases import admits, any_json, any_schema, nested, valid_schemas, values
 
 DRAFT_7 = "http://json-schema.org/draft-07/schema#"
@@ -27,7 +28,6 @@ EXACT = (
     lossless.drop_type_beside_enum,
     lossless.drop_idle_keywords,
     lossless.tidy_descriptions,
-    lossless.order_keywords,
 )
 
 
@@ -42,7 +42,7 @@ def test_exact_techniques_admit_exactly_what_the_original_admits(schema: Any, so
 @given(valid_schemas(), st.lists(values, min_size=3, max_size=6))
 def test_all_techniques_together_never_admit_more(schema: Any, some: list[Any]) -> None:
     changed = schema
-    for technique in (*SHRINKING, ORDERING):
+    for technique in SHRINKING:
         changed = technique.apply(changed)
     for value in some:
         assert admits(schema, value) or not admits(changed, value)
@@ -50,7 +50,7 @@ def test_all_techniques_together_never_admit_more(schema: Any, some: list[Any]) 
 
 @given(any_schema)
 def test_no_junk_makes_a_technique_fail(junk: dict[str, Any]) -> None:
-    for technique in (*SHRINKING, ORDERING):
+    for technique in SHRINKING:
         assert isinstance(technique.apply(junk), dict)
 
 
@@ -259,7 +259,7 @@ def test_a_type_that_says_more_than_the_enum_stays(schema: dict[str, Any]) -> No
 def test_the_values_of_an_enum_are_never_rewritten() -> None:
     value = {"type": "object", "title": "Title", "required": [], "anyOf": [TEXT], "$comment": "c"}
     schema = {"enum": [value], "default": value, "const": value}
-    for technique in (*SHRINKING, ORDERING):
+    for technique in SHRINKING:
         assert technique.apply({"properties": {"a": schema}})["properties"]["a"] == schema
 
 
@@ -285,8 +285,19 @@ def test_two_descriptions_of_one_thing_are_joined_without_repeating() -> None:
     assert lossless.joined("An id.", "Never zero.") == "An id. Never zero."
 
 
-def test_the_type_comes_last() -> None:
-    assert list(lossless.order_keywords({"type": "string", "description": "d"})) == ["description", "type"]
+@given(valid_schemas() | any_schema)
+def test_a_technique_without_its_signs_has_nothing_to_do(schema: dict[str, Any]) -> None:
+    for technique in SHRINKING:
+        if not technique.concerns(compact(schema)):
+            assert technique.apply(schema) is schema, technique.name
+
+
+@pytest.mark.parametrize("blank", [" ", "\t", "\n", "\x1f", "\x85", "\xa0", "\u3000"])
+def test_a_blank_of_any_kind_is_a_sign_of_something_to_tidy(blank: str) -> None:
+    (tidying,) = (technique for technique in SHRINKING if technique.name == "tidy descriptions")
+    for text in (f"a{blank}", f"{blank}a"):
+        assert tidying.concerns(compact({"description": text}))
+        assert tidying.apply({"description": text}) == {"description": "a"}
 
 
 @settings(max_examples=15, deadline=None)
