@@ -16,3 +16,15 @@ def compact(value: Any, default: Callable[[Any], Any] | None = None) -> str:
     except (ValueError, UnicodeDecodeError, pydantic_core.PydanticSerializationError):
         # Half a surrogate pair, or a number that JSON does not have.
         return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=default)
+
+
+def parsed(data: bytes | bytearray | str) -> Any:
+    """Any JSON value; raises ValueError."""
+    try:
+        return pydantic_core.from_json(data, cache_strings="keys")
+    except ValueError:
+        # Half a surrogate pair, again, or JSON nested more deeply than the fast reader goes.
+        try:
+            return json.loads(data)
+        except RecursionError:
+            raise ValueError("nested too deeply") from None

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from mcp_optimizer.caller import ClientLink
-from mcp_optimizer.upstream.peer import ConnectionLost, Message, Peer, RpcError, RpcTimeout, from_wire, to_wire
+from mcp_optimizer.json_text import parsed
+from mcp_optimizer.upstream.peer import ConnectionLost, Message, Peer, RpcError, RpcTimeout, to_wire
 
 
 class Listening:
@@ -167,4 +168,4 @@ async def test_a_request_that_takes_too_long_is_cancelled_at_the_server() -> Non
 
 
 def test_what_is_no_valid_text_passes_all_the_same() -> None:
-    assert from_wire(to_wire({"a": "\ud800", "b": 2**70})) == {"a": "\ud800", "b": 2**70}
+    assert parsed(to_wire({"a": "\ud800", "b": 2**70})) == {"a": "\ud800", "b": 2**70}

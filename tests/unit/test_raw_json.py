@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mcp_optimizer.json_text import parsed
 from mcp_optimizer.raw_json import LargeText, LargeValue, Placeholders, has_large, plain, wire_size
 from mcp_optimizer.upstream.large import read_large
-from mcp_optimizer.upstream.peer import from_wire
 
 ROWS = [{"id": number, "name": f"person {number}", "tags": ["a,b", "{", "é"]} for number in range(20_000)]
 TEXT = 'quoted "text" \\ with \n lines, é漢字😀 ' * 5_000
@@ -106,13 +106,13 @@ def test_what_only_some_read_as_json_is_not_sent_on_as_it_came(number: str) -> N
 def test_broken_structured_content_is_refused_with_its_message(broken: str) -> None:
     rows = ", ".join([broken] * 60_000)
     with pytest.raises(ValueError, match=r"\w"):
-        read_large(f'{{"result": {{"structuredContent": {{"rows": [{rows}]}}}}}}'.encode(), from_wire)
+        read_large(f'{{"result": {{"structuredContent": {{"rows": [{rows}]}}}}}}'.encode(), parsed)
 
 
 def test_what_is_nested_very_deeply_ends_soon() -> None:
     line = b'{"result": {"structuredContent": ' + b"[" * 500_000 + b"]" * 500_000 + b"}}"
     with pytest.raises(ValueError, match="nested"):
-        read_large(line, from_wire)
+        read_large(line, parsed)
 
 
 @given(st.text(st.characters(exclude_categories=()), min_size=1, max_size=300), st.booleans(), st.integers(4, 50))

@@ -31,6 +31,7 @@ from mcp_optimizer.errors import (
 from mcp_optimizer.gateway import SCORES_META_KEY, TOOL_META_KEY, Gateway
 from mcp_optimizer.json_text import compact
 from mcp_optimizer.metrics.recorder import Recorder
+from mcp_optimizer.result_type import is_input_required
 from mcp_optimizer.results.pipeline import RESULT_META_KEY
 from mcp_optimizer.terminal_text import printable
 from mcp_optimizer.token_counter import TokenCounter
@@ -162,7 +163,7 @@ class Accounts:
 
     def take(self, answer: Answer) -> None:
         """Account for an answer; for one that only asks for more, when the rest of it is there."""
-        if answer.result is not None and answer.result.get("resultType") == "input_required":
+        if answer.result is not None and is_input_required(answer.result):
             return
         try:
             stated = _stated_tokens(answer)

@@ -8,6 +8,8 @@ from typing import Any
 import mcp_types as types
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
+from mcp_optimizer.result_type import is_input_required
+
 _ONLY_MODERN = frozenset({"resultType", "ttlMs", "cacheScope"})
 
 
@@ -26,8 +28,3 @@ def for_era(
     meta = result.get("_meta")
     stamped = {types.SERVER_INFO_META_KEY: server_info, **(meta if isinstance(meta, dict) else {})}
     return {"resultType": "complete", **hints, **result, "_meta": stamped}
-
-
-def is_input_required(result: Mapping[str, Any]) -> bool:
-    """Whether the server needs to know more before it can answer."""
-    return result.get("resultType") == "input_required"

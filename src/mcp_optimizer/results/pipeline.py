@@ -19,6 +19,7 @@ import jsonschema_rs
 from mcp_optimizer.caller import LOCAL, Caller
 from mcp_optimizer.errors import InvalidRequest
 from mcp_optimizer.raw_json import LargeText, LargeValue, RawJson, has_large, wire_size
+from mcp_optimizer.result_type import is_input_required
 from mcp_optimizer.results.cache import CacheKey, ResultCache
 from mcp_optimizer.results.encodings import Encoding, in_encoding
 from mcp_optimizer.results.estimates import Estimator
@@ -146,7 +147,7 @@ class Results:
         if (kept := self._cache.get(key)) is not None and await self._can_be_read(kept, call):
             return self._served_again(kept, started)
         result, is_shared, may_keep = await self._cache.once(key, lambda: self._asked(call, ask, treatment))
-        if is_shared and not _asks_first(result):
+        if is_shared and not is_input_required(result):
             return self._served_again(result, started)
         if is_shared:
             # Each is asked for itself.
@@ -177,7 +178,7 @@ class Results:
     async def _asked(self, call: Call, ask: Ask, treatment: Treatment) -> dict[str, Any]:
         started = time.perf_counter() - call.seconds_before
         result = await ask()
-        if _asks_first(result):
+        if is_input_required(result):
             return result
         performance = _performance(started)
         reading = Reading(result)
@@ -187,7 +188,7 @@ class Results:
 
     async def described(self, result: dict[str, Any], started: float) -> dict[str, Any]:
         """A result that is sent as it is, with what it cost; `started` is by `time.perf_counter`."""
-        if _asks_first(result):
+        if is_input_required(result):
             return result
         return await self._finished(Reading(result), _AS_IT_IS, Call("", ""), _performance(started))
 
@@ -296,11 +297,6 @@ class Results:
         else:
             found = await self._reader.page(kept, offset, limit)
         return await self.described(found, started)
-
-
-def _asks_first(result: Mapping[str, Any]) -> bool:
-    """Whether it is no result yet, because the server has to know more."""
-    return result.get("resultType") == "input_required"
 
 
 def _performance(started: float) -> PerformanceInfo:

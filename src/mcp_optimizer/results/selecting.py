@@ -14,9 +14,8 @@ import sys
 from collections.abc import AsyncIterator
 from contextlib import suppress
 
-import pydantic_core
-
 from mcp_optimizer.errors import InvalidRequest
+from mcp_optimizer.json_text import parsed
 from mcp_optimizer.raw_json import LargeText
 from mcp_optimizer.results.projection import Projection
 from mcp_optimizer.results.reading import PARSED, Text, compact
@@ -98,12 +97,9 @@ def main() -> int:
     data = b"[" + sys.stdin.buffer.read() + b"]"
     try:
         try:
-            values = pydantic_core.from_json(data, cache_strings="keys")
+            values = parsed(data)
         except ValueError:
-            try:
-                values = json.loads(data)
-            except (ValueError, RecursionError):
-                raise InvalidRequest(NEEDS_JSON) from None
+            raise InvalidRequest(NEEDS_JSON) from None
         del data
         text = compact(Projection(expression).of(values[0] if len(values) == 1 else values))
     except InvalidRequest as error:

@@ -12,6 +12,7 @@ from typing import Any
 
 from mcp_optimizer.caller import Caller, ClientLink
 from mcp_optimizer.errors import UpstreamRefusal
+from mcp_optimizer.result_type import is_input_required
 from mcp_optimizer.upstream.peer import RpcError
 from mcp_optimizer.upstream.session import UpstreamSession
 
@@ -25,7 +26,7 @@ async def answered(
     """The result of a call, after its questions were answered, if the client cannot answer them itself."""
     result = await call({})
     link = caller.link
-    if result.get("resultType") != "input_required" or link is None or link.is_modern:
+    if not is_input_required(result) or link is None or link.is_modern:
         return result
     for _ in range(_MOST_ROUNDS):
         requests = result.get("inputRequests")
@@ -35,7 +36,7 @@ async def answered(
             raise UpstreamRefusal(session.name, error.code, error.message, error.data) from error
         state = result.get("requestState")
         result = await call({"inputResponses": given} | ({"requestState": state} if state is not None else {}))
-        if result.get("resultType") != "input_required":
+        if not is_input_required(result):
             return result
     raise UpstreamRefusal(session.name, -32603, f"The server asked {_MOST_ROUNDS} times for more input.")
 

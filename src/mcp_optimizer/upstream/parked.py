@@ -19,6 +19,7 @@ import mcp_types as types
 
 from mcp_optimizer.caller import Caller, ClientLink
 from mcp_optimizer.errors import CallNotWaiting
+from mcp_optimizer.result_type import INPUT_REQUIRED
 from mcp_optimizer.upstream.peer import RpcError
 
 _FEATURES = {"elicitation/create": "elicitation", "sampling/createMessage": "sampling", "roots/list": "roots"}
@@ -158,7 +159,7 @@ class ParkedCalls:
         self._by_state[state] = call
         call.park(self._limits.seconds, lambda: self._expire(state))
         requests = {key: question.request for key, question in call.questions.items()}
-        return {"resultType": "input_required", "inputRequests": requests, "requestState": state}
+        return {"resultType": INPUT_REQUIRED, "inputRequests": requests, "requestState": state}
 
     def _may_ask(self, call: _Call) -> bool:
         """Whether one more call may wait for its client; it then counts until it is answered, or ends."""

@@ -70,17 +70,6 @@ def to_wire(message: Message) -> bytes:
         return json.dumps(message, separators=(",", ":")).encode()
 
 
-def from_wire(data: bytes | bytearray | str) -> Any:
-    """Any JSON value; raises ValueError."""
-    try:
-        return pydantic_core.from_json(data, cache_strings="keys")
-    except ValueError:
-        try:
-            return json.loads(data)
-        except RecursionError:
-            raise ValueError("nested too deeply") from None
-
-
 class _Exchange:
     """One request of ours under way."""
 

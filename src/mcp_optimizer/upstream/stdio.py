@@ -21,9 +21,10 @@ from typing import Any
 
 import anyio
 
+from mcp_optimizer.json_text import parsed
 from mcp_optimizer.terminal_text import printable
 from mcp_optimizer.upstream.large import LARGE, read_large
-from mcp_optimizer.upstream.peer import ConnectionLost, Message, Peer, from_wire, to_wire
+from mcp_optimizer.upstream.peer import ConnectionLost, Message, Peer, to_wire
 from mcp_optimizer.upstream.spec import ServerSpec
 
 _NEEDED_TO_RUN = frozenset(
@@ -190,14 +191,14 @@ async def _read_stdout(process: asyncio.subprocess.Process, child: ChildProcess,
 
 def _parsed(line: bytes | bytearray) -> Any:
     try:
-        return from_wire(line)
+        return parsed(line)
     except ValueError:
         return None
 
 
 async def _take_large(line: bytes | bytearray, child: ChildProcess, peer: Peer) -> None:
     try:
-        message = await asyncio.to_thread(read_large, line, from_wire)
+        message = await asyncio.to_thread(read_large, line, parsed)
     except ValueError:
         message = None
     _take(message, line, child, peer)

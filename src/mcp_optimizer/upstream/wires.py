@@ -23,9 +23,10 @@ from mcp.shared.message import SessionMessage
 from mcp_types import jsonrpc_message_adapter
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
+from mcp_optimizer.json_text import parsed
 from mcp_optimizer.upstream.connections import KeptConnections
 from mcp_optimizer.upstream.large import LARGE, read_large
-from mcp_optimizer.upstream.peer import ConnectionLost, Message, Peer, RpcError, from_wire, to_wire
+from mcp_optimizer.upstream.peer import ConnectionLost, Message, Peer, RpcError, to_wire
 from mcp_optimizer.upstream.spec import ServerSpec
 from mcp_optimizer.upstream.stdio import ChildProcess, lines
 
@@ -235,7 +236,7 @@ async def _body(response: httpx2.Response) -> bytes | bytearray:
 
 async def _json(data: bytes | bytearray) -> Any:
     try:
-        return from_wire(data) if len(data) < LARGE else await asyncio.to_thread(read_large, data, from_wire)
+        return parsed(data) if len(data) < LARGE else await asyncio.to_thread(read_large, data, parsed)
     except ValueError:
         return None
 

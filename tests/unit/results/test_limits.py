@@ -18,6 +18,7 @@ from mcp_optimizer.caller import LOCAL, Caller
 from mcp_optimizer.db.database import open_database
 from mcp_optimizer.db.kept_results import KeptResults
 from mcp_optimizer.errors import CatalogError, InvalidRequest
+from mcp_optimizer.json_text import parsed
 from mcp_optimizer.raw_json import LargeValue
 from mcp_optimizer.results.estimates import Estimator
 from mcp_optimizer.results.options import ResultOptions, Treatment
@@ -28,7 +29,6 @@ from mcp_optimizer.results.reading import compact
 from mcp_optimizer.results.store import ResultStore, StoreLimits
 from mcp_optimizer.token_counter import TokenCounter
 from mcp_optimizer.upstream.large import read_large
-from mcp_optimizer.upstream.peer import from_wire
 from tests.unit.results.test_cut import CONTAINERS, ROWS, STYLES
 
 COUNTER = TokenCounter()
@@ -308,7 +308,7 @@ async def test_select_reads_a_part_of_all_of_it() -> None:
 
 def as_it_came(result: dict[str, Any], **how: Any) -> dict[str, Any]:
     """A result as it is read from a message, with what is large in it left as it is."""
-    found: dict[str, Any] = read_large(json.dumps({"result": result}, **how).encode(), from_wire)["result"]
+    found: dict[str, Any] = read_large(json.dumps({"result": result}, **how).encode(), parsed)["result"]
     return found
 
 
