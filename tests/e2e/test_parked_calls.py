@@ -102,6 +102,9 @@ async def test_everything_can_be_asked_for(write_servers: WriteServers, transpor
         read = await client.read_resource("test://template/asked/data")
         assert isinstance(read.contents[0], types.TextResourceContents)
         assert json.loads(read.contents[0].text) == {"id": "Ada"}
+        prompt = await client.get_prompt("test_input_required_result_prompt")
+        assert isinstance(prompt.messages[0].content, types.TextContent)
+        assert prompt.messages[0].content.text == "In the context of Ada"
 
 
 async def test_a_user_may_decline(write_servers: WriteServers) -> None:

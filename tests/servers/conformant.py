@@ -606,7 +606,7 @@ def said(content: dict[str, Any]) -> dict[str, Any]:
     return {"role": "user", "content": content}
 
 
-async def on_get_prompt(_context: Context, params: types.GetPromptRequestParams) -> Any:
+async def on_get_prompt(context: Context, params: types.GetPromptRequestParams) -> Any:
     given = params.arguments or {}
     if params.name == "test_simple_prompt":
         return {"messages": [said({"type": "text", "text": "This is a simple prompt for testing."})]}
@@ -622,8 +622,10 @@ async def on_get_prompt(_context: Context, params: types.GetPromptRequestParams)
         return {"messages": [said(image), said({"type": "text", "text": "Please analyze the image above."})]}
     if params.name == "test_input_required_result_prompt":
         answer = responses(params).get("user_context")
+        request = elicitation("What context should the prompt use?", context={"type": "string"})
+        if can_ask_user(context):
+            answer = await ask(context, request["method"], request["params"])
         if answer is None:
-            request = elicitation("What context should the prompt use?", context={"type": "string"})
             return needed({"user_context": request})
         return {"messages": [said({"type": "text", "text": f"In the context of {answer['content']['context']}"})]}
     raise MCPError(types.INVALID_PARAMS, f"Unknown prompt: {params.name}")
