@@ -24,8 +24,27 @@ from mcp_optimizer.search.words import terms
 MOST_WORDS = 5
 
 _WORD = re.compile(r"[^\W_][\w'’.+#/-]*[^\W_]|[^\W_]")
-_EARLY = 2.5
+_LINK = re.compile(r"\]\([^)\s]*\)|https?://\S+")
+
+_EARLY = 8.0
 """How much more the words of the first sentence count than those after it."""
+
+_NAMED = 0.5
+"""How much less a word counts that the tool's name says already."""
+
+_LITTLE = 0.05
+"""How much less a word counts that is rare in descriptions and yet says little: a number, or one of these."""
+
+_SAYING_LITTLE = frozenset(
+    "about above across after again against all along already also although always among another around back because "
+    "before behind below besides between beyond both certain currently different during each either else enough "
+    "especially etc even every except existing few following further given here however important including instead "
+    "later least less likely many more most much multiple namely near neither never next no none not nothing now "
+    "number often once one only onto other others otherwise over own particular per possible provided purpose rather "
+    "regarding respective same see several since single something specific specified still sure tell than though "
+    "through throughout together too toward two under unless until upon useful usually various very via well whatever "
+    "whenever whether whose within without yet".split()
+)
 
 _LONGEST_SOURCE = 1_500
 _LONGEST_WORD = 30
@@ -106,9 +125,11 @@ def _source(tool: McpTool) -> str:
 
 def _read(source: str) -> list[_Word]:
     """The words that carry meaning, as often as they stand there."""
+    # An address is no word. Blanks in its place: every other word stays where it is.
+    text = _LINK.sub(lambda link: " " * len(link.group()), source)
     return [
         _Word(match.group(), term, match.start())
-        for match in _WORD.finditer(source)
+        for match in _WORD.finditer(text)
         for term in _first_term(match.group())
     ]
 
@@ -134,9 +155,11 @@ def _ranked(tool: McpTool, words: Sequence[_Word], rarity: Mapping[str, float]) 
     first = {word.term: word for word in reversed(words)}
 
     def weight(word: _Word) -> float:
-        early = _EARLY if word.place < opening else 1.0
         # A word that comes back is what the text is about; one that the name says already is told twice.
-        return rarity[word.term] * early * (1 + math.log(uses[word.term])) * (0.3 if word.term in named else 1.0)
+        found = rarity[word.term] * (1 + math.log(uses[word.term]))
+        found *= _EARLY if word.place < opening else 1.0
+        found *= _NAMED if word.term in named else 1.0
+        return found * (_LITTLE if word.written.lower() in _SAYING_LITTLE or word.term.isdigit() else 1.0)
 
     return sorted(first.values(), key=lambda word: (-weight(word), word.place))
 

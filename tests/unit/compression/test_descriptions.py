@@ -35,6 +35,22 @@ def test_what_sets_a_tool_apart_comes_before_what_all_tools_say() -> None:
         assert short.is_clear
 
 
+def test_numbers_addresses_and_words_that_say_little_come_last() -> None:
+    text = (
+        "Move a [card](https://example.com/cards) across boards during up to 90 days, also to another lane or column."
+    )
+    [short, _] = five_words([mcp_tool("relocate", text), COPY])
+    assert short.text == "Move card days lane column"
+
+
+def test_the_first_sentence_says_what_a_tool_does() -> None:
+    tool = mcp_tool(
+        "remove", "Delete a board by its name. Goes to the trash on paid plans, restored by an administrator."
+    )
+    [short, _] = five_words([tool, COPY])
+    assert short.text.startswith("Delete board name")
+
+
 def test_tools_with_the_same_first_words_are_told_apart_by_a_later_one() -> None:
     same = "Alpha beta gamma delta epsilon"
     tools = [mcp_tool("one", f"{same}. It ends red."), mcp_tool("two", f"{same}. It ends blue.")]
