@@ -94,7 +94,8 @@ class UnknownTool(RequestError):
     ) -> None:
         hint = f" Nearest: {', '.join(nearest)}." if nearest else ""
         detail = f" {reason}" if reason else ""
-        super().__init__(f"Unknown tool {name!r}.{detail}{hint} {advice}".rstrip())
+        self.without_advice = f"Unknown tool {name!r}.{detail}{hint}"
+        super().__init__(f"{self.without_advice} {advice}".rstrip())
         self.nearest = tuple(nearest)
 
 

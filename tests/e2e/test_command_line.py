@@ -90,6 +90,12 @@ async def test_the_server_file_beside_you_is_found_without_being_named(config: P
         (["find", "x", "--config", "absent.json"], {}, 2, "No server file at absent.json"),
         (["find", "x", "--find-limt", "3"], {}, 2, "--find-limit"),
         (["find", "x", "--demo", "--find-limit", "0"], {}, 2, "Bad value 0 for 'find_limit' on the command line"),
+        (
+            ["serve", "--demo", "--profile", "huge"],
+            {},
+            2,
+            "'huge' for 'tool_profile' on the command line: Input should be",
+        ),
         (["find", "x", "--demo"], {"MCP_OPTIMIZER_FIND_LIMIT": "many"}, 2, "in the environment (MCP_OPTIMIZER_*)"),
         (["find", "x", "--demo"], {"MCP_OPTIMIZER_FINDLIMIT": "3"}, 2, "Did you mean 'find_limit'?"),
         (["find", "x", "--demo", "--config", "y.json"], {}, 2, "either config or demo"),
@@ -118,7 +124,7 @@ async def test_a_broken_server_file_names_the_line(tmp_path: Path) -> None:
 async def test_an_unknown_tool_exits_with_1_and_names_the_nearest(config: Path) -> None:
     done = await command("call", "pictur", "{}", "--config", config)
     assert done.code == 1
-    assert "picture" in done.err
+    assert done.err.strip().endswith("Nearest: picture. Search with `mcp-optimizer find`.")
 
 
 async def test_wrong_arguments_name_the_command_that_explains_them() -> None:

@@ -9,7 +9,7 @@ import typer
 
 from mcp_optimizer import __version__
 from mcp_optimizer.cli import inspect_servers, reports, serve, setup, tools
-from mcp_optimizer.errors import ConfigurationError, InvalidArguments, OptimizerError
+from mcp_optimizer.errors import ConfigurationError, InvalidArguments, OptimizerError, UnknownTool
 
 app = typer.Typer(
     name="mcp-optimizer",
@@ -45,6 +45,8 @@ def main() -> None:
         _fail(error, 2)
     except InvalidArguments as error:
         _fail(error, 1, f" `mcp-optimizer show {error.tool}` explains them.")
+    except UnknownTool as error:
+        _fail(error.without_advice, 1, " Search with `mcp-optimizer find`.")
     except OptimizerError as error:
         _fail(error, 1)
     except BrokenPipeError:
@@ -53,6 +55,6 @@ def main() -> None:
         sys.exit(0)
 
 
-def _fail(error: OptimizerError, code: int, advice: str = "") -> None:
+def _fail(error: OptimizerError | str, code: int, advice: str = "") -> None:
     print(f"error: {error}{advice}", file=sys.stderr)
     sys.exit(code)

@@ -7,7 +7,7 @@ import inspect
 from collections.abc import Callable
 from pathlib import Path
 from types import NoneType, UnionType
-from typing import Annotated, Any, Literal, get_args, get_origin
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 import typer
 from pydantic.fields import FieldInfo
@@ -78,6 +78,6 @@ def _settings_file() -> inspect.Parameter:
 
 def _plain_type(annotation: Any) -> Any:
     """The type as the command line reads it; choices stay text here, and `Settings` judges them."""
-    if isinstance(annotation, UnionType):
+    if get_origin(annotation) in (Union, UnionType):
         annotation = next(part for part in get_args(annotation) if part is not NoneType)
     return str if get_origin(annotation) is Literal else annotation
