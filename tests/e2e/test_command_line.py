@@ -127,6 +127,16 @@ async def test_an_unknown_tool_exits_with_1_and_names_the_nearest(config: Path) 
     assert done.err.strip().endswith("Nearest: picture. Search with `mcp-optimizer find`.")
 
 
+async def test_a_server_that_is_missing_is_named_once(write_servers: WriteServers) -> None:
+    config = write_servers({"gone": {"command": "no-such-command-here"}})
+    done = await command("tools", "--config", config)
+    assert done.code == 0
+    assert done.err.count("gone") == 1
+    assert "without server gone (failed): the command 'no-such-command-here' was not found" in done.err
+    assert done.err.strip().endswith("`mcp-optimizer doctor` says how to mend that.")
+    assert "gone" not in (await command("servers", "--config", config)).err
+
+
 async def test_wrong_arguments_name_the_command_that_explains_them() -> None:
     done = await command("call", "create_card", '{"title": "x"}', "--demo")
     assert done.code == 1

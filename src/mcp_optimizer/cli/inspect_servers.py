@@ -43,7 +43,7 @@ async def _servers(settings: Settings, as_json: bool) -> None:
 
     from mcp_optimizer.cli.show import console
 
-    async with started(settings) as optimizer:
+    async with started(settings, shows_servers=True) as optimizer:
         rows = [_facts(optimizer, state) for state in optimizer.servers()]
     if as_json:
         print(json.dumps({"servers": rows}, ensure_ascii=False))
@@ -88,7 +88,7 @@ async def _doctor(settings: Settings, as_json: bool) -> bool:
     # One try each: a restart would hide what the first one said.
     patient = settings.model_copy(update={"restart_pause": 3_600.0, "restart_pause_max": 3_600.0})
     patient = patient.model_copy(update={"wait": settings.start_timeout + 10})
-    async with started(patient) as optimizer:
+    async with started(patient, shows_servers=True) as optimizer:
         rows = [_facts(optimizer, state) for state in optimizer.servers()]
         states = optimizer.servers()
     for row, state in zip(rows, states, strict=True):

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import sys
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from mcp_optimizer.settings import Settings
-from mcp_optimizer.terminal_text import counted
+from mcp_optimizer.terminal_text import counted, printable
 
 if TYPE_CHECKING:
     from mcp_optimizer.app import Optimizer
@@ -28,21 +29,38 @@ def run(work: Coroutine[Any, Any, _T]) -> _T:
 
 
 @asynccontextmanager
-async def started(settings: Settings) -> AsyncIterator[Optimizer]:
-    """A started optimizer whose servers are up, as far as they come up in the time that `--wait` gives."""
+async def started(settings: Settings, *, shows_servers: bool = False) -> AsyncIterator[Optimizer]:
+    """A started optimizer whose servers are up, as far as they come up in the time that `--wait` gives.
+
+    Those that do not are named on stderr, unless the command `shows_servers` itself.
+    """
     from mcp_optimizer.app import Optimizer
 
     # What a person tries out at the command line is no use of the gateway.
     optimizer = Optimizer.from_settings(settings.model_copy(update={"history": False}))
+    if "log_level" not in settings.model_fields_set:
+        # Which servers are missing is said once, below, and not at each try.
+        logging.getLogger("mcp_optimizer.upstream.pool").setLevel(logging.ERROR)
     optimizer.start()
     try:
         if sys.stderr.isatty():
             await _wait_visibly(optimizer, settings.wait)
         else:
             await optimizer.wait_for_servers(settings.wait)
+        if not shows_servers:
+            _name_missing(optimizer)
         yield optimizer
     finally:
         await optimizer.stop()
+
+
+def _name_missing(optimizer: Optimizer) -> None:
+    missing = optimizer.snapshot.missing()
+    for state in missing:
+        reason = f": {state.reason}" if state.reason else ""
+        print(printable(f"without server {state.name} ({state.status}){reason}"), file=sys.stderr)
+    if missing:
+        print("`mcp-optimizer doctor` says how to mend that.", file=sys.stderr)
 
 
 async def _wait_visibly(optimizer: Optimizer, seconds: float) -> None:

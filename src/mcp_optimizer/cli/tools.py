@@ -42,7 +42,7 @@ async def _find(settings: Settings, query: str, keywords: str, limit: int | None
     from mcp_optimizer.forms import Detail
     from mcp_optimizer.server import find_response
 
-    async with started(settings) as optimizer:
+    async with started(settings, shows_servers=True) as optimizer:
         found = optimizer.gateway.find(query, keywords, limit, Detail(settings.detail))
         if as_json:
             print(find_response(found).model_dump_json(exclude_none=True))
