@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from mcp_optimizer.terminal_text import printable
+from mcp_optimizer.terminal_text import counted, printable
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -20,7 +20,7 @@ _MOST_ROWS = 15
 def show_report(out: Console, report: dict[str, Any]) -> None:
     """Headline, what was saved, what was used, what each measure saves, what is heavy, what to do."""
     out.print(
-        f"[bold]{report['tool_count']:,} tools of {len(report['servers']):,} servers: "
+        f"[bold]{counted(report['tool_count'], 'tool')} of {counted(len(report['servers']), 'server')}: "
         f"{report['baseline_tokens']:,} tokens[/] of definitions in every prompt; "
         f"[bold]{report['own_tokens']:,}[/] with mcp-optimizer\n"
     )
@@ -32,7 +32,7 @@ def show_report(out: Console, report: dict[str, Any]) -> None:
     _pair(out, _weights("server", report["servers"], "server"), _weights("tool", report["tools"], "name"))
     if names := report["unclear_descriptions"]:
         some = f"{', '.join(names[:3])}{' …' if len(names) > 3 else ''}"
-        told = f"{len(names):,} tools keep a sentence, since five words would not tell them apart: {some}"
+        told = f"{counted(len(names), 'tool')} listed with a sentence, since five words do not tell them apart: {some}"
         out.print(printable(told), "\n", markup=False)
     if lines := (usage["advice"] if usage else report["advice"]):
         out.print("[bold]What to do[/]")
@@ -42,10 +42,9 @@ def show_report(out: Console, report: dict[str, Any]) -> None:
 
 def _show_usage(out: Console, usage: dict[str, Any]) -> None:
     saved, results = usage["savings"], usage["results"]
-    out.print(
-        f"[bold]Saved[/] from {usage['since'][:10]} to {usage['until'][:10]}, in {saved['sessions']:,} conversations "
-        f"with {saved['requests']['with']:,} model requests"
-    )
+    sessions, requests = counted(saved["sessions"], "conversation"), counted(saved["requests"]["with"], "model request")
+    days = f"{usage['since'][:10]} to {usage['until'][:10]}"
+    out.print(f"[bold]Saved[/] from {days}, in {sessions} with {requests}")
     rows = [
         ("tokens read, all at the full price", *_change(saved["uncached"])),
         ("tokens read, with a prompt cache *", *_change(saved["cached"])),

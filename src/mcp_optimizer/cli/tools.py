@@ -141,7 +141,7 @@ def _cost(meta: dict[str, Any]) -> str:
     tokens, data = meta["tokens"], meta.get("data") or {}
     said = [f"{tokens['estimated']:,} tokens ({tokens['approximationMethod']})"]
     if "rowCount" in data:
-        said.append(f"{data['rowCount']:,} rows")
+        said.append(counted(data["rowCount"], "row"))
     if data.get("truncated"):
         said.append("cut")
     if cost := meta.get("cost"):

@@ -84,8 +84,3 @@ def short_number(value: float) -> str:
         if abs(value) >= size:
             return f"{value / size:.3g} {unit}"
     return f"{value:.0f}"
-
-
-def counted(value: int, one: str) -> str:
-    """1 server, 2 servers."""
-    return f"{value:,} {one}{'' if value == 1 else 's'}"

@@ -9,7 +9,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 from mcp_optimizer.dashboard.charts import share_bar
-from mcp_optimizer.dashboard.html import Html, counted, el, join, number
+from mcp_optimizer.dashboard.html import Html, el, join, number
 from mcp_optimizer.dashboard.parts import (
     assumptions,
     catalog_map,
@@ -25,6 +25,7 @@ from mcp_optimizer.dashboard.parts import (
 )
 from mcp_optimizer.db.events import Event, EventKind, Outcome
 from mcp_optimizer.metrics.usage import Weight
+from mcp_optimizer.terminal_text import counted
 
 PAGE = 100
 _RECENT = 15
@@ -202,7 +203,7 @@ def catalog_page(values: CatalogPage) -> str:
     )
     total = sum(weight.tokens for weight in values.weights)
     title = f"Tools of {values.server}" if values.server else "All tools"
-    note = f"{len(values.weights):,} tools, {total:,} tokens; heaviest first"
+    note = f"{counted(len(values.weights), 'tool')}, {total:,} tokens; heaviest first"
     body = table(("tool", "#tokens", "weight", "#called", "#found"), rows, "Tools by weight", "bars catalog")
     return frame(
         title, el("h1", title), el("p", note, class_="lead"), filters, body, _pager(values),
@@ -269,7 +270,7 @@ def tool_page(values: ToolPage) -> str:
         )
         for at, form in enumerate(values.forms)
     ]
-    used = f"Called {values.called:,} times ({values.failed:,} failed), found {values.found:,} times"
+    used = f"Called {counted(values.called, 'time')} ({values.failed:,} failed), found {counted(values.found, 'time')}"
     used += f"; a result has {values.average_tokens:,} tokens on average." if values.called else "."
     steps = [(technique, number(tokens)) for technique, tokens in values.steps]
     return frame(

@@ -8,8 +8,9 @@ from typing import Any
 from urllib.parse import quote, urlencode
 
 from mcp_optimizer.dashboard.charts import Period, Tile, bars_over_time, treemap
-from mcp_optimizer.dashboard.html import Child, Html, counted, el, number
+from mcp_optimizer.dashboard.html import Child, Html, el, number
 from mcp_optimizer.metrics.usage import Weight
+from mcp_optimizer.terminal_text import counted
 
 _MOST_SERVERS = 24
 _MOST_TILES = 220
@@ -178,7 +179,7 @@ def _tiles(weights: Sequence[Weight], *, links: bool) -> list[Tile]:
             totals[server],
             server_href(server) if links else None,
             _tool_tiles(by_server[server], max(1, round(_MOST_TILES * totals[server] / all_tokens)), links=links),
-            f"{server}: {len(by_server[server]):,} tools, {totals[server]:,} tokens",
+            f"{server}: {counted(len(by_server[server]), 'tool')}, {totals[server]:,} tokens",
         )
         for server in shown
     ]

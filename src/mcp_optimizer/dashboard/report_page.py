@@ -17,6 +17,7 @@ from mcp_optimizer.dashboard.parts import (
     table,
 )
 from mcp_optimizer.metrics.usage import Weight
+from mcp_optimizer.terminal_text import counted
 
 _MOST_ROWS = 200
 """Rows of a table; a page of ten thousand helps nobody."""
@@ -60,8 +61,8 @@ def report_page(report: dict[str, Any]) -> str:
 def _lead(report: dict[str, Any]) -> Html:
     return el(
         "p",
-        el("strong", number(report["tool_count"])),
-        f" tools of {len(report['servers']):,} servers: ",
+        el("strong", counted(report["tool_count"], "tool")),
+        f" of {counted(len(report['servers']), 'server')}: ",
         el("strong", number(report["baseline_tokens"])),
         " tokens of definitions in every prompt. With mcp-optimizer it is ",
         el("strong", number(report["own_tokens"])),
