@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import math
 import re
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from html.parser import HTMLParser
@@ -140,6 +143,21 @@ async def test_what_clients_do_appears_with_what_it_saved(dumps: Path) -> None:
     assert "Saved at full price" in text
     assert "create_issue" in page
     assert "Over time" in page
+
+
+async def test_what_is_written_down_already_is_shown_once(tmp_path: Path) -> None:
+    settings = load_settings({"encoder": "none", "database": str(tmp_path / "catalog.db")})
+    async with Optimizer([], settings) as optimizer:
+        transport = httpx2.ASGITransport(app=optimizer.http_app("127.0.0.1"))
+        # The database keeps milliseconds: what it gives back is a little earlier than this.
+        at = math.floor(time.time()) + 0.0004
+        optimizer.recorder.record(Event(at, EventKind.CALL, "s", tool="only_once", server="github"))
+        async with httpx2.AsyncClient(transport=transport, base_url="http://localhost:8765") as client:
+            async with asyncio.timeout(10):
+                while not optimizer.recorder.written:
+                    await asyncio.sleep(0.05)
+            live = (await client.get("/")).text.partition('id="live"')[2]
+    assert Elements(live).text.count("only_once") == 1
 
 
 async def test_a_search_explains_its_scores(dumps: Path) -> None:

@@ -148,9 +148,8 @@ class Dashboard:
         ]
         servers.sort(key=lambda row: (row.status == "running", -row.tokens, row.name))
         own = await asyncio.to_thread(sources.own_tokens)
-        # What happened before this process, and then what it saw itself.
-        begin = self._recent[0].at if self._recent else float("inf")
-        recent = [*(event for event in self._before if event.at < begin), *self._recent][-_SHOWN:]
+        seen = list(self._recent)[-_SHOWN:]
+        recent = sorted(_with_newest(self._before, seen), key=lambda event: event.at)[-_SHOWN:]
         return Overview(sources.version, own, found, servers, usage, recent, is_kept)
 
     async def _summed_up(self) -> tuple[dict[str, Any], bool]:
