@@ -119,12 +119,12 @@ def servers_table(servers: Sequence[ServerRow], baseline: int) -> Html:
         )
         for server in servers
     ]
-    return table(("server", "state", "#tools", "#tokens", "share"), rows, "Servers and how they stand", "bars")
+    return table(("server", "state", "#tools", "#tokens", "share"), rows, "Servers and how they stand", "bars servers")
 
 
 def _server_note(server: ServerRow) -> Html | None:
     notes = [server.reason] if server.reason else []
-    notes += [f"restarted {server.restarts} times"] if server.restarts else []
+    notes += [f"restarted {counted(server.restarts, 'time')}"] if server.restarts else []
     return el("div", "; ".join(notes), class_="note") if notes else None
 
 
