@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import logging
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from importlib import import_module
 from importlib.util import find_spec
@@ -19,10 +19,10 @@ from mcp_optimizer.caller import LOCAL
 from mcp_optimizer.catalog import LiveCatalog, Snapshot
 from mcp_optimizer.compression.compress import Dialect
 from mcp_optimizer.compression.signature import Notes
-from mcp_optimizer.db.events import Event, ToolKey
+from mcp_optimizer.db.events import Event
 from mcp_optimizer.db.models import ServerStatus
 from mcp_optimizer.demo import demo_server_commands
-from mcp_optimizer.errors import CatalogError, ConfigurationError, OptimizerError
+from mcp_optimizer.errors import ConfigurationError, OptimizerError
 from mcp_optimizer.forms import Detail, ToolForms
 from mcp_optimizer.gateway import Found, Gateway, ToolPage
 from mcp_optimizer.ingestion.pipeline import Ingestion
@@ -53,6 +53,7 @@ from mcp_optimizer.results.store import ResultStore, StoreLimits
 from mcp_optimizer.search.lexical import Vocabulary
 from mcp_optimizer.server import FaceOptions, FindToolResponse, build_server, find_reply, find_response
 from mcp_optimizer.settings import ResultSettings, Settings, load_settings
+from mcp_optimizer.storage import Storage
 from mcp_optimizer.token_counter import TokenCounter
 from mcp_optimizer.upstream.config import read_server_file
 from mcp_optimizer.upstream.dumps import read_dumps
@@ -63,11 +64,6 @@ from mcp_optimizer.written_descriptions import WrittenDescriptions
 
 if TYPE_CHECKING:
     from mcp_optimizer.dashboard.routes import Dashboard
-    from mcp_optimizer.db.catalog import Catalog
-    from mcp_optimizer.db.database import Database
-    from mcp_optimizer.db.forms import StoredForms
-    from mcp_optimizer.db.history import History
-    from mcp_optimizer.db.kept_results import KeptResults
     from mcp_optimizer.description_writer import DescriptionWriter
 
 logger = logging.getLogger(__name__)
@@ -102,20 +98,17 @@ class Optimizer:
         )
         self._pool = UpstreamPool(specs, options, __version__)
         self._dumps: list[UpstreamState] = []
-        self._database: Database | None = None
-        self._opening: asyncio.Task[Catalog | None] | None = None
+        self.storage = Storage(settings.database_place)
         self._loading: asyncio.Task[None] | None = None
         self._warming: asyncio.Task[None] | None = None
-        self._opening_memory = asyncio.Lock()
-        self._uses: Mapping[ToolKey, int] = {}
         self._dashboard: Dashboard | None = None
-        self.ingestion = Ingestion(self._counter, self._vocabulary, self._opened_catalog)
+        self.ingestion = Ingestion(self._counter, self._vocabulary, self.storage.catalog)
         self.catalog = LiveCatalog(self.ingestion, self._vocabulary, self._counter)
         self.forms = ToolForms(
             self._counter, Notes(settings.signature_notes), Dialect(settings.dialect), settings.groups
         )
         estimator = Estimator(settings.token_estimate, self._counter)
-        store = ResultStore(self._kept_results, StoreLimits(settings.kept_hours, settings.kept_megabytes))
+        store = ResultStore(self.storage.kept_results, StoreLimits(settings.kept_hours, settings.kept_megabytes))
         cache = ResultCache(settings.cache_megabytes)
         results = Results(estimator, store, result_options(settings), cache, price_of_results(settings))
         self.gateway = Gateway(self.catalog, self._pool, self.forms, results, settings.find_limit)
@@ -125,12 +118,12 @@ class Optimizer:
             ProfileName.FULL: settings.full_budget,
         }
         pinned = _items(settings.pinned_tools)
-        written = WrittenDescriptions(_description_writer(settings), self._opened_forms)
+        written = WrittenDescriptions(_description_writer(settings), self.storage.forms)
         self.registration = Registration(
             self.catalog, self.forms, self._counter, pinned, budgets, self._uses_by_name, written.texts
         )
-        self.registrar = Registrar(self.catalog, self.registration, self.forms, self._opened_forms, written)
-        self.recorder = Recorder(self.history, settings.history_days)
+        self.registrar = Registrar(self.catalog, self.registration, self.forms, self.storage.forms, written)
+        self.recorder = Recorder(self.storage.history, settings.history_days)
         self.accounts = Accounts(self.gateway, self._counter, self.recorder)
         if event_logger.isEnabledFor(logging.INFO):
             self.recorder.listen(log_event)
@@ -207,7 +200,8 @@ class Optimizer:
     def start(self) -> None:
         """Begin to start the servers; returns at once, and so may be asked at once."""
         share_pools()
-        self._opening = asyncio.create_task(self._open_catalog())
+        self.storage.on_opened_late = self.catalog.store
+        self.storage.open()
         self._loading = asyncio.create_task(self._load_encoder())
         self._warming = asyncio.create_task(asyncio.to_thread(self.gateway.results.warm_up))
         for state in [*self._pool.states(), *self._dumps]:
@@ -215,7 +209,7 @@ class Optimizer:
         self._dumps.clear()
         self._pool.start()
         self.registrar.start(self._profiles_in_use())
-        if self.settings.history:
+        if self.settings.history and self.settings.database_place is not None:
             self.recorder.start()
 
     async def wait_for_servers(self, seconds: float) -> None:
@@ -240,12 +234,10 @@ class Optimizer:
             if task is not None:
                 await task
         await self.catalog.caught_up()
-        if self._opening is not None:
-            await self._opening
+        await self.storage.opened()
         await self.accounts.settled()
         await self.recorder.stop()
-        if self._database is not None:
-            await self._database.close()
+        await self.storage.close()
 
     async def find(
         self, tool_description: str, tool_keywords: str = "", limit: int | None = None, detail: str | None = None
@@ -320,7 +312,7 @@ class Optimizer:
                 gateway=self.gateway,
                 forms=self.forms,
                 recorder=self.recorder,
-                history=self.history,
+                history=self.storage.history,
                 usage=self.usage,
                 find=self._find_and_count,
                 own_tokens=lambda: self.own_tokens,
@@ -365,55 +357,9 @@ class Optimizer:
             encoder = None
         await self.catalog.use_encoder(encoder)
 
-    async def _open_catalog(self) -> Catalog | None:
-        if self.settings.database_place is None:
-            return None
-        # Loaded in a thread, while servers start: nobody who asks for tools/list should wait for it.
-        await asyncio.to_thread(import_module, "mcp_optimizer.db.catalog")
-        from mcp_optimizer.db.catalog import Catalog
-        from mcp_optimizer.db.database import open_database
-
-        try:
-            self._database = await open_database(self.settings.database_place)
-        except CatalogError as error:
-            logger.warning("%s Going on without it: tokens are counted anew at each start.", error)
-            return None
-        await self._read_uses(self._database)
-        return Catalog(self._database)
-
-    async def _read_uses(self, database: Database) -> None:
-        """How often tools were called before, once: what is registered for that must not change under a client."""
-        from mcp_optimizer.db.history import History
-
-        try:
-            self._uses = await History(database).call_counts()
-        except CatalogError as error:
-            logger.warning("Profiles go without what was used before: %s.", error)
-
     def _uses_by_name(self) -> dict[str, int]:
-        uses = self._uses
+        uses = self.storage.uses
         return {tool.name: uses.get((tool.server, tool.record.name), 0) for tool in self.snapshot.running}
-
-    async def _opened_catalog(self) -> Catalog | None:
-        return await self._opening if self._opening is not None else None
-
-    async def _opened_forms(self) -> StoredForms | None:
-        if await self._opened_catalog() is None or self._database is None:
-            return None
-        from mcp_optimizer.db.forms import StoredForms
-
-        return StoredForms(self._database)
-
-    async def _kept_results(self) -> KeptResults:
-        """Where whole results are kept: the catalog's file, or memory where there is none."""
-        await self._opened_catalog()
-        from mcp_optimizer.db.database import open_database
-        from mcp_optimizer.db.kept_results import KeptResults
-
-        async with self._opening_memory:
-            if self._database is None:
-                self._database = await open_database(None)
-        return KeptResults(self._database)
 
     @lazy
     def own_tokens(self) -> int:
@@ -430,14 +376,6 @@ class Optimizer:
         """What these events say about the servers of this optimizer."""
         assumptions = Assumptions(self.settings.requests_per_session, self.own_tokens)
         return make_usage(events, weights(self.snapshot), assumptions, self.prices)
-
-    async def history(self) -> History | None:
-        """What happened, as far as it is written down; None without a database."""
-        if await self._opened_catalog() is None or self._database is None:
-            return None
-        from mcp_optimizer.db.history import History
-
-        return History(self._database)
 
 
 def _check_driver(settings: Settings) -> None:

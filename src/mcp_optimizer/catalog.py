@@ -163,6 +163,13 @@ class LiveCatalog:
         """Leave off embedding: what is not embedded yet is embedded at the next start."""
         self._is_closing = True
 
+    async def store(self) -> None:
+        """Write down everything taken in so far, once more: the database was not there before."""
+        for name, records in list(self._records.items()):
+            await self._ingestion.store(self._states[name].spec, records)
+        if self._encoder is not None:
+            await self._ingestion.store_vectors(self._vectors, self._encoder)
+
     async def caught_up(self) -> None:
         """Wait until everything listed so far can be found."""
         while self._tasks:

@@ -22,7 +22,7 @@ LEVELS = [
     {"catalog", "arguments"},
     {"ingestion", "profiles", "results"},
     {"compression"},
-    {"search", "upstream", "naming", "own_tools", "description_writer"},
+    {"search", "upstream", "naming", "own_tools", "description_writer", "storage"},
     {"db"},
     {"token_counter", "settings", "demo", "logs", "tracing"},
     {"raw_json"},

@@ -173,7 +173,7 @@ async def test_a_database_in_trouble_changes_nothing_for_callers(
     path = tmp_path / "catalog.db"
     config = write_servers({"one": plain_server("one")})
     async with Optimizer.from_config(config, database=str(path), encoder="none") as optimizer:
-        database = optimizer._database
+        database = optimizer.storage._database
         assert database is not None
         other = sqlite3.connect(path)
         if trouble == "locked":

@@ -163,16 +163,35 @@ async def test_a_store_that_never_answers_costs_history_which_is_counted() -> No
     assert (recorder.waiting, recorder.dropped) == (0, 15)
 
 
-async def test_without_a_database_events_are_only_told_to_those_who_watch() -> None:
+async def test_a_recorder_that_does_not_write_only_tells_those_who_watch() -> None:
     recorder = recorder_of(None)
-    recorder.start()
+    assert not recorder.is_heard
     with recorder.watched() as seen:
         recorder.record(call())
         assert seen.get_nowait() == call()
     recorder.record(call())
     assert seen.empty()
     await recorder.stop()
-    assert recorder.dropped == 0
+    assert (recorder.waiting, recorder.dropped) == (0, 0)
+
+
+async def test_events_wait_for_a_database_that_comes_later() -> None:
+    store: Memory | None = None
+
+    async def given() -> Memory | None:
+        return store
+
+    recorder = Recorder(given, interval=0.01)
+    recorder.start()
+    recorder.record(call())
+    await asyncio.sleep(0.05)
+    assert recorder.waiting == 1
+    store = Memory()
+    async with asyncio.timeout(5):
+        while not recorder.written:
+            await asyncio.sleep(0.01)
+    await recorder.stop()
+    assert store.batches == [[call()]]
 
 
 async def test_a_locked_database_delays_nobody_and_is_written_when_it_is_free(tmp_path: Path) -> None:

@@ -118,7 +118,7 @@ async def _report(
 
 async def _usage(optimizer: Optimizer, since: float) -> dict[str, Any] | None:
     """What was done with these servers' tools; None where nothing is kept."""
-    history = await optimizer.history()
+    history = await optimizer.storage.history()
     return None if history is None else optimizer.usage(await history.read(since))
 
 

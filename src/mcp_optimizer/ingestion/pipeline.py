@@ -82,7 +82,7 @@ class Ingestion:
             if len(missing) > _EMBED_BATCH:
                 logger.info("Embedded %d of %d tools", start + len(keys), len(missing))
             new = dict(zip(keys, vectors, strict=True))
-            await self._store_vectors(new, encoder)
+            await self.store_vectors(new, encoder)
             yield new
 
     async def _known_vectors(self, keys: Sequence[str], encoder: Encoder) -> dict[str, Floats]:
@@ -95,7 +95,8 @@ class Ingestion:
             logger.warning("The catalog could not be read: %s. Tools are embedded anew.", error)
             return {}
 
-    async def _store_vectors(self, vectors: Mapping[str, Floats], encoder: Encoder) -> None:
+    async def store_vectors(self, vectors: Mapping[str, Floats], encoder: Encoder) -> None:
+        """Write vectors by their keys; a failure is logged and changes nothing for callers."""
         catalog = await self._opened()
         if catalog is None:
             return

@@ -120,13 +120,12 @@ class Recorder:
         self._queue.clear()
 
     async def _write(self) -> None:
-        store = await self._store()
         pause = self._interval
         while True:
             is_ending = await self._paused(pause)
-            if store is None:
-                self._queue.clear()
-            elif await self._write_waiting(store):
+            # Asked each time: a database that was down at the start may be there by now.
+            store = await self._store()
+            if store is None or await self._write_waiting(store):
                 pause = self._interval
             else:
                 pause = min(pause * 2, _LONGEST_PAUSE)

@@ -1,0 +1,96 @@
+"""The database beside the gateway: nobody waits for one that is down, and it is used as soon as it is there."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from mcp_optimizer import Optimizer
+from mcp_optimizer.db.kept import KeptResult
+from mcp_optimizer.storage import Storage
+from tests.conftest import WriteServers, plain_server
+
+
+@pytest.fixture
+def blocked(tmp_path: Path) -> Path:
+    """A place that cannot be used until the file in its way is gone."""
+    (tmp_path / "folder").write_text("in the way")
+    return tmp_path / "folder" / "catalog.db"
+
+
+async def until_open(storage: Storage) -> None:
+    async with asyncio.timeout(10):
+        while await storage.catalog() is None:
+            await asyncio.sleep(0.02)
+
+
+async def test_what_is_asked_for_waits_for_the_first_try(tmp_path: Path) -> None:
+    storage = Storage(tmp_path / "catalog.db")
+    storage.open()
+    assert await storage.catalog() is not None
+    assert await storage.forms() is not None
+    assert await storage.history() is not None
+    assert storage.uses == {}
+    await storage.close()
+
+
+async def test_without_a_place_results_are_kept_in_memory_and_nothing_else_is() -> None:
+    storage = Storage(None)
+    storage.open()
+    assert (await storage.catalog(), await storage.forms(), await storage.history()) == (None, None, None)
+    await (await storage.kept_results()).begin(KeptResult("a", "me", "lines", 1, 100, 10))
+    await storage.close()
+
+
+async def test_a_database_that_was_down_at_the_start_is_used_when_it_is_there(
+    blocked: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    storage = Storage(blocked, first_pause=0.02)
+    told = asyncio.Event()
+
+    async def tell() -> None:
+        told.set()
+
+    storage.on_opened_late = tell
+    storage.open()
+    assert await storage.catalog() is None
+    assert "Going on without it, and trying again" in caplog.text
+    in_memory = await storage.kept_results()
+    result = KeptResult("a", "me", "lines", 1, 100, 10)
+    await in_memory.begin(result)
+    await in_memory.finish(result, 5)
+    blocked.parent.unlink()
+    await until_open(storage)
+    async with asyncio.timeout(10):
+        await told.wait()
+    # What a client was told that it can read on, it can still read.
+    assert await (await storage.kept_results()).find("a", "me") is not None
+    await storage.close()
+    assert blocked.exists()
+
+
+async def test_a_database_that_never_comes_does_not_hold_up_the_end(blocked: Path) -> None:
+    storage = Storage(blocked)
+    storage.open()
+    assert await storage.catalog() is None
+    async with asyncio.timeout(5):
+        await storage.close()
+
+
+async def test_what_was_found_out_and_what_happened_meanwhile_is_stored_then(
+    write_servers: WriteServers, blocked: Path
+) -> None:
+    config = write_servers({"one": plain_server("one")})
+    async with Optimizer.from_config(config, database=str(blocked), encoder="none") as optimizer:
+        optimizer.storage._first_pause = 0.05
+        await optimizer.wait_for_servers(10)
+        await optimizer.find("draw a picture")
+        blocked.parent.unlink()
+        await until_open(optimizer.storage)
+    with closing(sqlite3.connect(blocked)) as connection:
+        assert connection.execute("SELECT count(*) FROM tool").fetchone() == (9,)
+        assert connection.execute("SELECT kind FROM event").fetchall() == [("find",)]
