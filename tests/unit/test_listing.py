@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mcp_optimizer.upstream.listing import LeftOut, Listing, list_tools, read_tools
+from mcp_optimizer.upstream.selection import ToolSelection
 from tests.conftest import DATA
 
 DUMPS = DATA / "mcp-tools"
@@ -143,6 +144,16 @@ def test_the_first_of_two_tools_of_one_name_wins() -> None:
     found = read_tools([raw("t", description="first"), raw("u"), raw("t", description="second")])
     assert [tool.details.description for tool in found.tools] == ["first", None]
     assert found.left_out == (LeftOut("t", "the server lists this name twice; the first one is used"),)
+
+
+def test_tools_that_are_turned_off_are_told_apart_from_those_that_cannot_be_used() -> None:
+    listing = read_tools([raw("get"), raw("set"), raw("delete_all"), {"name": 5}])
+    chosen = listing.of(ToolSelection(turned_off=("delete_*", "sett")))
+    assert names(chosen) == ["get", "set"]
+    assert (chosen.turned_off, chosen.idle) == (("delete_all",), ("sett",))
+    assert chosen.left_out == listing.left_out
+    summary = chosen.summary()
+    assert (summary.tools, summary.size, summary.turned_off, summary.idle) == ((), 2, ("delete_all",), ("sett",))
 
 
 async def test_a_page_that_was_read_is_not_held_by_those_who_delivered_it() -> None:

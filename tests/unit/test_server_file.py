@@ -175,6 +175,29 @@ def test_an_entry_can_be_switched_off(switch: dict[str, bool], disabled: bool) -
     assert one({"command": "x", **switch}).disabled is disabled
 
 
+@pytest.mark.parametrize(
+    ("entry", "admitted"),
+    [
+        ({}, {"get", "set", "delete_all"}),
+        ({"tools": ["*"]}, {"get", "set", "delete_all"}),
+        ({"tools": ["get"]}, {"get"}),
+        ({"includeTools": ["get", "delete_*"], "excludeTools": ["delete_all"]}, {"get"}),
+        ({"disabledTools": ["delete_*"]}, {"get", "set"}),
+        ({"enabledTools": ["set"], "tools": ["get"]}, {"get", "set"}),
+        ({"tools": []}, set()),
+    ],
+)
+def test_an_entry_says_which_tools_are_used(entry: dict[str, Any], admitted: set[str]) -> None:
+    tools = one({"command": "x", **entry}).tools
+    assert {name for name in ("get", "set", "delete_all") if tools.admits(name)} == admitted
+    assert bool(tools) == (len(admitted) < 3)
+
+
+def test_another_selection_of_tools_is_another_server_to_the_catalog() -> None:
+    assert one({"command": "x"}).fingerprint == one({"command": "x", "tools": ["*"]}).fingerprint
+    assert one({"command": "x"}).fingerprint != one({"command": "x", "tools": ["a"]}).fingerprint
+
+
 def test_an_entry_that_is_switched_off_has_no_problem_whatever_it_lacks() -> None:
     found = one({"command": "x", "env": {"TOKEN": "${MISSING}"}, "disabled": True})
     assert (found.disabled, found.problem) == (True, "")
@@ -249,6 +272,8 @@ def test_the_transport_is_what_the_entry_says_or_what_its_url_suggests(
         ({"command": "x", "env": {"A": {}}}, '"env" must be an object'),
         ({**URL, "headers": "A: 1"}, '"headers" must be an object'),
         ({"command": "x", "cwd": 7}, '"cwd" must be a string'),
+        ({"command": "x", "tools": {"a": True}}, '"tools" must be a list of tool names'),
+        ({"command": "x", "disabledTools": "a"}, '"disabledTools" must be a list of tool names'),
         ("npx", "the entry is not an object"),
         (None, "the entry is not an object"),
         ([], "the entry is not an object"),

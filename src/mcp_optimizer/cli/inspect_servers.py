@@ -77,6 +77,10 @@ def _facts(optimizer: Optimizer, state: UpstreamState) -> dict[str, Any]:
         facts["version"] = state.server_version
     if state.started_in:
         facts["started_in_s"] = round(state.started_in, 2)
+    if state.listing.turned_off:
+        facts["turned_off"] = list(state.listing.turned_off)
+    if state.listing.idle:
+        facts["no_such_tools"] = list(state.listing.idle)
     if state.listing.left_out:
         facts["left_out"] = [{"tool": tool.name, "reason": tool.reason} for tool in state.listing.left_out]
     return facts
@@ -146,6 +150,11 @@ def _show_diagnosis(rows: list[dict[str, Any]]) -> None:
         else:
             line.append(f"  {row.get('reason', row['status'])}", style="default")
         out.print(line)
+        if off := row.get("turned_off"):
+            out.print(Text(f"    {counted(len(off), 'tool')} turned off: {', '.join(off)}", style="dim"))
+        for name in row.get("no_such_tools", []):
+            told = f"    the server file names the tool {name!r}, which this server does not have"
+            out.print(Text(told, style="yellow"))
         for tool in row.get("left_out", []):
             out.print(Text(f"    tool {tool['tool']!r} is left out: {tool['reason']}", style="yellow"))
         if "advice" in row:

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
 from mcp_optimizer.errors import ConfigurationError
+from mcp_optimizer.upstream.selection import ALL, ToolSelection
 from mcp_optimizer.upstream.spec import ServerSpec, Transport
 
 _TRANSPORT_NAMES = {
@@ -27,8 +28,11 @@ _TRANSPORT_NAMES = {
 }
 
 _KEYS = frozenset(
-    "type transport transportType command args env cwd url httpUrl serverUrl headers timeout disabled enabled".split()
+    "type transport transportType command args env cwd url httpUrl serverUrl headers timeout disabled enabled "
+    "tools includeTools enabledTools excludeTools disabledTools".split()
 )
+_USED = ("tools", "includeTools", "enabledTools")
+_TURNED_OFF = ("excludeTools", "disabledTools")
 _ALIKE = 0.8
 """How alike two words are of which one is the other mistyped."""
 
@@ -119,6 +123,7 @@ def _usable_spec(name: str, entry: Any, path: Path, environment: Mapping[str, st
     transport, certain = _transport(entry)
     disabled = _is_disabled(entry)
     timeout = _timeout(entry.get("timeout"))
+    tools = _tools(entry)
     if transport is Transport.STDIO:
         cwd = _text(entry, "cwd")
         return ServerSpec(
@@ -130,6 +135,7 @@ def _usable_spec(name: str, entry: Any, path: Path, environment: Mapping[str, st
             cwd=str((path.parent / Path(cwd).expanduser()).resolve()) if cwd else None,
             timeout=timeout,
             disabled=disabled,
+            tools=tools,
         )
     return ServerSpec(
         name=name,
@@ -138,6 +144,7 @@ def _usable_spec(name: str, entry: Any, path: Path, environment: Mapping[str, st
         headers=_mapping(entry.get("headers", {}), "headers"),
         timeout=timeout,
         disabled=disabled,
+        tools=tools,
         transport_is_certain=certain,
     )
 
@@ -199,6 +206,24 @@ def _timeout(value: Any) -> float | None:
     if isinstance(value, bool) or not isinstance(value, int | float) or value <= 0:
         raise _Unusable(f'"timeout" must be a positive number of seconds, not {value!r}')
     return value / 1000 if value > _LONGEST_IN_SECONDS else float(value)
+
+
+def _tools(entry: Mapping[str, Any]) -> ToolSelection:
+    """Other clients' files say which tools are turned off: who turned one off there does not want it here."""
+    used = _tool_names(entry, _USED)
+    return ToolSelection(ALL if used is None else tuple(used), tuple(_tool_names(entry, _TURNED_OFF) or ()))
+
+
+def _tool_names(entry: Mapping[str, Any], keys: Sequence[str]) -> list[str] | None:
+    """What stands under some keys; None where none of them is there."""
+    found: list[str] | None = None
+    for key in keys:
+        if (value := entry.get(key)) is None:
+            continue
+        if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
+            raise _Unusable(f'"{key}" must be a list of tool names')
+        found = [*(found or []), *value]
+    return found
 
 
 def _required(entry: Mapping[str, Any], key: str) -> str:

@@ -7,12 +7,13 @@ cannot be used is left out by name, with the reason, and the others stay exactly
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from pydantic import ValidationError
 
 from mcp_optimizer.db.models import Definition, McpTool
+from mcp_optimizer.upstream.selection import ToolSelection
 
 _MOST_PAGES = 1_000
 """A server whose pages never end must not hold its start for ever."""
@@ -31,10 +32,15 @@ class LeftOut:
 
 @dataclass(frozen=True)
 class Listing:
-    """What a server offers. A `summary` has no tools any more, only their number: whoever needed them has them."""
+    """What a server offers. A `summary` has no tools any more, only their number: whoever needed them has them.
+
+    `turned_off` are the tools that its entry in the server file does without; `idle` is what that entry names in vain.
+    """
 
     tools: tuple[Definition, ...] = ()
     left_out: tuple[LeftOut, ...] = ()
+    turned_off: tuple[str, ...] = ()
+    idle: tuple[str, ...] = ()
     summary_of: int | None = None
 
     @property
@@ -43,7 +49,17 @@ class Listing:
 
     def summary(self) -> Listing:
         """What may be kept for long by whoever does not need the definitions."""
-        return Listing((), self.left_out, self.size)
+        return replace(self, tools=(), summary_of=self.size)
+
+    def of(self, selection: ToolSelection) -> Listing:
+        """Only the tools that a selection admits."""
+        names = [tool.name for tool in self.tools]
+        return replace(
+            self,
+            tools=tuple(tool for tool in self.tools if selection.admits(tool.name)),
+            turned_off=tuple(name for name in names if not selection.admits(name)),
+            idle=selection.idle(names),
+        )
 
 
 async def list_tools(request: Request) -> Listing:

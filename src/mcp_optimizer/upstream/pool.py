@@ -458,6 +458,11 @@ class _Upstream:
                 first.reason,
             )
 
+        for name in listing.idle:
+            logger.warning(
+                "Server %s: its entry names the tool %r, which it does not have. See `doctor`.", self._spec.name, name
+            )
+
     def _down(self, reason: str) -> None:
         self._session = None
         self._set(status=ServerStatus.FAILED, reason=reason, listing=Listing())

@@ -149,7 +149,8 @@ class UpstreamSession:
                 self._note_param_headers(result.get("tools"))
             return result
 
-        return await list_tools(page)
+        listing = await list_tools(page)
+        return listing.of(self._spec.tools) if self._spec.tools else listing
 
     def _note_param_headers(self, tools: Any) -> None:
         """Remember which parameters travel as headers, too."""

@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from mcp_optimizer.upstream.selection import EVERY_TOOL, ToolSelection
+
 
 class Transport(StrEnum):
     """How a server is spoken to."""
@@ -36,13 +38,16 @@ class ServerSpec:
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     timeout: float | None = None
     disabled: bool = False
+    tools: ToolSelection = EVERY_TOOL
     transport_is_certain: bool = True
     problem: str = ""
 
     @property
     def fingerprint(self) -> str:
         """Tells apart two servers of one name. Values of variables and headers stay out: they are secrets."""
-        identity = [self.transport, self.command, self.args, self.url, sorted(self.env), sorted(self.headers)]
+        chosen = [self.tools.used, self.tools.turned_off] if self.tools else []
+        named = [sorted(self.env), sorted(self.headers)]
+        identity = [self.transport, self.command, self.args, self.url, *named, *chosen]
         return hashlib.sha256(json.dumps(identity).encode()).hexdigest()[:16]
 
     @property

@@ -1,0 +1,59 @@
+"""Tools that the server file turns off: not listed, not found, not called, in either mode, and told in `doctor`."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+from mcp import Client, MCPError
+
+from tests.conftest import WriteServers, plain_server
+from tests.e2e.running import command, over_stdio, until_found
+
+OPTIONS = ["--database", "none", "--encoder", "none"]
+
+
+@pytest.fixture
+def config(write_servers: WriteServers) -> Path:
+    return write_servers({"one": {**plain_server("one"), "disabledTools": ["d*", "sleep", "slep"]}})
+
+
+async def until_listed(client: Client, tool: str) -> list[str]:
+    async with asyncio.timeout(15):
+        while tool not in (names := [listed.name for listed in (await client.list_tools(cache_mode="bypass")).tools]):
+            await asyncio.sleep(0.05)
+    return names
+
+
+async def test_what_is_turned_off_is_neither_found_nor_called(config: Path) -> None:
+    async with over_stdio(config, *OPTIONS, "--profile", "full") as client:
+        await until_found(client, "draw a picture", "picture")
+        names = await until_listed(client, "picture")
+        assert not {"die", "sleep"} & set(names)
+        found = await client.call_tool("find_tool", {"tool_description": "end the process in the middle of a call"})
+        assert "die" not in [tool["name"] for tool in (found.structured_content or {})["tools"]]
+        refused = await client.call_tool("call_tool", {"tool_name": "die", "parameters": {}})
+        assert refused.is_error
+        assert "Unknown tool 'die'" in str(refused.content)
+        # A list that changes is read with the same eyes.
+        await client.call_tool("call_tool", {"tool_name": "grow", "parameters": {}})
+        grown = await until_found(client, "grown tool", "grown")
+        assert "die" not in [tool["name"] for tool in grown["tools"]]
+
+
+async def test_what_is_turned_off_does_not_pass_transparently_either(config: Path) -> None:
+    async with over_stdio(config, *OPTIONS, "--mode", "transparent") as client:
+        assert not {"die", "sleep"} & set(await until_listed(client, "picture"))
+        with pytest.raises(MCPError, match="Unknown tool 'die'"):
+            await client.call_tool("die", {})
+
+
+async def test_doctor_says_what_is_turned_off_and_what_is_mistyped(config: Path) -> None:
+    done = await command("doctor", "--config", config, "--database", "none")
+    assert done.code == 0
+    assert "2 tools turned off: sleep, die" in done.out
+    assert "the server file names the tool 'slep', which this server does not have" in " ".join(done.out.split())
+    [row] = (await command("doctor", "--config", config, "--database", "none", "--json")).json["servers"]
+    assert (row["turned_off"], row["no_such_tools"]) == (["sleep", "die"], ["slep"])
+    assert row["tools"] == 7
