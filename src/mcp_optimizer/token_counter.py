@@ -23,9 +23,6 @@ from mcp_optimizer.errors import ConfigurationError
 
 DEFAULT_ENCODING = "cl100k_base"
 
-# Two threads are enough to keep the batch ahead of ingestion and leave the event loop a core.
-_BATCH_THREADS = 2
-
 
 class Dumpable(Protocol):
     """Anything whose JSON form can be counted; an MCP tool, above all."""
@@ -135,7 +132,10 @@ class TokenCounter:
         return self.count_tokens(tool.model_dump_json())
 
     def count_many(self, texts: Sequence[str]) -> list[int]:
-        """Count a batch of texts; releases the interpreter while it works."""
+        """Count a batch of texts; the interpreter is free while each of them is looked at.
+
+        One after the other: tiktoken's own batches, on several threads, take half as long again for texts of this size.
+        """
+        encode = self.encoding.encode_ordinary
         with _panic_as_error():
-            batch = self.encoding.encode_ordinary_batch(list(texts), num_threads=_BATCH_THREADS)
-        return [len(tokens) for tokens in batch]
+            return [len(encode(text)) for text in texts]

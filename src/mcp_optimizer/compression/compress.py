@@ -140,6 +140,8 @@ class _Draft:
         self.cost = cost
         self._explained_from = explained_from
         self._known: int | None = None
+        self._head: str | None = None
+        self._described: str | None = None
         self.description = tool.description
         self.schema = tool.input_schema
         self.text = self._written(self.description, self.schema)
@@ -200,8 +202,10 @@ class _Draft:
 
     def _written(self, description: str | None, schema: Schema) -> str:
         """As the tool's `model_dump_json` would be."""
-        said = "" if description is None else f',"description":{compact(description)}'
-        return f'{{"name":{compact(self._tool.name)}{said},"inputSchema":{compact(schema)}}}'
+        if self._head is None or description is not self._described:
+            said = "" if description is None else f',"description":{compact(description)}'
+            self._head, self._described = f'{{"name":{compact(self._tool.name)}{said},"inputSchema":', description
+        return f"{self._head}{compact(schema)}}}"
 
 
 def _compressed(draft: _Draft, dialect: Dialect, wanted: Mapping[str, Sequence[str]]) -> _Draft:
