@@ -28,6 +28,7 @@ from mcp_optimizer.gateway import Found, Gateway, ToolPage
 from mcp_optimizer.ingestion.pipeline import Ingestion
 from mcp_optimizer.json_text import compact
 from mcp_optimizer.lazy import lazy
+from mcp_optimizer.lull import Lull
 from mcp_optimizer.memory import share_pools
 from mcp_optimizer.metrics.accounts import Accounts
 from mcp_optimizer.metrics.event_log import event_logger, log_event
@@ -102,7 +103,8 @@ class Optimizer:
         self._loading: asyncio.Task[None] | None = None
         self._warming: asyncio.Task[None] | None = None
         self._dashboard: Dashboard | None = None
-        self.ingestion = Ingestion(self._counter, self._vocabulary, self.storage.catalog)
+        lull = Lull()
+        self.ingestion = Ingestion(self._counter, self._vocabulary, self.storage.catalog, lull)
         self.catalog = LiveCatalog(self.ingestion, self._vocabulary, self._counter)
         self.forms = ToolForms(
             self._counter, Notes(settings.signature_notes), Dialect(settings.dialect), settings.groups
@@ -122,7 +124,7 @@ class Optimizer:
         self.registration = Registration(
             self.catalog, self.forms, self._counter, pinned, budgets, self._uses_by_name, written.texts
         )
-        self.registrar = Registrar(self.catalog, self.registration, self.forms, self.storage.forms, written)
+        self.registrar = Registrar(self.catalog, self.registration, self.forms, self.storage.forms, written, lull)
         self.recorder = Recorder(self.storage.history, settings.history_days)
         self.accounts = Accounts(self.gateway, self._counter, self.recorder)
         if event_logger.isEnabledFor(logging.INFO):

@@ -18,6 +18,7 @@ from mcp_optimizer.compression.descriptions import Level
 from mcp_optimizer.db.models import ServerStatus
 from mcp_optimizer.errors import CatalogError
 from mcp_optimizer.forms import ToolForms
+from mcp_optimizer.lull import Lull
 from mcp_optimizer.profiles.tiers import ProfileName
 from mcp_optimizer.registration import Presentation, Registered, Registration
 from mcp_optimizer.written_descriptions import WrittenDescriptions
@@ -50,7 +51,9 @@ class Registrar:
         forms: ToolForms,
         opened: OpenedForms,
         written: WrittenDescriptions,
+        lull: Lull | None = None,
     ) -> None:
+        self._lull = lull or Lull()
         self._catalog = catalog
         self._registration = registration
         self._forms = forms
@@ -114,7 +117,8 @@ class Registrar:
         while True:
             for profile, presentation in list(self._wanted):
                 await self._recall(presentation.dialect)
-                await asyncio.to_thread(self._registration.prepare, profile, presentation)
+                with self._lull.working():
+                    await asyncio.to_thread(self._registration.prepare, profile, presentation)
             try:
                 async with asyncio.timeout(_QUIET):
                     await self._catalog.changed()
@@ -146,7 +150,8 @@ class Registrar:
     async def _make(self, wanted: Wanted) -> Registered:
         profile, presentation = wanted
         stored = await self._recall(presentation.dialect)
-        made = await asyncio.to_thread(self._registration.listed, profile, presentation)
+        with self._lull.working():
+            made = await asyncio.to_thread(self._registration.listed, profile, presentation)
         if stored is not None and self._forms.has_new(presentation.dialect):
             task = asyncio.create_task(self._store(stored, presentation.dialect))
             self._storing.add(task)
@@ -170,6 +175,7 @@ class Registrar:
             logger.warning("The catalog could not be read: %s. Definitions are compressed anew.", error)
 
     async def _store(self, stored: StoredForms, dialect: Dialect) -> None:
+        await self._lull.wait()
         new = await asyncio.to_thread(self._forms.take_new, dialect)
         try:
             await stored.write(new, self._forms.kind(dialect))

@@ -27,7 +27,7 @@ LEVELS = [
     {"token_counter", "settings", "demo", "logs", "tracing"},
     {"raw_json"},
     {"errors", "terminal_text", "caller", "json_spans", "memory"},
-    {"json_text", "lazy", "result_type"},
+    {"json_text", "lazy", "lull", "result_type"},
 ]
 
 

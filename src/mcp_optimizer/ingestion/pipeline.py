@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from mcp_optimizer.db.models import Definition, ServerStatus, ToolRow
 from mcp_optimizer.errors import CatalogError
 from mcp_optimizer.ingestion.record import ToolRecord, make_records
+from mcp_optimizer.lull import Lull
 from mcp_optimizer.search.engine import Encoder
 from mcp_optimizer.search.lexical import Floats, Vocabulary
 from mcp_optimizer.token_counter import TokenCounter
@@ -35,7 +36,10 @@ OpenedCatalog = Callable[[], Awaitable["Catalog | None"]]
 class Ingestion:
     """Turns listings into records, and keeps the database up to date beside that."""
 
-    def __init__(self, counter: TokenCounter, vocabulary: Vocabulary, opened: OpenedCatalog) -> None:
+    def __init__(
+        self, counter: TokenCounter, vocabulary: Vocabulary, opened: OpenedCatalog, lull: Lull | None = None
+    ) -> None:
+        self._lull = lull or Lull()
         self._counter = counter
         self._vocabulary = vocabulary
         self._opened = opened
@@ -60,8 +64,10 @@ class Ingestion:
         # A count of 0 means that counting failed: it is not remembered, so that the next start tries again.
         counts = {row.definition.definition_hash: row.token_count for row in rows if row.token_count}
         try:
+            await self._lull.wait()
             await catalog.revive()
             await catalog.save_token_counts(counts, self._counter.encoding_name)
+            await self._lull.wait()
             server_id = await catalog.save_server(spec.name, spec.fingerprint, spec.transport, ServerStatus.RUNNING)
             await catalog.replace_tools(server_id, rows)
         except CatalogError as error:
