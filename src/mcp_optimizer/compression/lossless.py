@@ -11,6 +11,7 @@ import json
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from textwrap import dedent
 from typing import Any
 
@@ -211,8 +212,9 @@ def drop_restating_descriptions(schema: Schema) -> Schema:
     return _with_properties(schema, change)
 
 
+@lru_cache(maxsize=4_096)
 def repeats(text: str, name: str) -> bool:
-    """Whether a text holds no word that is not in the name."""
+    """Whether a text holds no word that is not in the name. Tools of one server share many of their parameters."""
     return are_all_in(text, _SAYING_NOTHING.union(words(name)))
 
 

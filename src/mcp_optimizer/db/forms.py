@@ -24,6 +24,9 @@ class StoredForms(Transactions):
         table = definition_form
         columns = (table.c.definition_hash, table.c.definition, table.c.token_count, table.c.groups)
         async with self._reading() as connection:
+            if (await connection.execute(select(table.c.kind).where(table.c.kind == kind).limit(1))).first() is None:
+                # The first start: there is nothing to look for thousands of hashes in.
+                return []
             for chunk in chunks(hashes):
                 query = select(*columns).where(table.c.kind == kind, table.c.definition_hash.in_(chunk))
                 found += [DefinitionForm(*row) for row in await connection.execute(query)]
