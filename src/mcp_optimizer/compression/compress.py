@@ -54,6 +54,7 @@ GROUPING = "groups"
 ORDERING = "order of keywords"
 
 _DESCRIBED = ('"description":"',)
+# In compact JSON a blank beside a quotation mark begins or ends a text; other kinds are escaped, or beyond ASCII.
 _UNTIDY = ("\\", '" ', ' "', *(blank for blank in map(chr, range(0x80, 0x3001)) if blank.isspace()))
 _IDLE = tuple(f'"{key}":{compact(value)}' for key, value in lossless.IDLE.items())
 _ADMITTING_ALL = f'"additionalProperties":{compact(lossless.ADMITTING_ALL)}'

@@ -64,7 +64,7 @@ class ToolProfile:
         """What was done to stay within the budget, for people."""
         done = {Level.FULL: "", Level.SENTENCE: "described in first sentences", Level.WORDS: "described in five words"}
         parts = [done[self.level]] if done[self.level] else []
-        parts += [f"{len(self.left_out)} tools left to find_tool"] if self.left_out else []
+        parts += [f"{len(self.left_out):,} tools left to find_tool"] if self.left_out else []
         return ", ".join(parts) or "as they are"
 
 
