@@ -435,8 +435,14 @@ def _profile(name: str | None) -> ProfileName | None:
 
 def server_specs(settings: Settings) -> list[ServerSpec]:
     """The servers that the settings name."""
-    if not settings.demo:
-        return read_server_file(settings.server_file, os.environ)
+    specs = _demo_specs() if settings.demo else read_server_file(settings.server_file, os.environ)
+    wanted, known = _items(settings.servers), [spec.name for spec in specs]
+    if unknown := [name for name in wanted if name not in known]:
+        raise ConfigurationError(f"There is no server {unknown[0]!r}. Servers: {', '.join(known) or 'none'}.")
+    return [spec for spec in specs if spec.name in wanted] if wanted else specs
+
+
+def _demo_specs() -> list[ServerSpec]:
     return [
         ServerSpec(name=name, transport=Transport.STDIO, command=command, args=tuple(args))
         for name, (command, *args) in demo_server_commands().items()

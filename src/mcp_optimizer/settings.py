@@ -89,6 +89,11 @@ class Settings(BaseModel):
         f"Default: ./{SERVER_FILE}, then the one in your config folder.",
     )
     demo: bool = Field(default=False, description="Use the bundled demo servers instead of a server file.")
+    servers: str = Field(
+        default="",
+        description="Only these servers of the file, comma separated: one file can serve several agents, each with its "
+        "own. Default: all.",
+    )
     database: str = Field(
         default="",
         repr=False,

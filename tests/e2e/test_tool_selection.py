@@ -1,4 +1,4 @@
-"""Tools that the server file turns off: not listed, not found, not called, in either mode, and told in `doctor`."""
+"""Which servers and tools of a file are used: what is not is neither listed, found nor called, in either mode."""
 
 from __future__ import annotations
 
@@ -47,6 +47,17 @@ async def test_what_is_turned_off_does_not_pass_transparently_either(config: Pat
         assert not {"die", "sleep"} & set(await until_listed(client, "picture"))
         with pytest.raises(MCPError, match="Unknown tool 'die'"):
             await client.call_tool("die", {})
+
+
+async def test_one_file_can_serve_several_agents_each_with_its_own_servers(write_servers: WriteServers) -> None:
+    config = write_servers({name: plain_server(name, "--tools", 11) for name in ("one", "two", "three")})
+    async with over_stdio(config, *OPTIONS, "--servers", "three, one") as client:
+        await until_found(client, "perform action number 1 of three", "three_action_1")
+        listed = await client.call_tool("list_tools", {})
+        assert {tool["server"] for tool in (listed.structured_content or {})["tools"]} <= {"one", "three"}
+    done = await command("servers", "--config", config, "--servers", "one,tow")
+    assert done.code == 2
+    assert "There is no server 'tow'. Servers: one, two, three." in done.err
 
 
 async def test_doctor_says_what_is_turned_off_and_what_is_mistyped(config: Path) -> None:

@@ -64,7 +64,7 @@ def test_an_unknown_option_is_refused_by_name_with_its_source_and_the_nearest_kn
 
 
 def test_an_unknown_option_like_no_other_is_refused_with_all_that_are_known() -> None:
-    with pytest.raises(ConfigurationError, match=r"'zzz'.*Known: config, demo, database"):
+    with pytest.raises(ConfigurationError, match=r"'zzz'.*Known: config, demo, servers, database"):
         load({"zzz": 1})
 
 

@@ -119,7 +119,7 @@ def servers_table(servers: Sequence[ServerRow], baseline: int) -> Html:
         )
         for server in servers
     ]
-    return table(("server", "state", "#tools", "#tokens", "share"), rows, "Servers and how they stand", "bars servers")
+    return table(("server", "state", "#tools", "#tokens", "share"), rows, "Servers and how they stand", "bars")
 
 
 def _server_note(server: ServerRow) -> Html | None:

@@ -14,6 +14,7 @@ from enum import StrEnum
 from mcp_optimizer.compression.descriptions import Level
 from mcp_optimizer.lazy import lazy
 from mcp_optimizer.profiles.tiers import Candidate, ProfileName, Ranked, Reason
+from mcp_optimizer.terminal_text import counted
 
 Size = Callable[[Candidate, Level], int]
 """What a tool costs when it is registered, described at a level."""
@@ -64,7 +65,7 @@ class ToolProfile:
         """What was done to stay within the budget, for people."""
         done = {Level.FULL: "", Level.SENTENCE: "described in first sentences", Level.WORDS: "described in five words"}
         parts = [done[self.level]] if done[self.level] else []
-        parts += [f"{len(self.left_out):,} tools left to find_tool"] if self.left_out else []
+        parts += [f"{counted(len(self.left_out), 'tool')} left to find_tool"] if self.left_out else []
         return ", ".join(parts) or "as they are"
 
 

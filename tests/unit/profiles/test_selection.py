@@ -44,7 +44,7 @@ def test_a_profile_over_its_budget_is_described_more_briefly_before_it_drops_a_t
         assert made.tokens == OWN + 200 * BRIEFER[level]
     tight = profiles(pinned, 250)[0].profile(ProfileName.MINIMAL)
     assert (tight.tools, tight.left_out, tight.room) == (("tool_000",), ("tool_001",), 50)
-    assert tight.measures == "described in five words, 1 tools left to find_tool"
+    assert tight.measures == "described in five words, 1 tool left to find_tool"
 
 
 def test_no_more_tools_are_measured_than_it_takes() -> None:
