@@ -7,6 +7,9 @@ from typing import Any
 
 INPUT_REQUIRED = "input_required"
 
+ANSWERS = ("inputResponses", "requestState")
+"""What a client's next request carries then."""
+
 
 def is_input_required(result: Mapping[str, Any]) -> bool:
     """Whether it is no result yet, because the server has to know more."""

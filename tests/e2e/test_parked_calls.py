@@ -128,21 +128,6 @@ async def test_calls_of_found_and_of_registered_tools_can_ask_and_are_one_call_i
     assert rows == [("old", "ask_twice", "ok")] * 2
 
 
-async def test_each_client_is_asked_only_what_its_own_call_needs(write_servers: WriteServers) -> None:
-    people = [Person("Ada"), Person("Bob"), Person("Cyd")]
-    async with AsyncExitStack() as stack:
-        entry = await stack.enter_async_context(upstream("http", "legacy"))
-        config = write_servers({"old": entry})
-        address, _ = await stack.enter_async_context(http_gateway(config, "--mode", "transparent", *OPTIONS))
-        clients = [
-            await stack.enter_async_context(Client(address, mode="auto", **person.callbacks())) for person in people
-        ]
-        await until_up(clients[0])
-        calls = [client.call_tool("test_sampling", {"prompt": "Hi"}) for client in clients for _ in range(3)]
-        answers = [text(result) for result in await asyncio.gather(*calls)]
-    assert answers == [f"LLM response: {person.name} heard: Hi" for person in people for _ in range(3)]
-
-
 async def test_a_question_that_nobody_answers_is_cancelled_and_its_call_too(write_servers: WriteServers) -> None:
     async with in_front(write_servers, "stdio", Person(), "stdio", "--answer-timeout", "0.3") as client:
         asked = await question(client, "ask_with_pid", {})

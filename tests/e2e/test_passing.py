@@ -262,9 +262,9 @@ async def test_elicitation_passes_also_where_tools_are_found_and_called(connect:
         assert "Ada" in text(await client.call_tool("call_tool", call))
 
 
-@pytest.mark.parametrize("server_transport", ["stdio", "http"])
+@pytest.mark.parametrize(("server_transport", "era"), [("stdio", "legacy"), ("http", "legacy"), ("http", "auto")])
 async def test_each_client_is_asked_only_what_its_own_call_needs(
-    write_servers: WriteServers, server_transport: str
+    write_servers: WriteServers, server_transport: str, era: str
 ) -> None:
     people = [Person("Ada"), Person("Bob"), Person("Cyd")]
     async with AsyncExitStack() as stack:
@@ -272,7 +272,7 @@ async def test_each_client_is_asked_only_what_its_own_call_needs(
         options = ["--mode", "transparent", "--database", "none"]
         address, _ = await stack.enter_async_context(http_gateway(write_servers({"conformant": entry}), *options))
         clients = [
-            await stack.enter_async_context(Client(address, mode="legacy", **person.callbacks())) for person in people
+            await stack.enter_async_context(Client(address, mode=era, **person.callbacks())) for person in people
         ]
         await until_up(clients[0])
         calls = [client.call_tool("test_sampling", {"prompt": "Hi"}) for client in clients for _ in range(3)]

@@ -35,12 +35,13 @@ async def started(settings: Settings, *, shows_servers: bool = False) -> AsyncIt
     Those that do not are named on stderr, unless the command `shows_servers` itself.
     """
     from mcp_optimizer.app import Optimizer
+    from mcp_optimizer.upstream.pool import restarts
 
     # What a person tries out at the command line is no use of the gateway.
     optimizer = Optimizer.from_settings(settings.model_copy(update={"history": False}))
     if "log_level" not in settings.model_fields_set:
         # Which servers are missing is said once, below, and not at each try.
-        logging.getLogger("mcp_optimizer.upstream.pool").setLevel(logging.ERROR)
+        restarts.setLevel(logging.ERROR)
     optimizer.start()
     try:
         if sys.stderr.isatty():

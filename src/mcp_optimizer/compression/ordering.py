@@ -52,7 +52,7 @@ class Ordering:
     def _weigh(self, ending: str, is_one_type: bool, is_whole: bool) -> bool:
         """Whether a type costs less behind a value with this ending than in front of it."""
         kind = '"type":"string"' if is_one_type else '"type":["string","null"]'
-        value = f'"description":{ending[-1:] if ending.endswith(_QUOTE) else ""}word{ending}'
+        value = f'"description":{_QUOTE if ending.endswith(_QUOTE) else ""}word{ending}'
         following = _BEHIND_THE_WHOLE if is_whole else _BEHIND_A_PART
         first = sum(self._cost(f'"name":{{{kind},{value}}}{after}') for after in following)
         last = sum(self._cost(f'"name":{{{value},{kind}}}{after}') for after in following)

@@ -22,6 +22,7 @@ from pydantic import RootModel, ValidationError
 from starlette.requests import Request
 
 from mcp_optimizer.caller import Caller, ClientLink
+from mcp_optimizer.result_type import ANSWERS
 from mcp_optimizer.upstream.parked import refusal
 from mcp_optimizer.upstream.peer import RpcError
 
@@ -29,7 +30,7 @@ Context = ServerRequestContext[Any, Any]
 
 _STATE_KEY = "mcp-optimizer/client"
 _TASKS = "io.modelcontextprotocol/tasks"
-_PASSED_ON = ("_meta", "inputResponses", "requestState")
+_PASSED_ON = ("_meta", *ANSWERS)
 
 
 class _Raw(RootModel[dict[str, Any]]):

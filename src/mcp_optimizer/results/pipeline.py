@@ -19,7 +19,7 @@ import jsonschema_rs
 from mcp_optimizer.caller import LOCAL, Caller
 from mcp_optimizer.errors import InvalidRequest
 from mcp_optimizer.raw_json import LargeText, LargeValue, RawJson, has_large, wire_size
-from mcp_optimizer.result_type import is_input_required
+from mcp_optimizer.result_type import ANSWERS, is_input_required
 from mcp_optimizer.results.cache import CacheKey, ResultCache
 from mcp_optimizer.results.encodings import Encoding, in_encoding
 from mcp_optimizer.results.estimates import Estimator
@@ -85,7 +85,7 @@ class Call:
     @property
     def has_answers(self) -> bool:
         """Whether it goes on with a call whose server wanted to know more: what comes of it depends on that."""
-        return "inputResponses" in self.caller.passing or "requestState" in self.caller.passing
+        return any(answer in self.caller.passing for answer in ANSWERS)
 
     @property
     def cache_key(self) -> CacheKey:

@@ -70,12 +70,7 @@ def words(text: str) -> list[str]:
 
 def are_all_in(text: str, known: frozenset[str]) -> bool:
     """Whether every word of a text is a known one. Most texts say something new at once, and are read no further."""
-    for match in _PIECE.finditer(_composed(text)):
-        piece = match.group()
-        # As `_split` has it; asked of every word of every description.
-        if not (piece.lower() in known if piece.isascii() else known.issuperset(_split(piece))):
-            return False
-    return True
+    return all(known.issuperset(_split(piece.group())) for piece in _PIECE.finditer(_composed(text)))
 
 
 def terms(text: str) -> list[str]:

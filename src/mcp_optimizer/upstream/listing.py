@@ -53,13 +53,10 @@ class Listing:
 
     def of(self, selection: ToolSelection) -> Listing:
         """Only the tools that a selection admits."""
-        names = [tool.name for tool in self.tools]
-        return replace(
-            self,
-            tools=tuple(tool for tool in self.tools if selection.admits(tool.name)),
-            turned_off=tuple(name for name in names if not selection.admits(name)),
-            idle=selection.idle(names),
-        )
+        named = {tool.name: tool for tool in self.tools}
+        used = {name: tool for name, tool in named.items() if selection.admits(name)}
+        turned_off = tuple(name for name in named if name not in used)
+        return replace(self, tools=tuple(used.values()), turned_off=turned_off, idle=selection.idle(named))
 
 
 async def list_tools(request: Request) -> Listing:

@@ -19,7 +19,7 @@ import mcp_types as types
 
 from mcp_optimizer.caller import Caller, ClientLink
 from mcp_optimizer.errors import CallNotWaiting
-from mcp_optimizer.result_type import INPUT_REQUIRED
+from mcp_optimizer.result_type import ANSWERS, INPUT_REQUIRED
 from mcp_optimizer.upstream.peer import RpcError
 
 _FEATURES = {"elicitation/create": "elicitation", "sampling/createMessage": "sampling", "roots/list": "roots"}
@@ -35,8 +35,6 @@ _MOST_UNTOLD = 100
 """Notifications that are kept for the client's next request; of more, the oldest are dropped."""
 
 _LAST_WORDS = 5.0
-
-_ANSWERS = ("inputResponses", "requestState")
 
 
 @dataclass(frozen=True)
@@ -58,7 +56,7 @@ class Request:
 
     @classmethod
     def of(cls, server: str, method: str, params: Mapping[str, Any]) -> Request:
-        return cls(server, method, {key: value for key, value in params.items() if key not in _ANSWERS})
+        return cls(server, method, {key: value for key, value in params.items() if key not in ANSWERS})
 
 
 @dataclass(frozen=True)

@@ -37,6 +37,8 @@ from mcp_optimizer.upstream.spec import ServerSpec, Transport
 from mcp_optimizer.upstream.wires import Evidence
 
 logger = logging.getLogger(__name__)
+restarts = logger.getChild("restarts")
+"""Told at each try; whoever says by itself which servers are missing can do without."""
 
 _HEALTHY_AFTER = 60.0
 """Seconds a server must have run for its next restart to be quick again."""
@@ -395,7 +397,7 @@ class _Upstream:
             self._down(reason)
             if time.monotonic() - started > _HEALTHY_AFTER:
                 pause = self._options.first_pause
-            logger.warning("Server %s is down: %s. Next start in %.0f s.", self._spec.name, reason, pause)
+            restarts.warning("Server %s is down: %s. Next start in %.0f s.", self._spec.name, reason, pause)
             # Spread out, so that ten servers behind one broken network do not all come back in step.
             await asyncio.sleep(pause * random.uniform(0.8, 1.2))  # noqa: S311
             pause = min(pause * 2, self._options.longest_pause)
