@@ -1,4 +1,4 @@
-"""Writes docs/options.md and docs/commands.md from the code, so that they cannot say anything else.
+"""Writes docs/options.md, docs/commands.md and docs/limits.md from the code, so that they cannot say anything else.
 
 `python scripts/make_docs.py` writes them; a test fails when they differ from what this would write.
 """
@@ -13,6 +13,7 @@ from pydantic_core import PydanticUndefined
 
 from mcp_optimizer.cli import app
 from mcp_optimizer.cli.options import SERVE_ONLY, SHORTER, flag
+from mcp_optimizer.limits import Limits
 from mcp_optimizer.settings import FILE_ONLY, PREFIX, Settings
 
 DOCS = Path(__file__).parents[1] / "docs"
@@ -65,6 +66,29 @@ def commands_page() -> str:
     return "\n".join(lines).rstrip() + "\n"
 
 
+def limits_page() -> str:
+    lines = [
+        "# Limits",
+        "",
+        "Made from `src/mcp_optimizer/limits.py` by `scripts/make_docs.py`; do not edit.",
+        "",
+        "Servers and clients are strangers to the gateway. Everything they can send without end stops at one of these",
+        "limits, and nobody else notices. Change one in the `[limits]` table of the settings file:",
+        "",
+        "    [limits]",
+        "    message_bytes = 50_000_000",
+        "",
+        "| limit | default | meaning |",
+        "|---|---|---|",
+        *(f"| `{name}` | {info.default:,} | {info.description} |" for name, info in Limits.model_fields.items()),
+        "",
+        "How many calls a server gets at a time, how long a call may take and how long results are kept are",
+        "[options](options.md): `max_in_flight`, `max_waiting`, `client_sessions`, `call_timeout`, `answer_timeout`,",
+        "`max_tokens`, `max_rows`, `kept_megabytes`.",
+    ]
+    return "\n".join(lines) + "\n"
+
+
 def _name(argument: Any) -> str:
     return str(argument.metavar or argument.name).strip("[]").upper()
 
@@ -73,7 +97,7 @@ def _shown(argument: Any) -> str:
     return _name(argument) if argument.required else f"[{_name(argument)}]"
 
 
-PAGES = {"options.md": options_page, "commands.md": commands_page}
+PAGES = {"options.md": options_page, "commands.md": commands_page, "limits.md": limits_page}
 
 if __name__ == "__main__":
     for page, make in PAGES.items():

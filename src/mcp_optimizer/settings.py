@@ -19,6 +19,7 @@ from platformdirs import user_config_path, user_data_path
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from mcp_optimizer.errors import ConfigurationError
+from mcp_optimizer.limits import Limits
 
 APP_NAME = "mcp-optimizer"
 PREFIX = "MCP_OPTIMIZER_"
@@ -26,7 +27,7 @@ PREFIX = "MCP_OPTIMIZER_"
 SERVER_FILE = "mcp.json"
 SETTINGS_FILE = "mcp-optimizer.toml"
 
-FILE_ONLY = frozenset({"groups", "client_profiles", "server_results", "tool_results"})
+FILE_ONLY = frozenset({"groups", "client_profiles", "server_results", "tool_results", "limits"})
 """Options with a structure of their own, which only a file can give."""
 
 LEAST_MAX_TOKENS = 200
@@ -205,6 +206,11 @@ class Settings(BaseModel):
         gt=0,
         description="Seconds that a client has to answer a server's question, where it is asked by an input-required "
         "result in the middle of a call of the older protocol era.",
+    )
+    limits: Limits = Field(
+        default_factory=Limits,
+        description="Bounds on what servers and clients may send, such as limits.message_bytes = 50000000. "
+        "See limits.md.",
     )
     shutdown_timeout: float = Field(
         default=10.0, ge=0, description="Seconds that calls under way have to finish when the gateway is stopped."

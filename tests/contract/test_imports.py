@@ -26,7 +26,7 @@ LEVELS = [
     {"db"},
     {"token_counter", "settings", "demo", "logs", "tracing"},
     {"raw_json"},
-    {"errors", "terminal_text", "caller", "json_spans", "memory"},
+    {"errors", "terminal_text", "caller", "json_spans", "memory", "limits"},
     {"json_text", "lazy", "lull", "result_type"},
 ]
 

@@ -1,0 +1,113 @@
+"""Every bound on what comes from outside, once: its name, its default, and what happens beyond it.
+
+Servers and clients are strangers: whatever they can send without end stops at one of these. They are the
+`[limits]` table of the settings file, and `docs/limits.md` is made from here. Values only.
+"""
+
+from __future__ import annotations
+
+from pydantic import BaseModel, ConfigDict, Field
+
+MEGABYTE = 1_000_000
+
+
+class Limits(BaseModel):
+    """How much the gateway takes from one server, one client, or one request."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    message_bytes: int = Field(
+        default=128 * MEGABYTE,
+        ge=100_000,
+        description="Bytes of one message of a server, after decompression. A longer one is dropped while it arrives, "
+        "and the call it would have answered fails.",
+    )
+    request_bytes: int = Field(
+        default=64 * MEGABYTE,
+        ge=10_000,
+        description="Bytes of one message of a client. A longer one is refused.",
+    )
+    batch_messages: int = Field(
+        default=1_000, ge=1, description="Messages in one batch of a server. The rest of a longer batch is dropped."
+    )
+    stderr_line: int = Field(
+        default=500,
+        ge=80,
+        description="Characters kept of one line that a server writes to stderr. The rest is dropped.",
+    )
+    stderr_lines: int = Field(
+        default=20, ge=1, description="Lines of a server's stderr that are kept. The oldest are dropped."
+    )
+    pending_questions: int = Field(
+        default=64,
+        ge=1,
+        description="Requests of one server that wait for a client's answer. More are refused at once.",
+    )
+    pending_replies: int = Field(
+        default=64,
+        ge=1,
+        description="Replies that one server has not read yet. While there are more, nothing is read from that server.",
+    )
+    pending_notifications: int = Field(
+        default=1_000,
+        ge=1,
+        description="Notifications that wait for one client, or for one server. Of more, the oldest are dropped.",
+    )
+    sessions: int = Field(
+        default=10_000, ge=1, description="Open sessions of HTTP clients. Who comes then is told to come back later."
+    )
+    tools: int = Field(
+        default=20_000,
+        ge=1,
+        description="Tools of one server. The rest of a longer list is left out, and `doctor` says so.",
+    )
+    tool_name: int = Field(
+        default=256, ge=16, description="Characters of a tool's name. A tool with a longer one is left out."
+    )
+    description: int = Field(
+        default=100_000,
+        ge=1_000,
+        description="Characters of a tool's description. A tool with a longer one is left out.",
+    )
+    definition_bytes: int = Field(
+        default=MEGABYTE,
+        ge=10_000,
+        description="Bytes of a tool's whole definition. A tool with a larger one is left out.",
+    )
+    schema_depth: int = Field(
+        default=100, ge=10, description="Levels of a tool's definition. A tool with a deeper one is left out."
+    )
+    listed_items: int = Field(
+        default=20_000,
+        ge=1,
+        description="Prompts, resources or resource templates of one server. The rest of a longer list is left out.",
+    )
+    list_seconds: float = Field(
+        default=5.0,
+        gt=0,
+        description="Seconds that lists made of all servers wait for one of them. The list then comes without it.",
+    )
+    call_seconds: float = Field(
+        default=3_600.0,
+        gt=0,
+        description="Seconds after which a call ends, whatever progress it reports and whoever is being asked.",
+    )
+    failed_checks: int = Field(
+        default=3,
+        ge=1,
+        description="Checks in a row, without any other sign of life, after which an HTTP server counts as dead.",
+    )
+    expression: int = Field(
+        default=2_000, ge=100, description="Characters of a `select` expression. A longer one is refused."
+    )
+    expression_steps: int = Field(
+        default=2_000_000, ge=1_000, description="Steps that a `select` expression may take. Beyond them it is refused."
+    )
+    reply_tokens: int = Field(
+        default=10_000,
+        ge=1_000,
+        description="Tokens of a reply of the gateway's own tools. A longer one is abbreviated, and says so.",
+    )
+
+
+DEFAULT_LIMITS = Limits()
