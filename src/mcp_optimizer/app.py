@@ -59,8 +59,9 @@ from mcp_optimizer.token_counter import TokenCounter
 from mcp_optimizer.upstream.config import read_server_file
 from mcp_optimizer.upstream.dumps import read_dumps
 from mcp_optimizer.upstream.parked import ParkingLimits
-from mcp_optimizer.upstream.pool import PoolOptions, UpstreamPool, UpstreamState
+from mcp_optimizer.upstream.pool import UpstreamPool
 from mcp_optimizer.upstream.spec import ServerSpec, Transport
+from mcp_optimizer.upstream.state import PoolOptions, UpstreamState
 from mcp_optimizer.written_descriptions import WrittenDescriptions
 
 if TYPE_CHECKING:
@@ -95,6 +96,7 @@ class Optimizer:
             most_waiting=settings.max_waiting,
             own_sessions=settings.client_sessions,
             has_one_client=has_one_client,
+            limits=settings.limits,
             parking=ParkingLimits(seconds=settings.answer_timeout),
         )
         self._pool = UpstreamPool(specs, options, __version__)

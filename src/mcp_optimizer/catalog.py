@@ -26,7 +26,7 @@ from mcp_optimizer.search.engine import Encoder, Entry, SearchIndex
 from mcp_optimizer.search.lexical import Floats, Vocabulary
 from mcp_optimizer.search.ranker import Mask
 from mcp_optimizer.token_counter import TokenCounter
-from mcp_optimizer.upstream.pool import UpstreamState
+from mcp_optimizer.upstream.state import UpstreamState
 
 logger = logging.getLogger(__name__)
 

@@ -26,7 +26,8 @@ from mcp_optimizer.naming import SEPARATOR, without_server
 from mcp_optimizer.results.pipeline import Call, Results
 from mcp_optimizer.results.projection import Projection
 from mcp_optimizer.search.words import name_key
-from mcp_optimizer.upstream.pool import UpstreamPool, UpstreamState
+from mcp_optimizer.upstream.pool import UpstreamPool
+from mcp_optimizer.upstream.state import UpstreamState
 
 TOOL_META_KEY = "mcp-optimizer/tool"
 """Where a call's reply says which tool, of which server, was really called."""

@@ -40,7 +40,7 @@ from mcp_optimizer.passing.paging import page
 from mcp_optimizer.profiles.tiers import ProfileName
 from mcp_optimizer.registrar import Registrar
 from mcp_optimizer.registration import Presentation
-from mcp_optimizer.upstream.pool import UpstreamState
+from mcp_optimizer.upstream.state import UpstreamState
 
 _DESCRIBED = frozenset({"call_tool", "read_result"})
 """Own tools whose results already say what they cost."""

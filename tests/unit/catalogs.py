@@ -15,8 +15,9 @@ from mcp_optimizer.results.pipeline import Results
 from mcp_optimizer.search.lexical import Vocabulary
 from mcp_optimizer.token_counter import TokenCounter
 from mcp_optimizer.upstream.listing import Listing
-from mcp_optimizer.upstream.pool import PoolOptions, UpstreamPool, UpstreamState
+from mcp_optimizer.upstream.pool import UpstreamPool
 from mcp_optimizer.upstream.spec import ServerSpec, Transport
+from mcp_optimizer.upstream.state import PoolOptions, UpstreamState
 
 
 def mcp_tool(name: str, description: str = "", properties: Mapping[str, Any] | None = None, **fields: Any) -> McpTool:

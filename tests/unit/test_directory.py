@@ -13,8 +13,8 @@ from mcp_optimizer.naming import public_uris, uri_without_server
 from mcp_optimizer.passing.directory import PROMPTS, RESOURCES, TEMPLATES, Directory
 from mcp_optimizer.passing.envelope import for_era
 from mcp_optimizer.passing.paging import page
-from mcp_optimizer.upstream.pool import UpstreamState
 from mcp_optimizer.upstream.spec import ServerSpec, Transport
+from mcp_optimizer.upstream.state import UpstreamState
 
 FILES = {"resources/list": {"resources": [{"uri": "file:///a", "x": None}, {"uri": "file:///both"}, "nonsense"]}}
 NOTES = {

@@ -27,7 +27,7 @@ from mcp_optimizer.search.lexical import Floats, Vocabulary
 from mcp_optimizer.server import find_response
 from mcp_optimizer.settings import load_settings
 from mcp_optimizer.token_counter import TokenCounter
-from mcp_optimizer.upstream.pool import UpstreamState
+from mcp_optimizer.upstream.state import UpstreamState
 from tests.unit.catalogs import down, mcp_tool, new_catalog, new_gateway, running
 from tests.unit.toy_encoder import ToyEncoder, UnreachableEncoder
 

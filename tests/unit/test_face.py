@@ -22,7 +22,7 @@ from mcp_optimizer.passing.clients import passable
 from mcp_optimizer.passing.face import Passing
 from mcp_optimizer.server import FindToolResponse, build_server
 from mcp_optimizer.token_counter import VOCABULARIES, TokenCounter
-from mcp_optimizer.upstream.pool import UpstreamState
+from mcp_optimizer.upstream.state import UpstreamState
 from tests.unit.catalogs import Answer, RecordingPool, down, gateway_over, mcp_tool, running
 
 ISSUE = mcp_tool(

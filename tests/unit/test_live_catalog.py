@@ -15,7 +15,7 @@ from mcp_optimizer.db.models import McpTool, ServerStatus, TokenMetrics
 from mcp_optimizer.forms import Detail
 from mcp_optimizer.server import find_response
 from mcp_optimizer.token_counter import TokenCounter, load_encoding
-from mcp_optimizer.upstream.pool import UpstreamState
+from mcp_optimizer.upstream.state import UpstreamState
 from tests.unit.catalogs import down, live_catalog, mcp_tool, new_catalog, new_gateway, running
 
 SEARCH = mcp_tool("search", "Search for things")

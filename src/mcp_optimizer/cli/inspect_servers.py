@@ -15,7 +15,7 @@ from mcp_optimizer.terminal_text import counted
 
 if TYPE_CHECKING:
     from mcp_optimizer.app import Optimizer
-    from mcp_optimizer.upstream.pool import UpstreamState
+    from mcp_optimizer.upstream.state import UpstreamState
 
 
 def register(app: typer.Typer) -> None:

@@ -35,7 +35,7 @@ async def started(settings: Settings, *, shows_servers: bool = False) -> AsyncIt
     Those that do not are named on stderr, unless the command `shows_servers` itself.
     """
     from mcp_optimizer.app import Optimizer
-    from mcp_optimizer.upstream.pool import restarts
+    from mcp_optimizer.upstream.supervisor import restarts
 
     # What a person tries out at the command line is no use of the gateway.
     optimizer = Optimizer.from_settings(settings.model_copy(update={"history": False}))

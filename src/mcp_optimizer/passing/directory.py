@@ -17,7 +17,7 @@ from mcp.shared.uri_template import UriTemplate
 from mcp_optimizer.db.models import ServerStatus
 from mcp_optimizer.errors import UpstreamError
 from mcp_optimizer.naming import public_names, public_uris, uri_without_server, without_server
-from mcp_optimizer.upstream.pool import UpstreamState
+from mcp_optimizer.upstream.state import UpstreamState
 
 logger = logging.getLogger(__name__)
 

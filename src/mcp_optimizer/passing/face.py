@@ -25,7 +25,8 @@ from mcp_optimizer.passing.clients import Client, Clients, Context
 from mcp_optimizer.passing.directory import PROMPTS, RESOURCES, TEMPLATES, Directory, Kind
 from mcp_optimizer.passing.envelope import for_era
 from mcp_optimizer.passing.paging import page
-from mcp_optimizer.upstream.pool import UpstreamPool, UpstreamState
+from mcp_optimizer.upstream.pool import UpstreamPool
+from mcp_optimizer.upstream.state import UpstreamState
 
 REGISTERED: Mapping[str, type[types.RequestParams]] = {
     "prompts/list": types.PaginatedRequestParams,

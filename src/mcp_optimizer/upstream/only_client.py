@@ -1,0 +1,31 @@
+"""The one client of a gateway on stdio: what it said of itself, as soon as it has. Called by supervisors."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+
+from mcp_optimizer.caller import ClientLink
+
+_FIRST_WORD = 5.0
+"""Seconds that a server waits for the one client of a gateway on stdio to say what it can be asked for."""
+
+
+class OnlyClient:
+    """The client that a gateway on stdio serves, once it has said what it is."""
+
+    def __init__(self) -> None:
+        self.link: ClientLink | None = None
+        self._met = asyncio.Event()
+
+    def meet(self, link: ClientLink) -> None:
+        if self.link is None:
+            self.link = link
+            self._met.set()
+
+    async def known(self) -> ClientLink | None:
+        """Clients speak first, and at once; one that does not is not waited for."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_FIRST_WORD):
+                await self._met.wait()
+        return self.link

@@ -1,0 +1,337 @@
+"""Keeps one server alive: starts it, watches it, restarts it, and carries calls to it.
+
+Each server is a failure domain of its own: whatever goes wrong here ends this server alone, with its reason in its
+state. Called by the pool; knows no other server.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import random
+import time
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from typing import Any
+
+import anyio
+import httpx2
+from mcp.shared.exceptions import MCPError
+from mcp_types.methods import INPUT_REQUIRED_METHODS
+
+from mcp_optimizer.caller import Caller, ClientLink
+from mcp_optimizer.db.models import ServerStatus
+from mcp_optimizer.errors import CallInterrupted, CallNotWaiting, ServerUnavailable, UpstreamError
+from mcp_optimizer.json_text import compact
+from mcp_optimizer.upstream.admission import Admission
+from mcp_optimizer.upstream.input_required import answered
+from mcp_optimizer.upstream.listing import Listing
+from mcp_optimizer.upstream.only_client import OnlyClient
+from mcp_optimizer.upstream.own_sessions import OwnSessions
+from mcp_optimizer.upstream.parked import ParkedCalls, Request, can_be_asked
+from mcp_optimizer.upstream.peer import ConnectionLost, RpcError, RpcTimeout
+from mcp_optimizer.upstream.session import UpstreamSession, open_session
+from mcp_optimizer.upstream.spec import ServerSpec, Transport
+from mcp_optimizer.upstream.state import Listener, OnNotice, PoolOptions, UpstreamState
+from mcp_optimizer.upstream.wires import Evidence
+
+logger = logging.getLogger(__name__)
+restarts = logger.getChild("restarts")
+"""Told at each try; whoever says by itself which servers are missing can do without."""
+
+_HEALTHY_AFTER = 60.0
+"""Seconds a server must have run for its next restart to be quick again."""
+
+_CHECK_INTERVAL = 15.0
+"""Seconds between signs of life of an HTTP server; a child process tells by ending."""
+
+_EXPECTED = (
+    RpcError,
+    ConnectionLost,
+    UpstreamError,
+    MCPError,
+    OSError,
+    TimeoutError,
+    RuntimeError,
+    httpx2.HTTPError,
+    anyio.BrokenResourceError,
+)
+"""What connecting to somebody else's server may raise. Anything else is our own bug and surfaces."""
+
+
+_CLOSED = "the connection was closed"
+
+
+class Supervisor:
+    """One server: its state, its session while there is one, and the loop that keeps it alive."""
+
+    def __init__(
+        self,
+        spec: ServerSpec,
+        options: PoolOptions,
+        client_info: dict[str, Any],
+        changed: Listener,
+        noticed: OnNotice,
+        one_client: OnlyClient,
+        parked: ParkedCalls,
+    ) -> None:
+        self._spec = spec
+        self._options = options
+        self._client_info = client_info
+        self._changed = changed
+        self._noticed = noticed
+        self._one_client = one_client
+        self._parked = parked
+        self._session: UpstreamSession | None = None
+        self._legacy = False
+        self._only_modern = False
+        self._transport = spec.transport
+        self._tools_changed = asyncio.Event()
+        self._watched: set[str] = set()
+        self.is_closing = False
+        self.admission = Admission(spec.name, options.most_under_way, options.most_waiting)
+        self.own = OwnSessions(self._open_own, options.own_sessions, _EXPECTED)
+        if spec.problem:
+            self.state = UpstreamState(spec, ServerStatus.FAILED, reason=spec.problem)
+        elif spec.disabled:
+            self.state = UpstreamState(spec, ServerStatus.STOPPED, reason="disabled in its server file")
+        else:
+            self.state = UpstreamState(spec, ServerStatus.STARTING)
+
+    @property
+    def can_run(self) -> bool:
+        return not self._spec.problem and not self._spec.disabled
+
+    @property
+    def _timeout(self) -> float:
+        return self._spec.timeout or self._options.call_timeout
+
+    async def request(self, method: str, params: dict[str, Any], caller: Caller) -> dict[str, Any]:
+        if self.is_closing:
+            raise ServerUnavailable(self._spec.name, "The gateway is being stopped. Call again when it is back.")
+        request = Request.of(self._spec.name, method, params)
+        # A call that is parked takes no place: only while a request of its client is open does its server work on it.
+        async with self.admission.admit():
+            if self._parked.find(caller) is not None:
+                return await self._parked.go_on(request, caller)
+            session = await self._session_for(caller.link)
+            link = caller.link
+            if link is None or not link.is_modern or session.is_modern:
+                return await self._asked(session, method, params, caller)
+            if "requestState" in caller.passing:
+                # Servers of the older era give no states, and we do not know this one.
+                raise CallNotWaiting
+            if method not in INPUT_REQUIRED_METHODS or not can_be_asked(link.capabilities):
+                return await self._asked(session, method, params, caller)
+            return await self._parked.begin(
+                request, caller, lambda parked: self._asked(session, method, params, parked)
+            )
+
+    async def _asked(
+        self, session: UpstreamSession, method: str, params: dict[str, Any], caller: Caller
+    ) -> dict[str, Any]:
+        try:
+            return await answered(
+                lambda given: session.request(method, {**params, **given}, self._timeout, caller), caller, session
+            )
+        except CallInterrupted:
+            # Whoever is told that the server is gone must not still find its tools.
+            if self._session is session:
+                self._down(session.epitaph() or _CLOSED)
+                session.close_now()
+            raise
+
+    async def _session_for(self, link: ClientLink | None) -> UpstreamSession:
+        """The shared session; or the client's own, if the server could not tell otherwise whom it speaks to."""
+        shared = self._session
+        if shared is None:
+            raise ServerUnavailable(
+                self._spec.name,
+                f"The server {self._spec.name!r} is not running ({self.state.reason or self.state.status}). "
+                "Try again shortly, or see `mcp-optimizer doctor`.",
+            )
+        if link is None or self._options.has_one_client or self._only_modern:
+            return shared
+        key = link.key
+        if link.is_modern:
+            if shared.is_modern or not can_be_asked(link.capabilities):
+                return shared
+            # Such a client may say something else with each request, and what a session was told stays.
+            key = f"{key} {compact(link.capabilities)}"
+        elif not link.capabilities and link.log_level is None:
+            return shared
+        own = await self.own.of(link, key)
+        if own is not None and own.is_modern:
+            # What such a server needs to know is asked in its results, and so no session has to be one client's.
+            self._only_modern = True
+            self.own.leave(key)
+            return shared
+        return own or shared
+
+    @asynccontextmanager
+    async def _open_own(self, link: ClientLink) -> AsyncIterator[UpstreamSession]:
+        opening = open_session(self._spec, self._transport, self._client_info, Evidence(), owner=link)
+        async with opening as session:
+            with anyio.fail_after(self._options.start_timeout):
+                await session.negotiate(legacy=True)
+                wants_logs = link.log_level is not None and not link.is_modern
+                if wants_logs and session.can("logging") and not session.is_modern:
+                    await session.request("logging/setLevel", {"level": link.log_level}, self._timeout)
+            yield session
+
+    def owned_by(self, key: str) -> UpstreamSession | None:
+        if self._options.has_one_client:
+            return self._session
+        return self.own.existing(key)
+
+    async def watch(self, uri: str) -> None:
+        session = await self._session_for(None)
+        await session.watch_resource(uri, self._timeout)
+        self._watched.add(uri)
+
+    async def unwatch(self, uri: str) -> None:
+        self._watched.discard(uri)
+        if self._session is not None:
+            await self._session.unwatch_resource(uri, self._timeout)
+
+    def _notice(self, method: str, params: Mapping[str, Any]) -> None:
+        if method == "notifications/tools/list_changed":
+            # Passed on when the new list is there.
+            self._tools_changed.set()
+        else:
+            self._noticed(self._spec.name, method, params)
+
+    async def run(self) -> None:
+        """Start, watch, restart; until cancelled."""
+        pause = self._options.first_pause
+        while True:
+            started = time.monotonic()
+            reason, retry_at_once = await self._live_once(started)
+            if retry_at_once:
+                continue
+            self._down(reason)
+            if time.monotonic() - started > _HEALTHY_AFTER:
+                pause = self._options.first_pause
+            restarts.warning("Server %s is down: %s. Next start in %.0f s.", self._spec.name, reason, pause)
+            # Spread out, so that ten servers behind one broken network do not all come back in step.
+            await asyncio.sleep(pause * random.uniform(0.8, 1.2))  # noqa: S311
+            pause = min(pause * 2, self._options.longest_pause)
+            self._set(status=ServerStatus.STARTING, restarts=self.state.restarts + 1)
+
+    async def _live_once(self, started: float) -> tuple[str, bool]:
+        """One life of the server. Returns why it ended, and whether another way of speaking is worth a try."""
+        evidence = Evidence()
+        problem, was_up = "", False
+        try:
+            opening = open_session(self._spec, self._transport, self._client_info, evidence, self._notice)
+            async with opening as session:
+                # Not a local name here: it would keep every definition for as long as the server lives.
+                self._up(session, await self._begin(session), time.monotonic() - started)
+                was_up = True
+                try:
+                    await self._watch(session)
+                finally:
+                    # At once: cleaning up after a dead child may take seconds, and nobody should count on it.
+                    self._down(evidence.epitaph() or _CLOSED)
+        except* _EXPECTED as group:
+            problem = self._explain(group.exceptions[0])
+        reason = evidence.epitaph() or problem or _CLOSED
+        return reason, not was_up and self._try_another_way(evidence)
+
+    async def _begin(self, session: UpstreamSession) -> Listing:
+        """Agree on a protocol and list the tools, within the time a server has to start."""
+        with anyio.fail_after(self._options.start_timeout):
+            # The SSE transport is older than the newer era: there is nothing to probe for.
+            legacy = self._legacy or self._transport is Transport.SSE
+            if self._options.has_one_client and (client := await self._one_client.known()) is not None:
+                session.own(client)
+                # A server that speaks both eras is spoken to in the client's: so nothing has to be translated.
+                legacy = legacy or not client.is_modern
+            await session.negotiate(legacy=legacy)
+            for uri in self._watched:
+                with contextlib.suppress(UpstreamError):
+                    await session.watch_resource(uri, self._timeout)
+            return await session.list_tools(self._options.start_timeout)
+
+    def _up(self, session: UpstreamSession, listing: Listing, seconds: float) -> None:
+        self._session = session
+        self._set(
+            status=ServerStatus.RUNNING,
+            listing=listing,
+            reason="",
+            protocol_version=session.protocol_version,
+            server_version=session.server_version,
+            started_in=seconds,
+            capabilities=session.capabilities,
+            instructions=session.instructions,
+        )
+        if listing.left_out:
+            first = listing.left_out[0]
+            logger.warning(
+                "Server %s: %d of its tools cannot be used and are left out, such as %r (%s). See `doctor`.",
+                self._spec.name,
+                len(listing.left_out),
+                first.name,
+                first.reason,
+            )
+
+        for name in listing.idle:
+            logger.warning(
+                "Server %s: its entry names the tool %r, which it does not have. See `doctor`.", self._spec.name, name
+            )
+
+    def _down(self, reason: str) -> None:
+        self._session = None
+        self._set(status=ServerStatus.FAILED, reason=reason, listing=Listing())
+
+    async def _watch(self, session: UpstreamSession) -> None:
+        """Until the session ends: list again when tools change, and see that an HTTP server still answers."""
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(session.watch_lists)
+            tasks.start_soon(self._relist, session)
+            if self._transport is not Transport.STDIO:
+                tasks.start_soon(self._check, session)
+            await session.wait_closed()
+            tasks.cancel_scope.cancel()
+
+    async def _relist(self, session: UpstreamSession) -> None:
+        while True:
+            await self._tools_changed.wait()
+            self._tools_changed.clear()
+            self._set(listing=await session.list_tools(self._options.start_timeout))
+            self._noticed(self._spec.name, "notifications/tools/list_changed", {})
+
+    async def _check(self, session: UpstreamSession) -> None:
+        while True:
+            await asyncio.sleep(_CHECK_INTERVAL)
+            await session.check_alive(_CHECK_INTERVAL)
+
+    def _try_another_way(self, evidence: Evidence) -> bool:
+        """Some older servers end when they are probed, and some URLs without a type are SSE."""
+        if self._spec.transport is Transport.STDIO and not self._legacy and evidence.child is not None:
+            self._legacy = evidence.child.hung_up
+            return self._legacy
+        refused = evidence.http_status in (400, 404, 405)
+        if self._transport is Transport.HTTP and not self._spec.transport_is_certain and refused:
+            self._transport = Transport.SSE
+            return True
+        self._transport = self._spec.transport
+        return False
+
+    def _explain(self, error: BaseException) -> str:
+        while isinstance(error, BaseExceptionGroup):
+            error = error.exceptions[0]
+        if isinstance(error, TimeoutError | RpcTimeout):
+            return f"it did not answer within {self._options.start_timeout:g} s"
+        if isinstance(error, httpx2.ConnectError) or isinstance(error.__cause__, httpx2.ConnectError):
+            return "nothing answers at its url"
+        if isinstance(error, MCPError | RpcError):
+            return f"it refused: {error.message}"
+        return str(error) or type(error).__name__
+
+    def _set(self, **changes: Any) -> None:
+        state = replace(self.state, **changes)
+        self.state = replace(state, listing=state.listing.summary())
+        self._changed(state)
