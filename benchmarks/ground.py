@@ -18,9 +18,9 @@ from typing import Any
 
 from mcp_optimizer import McpTool, Optimizer, TokenCounter, TokenMetrics
 from mcp_optimizer.upstream.dumps import read_dumps
+from mcp_optimizer.upstream.evidence import Evidence
 from mcp_optimizer.upstream.session import open_session
 from mcp_optimizer.upstream.spec import ServerSpec, Transport
-from mcp_optimizer.upstream.wires import Evidence
 
 ROOT = Path(__file__).parents[1]
 DUMPS = ROOT.parent / "shared" / "data" / "mcp-tools"

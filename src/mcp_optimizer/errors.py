@@ -7,6 +7,7 @@
     │   ├── ServerUnavailable     it is not running (still starting, dead, disabled)
     │   ├── ServerBusy            as many calls as it may have are waiting for it; says when to try again
     │   ├── CallTimeout           it did not answer within the call's deadline
+    │   ├── CallLost              the connection broke in this call; the server may be well
     │   ├── CallInterrupted       it died or closed the connection in the middle of a call
     │   └── UpstreamRefusal       it answered with a JSON-RPC error, which passes through unchanged
     └── RequestError              the model or client asked for something that cannot be done
@@ -67,6 +68,10 @@ class ServerBusy(UpstreamError):
 
 class CallTimeout(UpstreamError):
     """The server did not answer within the call's deadline."""
+
+
+class CallLost(UpstreamError):
+    """The connection broke in the middle of this call. Nothing is known of the server."""
 
 
 class CallInterrupted(UpstreamError):

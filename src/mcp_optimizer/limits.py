@@ -27,6 +27,12 @@ class Limits(BaseModel):
         ge=10_000,
         description="Bytes of one message of a client. A longer one is refused.",
     )
+    error_text: int = Field(
+        default=10_000,
+        ge=200,
+        description="Characters of a server's error message that are passed on; the rest is cut off. An error's data "
+        "may be ten times as long: larger data is left out.",
+    )
     batch_messages: int = Field(
         default=1_000, ge=1, description="Messages in one batch of a server. The rest of a longer batch is dropped."
     )
@@ -86,6 +92,11 @@ class Limits(BaseModel):
         default=5.0,
         gt=0,
         description="Seconds that lists made of all servers wait for one of them. The list then comes without it.",
+    )
+    header_bytes: int = Field(
+        default=256_000,
+        ge=10_000,
+        description="Bytes of the headers of one HTTP answer of a server. Beyond them its connection is closed.",
     )
     call_seconds: float = Field(
         default=3_600.0,

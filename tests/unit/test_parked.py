@@ -11,8 +11,9 @@ import pytest
 
 from mcp_optimizer.caller import Caller, ClientLink
 from mcp_optimizer.errors import CallNotWaiting
+from mcp_optimizer.upstream.endings import ServerGone
 from mcp_optimizer.upstream.parked import ParkedCalls, ParkingLimits, Request, refusal
-from mcp_optimizer.upstream.peer import ConnectionLost, Message, Peer
+from mcp_optimizer.upstream.peer import Message, Peer
 
 REQUEST = Request("files", "tools/call", {"name": "ask"})
 ELICITATION = {"message": "Who?", "requestedSchema": {}}
@@ -238,7 +239,7 @@ async def test_a_server_that_dies_is_told_of_to_whoever_comes_back() -> None:
     conversation.peer.close()
     await asyncio.sleep(0.01)
     assert conversation.calls.find(answering(state, {}, Modern("http:bob"))) is None
-    with pytest.raises(ConnectionLost):
+    with pytest.raises(ServerGone):
         conversation.calls.find(answering(state, {}))
     assert conversation.calls.find(answering(state, {})) is None
 

@@ -10,7 +10,8 @@ import pytest
 
 from mcp_optimizer.caller import ClientLink
 from mcp_optimizer.json_text import parsed
-from mcp_optimizer.upstream.peer import ConnectionLost, Message, Peer, RpcError, RpcTimeout, to_wire
+from mcp_optimizer.upstream.endings import RpcError, RpcTimeout, ServerGone
+from mcp_optimizer.upstream.peer import Message, Peer, to_wire
 
 
 class Listening:
@@ -129,9 +130,9 @@ async def test_a_question_that_may_be_for_either_of_two_clients_is_asked_of_neit
     await sent(wire, 4)
     assert wire.sent[3]["result"] == {"asked": "bob"}
     peer.close()
-    with pytest.raises(ConnectionLost):
+    with pytest.raises(ServerGone):
         await calls[0]
-    with pytest.raises(ConnectionLost):
+    with pytest.raises(ServerGone):
         await calls[1]
 
 
@@ -141,10 +142,10 @@ async def test_pings_are_answered_and_what_belongs_to_no_call_goes_to_the_owner(
     peer.receive({"id": 1, "method": "ping"})
     await sent(wire, 1)
     assert wire.sent == [{"jsonrpc": "2.0", "id": 1, "result": {}}]
-    peer.receive({"method": "notifications/message", "params": {"data": "hello"}})
+    peer.receive({"method": "notifications/message", "params": {"level": "info", "data": "hello"}})
     peer.receive({"method": "notifications/resources/updated", "params": {"uri": "a:b"}})
     await asyncio.sleep(0.01)
-    assert owner.told == [("notifications/message", {"data": "hello"})]
+    assert owner.told == [("notifications/message", {"level": "info", "data": "hello"})]
     assert noticed == ["notifications/resources/updated"]
 
 

@@ -21,8 +21,9 @@ from mcp.shared.message import SessionMessage
 from mcp_types import JSONRPCResponse, jsonrpc_message_adapter
 from pydantic import ValidationError
 
+from mcp_optimizer.limits import DEFAULT_LIMITS
 from mcp_optimizer.raw_json import Placeholders, has_large
-from mcp_optimizer.upstream.stdio import lines
+from mcp_optimizer.upstream.lines import Overlong, lines
 
 _CHUNK = 256 * 1024
 
@@ -74,8 +75,8 @@ async def _read(reader: asyncio.StreamReader, incoming: Incoming) -> None:
             yield chunk
 
     async with incoming:
-        async for line in lines(chunks()):
-            if not line.strip():
+        async for line in lines(chunks(), DEFAULT_LIMITS.request_bytes):
+            if isinstance(line, Overlong) or not line.strip():
                 continue
             try:
                 message: SessionMessage | Exception = SessionMessage(

@@ -67,8 +67,12 @@ class Definition:
     @classmethod
     def of(cls, tool: McpTool) -> Self:
         """Serialise the tool once; the count and the hash both come from this text."""
-        wire_json = tool.model_dump_json()
-        return cls(tool.name, zlib.compress(_bytes(wire_json), level=1), _hash(wire_json))
+        return cls.packing(tool.name, tool.model_dump_json())
+
+    @classmethod
+    def packing(cls, name: str, wire_json: str) -> Self:
+        """Of a tool that was serialised already."""
+        return cls(name, zlib.compress(_bytes(wire_json), level=1), _hash(wire_json))
 
     @property
     def wire_json(self) -> str:

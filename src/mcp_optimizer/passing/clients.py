@@ -23,8 +23,8 @@ from starlette.requests import Request
 
 from mcp_optimizer.caller import Caller, ClientLink
 from mcp_optimizer.result_type import ANSWERS
+from mcp_optimizer.upstream.endings import RpcError
 from mcp_optimizer.upstream.parked import refusal
-from mcp_optimizer.upstream.peer import RpcError
 
 Context = ServerRequestContext[Any, Any]
 

@@ -28,8 +28,9 @@ Origin = tuple[str, str, int]
 class KeptConnections(httpx2.AsyncBaseTransport):
     """Opens connections as they are needed, and keeps those that are free for `idle` seconds."""
 
-    def __init__(self, ssl_context: Callable[[], ssl.SSLContext], idle: float) -> None:
+    def __init__(self, ssl_context: Callable[[], ssl.SSLContext], idle: float, header_bytes: int = 256_000) -> None:
         self._ssl_context = ssl_context
+        self._header_bytes = header_bytes
         self._idle_seconds = idle
         self._idle: dict[Origin, list[_Connection]] = {}
         self._open: set[_Connection] = set()
@@ -81,7 +82,7 @@ class KeptConnections(httpx2.AsyncBaseTransport):
             try:
                 async with asyncio.timeout(None if is_last else _NEXT_ADDRESS):
                     _, connection = await loop.create_connection(
-                        lambda: _Connection(loop, origin, self._open.discard),
+                        lambda: _Connection(loop, origin, self._open.discard, self._header_bytes),
                         str(address[0]),
                         port,
                         family=family,
@@ -132,7 +133,14 @@ class KeptConnections(httpx2.AsyncBaseTransport):
 class _Connection(asyncio.Protocol):
     """One connection: a request, its answer, and then the next."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, origin: Origin, lost: Callable[[_Connection], None]) -> None:
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        origin: Origin,
+        lost: Callable[[_Connection], None],
+        header_bytes: int,
+    ) -> None:
+        self._header_bytes = header_bytes
         self.loop = loop
         self.origin = origin
         self.free_since = 0.0
@@ -147,6 +155,7 @@ class _Connection(asyncio.Protocol):
     def _begin(self) -> None:
         self._status = 0
         self._headers: list[tuple[bytes, bytes]] = []
+        self._head_size = 0
         self._stays_open = False
         self._unread: list[bytes] = []
         self._unread_size = 0
@@ -218,6 +227,10 @@ class _Connection(asyncio.Protocol):
             return
         try:
             self._parser.feed_data(data)
+            # The parser holds on to headers that are not complete, and to those that follow a body.
+            self._head_size += 0 if self._status else len(data)
+            if self._head_size > self._header_bytes:
+                raise httptools.HttpParserError(f"its headers are longer than {self._header_bytes:,} bytes")
         except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
             self._fail(httpx2.RemoteProtocolError(f"it does not speak HTTP: {error}"))
             self.close()
@@ -245,6 +258,7 @@ class _Connection(asyncio.Protocol):
     def on_header(self, name: bytes, value: bytes) -> None:
         if not self._is_complete:
             self._headers.append((name, value.strip(b" \t")))
+            self._head_size += len(name) + len(value) if self._status else 0
 
     def on_headers_complete(self) -> None:
         # Below 200 it is not yet the answer.

@@ -13,7 +13,7 @@ from typing import Any
 from mcp_optimizer.caller import Caller, ClientLink
 from mcp_optimizer.errors import UpstreamRefusal
 from mcp_optimizer.result_type import is_input_required
-from mcp_optimizer.upstream.peer import RpcError
+from mcp_optimizer.upstream.endings import RpcError
 from mcp_optimizer.upstream.session import UpstreamSession
 
 _MOST_ROUNDS = 20

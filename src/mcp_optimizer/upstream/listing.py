@@ -6,6 +6,7 @@ cannot be used is left out by name, with the reason, and the others stay exactly
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -13,10 +14,20 @@ from typing import Any
 from pydantic import ValidationError
 
 from mcp_optimizer.db.models import Definition, McpTool
+from mcp_optimizer.limits import DEFAULT_LIMITS, Limits
+from mcp_optimizer.upstream.messages import shortened
 from mcp_optimizer.upstream.selection import ToolSelection
 
 _MOST_PAGES = 1_000
 """A server whose pages never end must not hold its start for ever."""
+
+_LONGEST_CURSOR = 10_000
+_AT_A_TIME = 50
+"""Tools that are read in one turn of the event loop."""
+
+_MOST_REASONS = 1_000
+_SHOWN_NAME = 80
+_SHOWN_REASON = 300
 
 Request = Callable[[str, dict[str, Any]], Awaitable[Mapping[str, Any]]]
 """Sends one request to the server: method and params in, the raw result out."""
@@ -59,29 +70,34 @@ class Listing:
         return replace(self, tools=tuple(used.values()), turned_off=turned_off, idle=selection.idle(named))
 
 
-async def list_tools(request: Request) -> Listing:
+async def list_tools(request: Request, limits: Limits = DEFAULT_LIMITS) -> Listing:
     """Follow the cursor to the end. A repeated cursor ends it: the server would turn in circles."""
-    reading = _Reading()
+    reading = _Reading(limits)
     seen: set[str] = set()
     params: dict[str, Any] = {}
     for _ in range(_MOST_PAGES):
         result = await request("tools/list", params)
         page = result.get("tools")
         if isinstance(page, list):
-            reading.read(page)
+            for start in range(0, len(page), _AT_A_TIME):
+                reading.read(page[start : start + _AT_A_TIME])
+                # Thousands of tools are read beside everything else.
+                await asyncio.sleep(0)
             # The last message of a connection is held on to for as long as it lives: let it be an empty one.
             page.clear()
         cursor = result.get("nextCursor")
-        if not isinstance(cursor, str) or not cursor or cursor in seen:
+        if reading.is_full or not isinstance(cursor, str) or not cursor or cursor in seen:
+            break
+        if len(cursor) > _LONGEST_CURSOR:
             break
         seen.add(cursor)
         params = {"cursor": cursor}
     return reading.listing()
 
 
-def read_tools(entries: list[Any]) -> Listing:
+def read_tools(entries: list[Any], limits: Limits = DEFAULT_LIMITS) -> Listing:
     """Sort the usable entries from the others. The first of two tools of one name wins."""
-    reading = _Reading()
+    reading = _Reading(limits)
     reading.read(entries)
     return reading.listing()
 
@@ -89,27 +105,74 @@ def read_tools(entries: list[Any]) -> Listing:
 class _Reading:
     """A listing in the making. Each entry is turned into what is kept of it before the next one is looked at."""
 
-    def __init__(self) -> None:
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
         self._tools: dict[str, Definition] = {}
         self._left_out: list[LeftOut] = []
+        self._unnamed = 0
         self._position = 0
+
+    @property
+    def is_full(self) -> bool:
+        return self._position > self._limits.tools
 
     def read(self, entries: Iterable[Any]) -> None:
         for entry in entries:
             self._position += 1
-            name = _name(entry, self._position)
+            if self.is_full:
+                return
             try:
-                definition = Definition.of(_read_tool(entry))
+                definition = _definition(entry, self._limits)
             except ValueError as problem:
-                self._left_out.append(LeftOut(name, str(problem)))
+                self._leave_out(_name(entry, self._position), str(problem))
                 continue
             if definition.name in self._tools:
-                self._left_out.append(LeftOut(name, "the server lists this name twice; the first one is used"))
+                self._leave_out(definition.name, "the server lists this name twice; the first one is used")
             else:
                 self._tools[definition.name] = definition
 
+    def _leave_out(self, name: str, reason: str) -> None:
+        if len(self._left_out) < _MOST_REASONS:
+            self._left_out.append(LeftOut(shortened(name, _SHOWN_NAME), shortened(reason, _SHOWN_REASON)))
+        else:
+            self._unnamed += 1
+
     def listing(self) -> Listing:
-        return Listing(tuple(self._tools.values()), tuple(self._left_out))
+        more = [LeftOut("…", f"{self._unnamed:,} more cannot be used either")] if self._unnamed else []
+        if self.is_full:
+            reason = (
+                f"it lists more than {self._limits.tools:,} tools, which limits.tools allows; the others are not used"
+            )
+            more.append(LeftOut("…", reason))
+        return Listing(tuple(self._tools.values()), (*self._left_out, *more))
+
+
+def _definition(entry: Any, limits: Limits) -> Definition:
+    """What is kept of a tool; raises ValueError with the reason why it cannot be used."""
+    tool = _read_tool(entry)
+    if len(tool.name) > limits.tool_name:
+        raise ValueError(f"its name is longer than {limits.tool_name:,} characters, which limits.tool_name allows")
+    if len(tool.description or "") > limits.description:
+        raise ValueError(
+            f"its description is longer than {limits.description:,} characters, which limits.description allows"
+        )
+    wire_json = tool.model_dump_json()
+    if len(wire_json) > limits.definition_bytes:
+        raise ValueError(f"it is larger than {limits.definition_bytes:,} bytes, which limits.definition_bytes allows")
+    if wire_json.count("{") + wire_json.count("[") > limits.schema_depth and _depth(entry) > limits.schema_depth:
+        raise ValueError(f"it is nested more than {limits.schema_depth} levels deep, which limits.schema_depth allows")
+    return Definition.packing(tool.name, wire_json)
+
+
+def _depth(value: Any) -> int:
+    """Levels of objects and arrays, without recursion."""
+    deepest, waiting = 0, [(value, 1)]
+    while waiting:
+        item, level = waiting.pop()
+        if isinstance(item, dict | list):
+            deepest = max(deepest, level)
+            waiting += [(inner, level + 1) for inner in (item.values() if isinstance(item, dict) else item)]
+    return deepest
 
 
 def _read_tool(entry: Any) -> McpTool:

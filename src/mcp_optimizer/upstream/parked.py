@@ -20,7 +20,7 @@ import mcp_types as types
 from mcp_optimizer.caller import Caller, ClientLink
 from mcp_optimizer.errors import CallNotWaiting
 from mcp_optimizer.result_type import ANSWERS, INPUT_REQUIRED
-from mcp_optimizer.upstream.peer import RpcError
+from mcp_optimizer.upstream.endings import RpcError
 
 _FEATURES = {"elicitation/create": "elicitation", "sampling/createMessage": "sampling", "roots/list": "roots"}
 """What a client is asked for, and the capability by which it says that it can be."""

@@ -1,8 +1,8 @@
 """JSON-RPC with one server: requests and their answers, in plain objects, whatever the wire.
 
-Parsed once, written once, never validated: what passes through is not ours to judge. A request remembers the
-client that it is made for, so that what the server says while it works on it (progress, log messages,
-questions) goes back to that client. Knows nothing of MCP's handshakes.
+Every message passes the gate (`messages`) once; what is not valid is dropped and counted, and never an exception. What
+a valid message holds passes as it is. A request remembers the client that it is made for, so that what the server says
+while it works on it (progress, log messages, questions) goes back to that client. Knows nothing of MCP's handshakes.
 """
 
 from __future__ import annotations
@@ -11,47 +11,30 @@ import asyncio
 import contextlib
 import json
 import logging
-from collections import deque
-from collections.abc import Callable, Coroutine, Mapping
+import re
+from collections.abc import Coroutine, Mapping
 from typing import Any, Protocol
 
 import mcp_types as types
 import pydantic_core
 
 from mcp_optimizer.caller import ClientLink
+from mcp_optimizer.limits import DEFAULT_LIMITS, Limits
+from mcp_optimizer.upstream.endings import ExchangeLost, RpcError, RpcTimeout, ServerGone
+from mcp_optimizer.upstream.evidence import Dropped
+from mcp_optimizer.upstream.exchange import Exchange
+from mcp_optimizer.upstream.lines import Overlong
+from mcp_optimizer.upstream.messages import Answer, Id, Invalid, Notification, Question, is_id, read_message
+from mcp_optimizer.upstream.notifications import InOrder, OnNotice
 
 logger = logging.getLogger(__name__)
 
 Message = dict[str, Any]
-OnNotice = Callable[[str, Mapping[str, Any]], None]
 
-_MOST_UNTOLD = 1_000
-"""Notifications that wait for one client; of more, the oldest are dropped, so that a client that does not read
-costs no memory."""
+_REPLY_SECONDS = 30.0
+"""Seconds that a server has to take an answer to its own request."""
 
-_LAST_WORDS = 5.0
-"""Seconds that notifications of a finished request have to reach their client before its result goes out."""
-
-
-class RpcError(Exception):
-    """The server answered with a JSON-RPC error."""
-
-    def __init__(self, code: int, message: str, data: Any = None) -> None:
-        super().__init__(message)
-        self.code = code
-        self.message = message
-        self.data = data
-
-
-class RpcTimeout(RpcError):
-    """The server did not answer in time."""
-
-    def __init__(self, method: str, timeout: float) -> None:
-        super().__init__(types.REQUEST_TIMEOUT, f"{method} was not answered within {timeout:g} s")
-
-
-class ConnectionLost(Exception):
-    """There is no connection to the server any more."""
+_AN_ID = re.compile(rb'"id"\s*:\s*"?(\d{1,18})\b')
 
 
 class Wire(Protocol):
@@ -70,56 +53,37 @@ def to_wire(message: Message) -> bytes:
         return json.dumps(message, separators=(",", ":")).encode()
 
 
-class _Exchange:
-    """One request of ours under way."""
-
-    __slots__ = ("_relaying", "_untold", "answer", "asking", "deadline", "link", "progress_token", "timeout")
-
-    def __init__(self, link: ClientLink | None, timeout: float | None, progress_token: Any) -> None:
-        self.answer: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
-        self.link = link
-        self.timeout = timeout
-        self.progress_token = progress_token
-        self.deadline: asyncio.Timeout | None = None
-        self.asking = 0
-        self._untold: deque[tuple[str, Mapping[str, Any]]] = deque(maxlen=_MOST_UNTOLD)
-        self._relaying: asyncio.Task[None] | None = None
-
-    def extend(self) -> None:
-        """A sign of life: the time begins anew. While the client is being asked it stands still."""
-        if self.deadline is None or self.timeout is None or self.deadline.expired():
-            return
-        when = None if self.asking else asyncio.get_running_loop().time() + self.timeout
-        self.deadline.reschedule(when)
-
-    def tell(self, method: str, params: Mapping[str, Any]) -> None:
-        """Pass a notification on, in order, without waiting for the client."""
-        self._untold.append((method, params))
-        if self._relaying is None or self._relaying.done():
-            self._relaying = asyncio.create_task(self._relay())
-
-    async def _relay(self) -> None:
-        while self._untold and self.link is not None:
-            await self.link.tell(*self._untold.popleft())
-
-    async def told(self) -> None:
-        """Wait until the client has heard everything that came before the answer."""
-        if self._relaying is not None:
-            await asyncio.wait({self._relaying}, timeout=_LAST_WORDS)
-
-
 class Peer:
     """Our side of one connection. `owner`: the client that the whole connection belongs to, if it is only one's."""
 
-    def __init__(self, on_notice: OnNotice, owner: ClientLink | None = None) -> None:
+    def __init__(
+        self,
+        on_notice: OnNotice,
+        owner: ClientLink | None = None,
+        limits: Limits = DEFAULT_LIMITS,
+        dropped: Dropped | None = None,
+    ) -> None:
         self.closed = asyncio.Event()
-        self.owner = owner
+        self.limits = limits
+        self.heard_at = asyncio.get_running_loop().time()
+        """When the server last sent a valid message."""
         self._on_notice = on_notice
+        self._dropped = dropped or Dropped()
         self._wire: Wire | None = None
         self._last_id = 0
-        self._exchanges: dict[int, _Exchange] = {}
-        self._answering: dict[Any, asyncio.Task[None]] = {}
+        self._exchanges: dict[int, Exchange] = {}
+        self._answering: dict[Id, asyncio.Task[None]] = {}
+        self._asked = 0
+        self._unread = 0
+        self._has_room = asyncio.Event()
+        self._has_room.set()
         self._tasks: set[asyncio.Task[None]] = set()
+        self.own(owner)
+
+    def own(self, owner: ClientLink | None) -> None:
+        """From now on everything the server says that belongs to no request is this client's."""
+        self.owner = owner
+        self._to_owner = InOrder(owner.tell, self.limits.pending_notifications) if owner is not None else None
 
     def bind(self, wire: Wire) -> None:
         self._wire = wire
@@ -127,6 +91,11 @@ class Peer:
     @property
     def is_idle(self) -> bool:
         return not self._exchanges
+
+    @property
+    def is_working(self) -> bool:
+        """Whether the server has a request to answer, other than the streams that stay open."""
+        return any(exchange.timeout is not None for exchange in self._exchanges.values())
 
     def awaits(self, number: int) -> bool:
         """Whether this request has no answer yet."""
@@ -140,6 +109,8 @@ class Peer:
             await exchange.told()
             await exchange.link.let_go()
 
+    # What we send.
+
     async def request(
         self,
         method: str,
@@ -152,29 +123,31 @@ class Peer:
     ) -> dict[str, Any]:
         """Send a request and wait for its raw result; any number may be under way at once."""
         if self.closed.is_set() or self._wire is None:
-            raise ConnectionLost
+            raise ServerGone
         self._last_id += 1
         number = self._last_id
         if progress_token is not None:
             # Tokens of two clients may be the same; the number of the request never is.
             params = {**params, "_meta": {**params.get("_meta", {}), "progressToken": number}}
-        exchange = self._exchanges[number] = _Exchange(link, timeout, progress_token)
+        exchange = self._exchanges[number] = Exchange(link, timeout, progress_token, self.limits)
         message = {"jsonrpc": "2.0", "id": number, "method": method, "params": params}
         try:
-            async with asyncio.timeout(timeout) as exchange.deadline:
+            async with exchange.deadline:
                 await self._wire.deliver(message, headers or {})
                 result = await exchange.answer
             await exchange.told()
             return result
         except TimeoutError:
             self._abandon(number, method, "it took too long")
+            if exchange.was_long_enough:
+                raise RpcTimeout(method, self.limits.call_seconds, in_all=True) from None
             raise RpcTimeout(method, timeout or 0.0) from None
         except asyncio.CancelledError:
             self._abandon(number, method, "the client cancelled it")
             raise
         finally:
             del self._exchanges[number]
-            if exchange.answer.done() and not exchange.answer.cancelled():
+            if not exchange.answer.cancel() and not exchange.answer.cancelled():
                 exchange.answer.exception()
 
     async def notify(
@@ -187,55 +160,76 @@ class Peer:
             message["params"] = params
         await self._wire.deliver(message, headers or {})
 
+    def _abandon(self, number: int, method: str, reason: str) -> None:
+        """Tell the server that nobody waits any more; not awaited, because whoever leaves may be in a hurry."""
+        if method in ("initialize", "server/discover") or self.closed.is_set():
+            return
+        if len(self._tasks) < self.limits.pending_notifications:
+            self._spawn(self.notify("notifications/cancelled", {"requestId": number, "reason": reason}))
+
+    # What we receive.
+
     def receive(self, message: Any, related: int | None = None) -> None:
         """Take in one message; `related`: the request on whose stream it came, where the wire knows that."""
-        if isinstance(message, list):
-            # The revision of 2025-03-26 has batches.
-            for single in message:
-                self.receive(single, related)
+        if not isinstance(message, list):
+            self._receive(message, related)
             return
-        if not isinstance(message, dict):
+        # The revision of 2025-03-26 has batches.
+        if len(message) > self.limits.batch_messages:
+            self._dropped("a batch has more messages than limits.batch_messages allows")
+        for single in message[: self.limits.batch_messages]:
+            self._receive(single, related)
+
+    def _receive(self, message: Any, related: int | None) -> None:
+        read = read_message(message, self.limits)
+        if isinstance(read, Invalid):
+            self._refuse(read)
             return
-        method = message.get("method")
-        if not isinstance(method, str):
-            self._resolve(message)
-        elif "id" in message:
-            self._begin_answer(message, method, related)
+        self.heard_at = asyncio.get_running_loop().time()
+        if isinstance(read, Answer):
+            self._resolve(read)
+        elif isinstance(read, Notification):
+            self._notice(read.method, read.params, related)
         else:
-            self._notice(method, message.get("params") or {}, related)
+            self._begin_answer(read, related)
+
+    def _refuse(self, invalid: Invalid) -> None:
+        self._dropped(invalid.why)
+        if invalid.id is not None:
+            self._reply(invalid.id, RpcError(types.INVALID_REQUEST, invalid.why))
+
+    def lose_overlong(self, line: Overlong) -> None:
+        """A message was too long to be read: the call that it answers, if that can be told, need not wait."""
+        self._dropped("a message is longer than limits.message_bytes allows")
+        numbers = [int(found) for found in _AN_ID.findall(line.head)[:1] + _AN_ID.findall(line.tail)[-1:]]
+        only = [*self._exchanges][:1] if len(self._exchanges) == 1 else []
+        number = next((number for number in [*numbers, *only] if number in self._exchanges), None)
+        if number is not None:
+            most = self.limits.message_bytes
+            self._exchanges[number].fail(
+                ExchangeLost(f"its answer is longer than {most:,} bytes, which limits.message_bytes allows")
+            )
 
     def close(self) -> None:
         """The connection is over: nobody may wait for an answer any more."""
         self.closed.set()
+        self._has_room.set()
         for exchange in self._exchanges.values():
-            if not exchange.answer.done():
-                exchange.answer.set_exception(ConnectionLost())
+            exchange.fail(ServerGone())
         for task in self._answering.values():
             task.cancel()
 
-    def _resolve(self, message: Message) -> None:
-        number = message.get("id")
-        with contextlib.suppress(TypeError, ValueError):
-            number = int(number)  # type: ignore[arg-type]
-        exchange = self._exchanges.get(number) if isinstance(number, int) else None
+    def _resolve(self, answer: Answer) -> None:
+        exchange = self._exchanges.get(answer.number)
         if exchange is None or exchange.answer.done():
+            # Of a call that nobody waits for any longer, or a second one.
             return
-        error = message.get("error")
-        if error is None:
-            result = message.get("result")
-            exchange.answer.set_result(result if isinstance(result, dict) else {})
+        if answer.error is not None:
+            exchange.fail(answer.error)
         else:
-            details = error if isinstance(error, dict) else {"message": str(error)}
-            code = details.get("code")
-            exchange.answer.set_exception(
-                RpcError(
-                    code if isinstance(code, int) else types.INTERNAL_ERROR,
-                    str(details.get("message") or "no message"),
-                    details.get("data"),
-                )
-            )
+            exchange.answer.set_result(answer.result)
 
-    def _whose(self, related: int | None) -> _Exchange | None:
+    def _whose(self, related: int | None) -> Exchange | None:
         """The request that the server speaks about: told by the wire, or plain because all are one client's."""
         if related is not None and (exchange := self._exchanges.get(related)) is not None and exchange.link is not None:
             return exchange
@@ -245,14 +239,14 @@ class Peer:
 
     def _notice(self, method: str, params: Mapping[str, Any], related: int | None) -> None:
         if method == "notifications/progress":
-            token = params.get("progressToken")
-            exchange = self._exchanges.get(token) if isinstance(token, int) else None
+            exchange = self._exchanges.get(params["progressToken"])
             if exchange is not None:
                 exchange.extend()
-                if exchange.link is not None and exchange.progress_token is not None:
+                if exchange.progress_token is not None:
                     exchange.tell(method, {**params, "progressToken": exchange.progress_token})
         elif method == "notifications/cancelled":
-            if (task := self._answering.get(params.get("requestId"))) is not None:
+            asked = params.get("requestId")
+            if is_id(asked) and (task := self._answering.get(asked)) is not None:  # type: ignore[arg-type]
                 task.cancel()
         elif method.endswith("/list_changed") or method.startswith(
             ("notifications/resources/", "notifications/subscriptions/")
@@ -260,28 +254,47 @@ class Peer:
             self._on_notice(method, params)
         elif (exchange := self._whose(related)) is not None:
             exchange.tell(method, params)
-        elif self.owner is not None:
-            self._spawn(self.owner.tell(method, params))
+        elif self._to_owner is not None:
+            self._to_owner.put(method, params)
 
-    def _begin_answer(self, message: Message, method: str, related: int | None) -> None:
-        number, params = message["id"], message.get("params")
-        params = params if isinstance(params, dict) else {}
-        task = self._spawn(self._answer(number, method, params, self._whose(related)))
-        self._answering[number] = task
-        task.add_done_callback(lambda _: self._answering.pop(number, None))
+    # What the server asks.
 
-    async def _answer(self, number: Any, method: str, params: Mapping[str, Any], exchange: _Exchange | None) -> None:
-        """Answer a request of the server: pings ourselves, everything else by asking the client."""
-        answer: Message = {"jsonrpc": "2.0", "id": number}
+    @property
+    def is_crowded(self) -> bool:
+        """Whether the server leaves so many replies unread that nothing more should be read from it."""
+        return not self._has_room.is_set()
+
+    async def room(self) -> None:
+        await self._has_room.wait()
+
+    def _begin_answer(self, question: Question, related: int | None) -> None:
+        if question.method == "ping":
+            self._reply(question.id, {})
+        elif question.id in self._answering:
+            self._dropped("a request has the id of another one that is not answered yet")
+        elif self._asked >= self.limits.pending_questions:
+            refusal = "too many requests of this server wait for their answers (limits.pending_questions)"
+            self._reply(question.id, RpcError(types.INTERNAL_ERROR, refusal))
+        else:
+            task = self._spawn(self._answer(question, self._whose(related)))
+            self._answering[question.id] = task
+            task.add_done_callback(lambda _: self._answering.pop(question.id, None))
+
+    async def _answer(self, question: Question, exchange: Exchange | None) -> None:
+        """Answer a request of the server by asking the client."""
+        self._asked += 1
         try:
-            answer["result"] = {} if method == "ping" else await self._ask(method, params, exchange)
+            self._reply(question.id, await self._ask(question.method, question.params, exchange))
         except RpcError as error:
-            details = {"code": error.code, "message": error.message}
-            answer["error"] = details | ({"data": error.data} if error.data is not None else {})
-        if self._wire is not None and not self.closed.is_set():
-            await self._wire.deliver(answer, {})
+            self._reply(question.id, error)
+        except Exception:
+            # Ours, and logged as such; the server must not wait for it.
+            self._reply(question.id, RpcError(types.INTERNAL_ERROR, "The client could not be asked."))
+            raise
+        finally:
+            self._asked -= 1
 
-    async def _ask(self, method: str, params: Mapping[str, Any], exchange: _Exchange | None) -> dict[str, Any]:
+    async def _ask(self, method: str, params: Mapping[str, Any], exchange: Exchange | None) -> dict[str, Any]:
         link = exchange.link if exchange is not None else self.owner
         if link is None:
             raise RpcError(types.METHOD_NOT_FOUND, f"{method}: no client can be asked on this connection")
@@ -297,10 +310,29 @@ class Peer:
             exchange.asking -= 1
             exchange.extend()
 
-    def _abandon(self, number: int, method: str, reason: str) -> None:
-        """Tell the server that nobody waits any more; not awaited, because whoever leaves may be in a hurry."""
-        if method not in ("initialize", "server/discover") and not self.closed.is_set():
-            self._spawn(self.notify("notifications/cancelled", {"requestId": number, "reason": reason}))
+    def _reply(self, asked: Id, answer: Mapping[str, Any] | RpcError) -> None:
+        """Send the answer to a request of the server. While too many are unread, it is not read on."""
+        message: Message = {"jsonrpc": "2.0", "id": asked}
+        if isinstance(answer, RpcError):
+            details = {"code": answer.code, "message": answer.message}
+            message["error"] = details | ({"data": answer.data} if answer.data is not None else {})
+        else:
+            message["result"] = answer
+        self._unread += 1
+        if self._unread >= self.limits.pending_replies:
+            self._has_room.clear()
+        self._spawn(self._send_reply(message)).add_done_callback(self._reply_was_sent)
+
+    async def _send_reply(self, message: Message) -> None:
+        if self._wire is not None and not self.closed.is_set():
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_REPLY_SECONDS):
+                    await self._wire.deliver(message, {})
+
+    def _reply_was_sent(self, _task: asyncio.Task[None]) -> None:
+        self._unread -= 1
+        if self._unread < self.limits.pending_replies:
+            self._has_room.set()
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.create_task(work)
@@ -310,5 +342,8 @@ class Peer:
 
     def _finished(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None:
+        error = None if task.cancelled() else task.exception()
+        if isinstance(error, ExchangeLost | ServerGone | RpcError):
             logger.debug("A message could not be passed on: %s", error)
+        elif error is not None:
+            logger.error("A message could not be passed on", exc_info=error)

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Mapping, Sequence
+import logging
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import anyio
@@ -22,6 +23,8 @@ from mcp_optimizer.upstream.parked import Parked, ParkedCalls
 from mcp_optimizer.upstream.spec import ServerSpec
 from mcp_optimizer.upstream.state import Listener, OnNotice, PoolOptions, UpstreamState
 from mcp_optimizer.upstream.supervisor import Supervisor
+
+logger = logging.getLogger(__name__)
 
 
 class UpstreamPool:
@@ -37,12 +40,12 @@ class UpstreamPool:
         self._options = options
         self.listener = listener
         self.on_notice: OnNotice | None = None
-        self._one_client = OnlyClient()
+        self._only_client = OnlyClient()
         self._parked = ParkedCalls(options.parking, has_one_client=options.has_one_client)
         client_info = {"name": "mcp-optimizer", "version": version}
         self._servers = {
             spec.name: Supervisor(
-                spec, options, client_info, self._changed, self._noticed, self._one_client, self._parked
+                spec, options, client_info, self._changed, self._noticed, self._only_client, self._parked
             )
             for spec in specs
         }
@@ -77,9 +80,18 @@ class UpstreamPool:
         async with anyio.create_task_group() as tasks:
             for server in self._servers.values():
                 if server.can_run:
-                    tasks.start_soon(server.run)
+                    tasks.start_soon(self._keep_alive, server)
             await self._stopping.wait()
             tasks.cancel_scope.cancel()
+
+    async def _keep_alive(self, server: Supervisor) -> None:
+        """No fault of ours in one server's loop may reach the others, which share our scope."""
+        while True:
+            try:
+                await server.run()
+            except Exception:
+                logger.exception("Server %s: its supervisor failed and is started again", server.state.name)
+                await asyncio.sleep(self._options.longest_pause)
 
     def states(self) -> list[UpstreamState]:
         return [server.state for server in self._servers.values()]
@@ -109,7 +121,7 @@ class UpstreamPool:
 
     def meet(self, client: ClientLink) -> None:
         """The one client of a gateway on stdio has said what it is."""
-        self._one_client.meet(client)
+        self._only_client.meet(client)
 
     def part(self, key: str) -> None:
         """A client is gone: its own sessions end."""
@@ -118,9 +130,8 @@ class UpstreamPool:
 
     async def tell(self, key: str, method: str, params: Mapping[str, Any] | None = None) -> None:
         """Pass a client's notification on to every session that it owns."""
-        for server in self._servers.values():
-            if (session := server.owned_by(key)) is not None:
-                await session.tell(method, params)
+        sessions = [server.owned_by(key) for server in self._servers.values()]
+        await asyncio.gather(*(session.tell(method, params) for session in sessions if session is not None))
 
     async def set_log_level(self, key: str, level: str) -> None:
         """Tell every session that a client owns which log messages it wants; later ones are told when they open."""
@@ -132,9 +143,19 @@ class UpstreamPool:
 
     def _noticed(self, server: str, method: str, params: Mapping[str, Any]) -> None:
         if self.on_notice is not None:
-            self.on_notice(server, method, params)
+            with self._listening(server):
+                self.on_notice(server, method, params)
 
     def _changed(self, state: UpstreamState) -> None:
         self._news.set()
         if self.listener is not None:
-            self.listener(state)
+            with self._listening(state.name):
+                self.listener(state)
+
+    @contextlib.contextmanager
+    def _listening(self, server: str) -> Iterator[None]:
+        """Whoever listens may fail; the server that is spoken of goes on."""
+        try:
+            yield
+        except Exception:
+            logger.exception("News of the server %s could not be taken in", server)

@@ -1,4 +1,4 @@
-"""One live MCP session with one upstream server, in whichever protocol era the server speaks.
+"""One conversation with one upstream server, in whichever protocol era the server speaks.
 
 Results come back as the raw JSON the server sent, and what goes out is what the caller sent, with what the era
 requires around it. The client features that a server is told of are those of the client it serves: of the
@@ -8,7 +8,8 @@ owner of the session in the older era, of each call's client in the newer one. K
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping
+import contextlib
+from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
@@ -19,31 +20,36 @@ from mcp.shared.inbound import (
     MCP_PROTOCOL_VERSION_HEADER,
     NAME_BEARING_METHODS,
     encode_header_value,
+    find_invalid_x_mcp_header,
     mcp_param_headers,
     x_mcp_header_map,
 )
-from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, LATEST_HANDSHAKE_VERSION, MODERN_PROTOCOL_VERSIONS
 from opentelemetry.propagate import inject
 
 from mcp_optimizer.caller import LOCAL, Caller, ClientLink
-from mcp_optimizer.errors import CallInterrupted, CallTimeout, UpstreamRefusal
+from mcp_optimizer.errors import CallInterrupted, CallLost, CallTimeout, UpstreamRefusal
+from mcp_optimizer.limits import DEFAULT_LIMITS, Limits
+from mcp_optimizer.upstream.endings import ExchangeLost, RpcError, RpcTimeout, ServerGone
+from mcp_optimizer.upstream.evidence import Evidence
+from mcp_optimizer.upstream.handshake import Agreement, Handshake, envelope
+from mcp_optimizer.upstream.legacy_sse import legacy_sse
 from mcp_optimizer.upstream.listing import Listing, list_tools
-from mcp_optimizer.upstream.peer import ConnectionLost, Peer, RpcError, RpcTimeout
+from mcp_optimizer.upstream.notifications import OnNotice
+from mcp_optimizer.upstream.peer import Peer
 from mcp_optimizer.upstream.spec import ServerSpec, Transport
 from mcp_optimizer.upstream.stdio import run_child
-from mcp_optimizer.upstream.wires import Evidence, older_sse, streamable_http
+from mcp_optimizer.upstream.streamable_http import streamable_http
 
-_PROBE_TIMEOUT = 10.0
-_LISTEN_PAUSE = 1.0
+_FIRST_LISTEN_PAUSE = 1.0
+_LONGEST_LISTEN_PAUSE = 60.0
+"""Seconds before a stream that ended is opened again: at first, and when it ends again and again."""
 
 _ENVELOPE = (types.PROTOCOL_VERSION_META_KEY, types.CLIENT_INFO_META_KEY, types.CLIENT_CAPABILITIES_META_KEY)
 """What a request says of its sender: of the client to us, of us to the server."""
 
-OnNotice = Callable[[str, Mapping[str, Any]], None]
-
 
 class UpstreamSession:
-    """What the pool and its callers see of an open session."""
+    """What the supervisor and its callers see of an open session."""
 
     def __init__(self, spec: ServerSpec, peer: Peer, client_info: dict[str, Any], evidence: Evidence) -> None:
         self._spec = spec
@@ -52,10 +58,7 @@ class UpstreamSession:
         self._evidence = evidence
         self._param_headers: dict[str, dict[tuple[str, ...], str]] = {}
         self._watches: dict[str, asyncio.Task[None]] = {}
-        self.protocol_version = ""
-        self.server_version = ""
-        self.capabilities: Mapping[str, Any] = {}
-        self.instructions = ""
+        self.agreement = Agreement()
 
     @property
     def name(self) -> str:
@@ -63,84 +66,37 @@ class UpstreamSession:
 
     @property
     def is_modern(self) -> bool:
-        return self.protocol_version in MODERN_PROTOCOL_VERSIONS
+        return self.agreement.is_modern
 
     @property
     def is_idle(self) -> bool:
         return self._peer.is_idle
 
+    @property
+    def is_working(self) -> bool:
+        """Whether the server has a request to answer."""
+        return self._peer.is_working
+
+    @property
+    def is_closed(self) -> bool:
+        return self._peer.closed.is_set()
+
+    @property
+    def heard_at(self) -> float:
+        """When the server last sent anything valid, in the event loop's time."""
+        return self._peer.heard_at
+
     def can(self, capability: str, detail: str | None = None) -> bool:
         """Whether the server declared a capability, such as resources, or resources' subscribe."""
-        declared = self.capabilities.get(capability)
-        return declared is not None and (detail is None or bool(declared.get(detail)))
+        return self.agreement.can(capability, detail)
 
     async def negotiate(self, *, legacy: bool) -> None:
         """Agree on a protocol version. `legacy`: begin with the older handshake."""
-        if legacy:
-            try:
-                await self._initialize()
-            except RpcError as error:
-                if error.code != types.UNSUPPORTED_PROTOCOL_VERSION:
-                    raise
-                await self._discover(_mutual(error) or MODERN_PROTOCOL_VERSIONS[-1])
-            return
-        try:
-            await self._discover(MODERN_PROTOCOL_VERSIONS[-1])
-        except RpcError as error:
-            if (version := _mutual(error)) is not None:
-                await self._discover(version)
-            else:
-                # Whatever it says: it does not speak the newer era.
-                await self._initialize_after_probe()
-
-    async def _initialize_after_probe(self) -> None:
-        try:
-            await self._initialize()
-        except RpcError as error:
-            # A server slow to start may have taken the probe, after all, when nobody waited for its answer any more.
-            if (version := _mutual(error)) is None:
-                raise
-            await self._discover(version)
-
-    async def _discover(self, version: str) -> None:
-        headers = {MCP_PROTOCOL_VERSION_HEADER: version, MCP_METHOD_HEADER: "server/discover"}
-        params = {"_meta": self._envelope(version, LOCAL)}
-        result = await self._peer.request("server/discover", params, _PROBE_TIMEOUT, headers=headers)
-        supported = result.get("supportedVersions")
-        supported = supported if isinstance(supported, list) else []
-        if version not in supported:
-            raise RpcError(types.METHOD_NOT_FOUND, "it does not speak the newer era")
-        info = (result.get("_meta") or {}).get(types.SERVER_INFO_META_KEY) or result.get("serverInfo")
-        self._adopt(version, info, result)
-
-    async def _initialize(self) -> None:
-        owner = self._peer.owner
-        capabilities = dict(owner.capabilities) if owner is not None else {}
-        if owner is not None and owner.is_modern and "roots" in capabilities:
-            # In the newer era nobody says that they changed.
-            capabilities["roots"] = {}
-        params = {
-            "protocolVersion": LATEST_HANDSHAKE_VERSION,
-            "capabilities": capabilities,
-            "clientInfo": self._client_info,
-        }
-        result = await self._peer.request("initialize", params, None)
-        version = result.get("protocolVersion")
-        if version not in HANDSHAKE_PROTOCOL_VERSIONS:
-            raise RpcError(types.UNSUPPORTED_PROTOCOL_VERSION, f"it speaks an unknown protocol version: {version}")
-        self._adopt(version, result.get("serverInfo"), result)
-        await self._peer.notify("notifications/initialized", None, self._headers("notifications/initialized", {}))
-
-    def _adopt(self, version: str, info: Any, result: Mapping[str, Any]) -> None:
-        self.protocol_version = version
-        capabilities, instructions = result.get("capabilities"), result.get("instructions")
-        self.capabilities = capabilities if isinstance(capabilities, dict) else {}
-        self.instructions = instructions if isinstance(instructions, str) else ""
-        if isinstance(info, dict):
-            self.server_version = f"{info.get('name', '')} {info.get('version', '')}".strip()
+        self.agreement = await Handshake(self._peer, self._client_info).agree(legacy=legacy)
 
     async def list_tools(self, timeout: float) -> Listing:
-        if self.capabilities and not self.can("tools"):
+        """All tools, within the time given for all pages together."""
+        if self.agreement.capabilities and not self.can("tools"):
             return Listing()
 
         async def page(method: str, params: dict[str, Any]) -> dict[str, Any]:
@@ -149,14 +105,21 @@ class UpstreamSession:
                 self._note_param_headers(result.get("tools"))
             return result
 
-        listing = await list_tools(page)
+        async with asyncio.timeout(timeout):
+            listing = await list_tools(page, self._peer.limits)
         return listing.of(self._spec.tools) if self._spec.tools else listing
 
     def _note_param_headers(self, tools: Any) -> None:
         """Remember which parameters travel as headers, too."""
         for tool in tools if isinstance(tools, list) else []:
-            if isinstance(tool, dict) and (found := x_mcp_header_map(tool.get("inputSchema"))):
-                self._param_headers[str(tool.get("name"))] = found
+            name = tool.get("name") if isinstance(tool, dict) else None
+            if not isinstance(name, str) or len(self._param_headers) >= self._peer.limits.tools:
+                continue
+            schema = tool.get("inputSchema")
+            if find_invalid_x_mcp_header(schema) is None and (found := x_mcp_header_map(schema)):
+                self._param_headers[name] = found
+            else:
+                self._param_headers.pop(name, None)
 
     async def request(
         self, method: str, params: dict[str, Any], timeout: float, caller: Caller = LOCAL
@@ -164,18 +127,20 @@ class UpstreamSession:
         """Send one request and return the raw result; any number may be under way at once."""
         try:
             return await self._send(method, params, timeout, caller)
-        except (RpcError, ConnectionLost) as error:
+        except (RpcError, ExchangeLost, ServerGone) as error:
             raise self._translate(error, timeout) from error
 
     async def _send(self, method: str, params: dict[str, Any], timeout: float | None, caller: Caller) -> dict[str, Any]:
-        given = caller.passing.get("_meta") or {}
-        meta = {key: value for key, value in given.items() if key not in _ENVELOPE}
+        given = caller.passing.get("_meta")
+        meta = (
+            {key: value for key, value in given.items() if key not in _ENVELOPE} if isinstance(given, Mapping) else {}
+        )
         token = meta.pop("progressToken", None)
         # The server's part of the trace hangs below ours; where nobody traces, the caller's context passes as it is.
         inject(meta)
         extra = {key: value for key, value in caller.passing.items() if key not in ("_meta", *params)}
         if self.is_modern:
-            meta |= self._envelope(self.protocol_version, caller)
+            meta |= envelope(self.agreement.protocol_version, self._client_info, caller)
         else:
             meta.pop(types.LOG_LEVEL_META_KEY, None)
         params = {**params, **extra, "_meta": meta} if meta else {**params, **extra}
@@ -188,58 +153,52 @@ class UpstreamSession:
             progress_token=token,
         )
 
-    def _envelope(self, version: str, caller: Caller) -> dict[str, Any]:
-        link = caller.link
-        envelope = {
-            types.PROTOCOL_VERSION_META_KEY: version,
-            types.CLIENT_INFO_META_KEY: self._client_info,
-            types.CLIENT_CAPABILITIES_META_KEY: dict(link.capabilities) if link is not None else {},
-        }
-        if link is not None and link.log_level is not None:
-            envelope[types.LOG_LEVEL_META_KEY] = link.log_level
-        return envelope
-
     def _headers(self, method: str, params: Mapping[str, Any]) -> dict[str, str]:
         """What a request says twice over HTTP, so that whoever routes it need not read it."""
         if self._spec.transport is Transport.STDIO:
             return {}
-        headers = {MCP_PROTOCOL_VERSION_HEADER: self.protocol_version}
+        headers = {MCP_PROTOCOL_VERSION_HEADER: self.agreement.protocol_version}
         if not self.is_modern:
             return headers
         headers[MCP_METHOD_HEADER] = method
         name = params.get(NAME_BEARING_METHODS.get(method, ""))
         if isinstance(name, str):
-            headers[MCP_NAME_HEADER] = encode_header_value(name)
-            if method == "tools/call" and name in self._param_headers:
-                headers |= mcp_param_headers(self._param_headers[name], params.get("arguments") or {})
+            try:
+                headers[MCP_NAME_HEADER] = encode_header_value(name)
+                if method == "tools/call" and name in self._param_headers:
+                    headers |= mcp_param_headers(self._param_headers[name], params.get("arguments") or {})
+            except UnicodeEncodeError:
+                raise RpcError(types.INVALID_PARAMS, "what travels as a header is not valid text") from None
         return headers
 
-    def _translate(self, error: RpcError | ConnectionLost, timeout: float) -> Exception:
+    def _translate(self, error: RpcError | ExchangeLost | ServerGone, timeout: float) -> Exception:
         name = self._spec.name
-        lost = isinstance(error, ConnectionLost) or error.code == types.CONNECTION_CLOSED
-        if lost:
+        if isinstance(error, RpcError):
+            return UpstreamRefusal(name, error.code, error.message, error.data)
+        if isinstance(error, RpcTimeout):
+            waited = (
+                f"was not done after {error.seconds:g} s" if error.in_all else f"did not answer within {timeout:g} s"
+            )
+            return CallTimeout(name, f"The server {name!r} {waited}. Whether the call took effect is not known.")
+        if isinstance(error, ServerGone):
             why = self.epitaph() or str(error) or "the connection was closed"
             return CallInterrupted(
                 name,
                 f"The server {name!r} stopped in the middle of the call ({why}). It is being restarted. "
                 "Whether the call took effect is not known.",
             )
-        if isinstance(error, RpcTimeout):
-            return CallTimeout(
-                name,
-                f"The server {name!r} did not answer within {timeout:g} s. Whether the call took effect is not known.",
-            )
-        assert isinstance(error, RpcError)
-        return UpstreamRefusal(name, error.code, error.message, error.data)
+        effect = "Whether the call took effect is not known" if error.was_sent else "The call was not made: try again"
+        return CallLost(name, f"The connection to the server {name!r} broke in this call ({error}). {effect}.")
 
     async def tell(self, method: str, params: Mapping[str, Any] | None = None) -> None:
-        """Pass a client's notification on; only the older era has any."""
+        """Pass a client's notification on; only the older era has any. A server that cannot be told is not."""
         if not self.is_modern:
-            await self._peer.notify(method, params, self._headers(method, {}))
+            with contextlib.suppress(RpcError, ExchangeLost, ServerGone):
+                await self._peer.notify(method, params, self._headers(method, {}))
 
     def own(self, client: ClientLink) -> None:
         """From now on this session is one client's; to be said before it is negotiated."""
-        self._peer.owner = client
+        self._peer.own(client)
 
     def close_now(self) -> None:
         """Nobody should wait for it any more."""
@@ -252,8 +211,9 @@ class UpstreamSession:
         await self._peer.closed.wait()
 
     async def check_alive(self, timeout: float) -> None:
-        """A round trip that costs nothing; raises if the server is gone."""
-        await self._send("server/discover" if self.is_modern else "ping", {}, timeout, LOCAL)
+        """A round trip that costs nothing. Any answer is a sign of life, also a refusal; raises if none comes."""
+        with contextlib.suppress(RpcError):
+            await self._send("server/discover" if self.is_modern else "ping", {}, timeout, LOCAL)
 
     async def watch_lists(self) -> None:
         """On a modern server, keep the stream open that tells of changed lists. Older ones just notify."""
@@ -264,17 +224,22 @@ class UpstreamSession:
             await self._listen(kinds)
 
     async def _listen(self, wanted: dict[str, Any]) -> None:
-        """Until the server refuses; a stream that ends is opened again."""
-        while not self._peer.closed.is_set():
+        """Until the server refuses; a stream that ends is opened again, after pauses that grow."""
+        pause = _FIRST_LISTEN_PAUSE
+        loop = asyncio.get_running_loop()
+        while not self.is_closed:
+            opened_at = loop.time()
             try:
                 await self._send("subscriptions/listen", {"notifications": wanted}, None, LOCAL)
-            except RpcError as error:
-                if error.code != types.CONNECTION_CLOSED:
-                    return
-            except ConnectionLost:
+            except RpcError:
+                return
+            except (ExchangeLost, ServerGone):
                 # Noticed elsewhere, if it is more than this stream.
                 pass
-            await asyncio.sleep(_LISTEN_PAUSE)
+            if loop.time() - opened_at > _LONGEST_LISTEN_PAUSE:
+                pause = _FIRST_LISTEN_PAUSE
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, _LONGEST_LISTEN_PAUSE)
 
     async def watch_resource(self, uri: str, timeout: float) -> None:
         """Be told when a resource changes."""
@@ -297,14 +262,6 @@ class UpstreamSession:
             await asyncio.wait(watches)
 
 
-def _mutual(error: RpcError) -> str | None:
-    """The newest version that both sides speak, if the error names those of the server."""
-    supported = error.data.get("supported") if isinstance(error.data, dict) else None
-    if error.code != types.UNSUPPORTED_PROTOCOL_VERSION or not isinstance(supported, list):
-        return None
-    return next((version for version in reversed(MODERN_PROTOCOL_VERSIONS) if version in supported), None)
-
-
 @asynccontextmanager
 async def open_session(
     spec: ServerSpec,
@@ -313,16 +270,17 @@ async def open_session(
     evidence: Evidence,
     on_notice: OnNotice = lambda _method, _params: None,
     owner: ClientLink | None = None,
+    limits: Limits = DEFAULT_LIMITS,
 ) -> AsyncIterator[UpstreamSession]:
     """Connect to the server. The handshake is the caller's, under the caller's deadline."""
-    peer = Peer(on_notice, owner)
+    peer = Peer(on_notice, owner, limits, evidence.dropped)
     async with AsyncExitStack() as stack:
         if transport is Transport.STDIO:
             evidence.child = await stack.enter_async_context(run_child(spec, peer))
         elif transport is Transport.HTTP:
             await stack.enter_async_context(streamable_http(spec, peer, evidence))
         else:
-            await stack.enter_async_context(older_sse(spec, peer, evidence))
+            await stack.enter_async_context(legacy_sse(spec, peer, evidence))
         session = UpstreamSession(spec, peer, client_info, evidence)
         try:
             yield session

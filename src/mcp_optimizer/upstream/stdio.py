@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import os
 import shutil
 import signal
@@ -22,10 +23,15 @@ from typing import Any
 import anyio
 
 from mcp_optimizer.json_text import parsed
+from mcp_optimizer.limits import DEFAULT_LIMITS, Limits
 from mcp_optimizer.terminal_text import printable
+from mcp_optimizer.upstream.endings import ServerGone
 from mcp_optimizer.upstream.large import LARGE, read_large
-from mcp_optimizer.upstream.peer import ConnectionLost, Message, Peer, to_wire
+from mcp_optimizer.upstream.lines import EndlessLine, Overlong, lines
+from mcp_optimizer.upstream.peer import Message, Peer, to_wire
 from mcp_optimizer.upstream.spec import ServerSpec
+
+logger = logging.getLogger(__name__)
 
 _NEEDED_TO_RUN = frozenset(
     {"PATH", "HOME", "USER", "LOGNAME", "SHELL", "TERM", "TZ", "TMPDIR", "LANG", "LANGUAGE"}
@@ -34,8 +40,6 @@ _NEEDED_TO_RUN = frozenset(
 )
 
 _CHUNK = 256 * 1024
-_STDERR_LINES = 20
-_STDERR_LINE = 500
 _GARBAGE_LIMIT = 100
 """Lines that are not MCP, in a row, before a child is given up."""
 
@@ -64,11 +68,12 @@ def plain(text: str) -> str:
 class ChildProcess:
     """A running child, and what it had to say for itself."""
 
-    def __init__(self, process: asyncio.subprocess.Process) -> None:
+    def __init__(self, process: asyncio.subprocess.Process, limits: Limits = DEFAULT_LIMITS) -> None:
         self._process = process
-        self.stderr_tail: deque[str] = deque(maxlen=_STDERR_LINES)
+        self.stderr_tail: deque[str] = deque(maxlen=limits.stderr_lines)
         self.garbage: list[str] = []
         self.gave_up = False
+        self.is_endless = False
         self.hung_up = False
         self.being_ended = False
 
@@ -83,6 +88,8 @@ class ChildProcess:
 
     def epitaph(self) -> str:
         """Why the connection to this child ended, as far as can be told from outside; empty if it was our doing."""
+        if self.is_endless:
+            return "it prints a line without end on its stdout"
         if self.gave_up:
             return f"it prints text that is not MCP on its stdout, such as {self.garbage[0]!r}"
         if not self.hung_up:
@@ -112,25 +119,29 @@ class _Pipes:
         assert process.stdin is not None
         self._stdin = process.stdin
         self._child = child
+        self._turn = asyncio.Lock()
 
     async def deliver(self, message: Message, _headers: Mapping[str, str]) -> None:
-        try:
-            self._stdin.write(to_wire(message) + b"\n")
-            await self._stdin.drain()
-        except (OSError, RuntimeError, ValueError) as error:
-            self._child.hang_up()
-            raise ConnectionLost from error
+        # One at a time, and only when what was written before has left: a child that does not read costs no memory.
+        async with self._turn:
+            try:
+                await self._stdin.drain()
+                self._stdin.write(to_wire(message) + b"\n")
+                await self._stdin.drain()
+            except (OSError, RuntimeError) as error:
+                self._child.hang_up()
+                raise ServerGone from error
 
 
 @asynccontextmanager
 async def run_child(spec: ServerSpec, peer: Peer) -> AsyncIterator[ChildProcess]:
     """Start the child and bind the peer to it; on the way out, end it and everything it started."""
     process = await _spawn(spec)
-    child = ChildProcess(process)
+    child = ChildProcess(process, peer.limits)
     peer.bind(_Pipes(process, child))
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(_read_stdout, process, child, peer)
-        tasks.start_soon(_read_stderr, process, child)
+        tasks.start_soon(_read_stderr, process, child, peer.limits)
         try:
             yield child
         finally:
@@ -164,29 +175,58 @@ async def _spawn(spec: ServerSpec) -> asyncio.subprocess.Process:
 
 async def _read_stdout(process: asyncio.subprocess.Process, child: ChildProcess, peer: Peer) -> None:
     assert process.stdout is not None
-    large: set[asyncio.Task[None]] = set()
+    large = _LargeMessages(child, peer)
     try:
-        async for line in lines(_chunks(process.stdout)):
-            if not line or line.isspace():
-                continue
-            if len(line) >= LARGE:
-                # Beside the others: the answers behind it need not wait until it is read.
-                task = asyncio.create_task(_take_large(line, child, peer))
-                large.add(task)
-                task.add_done_callback(large.discard)
-            else:
+        async for line in lines(_chunks(process.stdout), peer.limits.message_bytes):
+            if isinstance(line, Overlong):
+                peer.lose_overlong(line)
+            elif len(line) >= LARGE:
+                await large.take(line)
+            elif line and not line.isspace():
                 _take(_parsed(line), line, child, peer)
             # The next message may be hours away, and this one megabytes long.
             del line
             if child.gave_up:
                 return
-        if large:
-            await asyncio.wait(large)
+            if peer.is_crowded:
+                await peer.room()
+        await large.taken()
         child.hang_up()
+    except EndlessLine:
+        child.is_endless = True
     finally:
-        for task in large:
-            task.cancel()
+        large.cancel()
         peer.close()
+
+
+class _LargeMessages:
+    """Reads large messages beside the others: the answers behind one need not wait until it is read."""
+
+    def __init__(self, child: ChildProcess, peer: Peer) -> None:
+        self._child = child
+        self._peer = peer
+        self._tasks: dict[asyncio.Task[None], int] = {}
+
+    async def take(self, line: bytes | bytearray) -> None:
+        # Together no more than one may be: who sends many at once is read as fast as they are taken in.
+        while self._tasks and sum(self._tasks.values()) + len(line) > self._peer.limits.message_bytes:
+            await asyncio.wait(self._tasks, return_when=asyncio.FIRST_COMPLETED)
+        task = asyncio.create_task(_take_large(line, self._child, self._peer))
+        self._tasks[task] = len(line)
+        task.add_done_callback(self._done)
+
+    def _done(self, task: asyncio.Task[None]) -> None:
+        del self._tasks[task]
+        if not task.cancelled() and (error := task.exception()) is not None:
+            logger.error("A large message could not be read", exc_info=error)
+
+    async def taken(self) -> None:
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+
+    def cancel(self) -> None:
+        for task in self._tasks:
+            task.cancel()
 
 
 def _parsed(line: bytes | bytearray) -> Any:
@@ -199,7 +239,7 @@ def _parsed(line: bytes | bytearray) -> Any:
 async def _take_large(line: bytes | bytearray, child: ChildProcess, peer: Peer) -> None:
     try:
         message = await asyncio.to_thread(read_large, line, parsed)
-    except ValueError:
+    except (ValueError, RecursionError):
         message = None
     _take(message, line, child, peer)
 
@@ -219,28 +259,19 @@ async def _chunks(stream: asyncio.StreamReader) -> AsyncIterator[bytes]:
         yield chunk
 
 
-async def lines(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes | bytearray]:
-    """Lines of any length; a partial one grows where it stands, so that its end is no great copy."""
-    partial = bytearray()
-    async for chunk in chunks:
-        *ended, rest = chunk.split(b"\n")
-        for line in ended:
-            if not partial:
-                yield line
-                continue
-            partial += line
-            # A large one as it is: whoever reads it takes it in parts.
-            whole = partial if len(partial) >= LARGE else bytes(partial)
-            partial = bytearray()
-            yield whole
-            del whole
-        partial += rest
-
-
-async def _read_stderr(process: asyncio.subprocess.Process, child: ChildProcess) -> None:
+async def _read_stderr(process: asyncio.subprocess.Process, child: ChildProcess, limits: Limits) -> None:
+    """Keep the beginnings of the last lines. Progress bars end theirs with a carriage return only."""
     assert process.stderr is not None
-    async for line in lines(_chunks(process.stderr)):
-        child.stderr_tail.append(plain(line[:_STDERR_LINE].decode(errors="replace")))
+    partial = b""
+    async for chunk in _chunks(process.stderr):
+        *ended, rest = chunk.replace(b"\r", b"\n").split(b"\n")
+        for line in ended:
+            if text := plain((partial + line)[: limits.stderr_line].decode(errors="replace")):
+                child.stderr_tail.append(text)
+            partial = b""
+        partial = (partial + rest)[: limits.stderr_line]
+    if text := plain(partial.decode(errors="replace")):
+        child.stderr_tail.append(text)
 
 
 async def _end(process: asyncio.subprocess.Process) -> None:

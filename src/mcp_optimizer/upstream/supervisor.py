@@ -1,7 +1,7 @@
 """Keeps one server alive: starts it, watches it, restarts it, and carries calls to it.
 
-Each server is a failure domain of its own: whatever goes wrong here ends this server alone, with its reason in its
-state. Called by the pool; knows no other server.
+Each server is a failure domain of its own: whatever goes wrong here ends this server's session alone, with its reason
+in its state and, if it was a fault of ours, a traceback in the log. Called by the pool; knows no other server.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import contextlib
 import logging
 import random
 import time
+import traceback
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -18,48 +19,35 @@ from typing import Any
 
 import anyio
 import httpx2
-from mcp.shared.exceptions import MCPError
 from mcp_types.methods import INPUT_REQUIRED_METHODS
 
 from mcp_optimizer.caller import Caller, ClientLink
 from mcp_optimizer.db.models import ServerStatus
-from mcp_optimizer.errors import CallInterrupted, CallNotWaiting, ServerUnavailable, UpstreamError
+from mcp_optimizer.errors import CallInterrupted, CallLost, CallNotWaiting, ServerUnavailable, UpstreamError
 from mcp_optimizer.json_text import compact
 from mcp_optimizer.upstream.admission import Admission
+from mcp_optimizer.upstream.endings import ExchangeLost, RpcError, RpcTimeout, ServerGone
+from mcp_optimizer.upstream.evidence import Dropped, Evidence
 from mcp_optimizer.upstream.input_required import answered
 from mcp_optimizer.upstream.listing import Listing
+from mcp_optimizer.upstream.notifications import Merged
 from mcp_optimizer.upstream.only_client import OnlyClient
 from mcp_optimizer.upstream.own_sessions import OwnSessions
 from mcp_optimizer.upstream.parked import ParkedCalls, Request, can_be_asked
-from mcp_optimizer.upstream.peer import ConnectionLost, RpcError, RpcTimeout
 from mcp_optimizer.upstream.session import UpstreamSession, open_session
 from mcp_optimizer.upstream.spec import ServerSpec, Transport
 from mcp_optimizer.upstream.state import Listener, OnNotice, PoolOptions, UpstreamState
-from mcp_optimizer.upstream.wires import Evidence
+from mcp_optimizer.upstream.vital_signs import Relisting, Suspicion, until_gone
 
 logger = logging.getLogger(__name__)
 restarts = logger.getChild("restarts")
-"""Told at each try; whoever says by itself which servers are missing can do without."""
+"""Logged on every restart attempt. Commands that report missing servers themselves silence this logger."""
 
 _HEALTHY_AFTER = 60.0
 """Seconds a server must have run for its next restart to be quick again."""
 
-_CHECK_INTERVAL = 15.0
-"""Seconds between signs of life of an HTTP server; a child process tells by ending."""
-
-_EXPECTED = (
-    RpcError,
-    ConnectionLost,
-    UpstreamError,
-    MCPError,
-    OSError,
-    TimeoutError,
-    RuntimeError,
-    httpx2.HTTPError,
-    anyio.BrokenResourceError,
-)
-"""What connecting to somebody else's server may raise. Anything else is our own bug and surfaces."""
-
+_EXPECTED = (RpcError, ExchangeLost, ServerGone, UpstreamError, OSError, TimeoutError, httpx2.HTTPError)
+"""What connecting to somebody else's server may raise. Anything else is our own bug, and logged as one."""
 
 _CLOSED = "the connection was closed"
 
@@ -74,21 +62,24 @@ class Supervisor:
         client_info: dict[str, Any],
         changed: Listener,
         noticed: OnNotice,
-        one_client: OnlyClient,
+        only_client: OnlyClient,
         parked: ParkedCalls,
     ) -> None:
         self._spec = spec
         self._options = options
         self._client_info = client_info
         self._changed = changed
-        self._noticed = noticed
-        self._one_client = one_client
+        self._noticed = Merged(
+            lambda method, params: noticed(spec.name, method, params), options.limits.pending_notifications
+        )
+        self._only_client = only_client
         self._parked = parked
         self._session: UpstreamSession | None = None
         self._legacy = False
         self._only_modern = False
         self._transport = spec.transport
-        self._tools_changed = asyncio.Event()
+        self._relisting = Relisting(spec.name, options.start_timeout)
+        self._suspicion = Suspicion()
         self._watched: set[str] = set()
         self.is_closing = False
         self.admission = Admission(spec.name, options.most_under_way, options.most_waiting)
@@ -107,6 +98,8 @@ class Supervisor:
     @property
     def _timeout(self) -> float:
         return self._spec.timeout or self._options.call_timeout
+
+    # Calls.
 
     async def request(self, method: str, params: dict[str, Any], caller: Caller) -> dict[str, Any]:
         if self.is_closing:
@@ -142,6 +135,9 @@ class Supervisor:
                 self._down(session.epitaph() or _CLOSED)
                 session.close_now()
             raise
+        except CallLost:
+            self._suspicion.raise_()
+            raise
 
     async def _session_for(self, link: ClientLink | None) -> UpstreamSession:
         """The shared session; or the client's own, if the server could not tell otherwise whom it speaks to."""
@@ -172,7 +168,8 @@ class Supervisor:
 
     @asynccontextmanager
     async def _open_own(self, link: ClientLink) -> AsyncIterator[UpstreamSession]:
-        opening = open_session(self._spec, self._transport, self._client_info, Evidence(), owner=link)
+        evidence, limits = self._evidence(), self._options.limits
+        opening = open_session(self._spec, self._transport, self._client_info, evidence, owner=link, limits=limits)
         async with opening as session:
             with anyio.fail_after(self._options.start_timeout):
                 await session.negotiate(legacy=True)
@@ -196,12 +193,7 @@ class Supervisor:
         if self._session is not None:
             await self._session.unwatch_resource(uri, self._timeout)
 
-    def _notice(self, method: str, params: Mapping[str, Any]) -> None:
-        if method == "notifications/tools/list_changed":
-            # Passed on when the new list is there.
-            self._tools_changed.set()
-        else:
-            self._noticed(self._spec.name, method, params)
+    # Lives.
 
     async def run(self) -> None:
         """Start, watch, restart; until cancelled."""
@@ -222,30 +214,40 @@ class Supervisor:
 
     async def _live_once(self, started: float) -> tuple[str, bool]:
         """One life of the server. Returns why it ended, and whether another way of speaking is worth a try."""
-        evidence = Evidence()
+        evidence = self._evidence()
         problem, was_up = "", False
         try:
-            opening = open_session(self._spec, self._transport, self._client_info, evidence, self._notice)
-            async with opening as session:
+            async with self._open(evidence) as session:
                 # Not a local name here: it would keep every definition for as long as the server lives.
                 self._up(session, await self._begin(session), time.monotonic() - started)
                 was_up = True
                 try:
-                    await self._watch(session)
+                    await self._watch(session, evidence)
                 finally:
                     # At once: cleaning up after a dead child may take seconds, and nobody should count on it.
                     self._down(evidence.epitaph() or _CLOSED)
         except* _EXPECTED as group:
             problem = self._explain(group.exceptions[0])
+        except* Exception as group:  # noqa: BLE001 - whatever it is, it ends this server's life and no other's
+            problem = f"a fault of the gateway ({type(_first(group)).__name__}); its log says more"
+            logger.error("Server %s: a fault of the gateway ended its session.\n%s", self._spec.name, _where(group))
         reason = evidence.epitaph() or problem or _CLOSED
         return reason, not was_up and self._try_another_way(evidence)
+
+    def _evidence(self) -> Evidence:
+        return Evidence(Dropped(self._spec.name))
+
+    def _open(self, evidence: Evidence) -> contextlib.AbstractAsyncContextManager[UpstreamSession]:
+        return open_session(
+            self._spec, self._transport, self._client_info, evidence, self._notice, limits=self._options.limits
+        )
 
     async def _begin(self, session: UpstreamSession) -> Listing:
         """Agree on a protocol and list the tools, within the time a server has to start."""
         with anyio.fail_after(self._options.start_timeout):
             # The SSE transport is older than the newer era: there is nothing to probe for.
             legacy = self._legacy or self._transport is Transport.SSE
-            if self._options.has_one_client and (client := await self._one_client.known()) is not None:
+            if self._options.has_one_client and (client := await self._only_client.known()) is not None:
                 session.own(client)
                 # A server that speaks both eras is spoken to in the client's: so nothing has to be translated.
                 legacy = legacy or not client.is_modern
@@ -255,17 +257,46 @@ class Supervisor:
                     await session.watch_resource(uri, self._timeout)
             return await session.list_tools(self._options.start_timeout)
 
+    async def _watch(self, session: UpstreamSession, evidence: Evidence) -> None:
+        """Until the session ends: list again when tools change, and see that an HTTP server still answers."""
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(session.watch_lists)
+            tasks.start_soon(self._relisting.run, session, self._relisted)
+            if self._transport is not Transport.STDIO:
+                tasks.start_soon(self._end_when_gone, session, evidence)
+            await session.wait_closed()
+            tasks.cancel_scope.cancel()
+
+    async def _end_when_gone(self, session: UpstreamSession, evidence: Evidence) -> None:
+        reason = await until_gone(session, self._suspicion, self._options.limits.failed_checks)
+        evidence.verdict = f"it stopped answering: {reason}"
+        session.close_now()
+
+    def _notice(self, method: str, params: Mapping[str, Any]) -> None:
+        if method == "notifications/tools/list_changed":
+            # Passed on when the new list is there.
+            self._relisting.changed()
+        else:
+            self._noticed(method, params)
+
+    def _relisted(self, listing: Listing) -> None:
+        self._set(listing=listing)
+        self._noticed("notifications/tools/list_changed", {})
+
+    # State.
+
     def _up(self, session: UpstreamSession, listing: Listing, seconds: float) -> None:
         self._session = session
+        agreed = session.agreement
         self._set(
             status=ServerStatus.RUNNING,
             listing=listing,
             reason="",
-            protocol_version=session.protocol_version,
-            server_version=session.server_version,
+            protocol_version=agreed.protocol_version,
+            server_version=agreed.server_version,
             started_in=seconds,
-            capabilities=session.capabilities,
-            instructions=session.instructions,
+            capabilities=agreed.capabilities,
+            instructions=agreed.instructions,
         )
         if listing.left_out:
             first = listing.left_out[0]
@@ -286,27 +317,10 @@ class Supervisor:
         self._session = None
         self._set(status=ServerStatus.FAILED, reason=reason, listing=Listing())
 
-    async def _watch(self, session: UpstreamSession) -> None:
-        """Until the session ends: list again when tools change, and see that an HTTP server still answers."""
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(session.watch_lists)
-            tasks.start_soon(self._relist, session)
-            if self._transport is not Transport.STDIO:
-                tasks.start_soon(self._check, session)
-            await session.wait_closed()
-            tasks.cancel_scope.cancel()
-
-    async def _relist(self, session: UpstreamSession) -> None:
-        while True:
-            await self._tools_changed.wait()
-            self._tools_changed.clear()
-            self._set(listing=await session.list_tools(self._options.start_timeout))
-            self._noticed(self._spec.name, "notifications/tools/list_changed", {})
-
-    async def _check(self, session: UpstreamSession) -> None:
-        while True:
-            await asyncio.sleep(_CHECK_INTERVAL)
-            await session.check_alive(_CHECK_INTERVAL)
+    def _set(self, **changes: Any) -> None:
+        state = replace(self.state, **changes)
+        self.state = replace(state, listing=state.listing.summary())
+        self._changed(state)
 
     def _try_another_way(self, evidence: Evidence) -> bool:
         """Some older servers end when they are probed, and some URLs without a type are SSE."""
@@ -321,17 +335,23 @@ class Supervisor:
         return False
 
     def _explain(self, error: BaseException) -> str:
-        while isinstance(error, BaseExceptionGroup):
-            error = error.exceptions[0]
+        error = _first(error)
         if isinstance(error, TimeoutError | RpcTimeout):
             return f"it did not answer within {self._options.start_timeout:g} s"
-        if isinstance(error, httpx2.ConnectError) or isinstance(error.__cause__, httpx2.ConnectError):
+        if isinstance(error, httpx2.ConnectError):
             return "nothing answers at its url"
-        if isinstance(error, MCPError | RpcError):
+        if isinstance(error, RpcError):
             return f"it refused: {error.message}"
         return str(error) or type(error).__name__
 
-    def _set(self, **changes: Any) -> None:
-        state = replace(self.state, **changes)
-        self.state = replace(state, listing=state.listing.summary())
-        self._changed(state)
+
+def _first(error: BaseException) -> BaseException:
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error
+
+
+def _where(error: BaseException) -> str:
+    """The traceback, without the message of the exception: it may quote what a server or a client sent."""
+    first = _first(error)
+    return "".join([*traceback.format_tb(first.__traceback__), type(first).__name__])

@@ -1,0 +1,148 @@
+"""Agreeing with a server on a protocol version, in whichever era it speaks, and on what it says of itself.
+
+What it says is checked here, once: behind this module capabilities are objects and texts are texts of bounded length.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import mcp_types as types
+from mcp.shared.inbound import MCP_METHOD_HEADER, MCP_PROTOCOL_VERSION_HEADER
+from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, LATEST_HANDSHAKE_VERSION, MODERN_PROTOCOL_VERSIONS
+
+from mcp_optimizer.caller import LOCAL, Caller
+from mcp_optimizer.limits import Limits
+from mcp_optimizer.upstream.endings import ExchangeLost, RpcError
+from mcp_optimizer.upstream.messages import capabilities_of, shortened
+from mcp_optimizer.upstream.peer import Peer
+
+_PROBE_TIMEOUT = 10.0
+_LONGEST_NAME = 200
+
+NOT_MODERN = "it does not speak the newer era"
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """The protocol version that both sides speak from now on, and what the server said of itself."""
+
+    protocol_version: str = ""
+    server_version: str = ""
+    capabilities: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    instructions: str = ""
+
+    @property
+    def is_modern(self) -> bool:
+        return self.protocol_version in MODERN_PROTOCOL_VERSIONS
+
+    def can(self, capability: str, detail: str | None = None) -> bool:
+        """Whether the server declared a capability, such as resources, or resources' subscribe."""
+        declared = self.capabilities.get(capability)
+        return declared is not None and (detail is None or bool(declared.get(detail)))
+
+
+class Handshake:
+    """One attempt to agree with the server behind a peer."""
+
+    def __init__(self, peer: Peer, client_info: Mapping[str, Any]) -> None:
+        self._peer = peer
+        self._client_info = client_info
+
+    async def agree(self, *, legacy: bool) -> Agreement:
+        """`legacy`: begin with the older handshake."""
+        if legacy:
+            try:
+                return await self._initialize()
+            except RpcError as error:
+                if error.code != types.UNSUPPORTED_PROTOCOL_VERSION:
+                    raise
+                return await self._discover(_mutual(error) or MODERN_PROTOCOL_VERSIONS[-1])
+        try:
+            return await self._discover(MODERN_PROTOCOL_VERSIONS[-1])
+        except RpcError as error:
+            if (version := _mutual(error)) is not None:
+                return await self._discover(version)
+        except ExchangeLost as error:
+            if not error.was_sent:
+                raise
+        # Whatever it says: it does not speak the newer era.
+        return await self._initialize_after_probe()
+
+    async def _initialize_after_probe(self) -> Agreement:
+        try:
+            return await self._initialize()
+        except RpcError as error:
+            # A server slow to start may have taken the probe, after all, when nobody waited for its answer any more.
+            if (version := _mutual(error)) is None:
+                raise
+            return await self._discover(version)
+
+    async def _discover(self, version: str) -> Agreement:
+        headers = {MCP_PROTOCOL_VERSION_HEADER: version, MCP_METHOD_HEADER: "server/discover"}
+        params = {"_meta": envelope(version, self._client_info, LOCAL)}
+        result = await self._peer.request("server/discover", params, _PROBE_TIMEOUT, headers=headers)
+        supported = result.get("supportedVersions")
+        if not isinstance(supported, list) or version not in supported:
+            raise RpcError(types.METHOD_NOT_FOUND, NOT_MODERN)
+        meta = result.get("_meta")
+        stamp = meta.get(types.SERVER_INFO_META_KEY) if isinstance(meta, dict) else None
+        return _agreement(version, stamp or result.get("serverInfo"), result, self._peer.limits)
+
+    async def _initialize(self) -> Agreement:
+        owner = self._peer.owner
+        capabilities = dict(owner.capabilities) if owner is not None else {}
+        if owner is not None and owner.is_modern and "roots" in capabilities:
+            # In the newer era nobody says that they changed.
+            capabilities["roots"] = {}
+        params = {
+            "protocolVersion": LATEST_HANDSHAKE_VERSION,
+            "capabilities": capabilities,
+            "clientInfo": self._client_info,
+        }
+        result = await self._peer.request("initialize", params, None)
+        version = result.get("protocolVersion")
+        if not isinstance(version, str) or version not in HANDSHAKE_PROTOCOL_VERSIONS:
+            shown = shortened(str(version), _LONGEST_NAME) if isinstance(version, str) else type(version).__name__
+            raise RpcError(types.UNSUPPORTED_PROTOCOL_VERSION, f"it speaks an unknown protocol version: {shown}")
+        agreement = _agreement(version, result.get("serverInfo"), result, self._peer.limits)
+        await self._peer.notify("notifications/initialized", None, {MCP_PROTOCOL_VERSION_HEADER: version})
+        return agreement
+
+
+def _agreement(version: str, info: Any, result: Mapping[str, Any], limits: Limits) -> Agreement:
+    instructions = result.get("instructions")
+    return Agreement(
+        version,
+        _named(info),
+        capabilities_of(result.get("capabilities")),
+        shortened(instructions, limits.description) if isinstance(instructions, str) else "",
+    )
+
+
+def _named(info: Any) -> str:
+    parts = [info.get("name"), info.get("version")] if isinstance(info, dict) else []
+    return shortened(" ".join(part for part in parts if isinstance(part, str) and part), _LONGEST_NAME)
+
+
+def envelope(version: str, client_info: Mapping[str, Any], caller: Caller) -> dict[str, Any]:
+    """What a request of the newer era says of its sender."""
+    link = caller.link
+    said = {
+        types.PROTOCOL_VERSION_META_KEY: version,
+        types.CLIENT_INFO_META_KEY: client_info,
+        types.CLIENT_CAPABILITIES_META_KEY: dict(link.capabilities) if link is not None else {},
+    }
+    if link is not None and link.log_level is not None:
+        said[types.LOG_LEVEL_META_KEY] = link.log_level
+    return said
+
+
+def _mutual(error: RpcError) -> str | None:
+    """The newest version that both sides speak, if the error names those of the server."""
+    supported = error.data.get("supported") if isinstance(error.data, dict) else None
+    if error.code != types.UNSUPPORTED_PROTOCOL_VERSION or not isinstance(supported, list):
+        return None
+    return next((version for version in reversed(MODERN_PROTOCOL_VERSIONS) if version in supported), None)

@@ -1,0 +1,133 @@
+"""What a server answers over HTTP, read within bounds: whole bodies, and the events of a stream.
+
+Decompressed here and not by httpx: it would unpack a kilobyte into a gigabyte before anybody could count it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import zlib
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import httpx2
+
+from mcp_optimizer.json_text import parsed
+from mcp_optimizer.upstream.endings import ExchangeLost
+from mcp_optimizer.upstream.large import LARGE, read_large
+from mcp_optimizer.upstream.lines import EndlessLine, Overlong, lines
+
+_PIECE = 256 * 1024
+"""Bytes that are decompressed at a time."""
+_GZIP = zlib.MAX_WBITS | 16
+_LONGEST_FIELD = 64
+"""Bytes in which the name of a field of an event ends."""
+_LONGEST_ID = 1_000
+_LONGEST_RETRY = 9
+"""Digits of the milliseconds after which a server wants to be asked again."""
+
+
+class BodyUnreadable(ExchangeLost):
+    """An answer is too long, or packed in a way that nobody asked for."""
+
+
+def too_long(most: int) -> BodyUnreadable:
+    return BodyUnreadable(f"its answer is longer than {most:,} bytes, which limits.message_bytes allows")
+
+
+@dataclass
+class Event:
+    """One event of a stream. Of a name that means nothing to us there is nothing kept."""
+
+    kind: str = "message"
+    data: bytearray | None = None
+    id: str | None = None
+    retry: float | None = None
+    """Seconds."""
+    is_overlong: bool = field(default=False, kw_only=True)
+
+
+async def json_of(data: bytes | bytearray) -> Any:
+    """The message in a body or an event; None if there is none."""
+    try:
+        return parsed(data) if len(data) < LARGE else await asyncio.to_thread(read_large, data, parsed)
+    except (ValueError, RecursionError):
+        return None
+
+
+async def whole_body(response: httpx2.Response, most: int) -> bytearray:
+    """All of it; accumulates in one bytearray, so that its end is no great copy."""
+    body = bytearray()
+    async for chunk in _decoded(response):
+        body += chunk
+        if len(body) > most:
+            raise too_long(most)
+    return body
+
+
+async def _decoded(response: httpx2.Response) -> AsyncIterator[bytes]:
+    """The body as it was before it was packed, in pieces of bounded size."""
+    packing = response.headers.get("content-encoding", "").strip().lower()
+    if packing in ("", "identity"):
+        async for chunk in response.aiter_raw():
+            yield chunk
+        return
+    if packing not in ("gzip", "x-gzip"):
+        raise BodyUnreadable("its answer is packed in a way that it was not asked for")
+    unpacking = zlib.decompressobj(_GZIP)
+    try:
+        async for chunk in response.aiter_raw():
+            waiting = chunk
+            while waiting and not unpacking.eof:
+                yield unpacking.decompress(waiting, _PIECE)
+                waiting = unpacking.unconsumed_tail
+        yield unpacking.flush()
+    except zlib.error:
+        raise BodyUnreadable("its answer is not the gzip that it says it is") from None
+
+
+async def events(response: httpx2.Response, most: int) -> AsyncIterator[Event]:
+    """The events of a stream, none larger than `most` bytes: a larger one comes without its data."""
+    event: Event | None = None
+    try:
+        async for line in lines(_decoded(response), most):
+            if isinstance(line, Overlong):
+                event = event or Event()
+                event.is_overlong = True
+                continue
+            # A large one is ours to shorten where it stands; a slice would be a copy.
+            rest = line if isinstance(line, bytearray) else bytearray(line)
+            if rest.endswith(b"\r"):
+                del rest[-1:]
+            if rest:
+                event = event or Event()
+                _add(event, rest, most)
+            elif event is not None:
+                yield event
+                event = None
+    except EndlessLine:
+        raise BodyUnreadable("an event of its stream has no end") from None
+    if event is not None:
+        yield event
+
+
+def _add(event: Event, line: bytearray, most: int) -> None:
+    """Take one line of an event in: `name: value`, or a comment."""
+    colon = line.find(b":", 0, _LONGEST_FIELD)
+    if colon == 0:
+        return
+    name = bytes(line[: colon if colon > 0 else _LONGEST_FIELD])
+    begin = len(line) if colon < 0 else colon + 2 if line.startswith(b" ", colon + 1) else colon + 1
+    if name == b"data":
+        del line[:begin]
+        if len(event.data or b"") + len(line) > most:
+            event.is_overlong, event.data = True, None
+        elif not event.is_overlong:
+            event.data = line if event.data is None else event.data + b"\n" + line
+    elif name == b"event":
+        event.kind = bytes(line[begin : begin + _LONGEST_FIELD]).decode("latin-1")
+    elif name == b"id" and len(line) <= _LONGEST_ID and b"\0" not in line:
+        event.id = bytes(line[begin:]).decode("latin-1")
+    elif name == b"retry" and (digits := bytes(line[begin:])).isdigit() and len(digits) <= _LONGEST_RETRY:
+        event.retry = int(digits) / 1000

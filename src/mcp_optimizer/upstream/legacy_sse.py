@@ -1,0 +1,97 @@
+"""A server over the older SSE transport: one stream on which everything comes, and a URL that everything is posted to.
+
+Our own rather than the SDK's client, which reads events of any size and unpacks without a bound.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+
+import anyio
+import httpx2
+import mcp_types as types
+
+from mcp_optimizer.upstream.endings import ExchangeLost, RpcError, ServerGone
+from mcp_optimizer.upstream.evidence import STATUS_ADVICE, Evidence
+from mcp_optimizer.upstream.http_bodies import events, json_of
+from mcp_optimizer.upstream.http_client import http_client
+from mcp_optimizer.upstream.lines import Overlong
+from mcp_optimizer.upstream.peer import Message, Peer, to_wire
+from mcp_optimizer.upstream.spec import ServerSpec
+from mcp_optimizer.upstream.streamable_http import broken_exchanges
+
+_LONGEST_ENDPOINT = 4_000
+
+
+@asynccontextmanager
+async def legacy_sse(spec: ServerSpec, peer: Peer, evidence: Evidence) -> AsyncIterator[None]:
+    """Bind the peer to a server at a URL, for as long as its stream is open."""
+    async with http_client(spec, peer.limits) as client, anyio.create_task_group() as tasks:
+        wire = _LegacySse(httpx2.URL(spec.url), client, peer, evidence)
+        peer.bind(wire)
+        tasks.start_soon(wire.read)
+        try:
+            yield
+        finally:
+            peer.close()
+            tasks.cancel_scope.cancel()
+
+
+class _LegacySse:
+    def __init__(self, url: httpx2.URL, client: httpx2.AsyncClient, peer: Peer, evidence: Evidence) -> None:
+        self._url = url
+        self._client = client
+        self._peer = peer
+        self._evidence = evidence
+        self._endpoint: asyncio.Future[httpx2.URL] = asyncio.get_running_loop().create_future()
+
+    async def deliver(self, message: Message, _headers: Mapping[str, str]) -> None:
+        endpoint = await asyncio.shield(self._endpoint)
+        headers = {"content-type": "application/json"}
+        with broken_exchanges():
+            async with self._client.stream("POST", endpoint, content=to_wire(message), headers=headers) as response:
+                if (status := response.status_code) >= 300:
+                    advice = STATUS_ADVICE.get(status, "")
+                    raise RpcError(types.INVALID_REQUEST, f"it answers with HTTP status {status}{advice}")
+
+    async def read(self) -> None:
+        """Hand on what comes on the stream, until it ends."""
+        reason = "its stream ended"
+        try:
+            with broken_exchanges():
+                async with self._client.stream("GET", self._url, headers={"accept": "text/event-stream"}) as response:
+                    self._evidence.http_status = response.status_code
+                    if response.status_code == 200:
+                        await self._read_events(response)
+                    else:
+                        reason = f"it answers with HTTP status {response.status_code}"
+        except ExchangeLost as error:
+            reason = str(error)
+        finally:
+            if not self._endpoint.done():
+                self._endpoint.set_exception(ServerGone(reason))
+                self._endpoint.exception()
+            self._peer.close()
+
+    async def _read_events(self, response: httpx2.Response) -> None:
+        async for event in events(response, self._peer.limits.message_bytes):
+            if event.is_overlong:
+                self._peer.lose_overlong(Overlong(b"", b""))
+            elif event.kind == "endpoint" and event.data and not self._endpoint.done():
+                self._endpoint.set_result(self._within_origin(event.data))
+            elif event.kind == "message" and event.data:
+                self._peer.receive(await json_of(event.data))
+            if self._peer.is_crowded:
+                await self._peer.room()
+
+    def _within_origin(self, told: bytearray) -> httpx2.URL:
+        """Where to post to. Only at the server itself: what is posted carries its headers, and they are secrets."""
+        try:
+            url = self._url.join(told[:_LONGEST_ENDPOINT].decode("ascii").strip())
+        except (ValueError, httpx2.InvalidURL):
+            raise ExchangeLost("the address it wants messages posted to is not a URL") from None
+        if (url.scheme, url.host, url.port) != (self._url.scheme, self._url.host, self._url.port):
+            raise ExchangeLost("it wants messages posted to another host than its own")
+        return url

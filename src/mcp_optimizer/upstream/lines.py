@@ -1,0 +1,74 @@
+"""Lines of any length up to a bound, from chunks of bytes as they come. Knows no transport."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+
+from mcp_optimizer.upstream.large import LARGE
+
+_KEPT = 300
+"""Bytes of the beginning and of the end of a dropped line that are kept: an id stands in one of them."""
+
+_ENDLESS = 4
+"""How many times the bound a line may be, while it is dropped, before it counts as endless."""
+
+
+class EndlessLine(Exception):
+    """A line goes on and on: there is nothing to wait for."""
+
+
+@dataclass(frozen=True)
+class Overlong:
+    """A line that was too long, and was dropped while it came."""
+
+    head: bytes
+    tail: bytes
+
+
+async def lines(chunks: AsyncIterator[bytes], most: int) -> AsyncIterator[bytes | bytearray | Overlong]:
+    """Accumulates in one bytearray, so completing a long line copies nothing."""
+    partial = bytearray()
+    dropping: _Dropping | None = None
+    async for chunk in chunks:
+        *ended, rest = chunk.split(b"\n")
+        for line in ended:
+            if dropping is not None:
+                dropping.add(line)
+                yield dropping.line()
+                dropping = None
+                continue
+            if not partial:
+                yield line
+                continue
+            partial += line
+            # A large one as it is: whoever reads it takes it in parts.
+            whole = partial if len(partial) >= LARGE else bytes(partial)
+            partial = bytearray()
+            yield whole
+            del whole
+        if dropping is not None:
+            dropping.add(rest)
+        elif len(partial) + len(rest) > most:
+            dropping = _Dropping(bytes(partial[:_KEPT] or rest[:_KEPT]), most)
+            dropping.add(rest)
+            partial = bytearray()
+        else:
+            partial += rest
+
+
+class _Dropping:
+    def __init__(self, head: bytes, most: int) -> None:
+        self._head = head
+        self._tail = b""
+        self._most = most
+        self._size = most
+
+    def add(self, data: bytes) -> None:
+        self._size += len(data)
+        if self._size > _ENDLESS * self._most:
+            raise EndlessLine
+        self._tail = (self._tail + data[-_KEPT:])[-_KEPT:]
+
+    def line(self) -> Overlong:
+        return Overlong(self._head, self._tail)

@@ -1,0 +1,155 @@
+"""The gate: what a server sent, checked once, as typed values. Pure.
+
+JSON-RPC says what a message is; servers say whatever they like. Behind this module there are only answers, questions
+and notifications whose parts have the types they should have. What is none of them is `Invalid`, with the reason.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import mcp_types as types
+
+from mcp_optimizer.json_text import compact
+from mcp_optimizer.limits import Limits
+from mcp_optimizer.upstream.endings import RpcError
+
+_LONGEST_ID = 1_000
+_LONGEST_METHOD = 200
+_LEVELS = frozenset({"debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"})
+
+Id = int | float | str
+"""How a server names its own requests. It gets back exactly what it sent."""
+
+
+class Answer(NamedTuple):
+    """The end of one of our requests: a result, or an error."""
+
+    number: int
+    result: dict[str, Any]
+    error: RpcError | None = None
+
+
+class Question(NamedTuple):
+    """A request of the server."""
+
+    id: Id
+    method: str
+    params: Mapping[str, Any]
+
+
+class Notification(NamedTuple):
+    method: str
+    params: Mapping[str, Any]
+
+
+class Invalid(NamedTuple):
+    """No message. `id`: of the request that it wants to be, which can then be answered with an error."""
+
+    why: str
+    id: Id | None = None
+
+
+def read_message(message: Any, limits: Limits) -> Answer | Question | Notification | Invalid:
+    """One message of a server, or why it is none."""
+    if not isinstance(message, dict):
+        return Invalid("a message is not an object")
+    method = message.get("method")
+    if method is None:
+        return _answer(message, limits)
+    if not isinstance(method, str) or len(method) > _LONGEST_METHOD:
+        return Invalid("the method of a message is not a name")
+    return _question(message, method) if "id" in message else _notification(message, method)
+
+
+def _question(message: Mapping[str, Any], method: str) -> Question | Invalid:
+    asked = message["id"]
+    if not is_id(asked):
+        return Invalid("the id of a request is neither a text nor a number")
+    params = _params(message)
+    if params is None:
+        return Invalid("the params of a request are not an object", asked)
+    return Question(asked, method, params)
+
+
+def _notification(message: Mapping[str, Any], method: str) -> Notification | Invalid:
+    params = _params(message)
+    if params is None:
+        return Invalid("the params of a notification are not an object")
+    is_counted = number(params.get("progress")) and is_id(params.get("progressToken"))
+    if method == "notifications/progress" and not is_counted:
+        return Invalid("a notification of progress has no number, or no token")
+    if method == "notifications/message" and params.get("level") not in _LEVELS:
+        return Invalid("a log message has no known level")
+    return Notification(method, params)
+
+
+def _params(message: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    params = message.get("params")
+    if params is None or params == []:
+        # What PHP writes for an object without members.
+        return {}
+    return params if isinstance(params, dict) else None
+
+
+def _answer(message: Mapping[str, Any], limits: Limits) -> Answer | Invalid:
+    asked = _our_number(message.get("id"))
+    if asked is None:
+        return Invalid("an answer has an id that no request had")
+    error = message.get("error")
+    if error is not None:
+        return Answer(asked, {}, _error(error, limits))
+    result = message.get("result")
+    if isinstance(result, dict):
+        return Answer(asked, result)
+    if result is None or result == []:
+        return Answer(asked, {})
+    return Answer(asked, {}, RpcError(types.INTERNAL_ERROR, "The server's result is not an object."))
+
+
+def _error(error: Any, limits: Limits) -> RpcError:
+    details = error if isinstance(error, dict) else {"message": error}
+    code, message, data = details.get("code"), details.get("message"), details.get("data")
+    text = message if isinstance(message, str) else "" if message is None else compact(message)
+    text = shortened(text, limits.error_text) or "no message"
+    if data is not None and len(compact(data)) > 10 * limits.error_text:
+        text, data = f"{text} (its data was too large and is left out)", None
+    return RpcError(code if type(code) is int and abs(code) < 2**53 else types.INTERNAL_ERROR, text, data)
+
+
+def shortened(text: str, most: int) -> str:
+    return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
+def is_id(value: Any) -> bool:
+    """Whether a value can name a request: hashable, finite and short."""
+    return (isinstance(value, str) and len(value) <= _LONGEST_ID) or number(value)
+
+
+def number(value: Any) -> bool:
+    """Whether a value is a number that JSON has. Not true or false, which Python counts among them."""
+    if isinstance(value, bool):
+        return False
+    return (isinstance(value, int) and abs(value) < 2**63) or (isinstance(value, float) and math.isfinite(value))
+
+
+def _our_number(value: Any) -> int | None:
+    """The number of one of our requests, also if it comes back as a text, or as 7.0."""
+    if type(value) is int:
+        return value
+    if isinstance(value, str) and len(value) < 20 and value.isascii() and value.isdecimal():
+        return int(value)
+    return int(value) if isinstance(value, float) and value.is_integer() else None
+
+
+def capabilities_of(declared: Any) -> dict[str, dict[str, Any]]:
+    """What a server declared, each capability as an object: `[]` and `true` are how some write an empty one."""
+    if not isinstance(declared, dict):
+        return {}
+    return {
+        name: details if isinstance(details, dict) else {}
+        for name, details in declared.items()
+        if details is not None and details is not False
+    }

@@ -1,0 +1,63 @@
+"""Notifications on their way, bounded: in order to one client, and merged where only the last of many matters."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+Tell = Callable[[str, Mapping[str, Any]], Awaitable[None]]
+OnNotice = Callable[[str, Mapping[str, Any]], None]
+
+_APART = 0.2
+"""Seconds between two notices of one kind; of those in between, the last is passed on."""
+
+
+class InOrder:
+    """Tells one listener after the other, without anybody waiting for it; of too many, the oldest are dropped."""
+
+    def __init__(self, tell: Tell, most: int) -> None:
+        self._tell = tell
+        self._waiting: deque[tuple[str, Mapping[str, Any]]] = deque(maxlen=most)
+        self._telling: asyncio.Task[None] | None = None
+
+    def put(self, method: str, params: Mapping[str, Any]) -> None:
+        self._waiting.append((method, params))
+        if self._telling is None or self._telling.done():
+            self._telling = asyncio.create_task(self._tell_all())
+
+    async def _tell_all(self) -> None:
+        while self._waiting:
+            await self._tell(*self._waiting.popleft())
+
+    async def told(self, seconds: float) -> None:
+        """Wait until everything so far was heard, or until the time is up."""
+        if self._telling is not None:
+            await asyncio.wait({self._telling}, timeout=seconds)
+
+
+class Merged:
+    """Passes notices on: the first of a kind at once, of those that follow closely only the last."""
+
+    def __init__(self, notify: OnNotice, most: int) -> None:
+        self._notify = notify
+        self._most = most
+        self._held: dict[tuple[str, Any], Mapping[str, Any] | None] = {}
+
+    def __call__(self, method: str, params: Mapping[str, Any]) -> None:
+        uri = params.get("uri")
+        kind = (method, uri if isinstance(uri, str) else None)
+        if kind in self._held:
+            self._held[kind] = params
+        elif len(self._held) < self._most:
+            self._pass_on(kind, params)
+
+    def _pass_on(self, kind: tuple[str, Any], params: Mapping[str, Any]) -> None:
+        self._held[kind] = None
+        asyncio.get_running_loop().call_later(_APART, self._release, kind)
+        self._notify(kind[0], params)
+
+    def _release(self, kind: tuple[str, Any]) -> None:
+        if (params := self._held.pop(kind)) is not None:
+            self._pass_on(kind, params)

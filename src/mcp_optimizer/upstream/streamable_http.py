@@ -1,0 +1,209 @@
+"""A server over streamable HTTP: a POST for each message, whose response is the answer or a stream that ends with it.
+
+What a call is answered with on its own response is read in the caller's own task: nothing is handed from task to task,
+and whoever leaves closes the response with it. One POST that breaks is one lost exchange: the server may be well.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import re
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager
+
+import anyio
+import httpx2
+import mcp_types as types
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+
+from mcp_optimizer.upstream.endings import ExchangeLost, RpcError, ServerGone
+from mcp_optimizer.upstream.evidence import STATUS_ADVICE, Evidence
+from mcp_optimizer.upstream.http_bodies import events, json_of, too_long, whole_body
+from mcp_optimizer.upstream.http_client import CONNECT_TIMEOUT, http_client
+from mcp_optimizer.upstream.messages import shortened
+from mcp_optimizer.upstream.peer import Message, Peer, to_wire
+from mcp_optimizer.upstream.spec import ServerSpec
+
+logger = logging.getLogger(__name__)
+
+_SESSION_HEADER = "mcp-session-id"
+_VERSION_HEADER = "mcp-protocol-version"
+_SESSION_ID = re.compile(r"[\x21-\x7e]{1,1024}")
+"""Visible ASCII, says the protocol; how long, it does not say."""
+_RECONNECT = 1.0
+"""Seconds before a stream that ended is opened again, if the server does not say."""
+_SHORTEST_PAUSE = 0.1
+_LONGEST_PAUSE = 60.0
+_MOST_RECONNECTS = 3
+"""Times in a row that nothing comes of it."""
+_SHOWN_ADDRESS = 200
+
+
+@asynccontextmanager
+async def streamable_http(spec: ServerSpec, peer: Peer, evidence: Evidence) -> AsyncIterator[None]:
+    """Bind the peer to a server at a URL; on the way out, end the session there."""
+    async with http_client(spec, peer.limits) as client:
+        wire = _StreamableHttp(spec.url, client, peer, evidence)
+        peer.bind(wire)
+        try:
+            yield
+        finally:
+            peer.close()
+            with anyio.CancelScope(shield=True):
+                await wire.end()
+
+
+class _StreamableHttp:
+    def __init__(self, url: str, client: httpx2.AsyncClient, peer: Peer, evidence: Evidence) -> None:
+        self._url = httpx2.URL(url)
+        self._client = client
+        self._peer = peer
+        self._most = peer.limits.message_bytes
+        self._evidence = evidence
+        self._headers = {"accept": "application/json, text/event-stream", "content-type": "application/json"}
+        self._listening: asyncio.Task[None] | None = None
+
+    async def deliver(self, message: Message, headers: Mapping[str, str]) -> None:
+        method = message.get("method")
+        if method == "initialize":
+            # What a probe in the newer era left behind must not reach the handshake.
+            self._headers.pop(_VERSION_HEADER, None)
+        elif (version := headers.get(_VERSION_HEADER)) is not None:
+            self._headers[_VERSION_HEADER] = version
+        if method == "notifications/cancelled" and self._headers.get(_VERSION_HEADER) in MODERN_PROTOCOL_VERSIONS:
+            # In the newer era closing the response was the message.
+            return
+        request = self._client.build_request(
+            "POST", self._url, content=to_wire(message), headers={**self._headers, **headers}
+        )
+        with broken_exchanges():
+            response = await self._client.send(request, stream=True)
+            try:
+                await self._take(response, message)
+            finally:
+                await response.aclose()
+        if method == "notifications/initialized" and _SESSION_HEADER in self._headers:
+            self._listening = asyncio.create_task(self._listen())
+            self._listening.add_done_callback(_log_failure)
+
+    async def _take(self, response: httpx2.Response, message: Message) -> None:
+        status = self._evidence.http_status = response.status_code
+        asked = message["id"] if "method" in message and "id" in message else None
+        if message.get("method") == "initialize" and (session := response.headers.get(_SESSION_HEADER)):
+            if not _SESSION_ID.fullmatch(session):
+                raise RpcError(types.INVALID_REQUEST, "the id it gives its session is not one that HTTP can carry")
+            self._headers[_SESSION_HEADER] = session
+        if status == 404 and _SESSION_HEADER in self._headers:
+            self._peer.close()
+            raise ServerGone("it no longer knows the session")
+        if response.has_redirect_location:
+            target = shortened(response.headers["location"], _SHOWN_ADDRESS)
+            raise RpcError(types.INVALID_REQUEST, f"it redirects to {target}: use that url")
+        kind = response.headers.get("content-type", "")
+        if kind.startswith("text/event-stream") and status < 400:
+            await self._read_stream(response, asked)
+        elif kind.startswith("application/json"):
+            await self._read_body(response, asked)
+        elif asked is not None:
+            raise _refused(status)
+
+    async def _read_body(self, response: httpx2.Response, asked: int | None) -> None:
+        answer = await json_of(await whole_body(response, self._most))
+        # An error of the transport has no id: it answers what was sent.
+        if asked is not None and isinstance(answer, dict) and answer.get("id") is None:
+            answer["id"] = asked
+        self._peer.receive(answer, asked)
+        if asked is not None and self._peer.awaits(asked):
+            if response.status_code >= 400 or not isinstance(answer, dict | list):
+                raise _refused(response.status_code)
+            raise ExchangeLost("its response does not hold the answer")
+
+    async def _read_stream(self, response: httpx2.Response, asked: int | None) -> None:
+        """Until the answer is there; a server may close the stream before, and go on where it is asked to."""
+        last_event, pause = await self._read_events(response, asked, None)
+        failures = 0
+        while asked is not None and self._peer.awaits(asked):
+            if last_event is None or failures >= _MOST_RECONNECTS:
+                raise ExchangeLost("the stream ended without an answer")
+            await self._peer.let_go(asked)
+            await asyncio.sleep(pause)
+            failures += 1
+            async with self._client.stream(
+                "GET", self._url, headers={**self._headers, "last-event-id": last_event}
+            ) as again:
+                if again.status_code < 400:
+                    newest, pause = await self._read_events(again, asked, last_event)
+                    failures = failures if newest == last_event else 0
+                    last_event = newest
+
+    async def _read_events(
+        self, response: httpx2.Response, asked: int | None, last_event: str | None
+    ) -> tuple[str | None, float]:
+        pause = _RECONNECT
+        async for event in events(response, self._most):
+            last_event = event.id or last_event
+            if event.retry is not None:
+                pause = min(max(event.retry, _SHORTEST_PAUSE), _LONGEST_PAUSE)
+            if event.is_overlong:
+                raise too_long(self._most)
+            if event.data and event.kind == "message":
+                self._peer.receive(await json_of(event.data), asked)
+                if asked is not None and not self._peer.awaits(asked):
+                    break
+            if self._peer.is_crowded:
+                await self._peer.room()
+        return last_event, pause
+
+    async def _listen(self) -> None:
+        """Keep the stream open on which an older server says what belongs to no call."""
+        headers, failures, patience = dict(self._headers), 0, _RECONNECT
+        loop = asyncio.get_running_loop()
+        while failures < _MOST_RECONNECTS:
+            opened_at, pause = loop.time(), _RECONNECT
+            try:
+                async with self._client.stream("GET", self._url, headers=headers) as response:
+                    if response.status_code >= 400:
+                        # It has no such stream.
+                        return
+                    failures = 0
+                    last_event, pause = await self._read_events(response, None, headers.get("last-event-id"))
+                    headers |= {"last-event-id": last_event} if last_event else {}
+            except (httpx2.HTTPError, ExchangeLost):
+                failures += 1
+            # A stream that ends as soon as it is open is asked for less and less often.
+            patience = _RECONNECT if loop.time() - opened_at > _LONGEST_PAUSE else min(2 * patience, _LONGEST_PAUSE)
+            await asyncio.sleep(max(pause, patience / 2))
+
+    async def end(self) -> None:
+        if self._listening is not None:
+            self._listening.cancel()
+            await asyncio.wait({self._listening})
+        if _SESSION_HEADER in self._headers:
+            with contextlib.suppress(httpx2.HTTPError, TimeoutError):
+                async with (
+                    asyncio.timeout(CONNECT_TIMEOUT),
+                    self._client.stream("DELETE", self._url, headers=self._headers),
+                ):
+                    pass
+
+
+@contextlib.contextmanager
+def broken_exchanges() -> Iterator[None]:
+    """What HTTP itself fails with becomes a lost exchange."""
+    try:
+        yield
+    except httpx2.ConnectError as error:
+        raise ExchangeLost("nothing answers at its url", was_sent=False) from error
+    except (httpx2.HTTPError, httpx2.StreamError, httpx2.InvalidURL) as error:
+        raise ExchangeLost(str(error) or type(error).__name__) from error
+
+
+def _log_failure(task: asyncio.Task[None]) -> None:
+    if not task.cancelled() and (error := task.exception()) is not None:
+        logger.error("Listening to a server failed", exc_info=error)
+
+
+def _refused(status: int) -> RpcError:
+    return RpcError(types.INVALID_REQUEST, f"it answers with HTTP status {status}{STATUS_ADVICE.get(status, '')}")

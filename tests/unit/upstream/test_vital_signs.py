@@ -1,0 +1,120 @@
+"""Refusals are signs of life; a server is gone only when nothing of it is heard, several times in a row."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from mcp_optimizer.upstream import vital_signs
+from mcp_optimizer.upstream.endings import ExchangeLost, RpcError, RpcTimeout
+from mcp_optimizer.upstream.evidence import Evidence
+from mcp_optimizer.upstream.listing import Listing
+from mcp_optimizer.upstream.peer import Message, Peer
+from mcp_optimizer.upstream.session import UpstreamSession
+from mcp_optimizer.upstream.spec import ServerSpec, Transport
+from mcp_optimizer.upstream.vital_signs import Relisting, Suspicion, until_gone
+
+
+class Told:
+    """A wire that answers each message as the test says: a result, or an exception."""
+
+    def __init__(self, *answers: dict[str, Any] | Exception) -> None:
+        self.answers = list(answers)
+        self.sent: list[str] = []
+
+    async def deliver(self, message: Message, _headers: Mapping[str, str]) -> None:
+        self.sent.append(message["method"])
+        if "id" not in message or not self.answers:
+            return
+        answer = self.answers.pop(0)
+        if isinstance(answer, RpcError):
+            self.peer.receive({"id": message["id"], "error": {"code": answer.code, "message": answer.message}})
+        elif isinstance(answer, Exception):
+            raise answer
+        else:
+            self.peer.receive({"id": message["id"], "result": answer})
+
+    def session(self) -> UpstreamSession:
+        self.peer = Peer(lambda _method, _params: None)
+        self.peer.bind(self)
+        return UpstreamSession(ServerSpec("far", Transport.HTTP), self.peer, {}, Evidence())
+
+
+@pytest.fixture(autouse=True)
+def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(vital_signs, "CHECK_INTERVAL", 0.05)
+    monkeypatch.setattr(vital_signs, "_SUSPICIOUS_INTERVAL", 0.01)
+    monkeypatch.setattr(vital_signs, "_FIRST_PAUSE", 0.01)
+
+
+async def gone(wire: Told, seconds: float = 0.4) -> str | None:
+    try:
+        return await asyncio.wait_for(until_gone(wire.session(), Suspicion(), 3), seconds)
+    except TimeoutError:
+        return None
+
+
+UNREACHED = ExchangeLost("nothing answers at its url", was_sent=False)
+
+
+async def test_a_server_that_refuses_its_checks_is_alive() -> None:
+    wire = Told(*[RpcError(-32000, "rate limited")] * 100)
+    assert await gone(wire) is None
+    assert len(wire.sent) > 3
+
+
+async def test_two_checks_that_fail_are_not_enough() -> None:
+    assert await gone(Told(UNREACHED, UNREACHED, {}, UNREACHED, UNREACHED, *[{}] * 100)) is None
+
+
+async def test_three_in_a_row_are() -> None:
+    assert await gone(Told({}, *[UNREACHED] * 3)) == "nothing answers at its url"
+
+
+async def test_a_server_that_works_on_a_call_may_leave_checks_unanswered() -> None:
+    wire = Told()
+    session = wire.session()
+    call = asyncio.create_task(session.request("tools/call", {}, 60))
+    await asyncio.sleep(0)
+    wire.answers = [RpcTimeout("ping", 1)] * 100
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(until_gone(session, Suspicion(), 3), 0.4)
+    assert len(wire.sent) > 4
+    call.cancel()
+    await asyncio.wait({call})
+
+
+async def test_a_broken_exchange_is_looked_into_at_once() -> None:
+    wire, suspicion = Told(*[UNREACHED] * 3), Suspicion()
+    suspicion.raise_()
+    assert await asyncio.wait_for(until_gone(wire.session(), suspicion, 3), 5) == "nothing answers at its url"
+
+
+async def test_a_list_that_cannot_be_had_leaves_the_old_one_and_is_asked_for_when_it_changes_again() -> None:
+    wire = Told(RpcError(-32000, "later"), {"tools": [{"name": "new"}]})
+    session, relisting, listed = wire.session(), Relisting("far", 1.0), list[Listing]()
+    running = asyncio.create_task(relisting.run(session, listed.append))
+    for number in (1, 2):
+        relisting.changed()
+        async with asyncio.timeout(5):
+            while len(wire.sent) < number:
+                await asyncio.sleep(0.005)
+    await asyncio.sleep(0.05)
+    assert [[tool.name for tool in listing.tools] for listing in listed] == [["new"]]
+    assert not running.done()
+    running.cancel()
+    await asyncio.wait({running})
+
+
+async def test_a_server_whose_tools_change_all_the_time_is_not_listed_all_the_time() -> None:
+    wire = Told(*[{"tools": []}] * 10_000)
+    session, relisting = wire.session(), Relisting("far", 1.0)
+    running = asyncio.create_task(relisting.run(session, lambda _listing: relisting.changed()))
+    relisting.changed()
+    await asyncio.sleep(0.5)
+    assert 2 <= len(wire.sent) < 12
+    running.cancel()
+    await asyncio.wait({running})
