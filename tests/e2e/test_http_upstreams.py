@@ -101,7 +101,7 @@ async def test_a_dead_http_server_leaves_the_baseline_and_comes_back(write_serve
             await optimizer.call("die")
         # One broken call is no proof; the checks that it prompts are.
         async with asyncio.timeout(10):
-            while optimizer.snapshot.baseline_tokens:
+            while optimizer.snapshot.running:
                 await asyncio.sleep(0.02)
         [state] = optimizer.servers()
         assert state.reason.endswith("nothing answers at its url")

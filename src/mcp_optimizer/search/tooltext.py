@@ -41,7 +41,8 @@ def parameter_names(schema: Mapping[str, Any] | None) -> list[str]:
     if not isinstance(schema, Mapping) or not isinstance(properties, Mapping):
         return []
     required = schema.get("required")
-    first = [name for name in required if name in properties] if isinstance(required, list) else []
+    named = required if isinstance(required, list) else []
+    first = [name for name in named if isinstance(name, str) and name in properties]
     return [*first, *(name for name in properties if name not in set(first))]
 
 

@@ -24,6 +24,8 @@ _GZIP = zlib.MAX_WBITS | 16
 _LONGEST_FIELD = 64
 """Bytes in which the name of a field of an event ends."""
 _LONGEST_ID = 1_000
+_ENDLESS = 4
+"""How many times the bound an event may be, while it is dropped, before it counts as endless."""
 _LONGEST_RETRY = 9
 """Digits of the milliseconds after which a server wants to be asked again."""
 
@@ -45,7 +47,9 @@ class Event:
     id: str | None = None
     retry: float | None = None
     """Seconds."""
-    is_overlong: bool = field(default=False, kw_only=True)
+    size: int = field(default=0, compare=False)
+    """Bytes that came of it, also of what was not kept."""
+    is_overlong: bool = False
 
 
 async def json_of(data: bytes | bytearray) -> Any:
@@ -114,6 +118,9 @@ async def events(response: httpx2.Response, most: int) -> AsyncIterator[Event]:
 
 def _add(event: Event, line: bytearray, most: int) -> None:
     """Take one line of an event in: `name: value`, or a comment."""
+    event.size += len(line) + 1
+    if event.size > _ENDLESS * most:
+        raise EndlessLine
     colon = line.find(b":", 0, _LONGEST_FIELD)
     if colon == 0:
         return
@@ -121,10 +128,13 @@ def _add(event: Event, line: bytearray, most: int) -> None:
     begin = len(line) if colon < 0 else colon + 2 if line.startswith(b" ", colon + 1) else colon + 1
     if name == b"data":
         del line[:begin]
-        if len(event.data or b"") + len(line) > most:
+        if event.size > most:
             event.is_overlong, event.data = True, None
-        elif not event.is_overlong:
-            event.data = line if event.data is None else event.data + b"\n" + line
+        elif event.data is None:
+            event.data = line
+        else:
+            event.data += b"\n"
+            event.data += line
     elif name == b"event":
         event.kind = bytes(line[begin : begin + _LONGEST_FIELD]).decode("latin-1")
     elif name == b"id" and len(line) <= _LONGEST_ID and b"\0" not in line:

@@ -81,7 +81,8 @@ def _notification(message: Mapping[str, Any], method: str) -> Notification | Inv
     is_counted = number(params.get("progress")) and is_id(params.get("progressToken"))
     if method == "notifications/progress" and not is_counted:
         return Invalid("a notification of progress has no number, or no token")
-    if method == "notifications/message" and params.get("level") not in _LEVELS:
+    level = params.get("level")
+    if method == "notifications/message" and not (isinstance(level, str) and level in _LEVELS):
         return Invalid("a log message has no known level")
     return Notification(method, params)
 

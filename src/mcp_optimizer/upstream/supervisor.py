@@ -324,8 +324,9 @@ class Supervisor:
 
     def _try_another_way(self, evidence: Evidence) -> bool:
         """Some older servers end when they are probed, and some URLs without a type are SSE."""
-        if self._spec.transport is Transport.STDIO and not self._legacy and evidence.child is not None:
-            self._legacy = evidence.child.hung_up
+        if self._spec.transport is Transport.STDIO:
+            # If the older way does not work either, the next life begins with the newer one again.
+            self._legacy = not self._legacy and evidence.child is not None and evidence.child.hung_up
             return self._legacy
         refused = evidence.http_status in (400, 404, 405)
         if self._transport is Transport.HTTP and not self._spec.transport_is_certain and refused:

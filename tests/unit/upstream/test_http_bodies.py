@@ -75,10 +75,15 @@ async def test_an_event_id_that_cannot_go_back_in_a_header_is_none(name: bytes) 
 
 
 async def test_an_event_over_the_bound_comes_without_its_data() -> None:
-    found = await read(*[b"data: " + b"x" * 400 + b"\n"] * 10, b"\n", b"data: small\n\n", most=1_000)
+    found = await read(*[b"data: " + b"x" * 400 + b"\n"] * 8, b"\n", b"data: small\n\n", most=1_000)
     assert [(event.is_overlong, event.data) for event in found] == [(True, None), (False, bytearray(b"small"))]
 
 
 async def test_an_event_of_one_endless_line_is_given_up() -> None:
     with pytest.raises(BodyUnreadable, match="no end"):
         await read(*[b"data: " + b"x" * 1_000] * 10, most=1_000)
+
+
+async def test_an_event_of_lines_without_an_end_is_given_up_too() -> None:
+    with pytest.raises(BodyUnreadable, match="no end"):
+        await read(*[b"data: x\n" * 100] * 100, most=1_000)

@@ -89,6 +89,11 @@ def test_progress_without_a_number_or_a_token_is_dropped(progress: Any) -> None:
     assert isinstance(read({"method": "notifications/progress", "params": progress}), Invalid)
 
 
+@pytest.mark.parametrize("level", [None, [1], {"a": 1}, "loud", 7])
+def test_a_log_message_of_no_known_level_is_dropped(level: Any) -> None:
+    assert isinstance(read({"method": "notifications/message", "params": {"level": level, "data": "x"}}), Invalid)
+
+
 @pytest.mark.parametrize("declared", [{"tools": []}, {"tools": True}, {"tools": "yes"}, {"tools": {}}])
 def test_a_capability_that_is_declared_in_an_odd_way_is_declared(declared: Any) -> None:
     assert capabilities_of(declared) == {"tools": {}}
