@@ -6,7 +6,8 @@ import asyncio
 import contextlib
 import logging
 import os
-from collections.abc import Sequence
+import time
+from collections.abc import Coroutine, Sequence
 from dataclasses import replace
 from importlib import import_module
 from importlib.util import find_spec
@@ -73,6 +74,12 @@ logger = logging.getLogger(__name__)
 _FIRST_LISTS = 10.0
 """Seconds that the first lists wait for servers that start; what comes later is announced as a change."""
 
+_END = 1.8
+"""Seconds in which everything ends, once the calls under way have: less than the two that stopping may take beyond
+`shutdown_timeout`."""
+_LEAST = 0.1
+"""Seconds that a part has to end in any case, also if another took all of the time."""
+
 
 class Optimizer:
     """All of a user's MCP servers behind one object.
@@ -104,7 +111,12 @@ class Optimizer:
         self.storage = Storage(settings.database_place)
         self._loading: asyncio.Task[None] | None = None
         self._warming: asyncio.Task[None] | None = None
+        self._settling: asyncio.Task[None] | None = None
         self._dashboard: Dashboard | None = None
+        self._is_settled = False
+        self._stops_at: float | None = None
+        self.takes_calls = True
+        """Whether whoever calls now is answered: not while we stop."""
         lull = Lull()
         self.ingestion = Ingestion(self._counter, self._vocabulary, self.storage.catalog, lull)
         self.catalog = LiveCatalog(self.ingestion, self._vocabulary, self._counter)
@@ -212,6 +224,7 @@ class Optimizer:
             self.catalog.on_state(state)
         self._dumps.clear()
         self._pool.start()
+        self._settling = asyncio.create_task(self._settle())
         self.registrar.start(self._profiles_in_use())
         if self.settings.history and self.settings.database_place is not None:
             self.recorder.start()
@@ -225,23 +238,55 @@ class Optimizer:
                     await asyncio.shield(self._loading)
                 await self.catalog.caught_up()
 
+    async def _settle(self) -> None:
+        """Wait until what the servers list can be found; for those that are slow to start, not for ever."""
+        await self._pool.settled(_FIRST_LISTS)
+        while any(state.status is ServerStatus.RUNNING for state in self.snapshot.missing()):
+            await self.catalog.changed()
+        self._is_settled = True
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether a tool can be found and called: the servers had their time to start, and one of them is there.
+
+        Without any server there is nothing to wait for.
+        """
+        if self._stops_at is not None or not self._is_settled:
+            return False
+        missing = {state.name for state in self.snapshot.missing()}
+        used = [state for state in self.servers() if state.status is not ServerStatus.STOPPED]
+        return not used or any(state.status is ServerStatus.RUNNING and state.name not in missing for state in used)
+
+    def announce_stop(self) -> None:
+        """Be ready no longer. Calls still go on, until they are to be `drained`."""
+        if self._stops_at is None:
+            self._stops_at = time.monotonic() + self.settings.shutdown_timeout
+
     async def drained(self) -> None:
-        """Take no more calls, and wait for those under way as long as the settings say."""
-        await self._pool.drained(self.settings.shutdown_timeout)
+        """Take no more calls, and wait for those under way: as long as the settings say, however often asked."""
+        self.announce_stop()
+        assert self._stops_at is not None
+        self.takes_calls = False
+        await self._pool.drained(max(0.0, self._stops_at - time.monotonic()))
 
     async def stop(self) -> None:
+        """End everything, one part after the other, whatever fails or hangs on the way."""
         await self.drained()
         self.catalog.close()
-        await self.registrar.stop()
-        await self._pool.stop()
-        for task in (self._loading, self._warming):
+        for task in (self._settling, self._loading, self._warming):
             if task is not None:
-                await task
-        await self.catalog.caught_up()
-        await self.storage.opened()
-        await self.accounts.settled()
-        await self.recorder.stop()
-        await self.storage.close()
+                # A thread goes on by itself; nobody waits for what it loads.
+                task.cancel()
+        ends_at = time.monotonic() + _END
+        for what, part in (
+            ("the lists of tools", self.registrar.stop),
+            ("the servers", self._pool.stop),
+            ("the catalog", self.catalog.caught_up),
+            ("the accounts", self.accounts.settled),
+            ("the history", self.recorder.stop),
+            ("the database", self.storage.close),
+        ):
+            await _ended(what, part(), max(_LEAST, ends_at - time.monotonic()))
 
     async def find(
         self, tool_description: str, tool_keywords: str = "", limit: int | None = None, detail: str | None = None
@@ -333,6 +378,8 @@ class Optimizer:
             allowed_hosts=hosts,
             allowed_origins=origins,
             version=__version__,
+            is_ready=lambda: self.is_ready,
+            takes_calls=lambda: self.takes_calls,
             routes=routes,
         )
 
@@ -380,6 +427,18 @@ class Optimizer:
         """What these events say about the servers of this optimizer."""
         assumptions = Assumptions(self.settings.requests_per_session, self.own_tokens)
         return make_usage(events, weights(self.snapshot), assumptions, self.prices)
+
+
+async def _ended(what: str, ending: Coroutine[Any, Any, None], seconds: float) -> None:
+    """Wait for the end of one part. If it fails or takes too long, that is said, and the others go on."""
+    task = asyncio.create_task(ending)
+    # Not a timeout around it: what does not end when it is told to may not end when it is cancelled, either.
+    await asyncio.wait({task}, timeout=seconds)
+    if not task.done():
+        task.cancel()
+        logger.error("Stopping: %s did not end within %.1f s.", what, seconds)
+    elif not task.cancelled() and (error := task.exception()) is not None:
+        logger.error("Stopping: %s failed to end.", what, exc_info=error)
 
 
 def _check_driver(settings: Settings) -> None:

@@ -7,9 +7,10 @@ that its client never used is ended soon.
 from __future__ import annotations
 
 import ipaddress
+import json
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 from weakref import WeakValueDictionary
 
@@ -20,6 +21,7 @@ from mcp.server.lowlevel import Server
 from mcp.server.streamable_http import MCP_SESSION_ID_HEADER, StreamableHTTPServerTransport
 from mcp.server.streamable_http_manager import StreamableHTTPASGIApp, StreamableHTTPSessionManager
 from mcp.server.transport_security import TransportSecuritySettings
+from mcp_types import INTERNAL_ERROR
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse
@@ -27,7 +29,6 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from mcp_optimizer.catalog import LiveCatalog
-from mcp_optimizer.db.models import ServerStatus
 from mcp_optimizer.errors import ConfigurationError
 from mcp_optimizer.first_events import HeldFirstEvents
 from mcp_optimizer.large_bodies import LargeBodies, has_left, leave_large
@@ -37,6 +38,10 @@ _LOOPBACK_HOSTS = ("127.0.0.1:*", "localhost:*", "[::1]:*")
 _LARGEST_REQUEST = 64 * 1024 * 1024
 _RETRY_MS = 1_000
 """Milliseconds after which a client that lost a stream should ask for the rest."""
+_RETRY_AFTER = 5
+"""Seconds after which whoever calls a gateway that stops should try again."""
+_USUAL_ANSWER = 1_000_000
+"""Bytes of a client's answer to a server's question; more is not waited for while the gateway stops."""
 _UNUSED = 60.0
 """Seconds after which a session is ended that its client opened and never used: it left before it knew the session."""
 
@@ -49,9 +54,15 @@ def build_http_app(
     allowed_hosts: Sequence[str],
     allowed_origins: Sequence[str],
     version: str,
+    is_ready: Callable[[], bool],
+    takes_calls: Callable[[], bool],
     routes: Sequence[Route] = (),
 ) -> Starlette:
-    """The ASGI application; its lifespan runs the MCP sessions."""
+    """The ASGI application; its lifespan runs the MCP sessions.
+
+    `is_ready`: whether a tool can be found and called now. `takes_calls`: false from the moment at which the gateway,
+    being stopped, only finishes what is under way.
+    """
     if not is_loopback(host) and not allowed_hosts:
         raise ConfigurationError(
             f"Serving on {host} reaches beyond this machine, and there is no authentication. If that is what you want, "
@@ -62,10 +73,9 @@ def build_http_app(
         return JSONResponse({"status": "ok", "version": version})
 
     async def ready(_request: Request) -> JSONResponse:
-        states = catalog.snapshot.states.values()
-        counts = Counter(state.status.value for state in states)
-        starting = counts[ServerStatus.STARTING.value]
-        return JSONResponse({"ready": not starting, "servers": dict(counts)}, status_code=503 if starting else 200)
+        counts = Counter(state.status.value for state in catalog.snapshot.states.values())
+        can_call = is_ready()
+        return JSONResponse({"ready": can_call, "servers": dict(counts)}, status_code=200 if can_call else 503)
 
     sessions = Sessions(
         server,
@@ -82,6 +92,7 @@ def build_http_app(
     app.add_middleware(LargeBodies)
     app.add_middleware(HeldFirstEvents)
     app.add_middleware(StrippedHeaders)
+    app.add_middleware(LastCalls, takes_calls=takes_calls)
     return app
 
 
@@ -108,6 +119,58 @@ class Sessions(StreamableHTTPSessionManager):
             if events is not None:
                 events.leave_out(str(ctx.request_id))
         return result
+
+
+class LastCalls:
+    """While the gateway stops: new requests of MCP get 503, with when to try again.
+
+    Answers to a server's questions and notifications still pass: calls under way may need them to finish.
+    """
+
+    def __init__(self, app: ASGIApp, takes_calls: Callable[[], bool]) -> None:
+        self._app = app
+        self._takes_calls = takes_calls
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        is_call = scope["type"] == "http" and scope["path"] == "/mcp" and scope["method"] == "POST"
+        if not is_call or self._takes_calls():
+            await self._app(scope, receive, send)
+            return
+        read = await _beginning(receive)
+        body = b"".join(message.get("body", b"") for message in read)
+        if read[-1].get("more_body") or _is_request(body):
+            stopping = {"code": INTERNAL_ERROR, "message": "The gateway is being stopped. Call again when it is back."}
+            answer = {"jsonrpc": "2.0", "id": None, "error": stopping}
+            refusal = JSONResponse(answer, status_code=503, headers={"retry-after": str(_RETRY_AFTER)})
+            await refusal(scope, receive, send)
+            return
+        await self._app(scope, _again(read, receive), send)
+
+
+async def _beginning(receive: Receive) -> list[Message]:
+    """The messages of a request's body, as far as it is of a usual size."""
+    read, size = [await receive()], 0
+    while read[-1].get("more_body") and (size := size + len(read[-1].get("body", b""))) < _USUAL_ANSWER:
+        read.append(await receive())
+    return read
+
+
+def _is_request(body: bytes) -> bool:
+    """Whether somebody waits for an answer to it. What cannot be read is answered, too."""
+    try:
+        message = json.loads(body)
+    except ValueError:
+        return True
+    return not isinstance(message, dict) or ("method" in message and "id" in message)
+
+
+def _again(read: list[Message], receive: Receive) -> Receive:
+    waiting = iter(read)
+
+    async def next_message() -> Message:
+        return next(waiting, None) or await receive()
+
+    return next_message
 
 
 class StrippedHeaders:

@@ -24,6 +24,12 @@ from mcp_optimizer.limits import Limits
 APP_NAME = "mcp-optimizer"
 PREFIX = "MCP_OPTIMIZER_"
 
+DEPTH_VARIABLE = f"{PREFIX}DEPTH"
+"""How many gateways a process runs inside of. Given to every server, which may be a gateway: no option of its own."""
+
+_NO_OPTIONS = ("settings", "depth", "child")
+"""Variables that name the settings file, or that a gateway gives to those it starts."""
+
 SERVER_FILE = "mcp.json"
 SETTINGS_FILE = "mcp-optimizer.toml"
 
@@ -215,6 +221,12 @@ class Settings(BaseModel):
     shutdown_timeout: float = Field(
         default=10.0, ge=0, description="Seconds that calls under way have to finish when the gateway is stopped."
     )
+    shutdown_delay: float = Field(
+        default=0.5,
+        ge=0,
+        description="Seconds of those for which calls are still taken over HTTP after SIGTERM, while /ready says 503 "
+        "already. Behind a load balancer: as long as it takes to notice.",
+    )
     wait: float = Field(
         default=30.0, ge=0, description="Seconds that find, call, tools and the library wait for servers to start."
     )
@@ -347,9 +359,8 @@ def _from_file(path: Path) -> dict[str, Any]:
 
 def _from_environment(environment: Mapping[str, str]) -> dict[str, str]:
     found = {name.removeprefix(PREFIX).lower(): value for name, value in environment.items() if name.startswith(PREFIX)}
-    # Names the file itself; an empty value means "not set", as in a shell script.
-    found.pop("settings", None)
-    return {name: value for name, value in found.items() if value != ""}
+    # An empty value means "not set", as in a shell script.
+    return {name: value for name, value in found.items() if value != "" and name not in _NO_OPTIONS}
 
 
 def _refuse_unknown(values: Mapping[str, Any], origin: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_optimizer.upstream.stdio import child_environment
+from mcp_optimizer.upstream.processes import child_environment
 
 OURS = {
     "PATH": "/usr/bin:/bin",

@@ -9,6 +9,8 @@ import os
 import signal
 import socket
 import sys
+import threading
+from typing import TYPE_CHECKING
 
 import typer
 
@@ -18,6 +20,11 @@ from mcp_optimizer.errors import ConfigurationError
 from mcp_optimizer.settings import Settings
 from mcp_optimizer.terminal_text import counted
 
+if TYPE_CHECKING:
+    import uvicorn
+
+    from mcp_optimizer.app import Optimizer
+
 _BACKLOG = 1_024
 _OPEN_FILES = 16_384
 _KEEP_ALIVE = 75
@@ -26,6 +33,10 @@ _SWITCH = 0.0005
 """Seconds after which a thread that works gives way to the event loop."""
 _LAST_WORDS = 0.5
 """Seconds that the last answers have to reach their clients when the gateway is stopped."""
+_LAST_ANSWER = 0.05
+"""The same on stdio, where nothing but writing is left to be done."""
+_AFTERWARDS = 2.0
+"""Seconds after `shutdown_timeout` at which we are gone, whatever hangs."""
 
 
 def register(app: typer.Typer) -> None:
@@ -63,35 +74,67 @@ def _make_room() -> None:
     sys.setswitchinterval(_SWITCH)
 
 
+class _Signals:
+    """SIGINT and SIGTERM: the first asks us to stop, the second wants it now."""
+
+    def __init__(self) -> None:
+        self._asked = asyncio.Event()
+        self.is_interactive = False
+        """Whether somebody at a terminal waits for us to end."""
+        for number in (signal.SIGINT, signal.SIGTERM):
+            with contextlib.suppress(NotImplementedError):
+                asyncio.get_running_loop().add_signal_handler(number, self._take, number)
+
+    def _take(self, number: int) -> None:
+        if self._asked.is_set():
+            _end_now(128 + number)
+        self.is_interactive = number == signal.SIGINT
+        self._asked.set()
+
+    async def until_asked(self, serving: asyncio.Task[None]) -> None:
+        """Wait for the first, or for the end of our clients."""
+        waiting = asyncio.create_task(self._asked.wait())
+        await asyncio.wait({serving, waiting}, return_when=asyncio.FIRST_COMPLETED)
+        waiting.cancel()
+
+
+def _end_now(code: int) -> None:
+    """End the servers and ourselves, without asking anybody."""
+    from mcp_optimizer.upstream.processes import kill_all
+
+    kill_all()
+    os._exit(code)
+
+
+def _end_at_the_latest(seconds: float) -> None:
+    """Whatever hangs from now on. In a thread: it may be the event loop that does."""
+    late = threading.Timer(seconds, _end_now, [1])
+    late.daemon = True
+    late.start()
+
+
 async def _serve_stdio(settings: Settings) -> None:
     from mcp_optimizer.app import Optimizer
     from mcp_optimizer.cli.pipes import message_streams
     from mcp_optimizer.memory import kept_tidy
 
+    signals = _Signals()
     optimizer = Optimizer.from_settings(settings, has_one_client=True)
     server = optimizer.mcp_server()
     optimizer.start()
     try:
         async with kept_tidy(), message_streams() as (read_stream, write_stream):
             serving = asyncio.create_task(server.run(read_stream, write_stream, server.create_initialization_options()))
-            await _until_done_or_signalled(serving)
+            await signals.until_asked(serving)
+            _end_at_the_latest(settings.shutdown_timeout + _AFTERWARDS)
             await optimizer.stop()
             if not serving.done():
                 # Ended by a signal: stdin is still open, and leaving this block would wait for its next line.
+                await asyncio.wait({serving}, timeout=_LAST_ANSWER)
                 sys.stdout.flush()
                 os._exit(0)
     finally:
         await optimizer.stop()
-
-
-async def _until_done_or_signalled(serving: asyncio.Task[None]) -> None:
-    signalled = asyncio.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        with contextlib.suppress(NotImplementedError):
-            asyncio.get_running_loop().add_signal_handler(number, signalled.set)
-    waiting = asyncio.create_task(signalled.wait())
-    await asyncio.wait({serving, waiting}, return_when=asyncio.FIRST_COMPLETED)
-    waiting.cancel()
 
 
 async def _serve_http(settings: Settings) -> None:
@@ -100,6 +143,7 @@ async def _serve_http(settings: Settings) -> None:
     from mcp_optimizer.app import Optimizer
     from mcp_optimizer.memory import kept_tidy
 
+    signals = _Signals()
     host, port = settings.http_address
     optimizer = Optimizer.from_settings(settings)
     app = optimizer.http_app(host)
@@ -119,16 +163,30 @@ async def _serve_http(settings: Settings) -> None:
     try:
         serving = asyncio.create_task(http.serve(sockets=[listening]))
         async with kept_tidy():
-            await _until_done_or_signalled(serving)
-        optimizer.let_go()
-        http.should_exit = True
-        await optimizer.drained()
-        # What was answered last is being written; a client that only listens would hold us up for ever.
-        await asyncio.wait({serving}, timeout=_LAST_WORDS)
-        http.force_exit = True
-        await serving
+            await signals.until_asked(serving)
+        _end_at_the_latest(settings.shutdown_timeout + _AFTERWARDS)
+        await _stop_serving(optimizer, http, serving, 0.0 if signals.is_interactive else settings.shutdown_delay)
     finally:
         await optimizer.stop()
+
+
+async def _stop_serving(optimizer: Optimizer, http: uvicorn.Server, serving: asyncio.Task[None], delay: float) -> None:
+    """First say that we stop, then take no more calls, then finish those under way; then end everything."""
+    optimizer.announce_stop()
+    if not serving.done():
+        # Whoever spreads calls over several gateways looks at /ready now and then.
+        await asyncio.sleep(min(delay, optimizer.settings.shutdown_timeout))
+    await optimizer.drained()
+    optimizer.let_go()
+    # Calls that did not finish are told so now; what was answered last is written while the servers end.
+    ending = asyncio.create_task(optimizer.stop())
+    await asyncio.sleep(0)
+    http.should_exit = True
+    # A client that only listens would hold us up for ever.
+    await asyncio.wait({serving}, timeout=_LAST_WORDS)
+    http.force_exit = True
+    await asyncio.wait({serving, ending})
+    await serving
 
 
 def _listen(host: str, port: int) -> socket.socket:

@@ -18,6 +18,7 @@ import anyio
 from mcp_optimizer.caller import LOCAL, Caller, ClientLink
 from mcp_optimizer.db.models import ServerStatus
 from mcp_optimizer.errors import UpstreamError
+from mcp_optimizer.upstream import processes
 from mcp_optimizer.upstream.only_client import OnlyClient
 from mcp_optimizer.upstream.parked import Parked, ParkedCalls
 from mcp_optimizer.upstream.spec import ServerSpec
@@ -58,12 +59,18 @@ class UpstreamPool:
         self._running = asyncio.create_task(self._run(), name="upstream pool")
 
     async def stop(self) -> None:
-        """End every server, all at the same time."""
-        await self._parked.close()
+        """Tell whoever still waits that the gateway stops, and end every server, all at the same time."""
+        # First of all, so that no server that ends now is started again.
         self._stopping.set()
-        if self._running is not None:
-            await self._running
-        await asyncio.gather(*(server.own.close() for server in self._servers.values()))
+        for server in self._servers.values():
+            server.interrupt()
+        ending = [self._parked.close(), *(server.own.close() for server in self._servers.values())]
+        running = [self._running] if self._running is not None else []
+        ended = await asyncio.gather(*running, *ending, return_exceptions=True)
+        await processes.release()
+        for failure in ended:
+            if isinstance(failure, BaseException):
+                raise failure
 
     async def drained(self, timeout: float) -> None:
         """Take no more calls, and wait until those under way are answered, or until the time is up."""

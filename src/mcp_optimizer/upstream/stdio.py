@@ -8,13 +8,8 @@ long lines are joined once; and a child gets no more of our environment than it 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
-import os
-import shutil
 import signal
-import sys
-import time
 from collections import deque
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
@@ -25,6 +20,7 @@ import anyio
 from mcp_optimizer.json_text import parsed
 from mcp_optimizer.limits import DEFAULT_LIMITS, Limits
 from mcp_optimizer.terminal_text import printable
+from mcp_optimizer.upstream import processes
 from mcp_optimizer.upstream.endings import ServerGone
 from mcp_optimizer.upstream.large import LARGE, read_large
 from mcp_optimizer.upstream.lines import EndlessLine, Overlong, lines
@@ -33,31 +29,9 @@ from mcp_optimizer.upstream.spec import ServerSpec
 
 logger = logging.getLogger(__name__)
 
-_NEEDED_TO_RUN = frozenset(
-    {"PATH", "HOME", "USER", "LOGNAME", "SHELL", "TERM", "TZ", "TMPDIR", "LANG", "LANGUAGE"}
-    | {"APPDATA", "COMSPEC", "HOMEDRIVE", "HOMEPATH", "LOCALAPPDATA", "PATHEXT", "PROCESSOR_ARCHITECTURE"}
-    | {"PROGRAMFILES", "SYSTEMDRIVE", "SYSTEMROOT", "TEMP", "TMP", "USERNAME", "USERPROFILE", "WINDIR"}
-)
-
 _CHUNK = 256 * 1024
 _GARBAGE_LIMIT = 100
 """Lines that are not MCP, in a row, before a child is given up."""
-
-_GRACE = 2.0
-"""Seconds a child has to end by itself after its stdin closes, and again after SIGTERM."""
-
-_POLL = 0.01
-_KILL = getattr(signal, "SIGKILL", signal.SIGTERM)
-
-
-def child_environment(configured: Mapping[str, str], ours: Mapping[str, str]) -> dict[str, str]:
-    """What a child gets: what any process needs to run, and what its entry configures; nothing else of ours."""
-    needed = {
-        name: value
-        for name, value in ours.items()
-        if (name.upper() in _NEEDED_TO_RUN or name.startswith("LC_")) and not value.startswith("()")
-    }
-    return needed | dict(configured)
 
 
 def plain(text: str) -> str:
@@ -136,7 +110,7 @@ class _Pipes:
 @asynccontextmanager
 async def run_child(spec: ServerSpec, peer: Peer) -> AsyncIterator[ChildProcess]:
     """Start the child and bind the peer to it; on the way out, end it and everything it started."""
-    process = await _spawn(spec)
+    process = await processes.spawn(spec)
     child = ChildProcess(process, peer.limits)
     peer.bind(_Pipes(process, child))
     async with anyio.create_task_group() as tasks:
@@ -147,30 +121,8 @@ async def run_child(spec: ServerSpec, peer: Peer) -> AsyncIterator[ChildProcess]
         finally:
             child.being_ended = True
             with anyio.CancelScope(shield=True):
-                await _end(process)
+                await processes.end(process)
             tasks.cancel_scope.cancel()
-
-
-async def _spawn(spec: ServerSpec) -> asyncio.subprocess.Process:
-    environment = child_environment(spec.env, os.environ)
-    executable = shutil.which(spec.command, path=environment.get("PATH"))
-    if executable is None:
-        raise FileNotFoundError(
-            f"the command {spec.command!r} was not found; install it, or give its full path in the server file"
-        )
-    if spec.cwd is not None and not os.path.isdir(spec.cwd):
-        raise FileNotFoundError(f"its folder {spec.cwd} does not exist")
-    return await asyncio.create_subprocess_exec(
-        executable,
-        *spec.args,
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-        env=environment,
-        cwd=spec.cwd,
-        # Its own process group, so that what it starts ends with it and a Ctrl-C at our terminal is ours alone.
-        start_new_session=sys.platform != "win32",
-    )
 
 
 async def _read_stdout(process: asyncio.subprocess.Process, child: ChildProcess, peer: Peer) -> None:
@@ -272,39 +224,3 @@ async def _read_stderr(process: asyncio.subprocess.Process, child: ChildProcess,
         partial = (partial + rest)[: limits.stderr_line]
     if text := plain(partial.decode(errors="replace")):
         child.stderr_tail.append(text)
-
-
-async def _end(process: asyncio.subprocess.Process) -> None:
-    """Close stdin, as the protocol says; then ask; then insist. The whole group, children's children too."""
-    assert process.stdin is not None
-    try:
-        with contextlib.suppress(OSError, RuntimeError):
-            process.stdin.close()
-        if not await _ended(process):
-            _signal_group(process, signal.SIGTERM)
-            await _ended(process)
-    finally:
-        # Also when we are cancelled here: what a child left running would outlive us and hold its pipes open.
-        _signal_group(process, _KILL)
-    await _ended(process)
-    transport = getattr(process, "_transport", None)
-    if transport is not None:
-        transport.close()
-
-
-async def _ended(process: asyncio.subprocess.Process) -> bool:
-    """Whether it ends within the grace. Not `process.wait()`: that also waits for pipes a grandchild may hold."""
-    deadline = time.monotonic() + _GRACE
-    while process.returncode is None:
-        if time.monotonic() > deadline:
-            return False
-        await asyncio.sleep(_POLL)
-    return True
-
-
-def _signal_group(process: asyncio.subprocess.Process, number: signal.Signals) -> None:
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        if sys.platform == "win32":
-            process.kill()
-        else:
-            os.killpg(process.pid, number)

@@ -50,6 +50,7 @@ _EXPECTED = (RpcError, ExchangeLost, ServerGone, UpstreamError, OSError, Timeout
 """What connecting to somebody else's server may raise. Anything else is our own bug, and logged as one."""
 
 _CLOSED = "the connection was closed"
+_STOPPED = "The gateway was stopped in the middle of the call. Whether the call took effect is not known."
 
 
 class Supervisor:
@@ -82,6 +83,7 @@ class Supervisor:
         self._suspicion = Suspicion()
         self._watched: set[str] = set()
         self.is_closing = False
+        self._is_stopped = False
         self.admission = Admission(spec.name, options.most_under_way, options.most_waiting)
         self.own = OwnSessions(self._open_own, options.own_sessions, _EXPECTED)
         if spec.problem:
@@ -129,7 +131,9 @@ class Supervisor:
             return await answered(
                 lambda given: session.request(method, {**params, **given}, self._timeout, caller), caller, session
             )
-        except CallInterrupted:
+        except CallInterrupted as error:
+            if self._is_stopped:
+                raise CallInterrupted(self._spec.name, _STOPPED) from error
             # Whoever is told that the server is gone must not still find its tools.
             if self._session is session:
                 self._down(session.epitaph() or _CLOSED)
@@ -138,6 +142,12 @@ class Supervisor:
         except CallLost:
             self._suspicion.raise_()
             raise
+
+    def interrupt(self) -> None:
+        """The gateway stops, and waits for no call any more: whoever made one is told so now."""
+        self.is_closing = self._is_stopped = True
+        if self._session is not None:
+            self._session.close_now()
 
     async def _session_for(self, link: ClientLink | None) -> UpstreamSession:
         """The shared session; or the client's own, if the server could not tell otherwise whom it speaks to."""

@@ -1,0 +1,130 @@
+"""The process that ends a gateway's servers when the gateway itself no longer can, because it was killed.
+
+Started by `processes` as `python -I -S orphans.py MARK`, once for all servers of a gateway, in a session of its own.
+Standard library only, so that it starts in milliseconds and stays small; it knows nothing of MCP and imports nothing
+of this package. Its stdin is a pipe that only the gateway holds:
+
+    +PID        a server was started, as the leader of the process group PID
+    -PID CHILD  it was ended; whatever it started and carries its mark CHILD ends now
+    !           the gateway stops: nobody needs time any more
+
+The end of the pipe is the end of the gateway, whatever it died of. What a server started in a session of its own left
+its group, and is found by the mark in its environment (Linux only).
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import sys
+import time
+
+VARIABLE = "MCP_OPTIMIZER_CHILD"
+"""Carries the mark: that of the gateway, a point, and a number for each server."""
+
+_GRACE = 0.5
+"""Seconds that servers have to end after their stdin closed with the gateway, and again after SIGTERM."""
+
+_TOGETHER = 0.2
+"""Seconds for which servers that ended are collected: many may end at once, and to look for marks takes a while."""
+
+_POLL = 0.02
+
+
+def main() -> None:
+    """Wait for the end of the gateway, then end what it left."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    gateway, groups = sys.argv[1], set[int]()
+    at_once = _watch(groups)
+    steps = [(None, _GRACE), (signal.SIGTERM, _GRACE)]
+    for step, seconds in [*([] if at_once else steps), *[(signal.SIGKILL, _GRACE)] * 4]:
+        groups = {group for group in groups if _is_alive(group)}
+        strays = marked(f"{gateway}.")
+        if not groups and not strays:
+            return
+        if step is not None:
+            _send(step, groups, strays)
+        _wait(groups, strays, seconds)
+
+
+def _watch(groups: set[int]) -> bool:
+    """Keep account of the servers until the pipe ends; whether they should then end at once."""
+    at_once, rest, ended = False, b"", list[str]()
+    scan_at = 0.0
+    while True:
+        timeout = max(0.0, scan_at - time.monotonic()) if ended else None
+        if not select.select([0], [], [], timeout)[0]:
+            started = time.monotonic()
+            _send(signal.SIGKILL, set(), marked(*(f"{child}\0" for child in ended)))
+            ended = []
+            # Where there are thousands of processes, looking through them must not become all that we do.
+            scan_at = time.monotonic() + 10 * (time.monotonic() - started)
+            continue
+        chunk = os.read(0, 65_536)
+        if not chunk:
+            return at_once
+        *lines, rest = (rest + chunk).split(b"\n")
+        for line in lines:
+            sign, (group, _, child) = line[:1], line[1:].decode().partition(" ")
+            if sign == b"+":
+                groups.add(int(group))
+            elif sign == b"-":
+                groups.discard(int(group))
+                scan_at = scan_at if ended else max(scan_at, time.monotonic() + _TOGETHER)
+                ended.append(child)
+            else:
+                at_once = True
+
+
+def marked(*beginnings: str) -> set[int]:
+    """The processes whose mark begins so; one that only carries it in a text of its own is none of ours."""
+    wanted = tuple(f"\0{VARIABLE}={beginning}".encode() for beginning in beginnings)
+    found = set()
+    try:
+        numbers = [int(name) for name in os.listdir("/proc") if name.isdecimal()]
+    except OSError:
+        # No such folder on this system.
+        return set()
+    for number in numbers:
+        try:
+            with open(f"/proc/{number}/environ", "rb") as file:
+                environment = b"\0" + file.read() + b"\0"
+        except OSError:
+            # Somebody else's, or gone.
+            continue
+        if any(mark in environment for mark in wanted):
+            found.add(number)
+    return found
+
+
+def _is_alive(group: int) -> bool:
+    try:
+        os.killpg(group, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+def _send(number: int, groups: set[int], processes: set[int]) -> None:
+    for send, targets in ((os.killpg, groups), (os.kill, processes)):
+        for target in targets:
+            try:
+                send(target, number)
+            except (ProcessLookupError, PermissionError):
+                continue
+
+
+def _wait(groups: set[int], processes: set[int], seconds: float) -> None:
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        if not any(map(_is_alive, groups)) and not any(os.path.exists(f"/proc/{number}") for number in processes):
+            return
+        time.sleep(_POLL)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,274 @@
+"""Starts servers as child processes, and ends them and everything they started, also when we are killed.
+
+Each child leads a process group of its own and carries a mark in its environment. A watcher process (`orphans`) holds
+the other end of a pipe of ours: when that closes, it ends what is left. Called by `stdio`, which speaks with the
+children; the pool lets the watcher go when it stops. On Windows there is no watcher.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import logging
+import os
+import secrets
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+from mcp_optimizer.settings import DEPTH_VARIABLE
+from mcp_optimizer.upstream import orphans
+from mcp_optimizer.upstream.spec import ServerSpec
+
+logger = logging.getLogger(__name__)
+
+_NEEDED_TO_RUN = frozenset(
+    {"PATH", "HOME", "USER", "LOGNAME", "SHELL", "TERM", "TZ", "TMPDIR", "LANG", "LANGUAGE"}
+    | {"APPDATA", "COMSPEC", "HOMEDRIVE", "HOMEPATH", "LOCALAPPDATA", "PATHEXT", "PROCESSOR_ARCHITECTURE"}
+    | {"PROGRAMFILES", "SYSTEMDRIVE", "SYSTEMROOT", "TEMP", "TMP", "USERNAME", "USERPROFILE", "WINDIR"}
+)
+
+EOF_GRACE = 0.7
+"""Seconds a child has to end by itself after its stdin closes. All three fit into what stopping may take."""
+TERM_GRACE = 0.5
+"""Seconds it has after SIGTERM."""
+_KILL_GRACE = 0.3
+"""Seconds that the system has to clear a killed child away."""
+
+_POLL = 0.01
+_KILL = getattr(signal, "SIGKILL", signal.SIGTERM)
+_HAS_GROUPS = sys.platform != "win32"
+
+_NO_FILES = (errno.EMFILE, errno.ENFILE, -1)
+"""What starting a process fails with where no more files may be opened; -1 is uvloop's."""
+
+_RELEASE = 1.0
+"""Seconds that the watcher has for what children left behind."""
+
+
+def child_environment(configured: Mapping[str, str], ours: Mapping[str, str]) -> dict[str, str]:
+    """What a child gets: what any process needs to run, and what its entry configures; nothing else of ours."""
+    needed = {
+        name: value
+        for name, value in ours.items()
+        if (name.upper() in _NEEDED_TO_RUN or name.startswith("LC_")) and not value.startswith("()")
+    }
+    return needed | dict(configured)
+
+
+def depth(environment: Mapping[str, str]) -> int:
+    """How many gateways we run inside of."""
+    said = environment.get(DEPTH_VARIABLE, "")
+    return int(said) if said.isdecimal() and len(said) < 4 else 0
+
+
+async def spawn(spec: ServerSpec) -> asyncio.subprocess.Process:
+    """Start a server with pipes to it; whoever does must `end` it. Raises OSError with what a user can do about it."""
+    environment = child_environment(spec.env, os.environ)
+    executable = shutil.which(spec.command, path=environment.get("PATH"))
+    if executable is None:
+        raise FileNotFoundError(
+            f"the command {spec.command!r} was not found; install it, or give its full path in the server file"
+        )
+    if spec.cwd is not None and not os.path.isdir(spec.cwd):
+        raise FileNotFoundError(f"its folder {spec.cwd} does not exist")
+    # Ours come last: a server file must not be able to hide its servers from us, or how deep we are.
+    environment |= {DEPTH_VARIABLE: str(depth(os.environ) + 1)}
+    mark = _watch.expect()
+    try:
+        process = await asyncio.create_subprocess_exec(
+            executable,
+            *spec.args,
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            env=environment | {orphans.VARIABLE: mark},
+            cwd=spec.cwd,
+            # Its own process group, so that what it starts ends with it and a Ctrl-C at our terminal is ours alone.
+            start_new_session=_HAS_GROUPS,
+        )
+    except OSError as error:
+        _watch.forget(mark)
+        raise OSError(error.errno, _why_not(error)) from error
+    except BaseException:
+        _watch.forget(mark)
+        raise
+    _watch.began(process.pid, mark)
+    return process
+
+
+def _why_not(error: OSError) -> str:
+    """Why a process could not be started, in words."""
+    if error.errno not in _NO_FILES:
+        return f"it cannot be started: {error.strerror or error}"
+    limit = ""
+    with contextlib.suppress(ImportError):
+        import resource
+
+        limit = f" than {resource.getrlimit(resource.RLIMIT_NOFILE)[0]:,}"
+    return (
+        f"it cannot be started, because the gateway may not open more files{limit}; raise that limit (`ulimit -n`), "
+        "or use fewer servers"
+    )
+
+
+async def end(process: asyncio.subprocess.Process) -> None:
+    """Close stdin, as the protocol says; then ask; then insist. The whole group, children's children too."""
+    assert process.stdin is not None
+    try:
+        with contextlib.suppress(OSError, RuntimeError):
+            process.stdin.close()
+        if not await _ended(process, EOF_GRACE):
+            _signal_group(process, signal.SIGTERM)
+            await _ended(process, TERM_GRACE)
+    finally:
+        # Also when we are cancelled here: what a child left running would outlive us and hold its pipes open.
+        _signal_group(process, _KILL)
+        _watch.ended(process.pid)
+    await _ended(process, _KILL_GRACE)
+    transport = getattr(process, "_transport", None)
+    if transport is not None:
+        transport.close()
+
+
+async def _ended(process: asyncio.subprocess.Process, seconds: float) -> bool:
+    """Whether it ends in time. Not `process.wait()`: that also waits for pipes a grandchild may hold."""
+    deadline = time.monotonic() + seconds
+    while process.returncode is None:
+        if time.monotonic() > deadline:
+            return False
+        await asyncio.sleep(_POLL)
+    return True
+
+
+def _signal_group(process: asyncio.subprocess.Process, number: signal.Signals) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        if not _HAS_GROUPS:
+            process.kill()
+        else:
+            os.killpg(process.pid, number)
+
+
+class _Watch:
+    """Our end of the watcher: started with the first child, told of every other, let go after the last.
+
+    One for the process, however many gateways it holds. Nobody waits for the watcher to start: what it is told stands
+    in the pipe until then. Where there is none, or it cannot be started, children end as they always did.
+    """
+
+    def __init__(self) -> None:
+        self._gateway = ""
+        self._numbers = 0
+        self._expected: set[str] = set()
+        self._groups: dict[int, str] = {}
+        self._pipe: int | None = None
+        self._starting: threading.Thread | None = None
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def expect(self) -> str:
+        """A child is about to be started: its mark."""
+        if self._pipe is None and _HAS_GROUPS:
+            self._start()
+        self._numbers += 1
+        mark = f"{self._gateway}.{self._numbers}"
+        self._expected.add(mark)
+        return mark
+
+    def forget(self, mark: str) -> None:
+        """It could not be started."""
+        self._expected.discard(mark)
+
+    def began(self, group: int, mark: str) -> None:
+        self._expected.discard(mark)
+        self._groups[group] = mark
+        self._tell(f"+{group}")
+
+    def ended(self, group: int) -> None:
+        if (mark := self._groups.pop(group, None)) is not None:
+            self._tell(f"-{group} {mark}")
+
+    async def release(self) -> None:
+        """If no child is left: let the watcher end what those that were left behind, and itself."""
+        if self._pipe is None or self._groups or self._expected:
+            return
+        self._tell("!")
+        # What it looks for now must not be what is started next.
+        process, self._gateway = self._let_go(), ""
+        if process is not None:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                await asyncio.to_thread(process.wait, _RELEASE)
+
+    def kill(self) -> None:
+        """Every child, at once, and whatever they started."""
+        for group in list(self._groups):
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(group, _KILL)
+        if self._pipe is not None:
+            self._tell("!")
+            self._let_go()
+
+    def _start(self) -> None:
+        self._gateway = self._gateway or secrets.token_hex(8)
+        try:
+            reading, self._pipe = os.pipe()
+        except OSError as error:
+            logger.warning("Servers may outlive a gateway that is killed: %s.", error.strerror)
+            return
+        # Whoever stops reading must not stop us.
+        os.set_blocking(self._pipe, False)
+        # In a thread: to start a process takes milliseconds that the first servers need not wait for.
+        self._starting = threading.Thread(target=self._run, args=(reading, self._gateway), daemon=True)
+        self._starting.start()
+        for group in self._groups:
+            self._tell(f"+{group}")
+
+    def _run(self, reading: int, gateway: str) -> None:
+        command = [sys.executable, "-I", "-S", str(Path(orphans.__file__)), gateway]
+        null = subprocess.DEVNULL
+        # Not our own mark, where we are a server ourselves: it has to outlive us.
+        environment = {name: value for name, value in os.environ.items() if name != orphans.VARIABLE}
+        try:
+            self._process = subprocess.Popen(
+                command, stdin=reading, stdout=null, stderr=null, env=environment, cwd="/", start_new_session=True
+            )
+        except OSError as error:
+            logger.warning("Servers may outlive a gateway that is killed: %s.", error.strerror)
+        finally:
+            os.close(reading)
+
+    def _tell(self, line: str) -> None:
+        if self._pipe is None:
+            return
+        try:
+            os.write(self._pipe, f"{line}\n".encode())
+        except OSError:
+            # It was ended by somebody: the next child starts another.
+            if (process := self._let_go()) is not None:
+                process.poll()
+
+    def _let_go(self) -> subprocess.Popen[bytes] | None:
+        if self._starting is not None:
+            self._starting.join()
+        if self._pipe is not None:
+            os.close(self._pipe)
+        process, self._process, self._pipe, self._starting = self._process, None, None, None
+        return process
+
+
+_watch = _Watch()
+
+
+async def release() -> None:
+    """After the last child of this process was ended: see that nothing of what they started is left."""
+    await _watch.release()
+
+
+def kill_all() -> None:
+    """End every child of this process now, without asking it; for somebody who ends in a moment."""
+    _watch.kill()

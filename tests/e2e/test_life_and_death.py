@@ -1,0 +1,181 @@
+"""However a gateway ends, nothing that it started is left, and it does not take long.
+
+Thirty servers of all manners: that ignore the end of their stdin, that ignore SIGTERM, that start further processes,
+some of them in sessions of their own. What is left is found by a marker in the arguments of all of them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+import sys
+import time
+import uuid
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+
+from tests.conftest import Entry, WriteServers
+from tests.e2e.running import COMMAND
+
+STUBBORN = Path(__file__).parents[1] / "servers" / "stubborn.py"
+MANNERS = [
+    "none",
+    "eof",
+    "term",
+    "child",
+    "child,eof",
+    "child,term",
+    "session",
+    "session,eof",
+    "session,term",
+    "orphan",
+]
+SHUTDOWN = 1.0
+SWEPT = 3.0
+"""Seconds that those who end after a killed gateway have: two graces of half a second, and a slow machine."""
+SLOW_MACHINE = 1.0
+"""Seconds that are nobody's fault where a hundred processes share two cores with other tests."""
+
+pytestmark = pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="needs Linux' /proc")
+
+
+@pytest.fixture
+def marker() -> Iterator[str]:
+    """In the arguments of all processes of a test; none of them outlives it, whatever it finds."""
+    mark = f"marker-{uuid.uuid4().hex}"
+    yield mark
+    for number in left(mark):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(number, signal.SIGKILL)
+
+
+def left(mark: str) -> list[int]:
+    """The processes with a marker in their arguments."""
+    found = []
+    for folder in Path("/proc").iterdir():
+        if not folder.name.isdecimal():
+            continue
+        with contextlib.suppress(OSError):
+            if mark.encode() in (folder / "cmdline").read_bytes():
+                found.append(int(folder.name))
+    return found
+
+
+def stubborn(count: int, mark: str) -> dict[str, Entry]:
+    manners = [MANNERS[number % len(MANNERS)] for number in range(count)]
+    return {
+        f"s{number}": {"command": sys.executable, "args": [str(STUBBORN), f"s{number}", manner, mark]}
+        for number, manner in enumerate(manners)
+    }
+
+
+@asynccontextmanager
+async def gateway(config: Path, transport: str) -> AsyncIterator[asyncio.subprocess.Process]:
+    """A gateway all of whose servers are up."""
+    options = ["--config", str(config), "--database", "none", "--encoder", "none", "--shutdown-timeout", str(SHUTDOWN)]
+    options += ["--http", "127.0.0.1:0"] if transport == "http" else []
+    pipe = asyncio.subprocess.PIPE
+    process = await asyncio.create_subprocess_exec(
+        *COMMAND, "serve", *options, "--log-level", "error", stdin=pipe, stdout=pipe, stderr=pipe
+    )
+    try:
+        if transport == "http":
+            await until_ready(process)
+        else:
+            await until_listed(process)
+        yield process
+    finally:
+        if process.returncode is None:
+            process.kill()
+        await process.wait()
+        process._transport.close()  # type: ignore[attr-defined]
+
+
+async def until_ready(process: asyncio.subprocess.Process) -> None:
+    assert process.stderr is not None
+    line = (await asyncio.wait_for(process.stderr.readline(), 20)).decode()
+    address = line.split(" at ")[1].split("/mcp")[0]
+    async with httpx2.AsyncClient() as http, asyncio.timeout(60):
+        while (await http.get(f"{address}/ready")).status_code != 200:
+            await asyncio.sleep(0.1)
+
+
+async def until_listed(process: asyncio.subprocess.Process) -> None:
+    """Speak as a client does that begins with initialize, until no server is missing."""
+    hello = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}
+    await asked(process, {"id": 0, "method": "initialize", "params": hello})
+    await tell(process, {"method": "notifications/initialized"})
+    async with asyncio.timeout(60):
+        for number in range(1, 1_000):
+            call = {"name": "list_tools", "arguments": {}}
+            answer = await asked(process, {"id": number, "method": "tools/call", "params": call})
+            if "note" not in answer["result"]["structuredContent"]:
+                return
+            await asyncio.sleep(0.1)
+
+
+async def tell(process: asyncio.subprocess.Process, message: dict[str, object]) -> None:
+    assert process.stdin is not None
+    process.stdin.write(json.dumps({"jsonrpc": "2.0", **message}).encode() + b"\n")
+    await process.stdin.drain()
+
+
+async def asked(process: asyncio.subprocess.Process, message: dict[str, object]) -> Any:
+    assert process.stdout is not None
+    await tell(process, message)
+    while True:
+        line = await process.stdout.readline()
+        assert line, "the gateway ended"
+        answer = json.loads(line)
+        if answer.get("id") == message["id"]:
+            return answer
+
+
+async def until_gone(mark: str, seconds: float) -> float:
+    """How long it took until nothing was left."""
+    started = time.monotonic()
+    while left(mark):
+        if time.monotonic() - started > seconds:
+            pytest.fail(f"{len(left(mark))} processes are left after {seconds} s")
+        await asyncio.sleep(0.05)
+    return time.monotonic() - started
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("transport", ["stdio", "http"])
+async def test_thirty_servers_of_all_manners_end_with_a_gateway_that_is_killed(
+    write_servers: WriteServers, marker: str, transport: str
+) -> None:
+    config = write_servers(stubborn(30, marker))
+    async with gateway(config, transport) as process:
+        assert len(left(marker)) >= 30
+        process.kill()
+        await process.wait()
+        gone = await until_gone(marker, SWEPT)
+    print(f"{transport}: all gone {gone:.2f} s after kill -9")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("transport", ["stdio", "http"])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+async def test_thirty_servers_of_all_manners_end_with_a_gateway_that_is_stopped_and_soon(
+    write_servers: WriteServers, marker: str, transport: str, number: signal.Signals
+) -> None:
+    config = write_servers(stubborn(30, marker))
+    async with gateway(config, transport) as process:
+        assert len(left(marker)) >= 30
+        started = time.monotonic()
+        process.send_signal(number)
+        assert await asyncio.wait_for(process.wait(), 30) == 0
+        taken = time.monotonic() - started
+        assert left(marker) == []
+    print(f"{transport}: stopped {taken:.2f} s after {number.name}")
+    assert taken < SHUTDOWN + 2 + SLOW_MACHINE
