@@ -7,7 +7,7 @@ import contextlib
 import logging
 import os
 import time
-from collections.abc import Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import replace
 from importlib import import_module
 from importlib.util import find_spec
@@ -277,16 +277,15 @@ class Optimizer:
             if task is not None:
                 # A thread goes on by itself; nobody waits for what it loads.
                 task.cancel()
-        ends_at = time.monotonic() + _END
-        for what, part in (
-            ("the lists of tools", self.registrar.stop),
-            ("the servers", self._pool.stop),
-            ("the catalog", self.catalog.caught_up),
-            ("the accounts", self.accounts.settled),
-            ("the history", self.recorder.stop),
-            ("the database", self.storage.close),
-        ):
-            await _ended(what, part(), max(_LEAST, ends_at - time.monotonic()))
+        parts = {
+            "the lists of tools": self.registrar.stop,
+            "the servers": self._pool.stop,
+            "the catalog": self.catalog.caught_up,
+            "the accounts": self.accounts.settled,
+            "the history": self.recorder.stop,
+            "the database": self.storage.close,
+        }
+        await end_all(parts, _END)
 
     async def find(
         self, tool_description: str, tool_keywords: str = "", limit: int | None = None, detail: str | None = None
@@ -429,16 +428,19 @@ class Optimizer:
         return make_usage(events, weights(self.snapshot), assumptions, self.prices)
 
 
-async def _ended(what: str, ending: Coroutine[Any, Any, None], seconds: float) -> None:
-    """Wait for the end of one part. If it fails or takes too long, that is said, and the others go on."""
-    task = asyncio.create_task(ending)
-    # Not a timeout around it: what does not end when it is told to may not end when it is cancelled, either.
-    await asyncio.wait({task}, timeout=seconds)
-    if not task.done():
-        task.cancel()
-        logger.error("Stopping: %s did not end within %.1f s.", what, seconds)
-    elif not task.cancelled() and (error := task.exception()) is not None:
-        logger.error("Stopping: %s failed to end.", what, exc_info=error)
+async def end_all(parts: Mapping[str, Callable[[], Coroutine[Any, Any, None]]], seconds: float) -> None:
+    """End some parts, in their order. One that fails or takes too long is named, and the others go on."""
+    ends_at = time.monotonic() + seconds
+    for what, end in parts.items():
+        left = max(_LEAST, ends_at - time.monotonic())
+        task = asyncio.create_task(end())
+        # Not a timeout around it: what does not end when it is told to may not end when it is cancelled, either.
+        await asyncio.wait({task}, timeout=left)
+        if not task.done():
+            task.cancel()
+            logger.error("Stopping: %s did not end within %.1f s.", what, left)
+        elif not task.cancelled() and (error := task.exception()) is not None:
+            logger.error("Stopping: %s failed to end.", what, exc_info=error)
 
 
 def _check_driver(settings: Settings) -> None:

@@ -78,9 +78,11 @@ def stubborn(count: int, mark: str) -> dict[str, Entry]:
 
 
 @asynccontextmanager
-async def gateway(config: Path, transport: str) -> AsyncIterator[asyncio.subprocess.Process]:
+async def gateway(
+    config: Path, transport: str, shutdown: float = SHUTDOWN
+) -> AsyncIterator[asyncio.subprocess.Process]:
     """A gateway all of whose servers are up."""
-    options = ["--config", str(config), "--database", "none", "--encoder", "none", "--shutdown-timeout", str(SHUTDOWN)]
+    options = ["--config", str(config), "--database", "none", "--encoder", "none", "--shutdown-timeout", str(shutdown)]
     options += ["--http", "127.0.0.1:0"] if transport == "http" else []
     pipe = asyncio.subprocess.PIPE
     process = await asyncio.create_subprocess_exec(
@@ -179,3 +181,41 @@ async def test_thirty_servers_of_all_manners_end_with_a_gateway_that_is_stopped_
         assert left(marker) == []
     print(f"{transport}: stopped {taken:.2f} s after {number.name}")
     assert taken < SHUTDOWN + 2 + SLOW_MACHINE
+
+
+@pytest.mark.parametrize("transport", ["stdio", "http"])
+async def test_a_second_signal_ends_the_gateway_and_its_servers_at_once(
+    write_servers: WriteServers, marker: str, transport: str
+) -> None:
+    config = write_servers(stubborn(10, marker))
+    async with gateway(config, transport, shutdown=60) as process:
+        process.send_signal(signal.SIGTERM)
+        await asyncio.sleep(0.05)
+        started = time.monotonic()
+        process.send_signal(signal.SIGTERM)
+        code = await asyncio.wait_for(process.wait(), 30)
+        assert code == 128 + signal.SIGTERM
+        assert time.monotonic() - started < 1
+        await until_gone(marker, SWEPT)
+
+
+async def test_a_call_that_is_interrupted_on_stdio_says_that_the_gateway_was_stopped(
+    write_servers: WriteServers, marker: str
+) -> None:
+    async with gateway(write_servers(stubborn(1, marker)), "stdio", shutdown=0.5) as process:
+        assert process.stdout is not None
+        call = {"name": "call_tool", "arguments": {"tool_name": "sleep", "parameters": {"seconds": 60}}}
+        await tell(process, {"id": "long", "method": "tools/call", "params": call})
+        await asyncio.sleep(0.5)
+        started = time.monotonic()
+        process.send_signal(signal.SIGTERM)
+        await asyncio.sleep(0.1)
+        quick = {"name": "call_tool", "arguments": {"tool_name": "echo", "parameters": {"value": "x"}}}
+        await tell(process, {"id": "late", "method": "tools/call", "params": quick})
+        answers = {}
+        async for line in process.stdout:
+            answers[json.loads(line).get("id")] = line.decode()
+        assert await process.wait() == 0
+        assert time.monotonic() - started < 0.5 + 2 + SLOW_MACHINE
+    assert "The gateway was stopped in the middle of the call" in answers["long"]
+    assert "The gateway is being stopped. Call again when it is back" in answers["late"]

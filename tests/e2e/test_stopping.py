@@ -8,15 +8,18 @@ import sys
 import time
 from pathlib import Path
 
+import httpx2
 import mcp_types as types
 import pytest
 from mcp import Client
 
-from tests.conftest import WriteServers
+from tests.conftest import Entry, WriteServers, plain_server
 from tests.e2e.running import http_gateway
 from tests.e2e.test_passing import until_up
 
 SOAK_SERVER = Path(__file__).parents[2] / "benchmarks" / "soak_server.py"
+SLOW_MACHINE = 1.0
+"""Seconds that are nobody's fault where other tests run at the same time."""
 
 
 @pytest.mark.parametrize("mode", ["legacy", "auto"])
@@ -41,6 +44,84 @@ async def test_a_call_under_way_is_answered_before_the_gateway_stops(
         assert time.monotonic() - started < 10
         assert process.returncode == 0
         assert not [child for child in children if Path(f"/proc/{child}").exists()]
+
+
+async def test_a_gateway_that_stops_says_so_first_then_refuses_new_calls_and_finishes_those_under_way(
+    write_servers: WriteServers,
+) -> None:
+    config = write_servers({"slow": plain_server("slow")})
+    options = ["--mode", "transparent", "--database", "none", "--shutdown-timeout", "20", "--shutdown-delay", "2"]
+    ping = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
+    async with http_gateway(config, *options) as (address, process), httpx2.AsyncClient() as http:
+        ready = address.removesuffix("mcp") + "ready"
+        client = Client(address)
+        await client.__aenter__()
+        await until_up(client)
+        under_way = asyncio.create_task(client.call_tool("sleep", {"seconds": 4}))
+        await asyncio.sleep(0.3)
+        assert (await http.get(ready)).status_code == 200
+        process.send_signal(signal.SIGTERM)
+        while (answer := await http.get(ready)).status_code != 503:
+            await asyncio.sleep(0.02)
+        assert answer.json()["ready"] is False
+        assert not (await client.call_tool("echo", {"value": "in time"})).is_error
+        while (refused := await http.post(address, json=ping)).status_code != 503:
+            await asyncio.sleep(0.1)
+        assert int(refused.headers["retry-after"]) > 0
+        assert "being stopped" in refused.json()["error"]["message"]
+        assert not under_way.done()
+        assert not (await under_way).is_error
+        assert await asyncio.wait_for(process.wait(), 10) == 0
+
+
+async def test_a_call_that_takes_too_long_is_told_that_the_gateway_was_stopped_and_holds_nobody_up(
+    write_servers: WriteServers,
+) -> None:
+    config = write_servers({"slow": plain_server("slow")})
+    options = ["--mode", "transparent", "--database", "none", "--shutdown-timeout", "1"]
+    async with http_gateway(config, *options) as (address, process):
+        client = Client(address)
+        await client.__aenter__()
+        await until_up(client)
+        call = asyncio.create_task(client.call_tool("sleep", {"seconds": 60}))
+        await asyncio.sleep(0.5)
+        started = time.monotonic()
+        process.send_signal(signal.SIGTERM)
+        result = await call
+        assert await asyncio.wait_for(process.wait(), 20) == 0
+        assert time.monotonic() - started < 1 + 2 + SLOW_MACHINE
+    [content] = result.content
+    assert isinstance(content, types.TextContent)
+    assert result.is_error
+    assert content.text.startswith("The gateway was stopped in the middle of the call")
+
+
+async def test_a_gateway_is_ready_when_a_tool_can_be_called_and_not_before(write_servers: WriteServers) -> None:
+    config = write_servers({"late": plain_server("late", "--delay", 1.5), "other": plain_server("other")})
+    async with http_gateway(config, "--database", "none") as (address, _), httpx2.AsyncClient() as http:
+        ready = address.removesuffix("mcp") + "ready"
+        assert (await http.get(ready)).status_code == 503
+        async with asyncio.timeout(20):
+            while (await http.get(ready)).status_code != 200:
+                await asyncio.sleep(0.02)
+        async with Client(address) as client:
+            arguments = {"tool_name": "echo", "server_name": "late", "parameters": {"value": "x"}}
+            assert not (await client.call_tool("call_tool", arguments)).is_error
+
+
+@pytest.mark.parametrize(("entries", "status"), [({}, 200), ({"gone": {"command": "no-such-command-here"}}, 503)])
+async def test_a_gateway_without_servers_is_ready_and_one_whose_servers_all_failed_is_not(
+    write_servers: WriteServers, entries: dict[str, Entry], status: int
+) -> None:
+    async with http_gateway(write_servers(entries), "--database", "none") as (address, _):
+        async with httpx2.AsyncClient() as http:
+            # Over and over: what it says first it must not take back.
+            seen = set()
+            for _ in range(10):
+                seen.add((await http.get(address.removesuffix("mcp") + "ready")).status_code)
+                await asyncio.sleep(0.1)
+        assert status in seen
+        assert 200 not in seen - {status}
 
 
 async def test_more_calls_than_may_wait_are_told_to_try_again(write_servers: WriteServers, tmp_path: Path) -> None:

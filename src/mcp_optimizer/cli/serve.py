@@ -22,6 +22,7 @@ from mcp_optimizer.terminal_text import counted
 
 if TYPE_CHECKING:
     import uvicorn
+    from opentelemetry.sdk.trace import TracerProvider
 
     from mcp_optimizer.app import Optimizer
 
@@ -47,17 +48,20 @@ def register(app: typer.Typer) -> None:
 def serve(settings: Settings) -> None:
     """Serve MCP on stdio, or over HTTP with --http HOST:PORT."""
     _make_room()
-    if settings.otlp_endpoint:
-        from mcp_optimizer import __version__
-        from mcp_optimizer.tracing import start_tracing
+    traces = _start_tracing(settings) if settings.otlp_endpoint else None
+    run(_serve_stdio(settings) if settings.http is None else _serve_http(settings))
+    if traces is not None:
+        traces.shutdown()
+    # Not by the way of Python: taking everything apart takes a second, and a thread that reads stdin ends only with it.
+    sys.stdout.flush()
+    os._exit(0)
 
-        start_tracing(settings.otlp_endpoint, __version__)
-    if settings.http is None:
-        run(_serve_stdio(settings))
-        # Reading stdin happens in a thread that only the next line, or the end of stdin, would end.
-        sys.stdout.flush()
-        os._exit(0)
-    run(_serve_http(settings))
+
+def _start_tracing(settings: Settings) -> TracerProvider:
+    from mcp_optimizer import __version__
+    from mcp_optimizer.tracing import start_tracing
+
+    return start_tracing(settings.otlp_endpoint, __version__)
 
 
 def _make_room() -> None:

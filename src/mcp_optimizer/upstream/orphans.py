@@ -88,15 +88,19 @@ def marked(*beginnings: str) -> set[int]:
         # No such folder on this system.
         return set()
     for number in numbers:
-        try:
-            with open(f"/proc/{number}/environ", "rb") as file:
-                environment = b"\0" + file.read() + b"\0"
-        except OSError:
-            # Somebody else's, or gone.
-            continue
+        environment = _environment(number)
         if any(mark in environment for mark in wanted):
             found.add(number)
     return found
+
+
+def _environment(number: int) -> bytes:
+    """What a process was started with; nothing for one that is gone, is a zombie, or belongs to somebody else."""
+    try:
+        with open(f"/proc/{number}/environ", "rb") as file:
+            return b"\0" + file.read() + b"\0"
+    except OSError:
+        return b""
 
 
 def _is_alive(group: int) -> bool:
@@ -121,7 +125,7 @@ def _send(number: int, groups: set[int], processes: set[int]) -> None:
 def _wait(groups: set[int], processes: set[int], seconds: float) -> None:
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
-        if not any(map(_is_alive, groups)) and not any(os.path.exists(f"/proc/{number}") for number in processes):
+        if not any(map(_is_alive, groups)) and not any(len(_environment(number)) > 2 for number in processes):
             return
         time.sleep(_POLL)
 
