@@ -97,7 +97,7 @@ async def test_a_call_that_takes_too_long_is_told_that_the_gateway_was_stopped_a
 
 
 async def test_a_gateway_is_ready_when_a_tool_can_be_called_and_not_before(write_servers: WriteServers) -> None:
-    config = write_servers({"late": plain_server("late", "--delay", 1.5), "other": plain_server("other")})
+    config = write_servers({"late": plain_server("late", "--tools", 4_000), "other": plain_server("other")})
     async with http_gateway(config, "--database", "none") as (address, _), httpx2.AsyncClient() as http:
         ready = address.removesuffix("mcp") + "ready"
         assert (await http.get(ready)).status_code == 503
