@@ -59,8 +59,10 @@ from mcp_optimizer.storage import Storage
 from mcp_optimizer.token_counter import TokenCounter
 from mcp_optimizer.upstream.config import read_server_file
 from mcp_optimizer.upstream.dumps import read_dumps
+from mcp_optimizer.upstream.itself import SAME_ADDRESS, is_own_address
 from mcp_optimizer.upstream.parked import ParkingLimits
 from mcp_optimizer.upstream.pool import UpstreamPool
+from mcp_optimizer.upstream.processes import DEEPEST, depth
 from mcp_optimizer.upstream.spec import ServerSpec, Transport
 from mcp_optimizer.upstream.state import PoolOptions, UpstreamState
 from mcp_optimizer.written_descriptions import WrittenDescriptions
@@ -498,7 +500,16 @@ def _profile(name: str | None) -> ProfileName | None:
 
 def server_specs(settings: Settings) -> list[ServerSpec]:
     """The servers that the settings name."""
+    if (deep := depth(os.environ)) > DEEPEST:
+        raise ConfigurationError(
+            f"This gateway runs inside of {deep} others, each started by the one before: most likely a server file "
+            "starts the gateway itself. Remove that entry, or give it another --config."
+        )
     specs = _demo_specs() if settings.demo else read_server_file(settings.server_file, os.environ)
+    if settings.http is not None:
+        host, port = settings.http_address
+        ours = {spec.name for spec in specs if spec.url and is_own_address(spec.url, host, port)}
+        specs = [replace(spec, problem=SAME_ADDRESS) if spec.name in ours else spec for spec in specs]
     wanted, known = _items(settings.servers), [spec.name for spec in specs]
     if unknown := [name for name in wanted if name not in known]:
         raise ConfigurationError(f"There is no server {unknown[0]!r}. Servers: {', '.join(known) or 'none'}.")

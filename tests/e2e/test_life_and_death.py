@@ -219,3 +219,23 @@ async def test_a_call_that_is_interrupted_on_stdio_says_that_the_gateway_was_sto
         assert time.monotonic() - started < 0.5 + 2 + SLOW_MACHINE
     assert "The gateway was stopped in the middle of the call" in answers["long"]
     assert "The gateway is being stopped. Call again when it is back" in answers["late"]
+
+
+@pytest.mark.slow
+async def test_a_script_that_starts_the_gateway_inside_itself_is_stopped_by_its_depth(
+    write_servers: WriteServers, tmp_path: Path, marker: str
+) -> None:
+    script = tmp_path / f"{marker}.sh"
+    config = write_servers({"wrapped": {"command": "/bin/sh", "args": [str(script)]}})
+    options = "--database none --encoder none --restart-pause 60"
+    script.write_text(f"exec {sys.executable} -m mcp_optimizer serve --config {config} {options} # {marker}\n")
+    inside = f"serve\0--config\0{config}"
+    async with gateway(config, "stdio"):
+        counts = [0]
+        async with asyncio.timeout(60):
+            # The fourth says what is wrong, and ends.
+            while not (max(counts) == 4 and counts[-1] == 3):
+                counts.append(len(left(inside)))
+                assert counts[-1] <= 4
+                await asyncio.sleep(0.1)
+    await until_gone(inside, 10)

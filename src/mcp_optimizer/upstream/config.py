@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from mcp_optimizer.errors import ConfigurationError
+from mcp_optimizer.upstream.itself import SAME_FILE, starts_itself
 from mcp_optimizer.upstream.selection import ALL, ToolSelection
 from mcp_optimizer.upstream.spec import ServerSpec, Transport
 
@@ -126,7 +127,7 @@ def _usable_spec(name: str, entry: Any, path: Path, environment: Mapping[str, st
     tools = _tools(entry)
     if transport is Transport.STDIO:
         cwd = _text(entry, "cwd")
-        return ServerSpec(
+        spec = ServerSpec(
             name=name,
             transport=transport,
             command=_required(entry, "command"),
@@ -137,6 +138,9 @@ def _usable_spec(name: str, entry: Any, path: Path, environment: Mapping[str, st
             disabled=disabled,
             tools=tools,
         )
+        if starts_itself(spec, path):
+            raise _Unusable(SAME_FILE)
+        return spec
     return ServerSpec(
         name=name,
         transport=transport,

@@ -34,6 +34,9 @@ _NEEDED_TO_RUN = frozenset(
     | {"PROGRAMFILES", "SYSTEMDRIVE", "SYSTEMROOT", "TEMP", "TMP", "USERNAME", "USERPROFILE", "WINDIR"}
 )
 
+DEEPEST = 2
+"""Gateways that a gateway may run inside of. One in front of another is of use; more are likely one and the same."""
+
 EOF_GRACE = 0.7
 """Seconds a child has to end by itself after its stdin closes. All three fit into what stopping may take."""
 TERM_GRACE = 0.5

@@ -1,0 +1,86 @@
+"""Recognises the gateway among its own servers, where it would start itself without end, or call itself.
+
+Only what an entry says: a script that starts the gateway is found out by its depth (`processes`). Called where server
+files are read; starts and reads nothing.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Sequence
+from pathlib import Path, PurePath
+from urllib.parse import urlsplit
+
+from platformdirs import user_config_path
+
+from mcp_optimizer.settings import APP_NAME, PREFIX, SERVER_FILE
+from mcp_optimizer.upstream.spec import ServerSpec
+
+SAME_FILE = (
+    "it is this gateway with this same file, and would start itself without end; remove the entry, or give it another "
+    "--config"
+)
+SAME_ADDRESS = "it is the address of this gateway itself; remove the entry"
+
+_NAMES = frozenset({"mcp-optimizer", "mcp-optimizer-gateway", "mcp_optimizer"})
+_ENDING = re.compile(r"\.(exe|cmd|bat)$|[\[@=<>~!].*$")
+"""What may stand behind the name of a program or a package: its kind, extras, a version."""
+
+
+def starts_itself(spec: ServerSpec, path: Path) -> bool:
+    """Whether an entry of the server file at `path` starts a gateway that reads the same file, and this entry in it."""
+    words = _words_after_us([spec.command, *spec.args])
+    if "serve" not in words or "--demo" in words:
+        return False
+    servers = _value(words, "--servers") or spec.env.get(f"{PREFIX}SERVERS")
+    if servers and spec.name not in [name.strip() for name in servers.split(",")]:
+        return False
+    named = _value(words, "--config") or spec.env.get(f"{PREFIX}CONFIG")
+    if named is None and (_value(words, "--settings") or spec.env.get(f"{PREFIX}SETTINGS")):
+        # Its settings may name another.
+        return False
+    folder = Path(spec.cwd or ".")
+    here = folder / SERVER_FILE
+    default = here if here.exists() else user_config_path(APP_NAME) / SERVER_FILE
+    read = folder / Path(named).expanduser() if named else default
+    return read.resolve() == path.resolve()
+
+
+def _words_after_us(words: Sequence[str]) -> Sequence[str]:
+    """The arguments of the gateway, if that is what is run: by its name, by `python -m`, by uvx and its like."""
+    for at, word in enumerate(words):
+        if _ENDING.sub("", PurePath(word.replace("\\", "/")).name.lower()) in _NAMES:
+            return words[at + 1 :]
+    return ()
+
+
+def _value(words: Sequence[str], option: str) -> str | None:
+    for at, word in enumerate(words):
+        if word == option and at + 1 < len(words):
+            return words[at + 1]
+        if word.startswith(f"{option}="):
+            return word.partition("=")[2]
+    return None
+
+
+def is_own_address(url: str, host: str, port: int) -> bool:
+    """Whether a URL leads to the address that we serve at."""
+    try:
+        parts = urlsplit(url)
+        asked, asked_port = parts.hostname or "", parts.port
+    except ValueError:
+        return False
+    if (asked_port or {"http": 80, "https": 443}.get(parts.scheme)) != port or port == 0:
+        return False
+    return asked == host.lower() or (_is_this_machine(asked) and _is_this_machine(host))
+
+
+def _is_this_machine(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return address.is_loopback or address.is_unspecified
