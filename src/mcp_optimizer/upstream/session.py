@@ -36,6 +36,7 @@ from mcp_optimizer.upstream.legacy_sse import legacy_sse
 from mcp_optimizer.upstream.listing import Listing, list_tools
 from mcp_optimizer.upstream.notifications import OnNotice
 from mcp_optimizer.upstream.peer import Peer
+from mcp_optimizer.upstream.redaction import Redactor
 from mcp_optimizer.upstream.spec import ServerSpec, Transport
 from mcp_optimizer.upstream.stdio import run_child
 from mcp_optimizer.upstream.streamable_http import streamable_http
@@ -56,6 +57,7 @@ class UpstreamSession:
         self._peer = peer
         self._client_info = client_info
         self._evidence = evidence
+        self._redactor = Redactor(spec)
         self._param_headers: dict[str, dict[tuple[str, ...], str]] = {}
         self._watches: dict[str, asyncio.Task[None]] = {}
         self.agreement = Agreement()
@@ -174,7 +176,8 @@ class UpstreamSession:
     def _translate(self, error: RpcError | ExchangeLost | ServerGone, timeout: float) -> Exception:
         name = self._spec.name
         if isinstance(error, RpcError):
-            return UpstreamRefusal(name, error.code, error.message, error.data)
+            said = self._redactor
+            return UpstreamRefusal(name, error.code, said.text(error.message), said.value(error.data))
         if isinstance(error, RpcTimeout):
             waited = (
                 f"was not done after {error.seconds:g} s" if error.in_all else f"did not answer within {timeout:g} s"
@@ -188,7 +191,10 @@ class UpstreamSession:
                 "Whether the call took effect is not known.",
             )
         effect = "Whether the call took effect is not known" if error.was_sent else "The call was not made: try again"
-        return CallLost(name, f"The connection to the server {name!r} broke in this call ({error}). {effect}.")
+        return CallLost(
+            name,
+            f"The connection to the server {name!r} broke in this call ({self._redactor.text(str(error))}). {effect}.",
+        )
 
     async def tell(self, method: str, params: Mapping[str, Any] | None = None) -> None:
         """Pass a client's notification on; only the older era has any. A server that cannot be told is not."""

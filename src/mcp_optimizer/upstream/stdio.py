@@ -25,6 +25,7 @@ from mcp_optimizer.upstream.endings import ServerGone
 from mcp_optimizer.upstream.large import LARGE, read_large
 from mcp_optimizer.upstream.lines import EndlessLine, Overlong, lines
 from mcp_optimizer.upstream.peer import Message, Peer, to_wire
+from mcp_optimizer.upstream.redaction import Redactor
 from mcp_optimizer.upstream.spec import ServerSpec
 
 logger = logging.getLogger(__name__)
@@ -40,10 +41,13 @@ def plain(text: str) -> str:
 
 
 class ChildProcess:
-    """A running child, and what it had to say for itself."""
+    """A running child, and what it had to say for itself. What it says is shown without its secrets."""
 
-    def __init__(self, process: asyncio.subprocess.Process, limits: Limits = DEFAULT_LIMITS) -> None:
+    def __init__(
+        self, process: asyncio.subprocess.Process, redactor: Redactor, limits: Limits = DEFAULT_LIMITS
+    ) -> None:
         self._process = process
+        self._redactor = redactor
         self.stderr_tail: deque[str] = deque(maxlen=limits.stderr_lines)
         self.garbage: list[str] = []
         self.gave_up = False
@@ -65,7 +69,8 @@ class ChildProcess:
         if self.is_endless:
             return "it prints a line without end on its stdout"
         if self.gave_up:
-            return f"it prints text that is not MCP on its stdout, such as {self.garbage[0]!r}"
+            printed = self._redactor.text(self.garbage[0])
+            return f"it prints text that is not MCP on its stdout, such as {printed!r}"
         if not self.hung_up:
             return ""
         code = self._process.returncode
@@ -75,7 +80,7 @@ class ChildProcess:
             how = f"it was ended by {_signal_name(-code)}"
         else:
             how = f"it exited with code {code}"
-        said = next((line for line in reversed(self.stderr_tail) if line), "")
+        said = self._redactor.text(next((line for line in reversed(self.stderr_tail) if line), ""))
         return f"{how}; its last words: {said}" if said else how
 
 
@@ -111,7 +116,7 @@ class _Pipes:
 async def run_child(spec: ServerSpec, peer: Peer) -> AsyncIterator[ChildProcess]:
     """Start the child and bind the peer to it; on the way out, end it and everything it started."""
     process = await processes.spawn(spec)
-    child = ChildProcess(process, peer.limits)
+    child = ChildProcess(process, Redactor(spec), peer.limits)
     peer.bind(_Pipes(process, child))
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(_read_stdout, process, child, peer)

@@ -34,6 +34,7 @@ from mcp_optimizer.upstream.notifications import Merged
 from mcp_optimizer.upstream.only_client import OnlyClient
 from mcp_optimizer.upstream.own_sessions import OwnSessions
 from mcp_optimizer.upstream.parked import ParkedCalls, Request, can_be_asked
+from mcp_optimizer.upstream.redaction import Redactor
 from mcp_optimizer.upstream.session import UpstreamSession, open_session
 from mcp_optimizer.upstream.spec import ServerSpec, Transport
 from mcp_optimizer.upstream.state import Listener, OnNotice, PoolOptions, UpstreamState
@@ -73,6 +74,7 @@ class Supervisor:
         self._noticed = Merged(
             lambda method, params: noticed(spec.name, method, params), options.limits.pending_notifications
         )
+        self._redactor = Redactor(spec)
         self._only_client = only_client
         self._parked = parked
         self._session: UpstreamSession | None = None
@@ -241,7 +243,7 @@ class Supervisor:
         except* Exception as group:  # noqa: BLE001 - whatever it is, it ends this server's life and no other's
             problem = f"a fault of the gateway ({type(_first(group)).__name__}); its log says more"
             logger.error("Server %s: a fault of the gateway ended its session.\n%s", self._spec.name, _where(group))
-        reason = evidence.epitaph() or problem or _CLOSED
+        reason = self._redactor.text(evidence.epitaph() or problem or _CLOSED)
         return reason, not was_up and self._try_another_way(evidence)
 
     def _evidence(self) -> Evidence:

@@ -97,8 +97,8 @@ class Relisting:
             try:
                 listing = await session.list_tools(self._timeout)
             except (RpcError, ExchangeLost, TimeoutError) as error:
-                why = str(error) or "it took too long"
-                logger.warning("Server %s says that its tools changed, but does not list them: %s.", self._server, why)
+                kind = type(error).__name__
+                logger.warning("Server %s says that its tools changed, but does not list them: %s.", self._server, kind)
                 continue
             except ServerGone:
                 return

@@ -1,0 +1,203 @@
+"""Takes a server's secrets out of what that server says: its stderr, its errors, what HTTP libraries quote of its URL.
+
+A secret is what the user configured for a server and would not show to others: values of its environment and headers,
+credentials and parameters of its URL, arguments that are named like secrets. Each is replaced by the name of what it
+is, in whatever way it is commonly written down. Pure; called wherever a server's words leave its connection. A result
+of a tool is not touched: it is what was asked for.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+from urllib.parse import parse_qsl, quote, quote_plus, unquote, urlsplit
+
+from mcp_optimizer.json_text import compact
+from mcp_optimizer.terminal_text import printable
+from mcp_optimizer.upstream.spec import ServerSpec
+
+_LEAST = 6
+"""Characters of a value that is looked for: shorter ones stand in any text."""
+_LEAST_IF_NAMED = 4
+"""The same for one whose name says that it is a secret."""
+_CUT = 80
+"""Characters from which on a text may have been cut, perhaps in the middle of a secret."""
+_LEAST_OF_CUT = 8
+_DEEPEST = 50
+_NESTED = 3
+"""Levels of values inside of values that are read: JSON in a variable, a pair in that."""
+
+_NAMED = re.compile(
+    r"token|key|secret|passw|passphrase|pwd|auth|cred|cookie|session|bearer|signature|private|dsn|jwt|webhook|"
+    r"(?:^|[-_.])(?:pat|pin|pass|sid|sig)(?:$|[-_.])",
+    re.IGNORECASE,
+)
+_ORDINARY = re.compile(r"[/~.]*(?:(?:[a-z]{1,15}|[A-Z]{1,15}|[A-Z][a-z]{1,14}|\d{1,5})(?:[-_ .,:/@]+|$))+|\d{1,9}")
+"""Words and small numbers: `production`, `us-east-1`, `http://localhost:8080`, `/home/ada`, `600000`."""
+_PAIR = re.compile(r"([A-Za-z_][\w.-]*)\s*[=:]\s*([^;&\s\"']+)")
+_CREDENTIALS = re.compile(r"://([^/?#\s@]*)@")
+_RANDOM = re.compile(r"(?=[^/]*\d)(?=[^/]*[A-Za-z])[\w.~%-]{16,}")
+"""A part of a URL's path that nobody would have thought of: some services put their token there."""
+_KNOWN = re.compile(r"(?:gh[a-z]_|github_pat_|glpat-|sk-|xox[a-z]-|AKIA|ya29\.|eyJ|npm_|pypi-|hf_)[\w.-]{8,}")
+"""Beginnings that issuers of tokens give them."""
+
+
+class Redactor:
+    """Knows the secrets of one server. `text` and `value` are what they are given, without them."""
+
+    def __init__(self, spec: ServerSpec) -> None:
+        labels: dict[str, str] = {}
+        for name, secret in _secrets(spec):
+            for form in _forms(secret):
+                labels.setdefault(form, f"[redacted: {name}]")
+        self._labels = dict(sorted(labels.items(), key=lambda item: -len(item[0])))
+
+    def text(self, text: str) -> str:
+        """A text without secrets; what is left of one that was cut at its end goes, too."""
+        found = [form for form in self._labels if form in text]
+        if found:
+            # At once and longest first: what replaces one must not be taken for another.
+            text = re.sub("|".join(map(re.escape, found)), lambda match: self._labels[match.group()], text)
+        return self._without_cut(text) if len(text) >= _CUT else text
+
+    def value(self, value: Any) -> Any:
+        """The same for whatever JSON holds, such as the data of an error."""
+        return self._walked(value, 0)
+
+    def _walked(self, value: Any, level: int) -> Any:
+        if isinstance(value, str):
+            return self.text(value)
+        if level > _DEEPEST:
+            return None
+        if isinstance(value, Mapping):
+            return {self._walked(key, level): self._walked(item, level + 1) for key, item in value.items()}
+        if isinstance(value, list | tuple):
+            return [self._walked(item, level + 1) for item in value]
+        return value
+
+    def _without_cut(self, text: str) -> str:
+        for form, label in self._labels.items():
+            for length in range(min(len(form), len(text)) - 1, _LEAST_OF_CUT - 1, -1):
+                if text.endswith(form[:length]):
+                    return text[:-length] + label
+        return text
+
+
+def _secrets(spec: ServerSpec) -> Iterator[tuple[str, str]]:
+    """The names and values of all secrets of a server."""
+    for name, value in spec.env.items():
+        yield from _inside(name, value)
+    for name, value in spec.headers.items():
+        yield from _inside(name, value)
+    yield from _of_arguments(spec.args)
+    if spec.url:
+        yield from _of_url(spec.url)
+
+
+def is_secret(name: str, value: str) -> bool:
+    """Whether a value of this name should not be shown: all but short ones, and words that anybody might say."""
+    if _NAMED.search(name):
+        return len(value) >= _LEAST_IF_NAMED and value.lower() not in ("true", "false", "none", "null")
+    return len(value) >= _LEAST and _ORDINARY.fullmatch(value) is None
+
+
+def _inside(name: str, value: str, level: int = 0) -> Iterator[tuple[str, str]]:
+    """A value, and what stands inside of it: JSON, `Bearer x`, `user:password`, `key=value`, credentials of a URL."""
+    if is_secret(name, value):
+        yield name, value
+    if level >= _NESTED:
+        return
+    scheme, _, credentials = value.strip().partition(" ")
+    if scheme.lower() in ("bearer", "basic", "token", "digest", "apikey") and credentials:
+        yield from _inside(name, credentials.strip(), level + 1)
+        yield from ((name, part) for part in _basic(credentials))
+    for inner, item in _pairs(value):
+        yield from _inside(inner or name, item, level + 1)
+    for credentials in _CREDENTIALS.findall(value):
+        yield from ((name, part) for part in (credentials, *credentials.split(":")) if len(part) >= _LEAST_IF_NAMED)
+    yield from ((name, token) for token in _KNOWN.findall(value))
+    if "\n" in value:
+        yield from ((name, line.strip()) for line in value.splitlines() if is_secret(name, line.strip()))
+
+
+def _pairs(value: str) -> Iterator[tuple[str, str]]:
+    """`key=value` and `Key: value`, and what an object in JSON holds; only what is named like a secret."""
+    try:
+        parsed = json.loads(value) if value.lstrip()[:1] in ("{", "[") else None
+    except (ValueError, RecursionError):
+        parsed = None
+    if parsed is not None:
+        items = parsed.items() if isinstance(parsed, dict) else (("", item) for item in parsed)
+        for name, item in items:
+            yield str(name), item if isinstance(item, str) else compact(item)
+        return
+    for name, item in _PAIR.findall(value):
+        if _NAMED.search(name) and item != value:
+            yield name, item
+    header, colon, rest = value.partition(":")
+    if colon and _NAMED.search(header) and " " not in header:
+        yield header, rest.strip()
+
+
+def _basic(credentials: str) -> list[str]:
+    try:
+        user, _, password = base64.b64decode(credentials.strip(), validate=True).decode().partition(":")
+    except (binascii.Error, UnicodeDecodeError):
+        return []
+    return [part for part in (f"{user}:{password}", password) if len(part) >= _LEAST_IF_NAMED]
+
+
+def _of_arguments(arguments: Iterable[str]) -> Iterator[tuple[str, str]]:
+    option = ""
+    for argument in arguments:
+        name, equals, value = argument.partition("=")
+        if option and not argument.startswith("-") and is_secret(option, argument):
+            yield option, argument
+        if equals and name and _NAMED.search(name) and " " not in name and is_secret(name, value):
+            yield name, value
+        for inner, item in _inside("argument", argument):
+            # Most arguments are no secrets: only what is recognised inside of them.
+            if item != argument or _KNOWN.fullmatch(item):
+                yield inner, item
+        option = argument if argument.startswith("-") and not equals and _NAMED.search(argument) else ""
+
+
+def _of_url(url: str) -> Iterator[tuple[str, str]]:
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return
+    credentials = parts.netloc.rpartition("@")[0]
+    for part in (credentials, *credentials.split(":")):
+        if len(part) >= _LEAST_IF_NAMED:
+            yield "its url", part
+            yield "its url", unquote(part)
+    for name, value in parse_qsl(parts.query) + parse_qsl(parts.fragment):
+        yield from _inside(name, value)
+    for segment in parts.path.split("/"):
+        if _RANDOM.fullmatch(segment):
+            yield "its url", segment
+
+
+def _forms(secret: str) -> set[str]:
+    """How a secret may be written: as it is, in a URL, in JSON, in a header of its own."""
+    raw = secret.encode("utf-8", "surrogatepass")
+    encoded = [base64.b64encode(raw).decode(), base64.urlsafe_b64encode(raw).decode()]
+    forms = {
+        secret,
+        secret.strip(),
+        printable(secret).strip(),
+        quote(raw, safe=""),
+        quote(raw),
+        quote_plus(raw),
+        json.dumps(secret)[1:-1],
+        json.dumps(secret, ensure_ascii=False)[1:-1],
+        repr(secret)[1:-1],
+        *encoded,
+        *(form.rstrip("=") for form in encoded),
+    }
+    return {form for form in forms if len(form) >= _LEAST_IF_NAMED}
