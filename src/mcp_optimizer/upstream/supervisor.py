@@ -327,7 +327,7 @@ class Supervisor:
 
     def _down(self, reason: str) -> None:
         self._session = None
-        self._set(status=ServerStatus.FAILED, reason=reason, listing=Listing())
+        self._set(status=ServerStatus.FAILED, reason=self._redactor.text(reason), listing=Listing())
 
     def _set(self, **changes: Any) -> None:
         state = replace(self.state, **changes)
