@@ -1,0 +1,148 @@
+"""What a hostile server may do where an honest one would answer, as small values.
+
+The tables of inputs are written in these, and the two hostile servers carry them out, each on its transport.
+Standard library only: a child process that imports this must start in milliseconds.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+STDIO, STDIO_MODERN = "stdio", "stdio-modern"
+HTTP, HTTP_MODERN = "http", "http-modern"
+SSE = "sse"
+EVERY_WIRE = (STDIO, STDIO_MODERN, HTTP, HTTP_MODERN, SSE)
+OVER_HTTP = (HTTP, HTTP_MODERN)
+
+HELLO = "hello"
+"""The first request of either era: initialize, or server/discover."""
+BEGIN = "begin"
+"""Before anything was asked: a child that starts, an SSE stream that opens."""
+STREAM = "stream"
+"""The stream that belongs to no call, once the server is up; on stdio, behind the list of tools."""
+
+_MARK = "\x00here\x00"
+
+
+@dataclass(frozen=True)
+class Say:
+    """A message, in whatever frame the transport has for one."""
+
+    text: str | bytes
+    times: int = 1
+
+
+@dataclass(frozen=True)
+class Wire:
+    """Bytes as they are: on stdout, or in place of a whole HTTP response."""
+
+    data: bytes
+    times: int = 1
+
+
+@dataclass(frozen=True)
+class Stderr:
+    data: bytes
+    times: int = 1
+
+
+@dataclass(frozen=True)
+class Pause:
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Exit:
+    """The process ends, or the connection is cut."""
+
+    code: int = 1
+
+
+@dataclass(frozen=True)
+class CloseOutput:
+    """No more stdout, and the process lives on."""
+
+
+@dataclass(frozen=True)
+class StopReading:
+    """Nothing that is written to it is read any more."""
+
+
+Deed = Say | Wire | Stderr | Pause | Exit | CloseOutput | StopReading
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What was asked, and what an honest server would answer."""
+
+    method: str
+    id: Any
+    answer: str
+    """The honest message, as JSON; empty where nothing is to be answered."""
+    scale: int = 1
+    """How many times as much of everything that is large: 1 in the tests, more where bounds are measured."""
+
+
+Deeds = Callable[[Asked], Iterable[Deed]]
+
+
+@dataclass(frozen=True)
+class Input:
+    """One thing that no server should do: when, how, and on which transports it can be done at all."""
+
+    name: str
+    at: str
+    deeds: Deeds
+    wires: tuple[str, ...] = EVERY_WIRE
+    slow: bool = False
+    """Comes only after the gateway has waited for many seconds: not in CI."""
+    heavy: bool = False
+    """Costs whoever receives it seconds of work or much memory: measured alone, not in the soak."""
+
+
+def put(path: str, value: str | Callable[[Asked], str]) -> Deeds:
+    """The honest answer, with the JSON text `value` at a path such as result.tools.0.name."""
+
+    def deeds(asked: Asked) -> Iterator[Deed]:
+        message = json.loads(asked.answer)
+        *above, last = path.split(".")
+        place = message
+        for key in above:
+            place = place[int(key)] if isinstance(place, list) else place.setdefault(key, {})
+        place[int(last) if isinstance(place, list) else last] = _MARK
+        text = value(asked) if callable(value) else value
+        yield Say(json.dumps(message).replace(json.dumps(_MARK), text))
+
+    return deeds
+
+
+def instead(*texts: str, times: int = 1) -> Deeds:
+    """Only these messages; ID in them becomes the id of what was asked."""
+    return lambda asked: [Say(text.replace("ID", json.dumps(asked.id)), times * asked.scale) for text in texts]
+
+
+def before(*texts: str, times: int = 1) -> Deeds:
+    """These messages first, then the honest answer."""
+    return lambda asked: [*instead(*texts, times=times)(asked), *honest(asked)]
+
+
+def wire(*pieces: bytes, times: int = 1) -> Deeds:
+    """These bytes in place of the answer."""
+    return lambda asked: [Wire(piece, times * asked.scale) for piece in pieces]
+
+
+def honest(asked: Asked) -> Iterable[Deed]:
+    return [Say(asked.answer)] if asked.answer else []
+
+
+def after(*deeds: Deed) -> Deeds:
+    """The honest answer, and then this."""
+    return lambda asked: [*honest(asked), *deeds]
+
+
+def only(*deeds: Deed) -> Deeds:
+    """This, and no answer."""
+    return lambda _asked: deeds
