@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import json
 import statistics
 import sys
@@ -52,8 +53,14 @@ class PlainClient:
         body = response.text
         if response.headers["content-type"].startswith("text/event-stream"):
             body = [line.removeprefix("data:") for line in body.splitlines() if line.startswith("data:")][-1]
+        assert body.strip(), f"a stream without an answer: {response.text[-500:]!r}"
         message: dict[str, Any] = json.loads(body)
         return message
+
+    async def attempt(self, number: int, method: str, params: dict[str, Any]) -> None:
+        """A request whose answer does not matter, nor whether there is one."""
+        with contextlib.suppress(httpx2.HTTPError, AssertionError, ValueError, LookupError):
+            await self.request(number, method, params)
 
     async def listen(self) -> None:
         """Keep a stream open, as a client does that wants to be told of changes."""

@@ -1,8 +1,9 @@
 """Half of what the gateway can do, for a long time, while servers are killed and clients leave in the middle of calls.
 
-python -m benchmarks.soak [--seconds 900] [--write]: must hold: every call is answered, or told what happened to it;
-what was answered happened exactly once, nothing happened twice; memory at the end is what it was at the beginning;
-no child, no task is left over.
+python -m benchmarks.soak [--seconds 900] [--no-hostile] [--write]: must hold: every call is answered, or told what
+happened to it; what was answered happened exactly once, nothing happened twice; memory at the end is what it was at the
+beginning; no child, no task is left over. Among the servers are two hostile ones, on stdio and over HTTP, that show
+one hostile input after the other (`tests/hostile`), and are called, too; --no-hostile leaves them out.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ import httpx2
 
 from benchmarks.clients import PlainClient
 from benchmarks.gateway import _memory, free_port, process
+from benchmarks.soak_hostile import Hostile, is_hostile
 
 HERE = Path(__file__).parent
 SERVER = HERE / "soak_server.py"
@@ -55,14 +57,16 @@ class Log:
 class Soak:
     """One run: its gateway, its clients, its servers."""
 
-    def __init__(self, folder: Path, seconds: float) -> None:
+    def __init__(self, folder: Path, seconds: float, *, is_hostile: bool = True) -> None:
         self._folder = folder
         self._seconds = seconds
+        self._hostile = Hostile(folder, seconds) if is_hostile else None
         self._numbers = itertools.count(1)
         self.log = Log()
         self.rate = 0.0
         self.tasks = (0, 0)
         self.children: list[int] = []
+        self.honest: list[int] = []
         self.left_over: list[int] = []
 
     async def run(self) -> None:
@@ -72,18 +76,24 @@ class Soak:
         }
         far = {"type": "http", "url": f"http://127.0.0.1:{far_port}/mcp"}
         config = self._folder / "mcp.json"
-        config.write_text(json.dumps({"mcpServers": {**entries, SERVERS[2]: far}}), encoding="utf-8")
+        hostile = self._hostile.entries if self._hostile is not None else {}
+        servers = {**entries, SERVERS[2]: far, **hostile}
+        config.write_text(json.dumps({"mcpServers": servers}), encoding="utf-8")
         options = [f"config={config}", f"http=127.0.0.1:{port}", "mode=transparent", "encoder=none"]
         options += [f"database={self._folder / 'catalog.db'}", "restart_pause=0.2", "restart_pause_max=1"]
         command = [sys.executable, "-m", "benchmarks.soak_gateway", str(self._folder / "tasks"), *options]
         async with AsyncExitStack() as stack:
             far_server = asyncio.create_task(self._keep_far_server(far_port))
+            if self._hostile is not None:
+                await stack.enter_async_context(self._hostile.server_over_http())
             pid = await stack.enter_async_context(process(*command, port=port, stderr=sys.stderr))
             url = f"http://127.0.0.1:{port}/mcp"
             await self._work(url, pid)
             far_server.cancel()
             await asyncio.wait({far_server})
+            # A hostile child may live or be between two lives at this moment; none may outlive the gateway.
             self.children = _children(pid)
+            self.honest = [child for child in self.children if not is_hostile(child)]
         await asyncio.sleep(0.5)
         self.left_over = [child for child in self.children if Path(f"/proc/{child}").exists()]
 
@@ -102,18 +112,27 @@ class Soak:
                 asyncio.create_task(self._leave(http, url)),
                 asyncio.create_task(self._weigh(pid, started)),
             ]
+            if self._hostile is not None:
+                disturbing.append(asyncio.create_task(self._hostile.show_all(http, url)))
             await self._steadily(clients, started + self._seconds)
             for task in disturbing:
                 task.cancel()
             await asyncio.wait(disturbing)
+            if self._hostile is not None:
+                self._hostile.turn_good()
             await self._until_up(clients[0])
             await asyncio.sleep(3)
             self.tasks = (before, await self._count_tasks(pid))
 
     async def _until_up(self, client: PlainClient) -> None:
         async with asyncio.timeout(60):
-            while len((await client.request(0, "tools/list", {}))["result"]["tools"]) < 2 * len(SERVERS):
+            while await self._running(client) < 2 * len(SERVERS):
                 await asyncio.sleep(0.2)
+
+    async def _running(self, client: PlainClient) -> int:
+        """How many tools of the soak's own servers are listed."""
+        tools = (await client.request(0, "tools/list", {}))["result"]["tools"]
+        return sum(tool["name"].startswith(tuple(f"{name}__" for name in SERVERS)) for tool in tools)
 
     async def _top_rate(self, clients: list[PlainClient]) -> float:
         done, until = 0, time.monotonic() + 4
@@ -167,7 +186,7 @@ class Soak:
             await asyncio.sleep(pause)
             if number % 3 == 0:
                 self._far_must_die.set()
-            elif children := _children(pid):
+            elif children := [child for child in _children(pid) if not is_hostile(child)]:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(random.choice(children), signal.SIGKILL)
             self.log.kills += 1
@@ -218,6 +237,15 @@ class Soak:
             await asyncio.sleep(0.1)
         return int(path.read_text())
 
+    @property
+    def is_hostile(self) -> bool:
+        return self._hostile is not None
+
+    @property
+    def shown(self) -> Counter[str]:
+        """The hostile inputs that were shown, and how often."""
+        return self._hostile.shown() if self._hostile is not None else Counter()
+
     def executed(self) -> Counter[str]:
         """How often each call happened, as the servers wrote it down."""
         paths = [self._folder / name for name in SERVERS]
@@ -245,7 +273,8 @@ def problems(soak: Soak, *, check_memory: bool) -> list[str]:
         f"{len(log.wrong)} calls got another's answer": log.wrong,
         f"{len(twice)} calls happened twice": twice,
         f"{len(never)} calls were answered and never happened": never,
-        f"{len(soak.children)} children instead of 2": len(soak.children) != 2,
+        f"{len(soak.honest)} children instead of 2, beside the hostile one": len(soak.honest) != 2,
+        "no hostile input was shown": soak.is_hostile and not soak.shown,
         f"{len(soak.left_over)} children outlived the gateway": soak.left_over,
         f"tasks grew from {soak.tasks[0]} to {soak.tasks[1]}": soak.tasks[1] > soak.tasks[0] + 10,
         f"memory grew from {first:.1f} to {last:.1f} MB": check_memory and last > first * _GROWTH,
@@ -262,6 +291,8 @@ def describe(soak: Soak, seconds: float) -> str:
             "2 stdio servers and one over HTTP",
             f"- answered: {len(log.answered):,}, each executed exactly once; told of a failure: "
             f"{sum(log.told.values())} ({told or 'none'}); lost: {len(log.lost)}; wrong: {len(log.wrong)}",
+            f"- hostile inputs shown by 2 servers among the others: {len(soak.shown)} different ones, "
+            f"{sum(soak.shown.values()):,} times",
             f"- servers killed: {log.kills}; clients that left in the middle of a call: {log.left}",
             f"- memory: first third {first:.1f} MB, last third {last:.1f} MB ({100 * (last / first - 1):+.1f} %)",
             f"- tasks before and after: {soak.tasks[0]}, {soak.tasks[1]}; children at the end: {len(soak.children)}; "
@@ -273,10 +304,11 @@ def describe(soak: Soak, seconds: float) -> str:
 async def main() -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("--seconds", type=float, default=900)
+    parser.add_argument("--no-hostile", action="store_true", help="without the hostile servers")
     parser.add_argument("--write", action="store_true")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        soak = Soak(Path(folder), options.seconds)
+        soak = Soak(Path(folder), options.seconds, is_hostile=not options.no_hostile)
         await soak.run()
         text = describe(soak, options.seconds)
         # A short run ends before memory has settled.

@@ -106,6 +106,8 @@ class Campaign:
             await over_http.until_up()
         await piped.connect()
         await piped.until_up()
+        # What is loaded at the start is no stop of a running gateway.
+        await gateway.report()
         async with watching(*witnesses, piped):
             tasks = [asyncio.create_task(self._poke(http, gateway, name)) for name in (*_OVER_HTTP, *_OVER_STDIO)]
             tasks += [asyncio.create_task(self._ask_oddly(gateway, number)) for number in range(_CLIENTS)]

@@ -36,10 +36,9 @@ class HostileClient:
 
     async def show(self, shown: ClientInput) -> str:
         """Do it; what was wrong with how it was answered."""
-        data = shown.raw or self._request(shown)
         for _ in range(shown.times):
             try:
-                head, _ = await self._exchange(data, _PATIENCE if shown.stays_open else LONGEST)
+                head = await self.answer(shown)
             except TimeoutError:
                 if not shown.stays_open:
                     return f"it was not answered within {LONGEST:g} s"
@@ -47,6 +46,12 @@ class HostileClient:
                 if head.startswith("HTTP/1.1 500"):
                     return f"it was answered with {head.splitlines()[0]}"
         return ""
+
+    async def answer(self, shown: ClientInput) -> str:
+        """The head of what it was answered with; empty if the connection was cut."""
+        data = shown.raw or self._request(shown)
+        head, _ = await self._exchange(data, _PATIENCE if shown.stays_open else LONGEST)
+        return head
 
     def _request(self, shown: ClientInput) -> bytes:
         headers: dict[str, str] = {}

@@ -74,6 +74,14 @@ HANDSHAKES = (
 )
 
 LISTINGS = (
+    Input(
+        "ten thousand prompts",
+        "prompts/list",
+        put(
+            "result.prompts",
+            lambda a: "[" + ",".join(f'{{"name":"p{n}","description":"d"}}' for n in range(10_000 * a.scale)) + "]",
+        ),
+    ),
     Input("tools are an object", LISTS, put("result.tools", '{"a":1}')),
     Input("tools are null", LISTS, put("result.tools", "null")),
     Input("tools are text", LISTS, put("result.tools", '"tools"')),

@@ -8,6 +8,7 @@ from tests.hostile.deeds import (
     STDIO,
     STREAM,
     Input,
+    Pause,
     Say,
     after,
     before,
@@ -39,6 +40,7 @@ def _batch_of_pings(count: int) -> str:
 
 
 ANSWERS = (
+    Input("a ping is never answered", "ping", lambda _asked: (), (HTTP, SSE), slow=True),
     Input("a result that is a list", CALLS, put("result", "[]")),
     Input("a result that is text", CALLS, put("result", '"done"')),
     Input("a result that is null", CALLS, put("result", "null")),
@@ -110,6 +112,15 @@ ANSWERS = (
 )
 
 NOTICES = (
+    Input(
+        "progress now and then, for ever",
+        CALLS,
+        lambda a: [
+            deed
+            for _ in range(100)
+            for deed in (Say(_notice("notifications/progress", f'{{"progressToken":{a.id},"progress":1}}')), Pause(0.3))
+        ],
+    ),
     Input(
         "params as a list in every notification",
         CALLS,
