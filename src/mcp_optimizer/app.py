@@ -128,7 +128,8 @@ class Optimizer:
         estimator = Estimator(settings.token_estimate, self._counter)
         store = ResultStore(self.storage.kept_results, StoreLimits(settings.kept_hours, settings.kept_megabytes))
         cache = ResultCache(settings.cache_megabytes)
-        results = Results(estimator, store, result_options(settings), cache, price_of_results(settings))
+        price = price_of_results(settings)
+        results = Results(estimator, store, result_options(settings), cache, price, settings.limits)
         self.gateway = Gateway(self.catalog, self._pool, self.forms, results, settings.find_limit)
         budgets = {
             ProfileName.MINIMAL: settings.minimal_budget,

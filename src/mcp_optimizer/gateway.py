@@ -24,7 +24,6 @@ from mcp_optimizer.errors import AmbiguousTool, InvalidArguments, InvalidRequest
 from mcp_optimizer.forms import Detail, Form, ToolForms
 from mcp_optimizer.naming import SEPARATOR, without_server
 from mcp_optimizer.results.pipeline import Call, Results
-from mcp_optimizer.results.projection import Projection
 from mcp_optimizer.search.words import name_key
 from mcp_optimizer.upstream.pool import UpstreamPool
 from mcp_optimizer.upstream.state import UpstreamState
@@ -135,7 +134,7 @@ class Gateway:
 
         `select` is a JMESPath expression: only what it selects of the result is returned.
         """
-        projection = Projection(select) if select else None
+        projection = self.results.projection(select)
         parked = self._pool.parked(caller)
         tool = self.resolve(tool_name, server_name)
         details = tool.record.details

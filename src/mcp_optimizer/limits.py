@@ -111,8 +111,22 @@ class Limits(BaseModel):
     expression: int = Field(
         default=2_000, ge=100, description="Characters of a `select` expression. A longer one is refused."
     )
+    expression_depth: int = Field(
+        default=100,
+        ge=10,
+        description="Levels of a `select` expression, where each pipe or operator is one. A deeper one is refused.",
+    )
     expression_steps: int = Field(
-        default=2_000_000, ge=1_000, description="Steps that a `select` expression may take. Beyond them it is refused."
+        default=2_000_000,
+        ge=1_000,
+        description="Steps that a `select` expression may take for each megabyte of a result. Beyond them nothing is "
+        "selected; the result can still be read.",
+    )
+    expression_output: int = Field(
+        default=10 * MEGABYTE,
+        ge=10_000,
+        description="Characters that a `select` expression may make. Beyond them nothing is selected; the result can "
+        "still be read.",
     )
     reply_tokens: int = Field(
         default=10_000,

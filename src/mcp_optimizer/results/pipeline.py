@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -18,6 +18,8 @@ import jsonschema_rs
 
 from mcp_optimizer.caller import LOCAL, Caller
 from mcp_optimizer.errors import InvalidRequest
+from mcp_optimizer.limits import DEFAULT_LIMITS
+from mcp_optimizer.limits import Limits as Bounds
 from mcp_optimizer.raw_json import LargeText, LargeValue, RawJson, has_large, wire_size
 from mcp_optimizer.result_type import ANSWERS, is_input_required
 from mcp_optimizer.results.cache import CacheKey, ResultCache
@@ -34,8 +36,9 @@ from mcp_optimizer.results.metadata import (
 from mcp_optimizer.results.options import ResultOptions, Treatment
 from mcp_optimizer.results.price import Price
 from mcp_optimizer.results.projection import Projection
-from mcp_optimizer.results.reader import ResultReader, selected
+from mcp_optimizer.results.reader import ResultReader, told
 from mcp_optimizer.results.reading import NO_JSON, Reading
+from mcp_optimizer.results.selecting import MOST_SELECTED, Selecting
 from mcp_optimizer.results.store import ResultStore
 from mcp_optimizer.token_counter import TokenCounter
 
@@ -49,6 +52,7 @@ _SELECTED_ROOM = 100
 
 _LONGEST_REASON = 80
 
+_FED = 256 * 1024
 _INLINE = 32 * 1024
 """Characters of text that are dealt with at once; more would hold up other calls, and goes to a thread."""
 
@@ -114,6 +118,7 @@ class Results:
         options: ResultOptions | None = None,
         cache: ResultCache | None = None,
         price: Price | None = None,
+        bounds: Bounds = DEFAULT_LIMITS,
     ) -> None:
         self._estimator = estimator
         self._store = store
@@ -121,7 +126,10 @@ class Results:
         self._cache = cache or ResultCache()
         self._may_cache = self._options.may_cache
         self._price = price
-        self._reader = ResultReader(store, estimator.counter.count_tokens) if store is not None else None
+        self._bounds = bounds
+        self._selecting = Selecting()
+        count = estimator.counter.count_tokens
+        self._reader = ResultReader(store, count, self._selecting) if store is not None else None
 
     @classmethod
     def plain(cls, counter: TokenCounter) -> Results:
@@ -265,9 +273,18 @@ class Results:
 
     async def _projected(self, reading: Reading, select: Projection) -> dict[str, Any]:
         large = await asyncio.to_thread(_large_json, reading)
-        if large is not None and self._reader is not None:
-            return await self._reader.select_now(large, select)
-        return await asyncio.to_thread(_selection, reading, select)
+        if large is not None:
+            size = len(large.json)
+            if size > MOST_SELECTED:
+                raise InvalidRequest(f"the result is too large for select ({size:,} bytes)")
+            return told(await self._selecting.select(select, size, lambda: _fed(large)))
+        return told(
+            await self._selecting.select(select, reading.size, lambda: _small(reading), lambda: _value(reading))
+        )
+
+    def projection(self, select: str) -> Projection | None:
+        """The expression, if there is one; refused here, before anything is called, if it is wrong by itself."""
+        return Projection(select, self._bounds) if select else None
 
     async def read(
         self,
@@ -283,7 +300,7 @@ class Results:
         started = time.perf_counter()
         if self._store is None or self._reader is None:
             raise InvalidRequest("No results are kept here.")
-        projection = Projection(select) if select else None
+        projection = self.projection(select)
         if projection is not None and (search or offset):
             raise InvalidRequest("select works on all of a result: give it without search and offset.")
         kept = await self._store.find(result_id, caller.key)
@@ -323,11 +340,22 @@ def _large_json(reading: Reading) -> RawJson | None:
     return text if isinstance(text, LargeText) else None
 
 
-def _selection(reading: Reading, select: Projection) -> dict[str, Any]:
+async def _fed(large: RawJson) -> AsyncIterator[bytes]:
+    utf8 = memoryview(await asyncio.to_thread(lambda: large.utf8)) if isinstance(large, LargeText) else large.json
+    for at in range(0, len(utf8), _FED):
+        yield bytes(utf8[at : at + _FED])
+
+
+async def _small(reading: Reading) -> AsyncIterator[bytes]:
+    text = reading.slots[0].text if reading.structured is NO_JSON else reading.structured_text
+    yield str(text).encode("utf-8", "surrogatepass")
+
+
+def _value(reading: Reading) -> Any:
     value = reading.value if reading.structured is NO_JSON else reading.structured
     if value is NO_JSON or isinstance(value, RawJson):
         raise InvalidRequest("the result is no JSON")
-    return selected(select.of(value))
+    return value
 
 
 def _with_meta(result: Mapping[str, Any], key: str, value: Any) -> dict[str, Any]:

@@ -1,4 +1,8 @@
-"""Picks a part of a result with a JMESPath expression. Pure; an expression is checked before anything is called."""
+"""Picks a part of a result with a JMESPath expression, within limits. Pure.
+
+What can be said of an expression alone is said before anything is called: its length, its depth, its functions.
+What it takes depends on the result, and is counted while it is applied.
+"""
 
 from __future__ import annotations
 
@@ -6,36 +10,89 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from mcp_optimizer.errors import InvalidRequest
+from mcp_optimizer.limits import DEFAULT_LIMITS, Limits
+from mcp_optimizer.results.reading import compact
+
+
+class TooMuch(InvalidRequest):
+    """An expression takes more steps, or makes more, than it was allowed."""
 
 
 class Projection:
-    """A compiled expression."""
+    """A compiled expression, and the limits that it keeps."""
 
-    def __init__(self, expression: str) -> None:
+    def __init__(self, expression: str, limits: Limits = DEFAULT_LIMITS) -> None:
         # Here, because few calls use it.
         import jmespath
         from jmespath.exceptions import JMESPathError
 
-        self._errors: tuple[type[Exception], ...] = (JMESPathError, ValueError, TypeError, RecursionError)
+        # An OverflowError is what infinity, or a number of a thousand digits, makes of some functions.
+        self._errors: tuple[type[Exception], ...] = (JMESPathError, ValueError, TypeError, OverflowError)
         self.expression = expression
+        self.limits = limits
+        if len(expression) > limits.expression:
+            raise InvalidRequest(
+                f"select is too long: {len(expression):,} characters, of at most {limits.expression:,}. {_EXAMPLE}"
+            )
         try:
-            self._compiled = jmespath.compile(expression)
-            problem = next(_misused_functions(self._compiled.parsed), None)
+            self._parsed = jmespath.compile(expression).parsed
+            problem = next(_misused_functions(self._parsed), None) if self._is_shallow() else _TOO_DEEP
+        except RecursionError:
+            problem = _TOO_DEEP
         except self._errors as error:
             problem = _reason(error)
         if problem is not None:
             raise InvalidRequest(f"select is no JMESPath expression: {problem}. {_EXAMPLE}") from None
 
-    def of(self, value: Any) -> Any:
-        """What the expression selects."""
+    def steps(self, size: int) -> int:
+        """Steps that it may take for a result of so many bytes."""
+        return self.limits.expression_steps * max(1, -(-size // _MEGABYTE))
+
+    def of(self, value: Any, steps: int | None = None, output: int | None = None) -> Any:
+        """What the expression selects; in fewer steps, and of fewer characters, than it may otherwise be."""
+        # Here, for the same reason.
+        from mcp_optimizer.results.interpreter import Interpreter, OutOfRoom, OutOfSteps
+
+        steps = self.limits.expression_steps if steps is None else steps
+        output = self.limits.expression_output if output is None else output
+        interpreter = Interpreter(steps, output)
         try:
-            return self._compiled.search(value)
+            found = interpreter.visit(self._parsed, value)
+            interpreter.make(interpreter.size(found))
+        except OutOfSteps:
+            raise TooMuch(f"select takes more than {steps:,} steps here. Select less of it.") from None
+        except OutOfRoom:
+            raise TooMuch(f"select makes more than {output:,} characters. Select less of it.") from None
+        except RecursionError:
+            raise InvalidRequest("select cannot be applied to this result: it is nested too deeply.") from None
         except self._errors as error:
             raise InvalidRequest(f"select cannot be applied to this result: {_reason(error)}.") from None
+        return found
+
+    def text_of(self, value: Any, steps: int | None = None, output: int | None = None) -> str:
+        """What the expression selects, as JSON."""
+        found = self.of(value, steps, output)
+        try:
+            return compact(found)
+        except (ValueError, RecursionError) as error:
+            # A number of more digits than Python writes, or lists in lists that a server nested without end.
+            raise InvalidRequest(f"What select finds cannot be written as JSON: {_reason(error)}.") from None
+
+    def _is_shallow(self) -> bool:
+        """Whether it is nested no deeper than it may be; pipes and operators in a row are nested, too."""
+        level: list[Any] = [self._parsed]
+        for _ in range(self.limits.expression_depth):
+            # Those of a slice are numbers.
+            level = [child for node in level for child in node["children"] if isinstance(child, dict)]
+            if not level:
+                return True
+        return False
 
 
 _EXAMPLE = "Example: items[].{id: id, name: name}"
+_TOO_DEEP = "it is nested too deeply"
 _LONGEST = 160
+_MEGABYTE = 1_000_000
 
 
 def _misused_functions(node: Mapping[str, Any]) -> Iterator[str]:
@@ -46,7 +103,7 @@ def _misused_functions(node: Mapping[str, Any]) -> Iterator[str]:
         name, given = node["value"], len(node["children"])
         known = Functions.FUNCTION_TABLE.get(name)
         if known is None:
-            yield f"there is no function {name}()"
+            yield f"there is no function {name[:_LONGEST]}()"
         else:
             wanted, is_open = len(known["signature"]), any(one.get("variadic") for one in known["signature"])
             if given < wanted or (given > wanted and not is_open):

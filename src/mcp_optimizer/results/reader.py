@@ -7,17 +7,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
+from functools import partial
 from typing import Any
 
 from mcp_optimizer.db.kept import KeptResult
 from mcp_optimizer.errors import InvalidRequest
-from mcp_optimizer.raw_json import LargeText, RawJson
 from mcp_optimizer.results.cut import most
 from mcp_optimizer.results.document import decoded
 from mcp_optimizer.results.limits import NOTICE_ROOM, PAGE_TOKENS, Measure
 from mcp_optimizer.results.pages import joined, page
 from mcp_optimizer.results.projection import Projection
-from mcp_optimizer.results.reading import NO_JSON, PARSED, Text, compact, json_value
+from mcp_optimizer.results.reading import NO_JSON, PARSED, Text, json_value
 from mcp_optimizer.results.selecting import MOST_SELECTED, NEEDS_JSON, Selecting
 from mcp_optimizer.results.store import ResultStore
 
@@ -28,16 +28,15 @@ _BYTES_PER_TOKEN = 12
 """More pieces than a page could hold even at this rate are not looked at for it."""
 
 _LONGEST_SEARCH = 200
-_FED = 256 * 1024
 
 
 class ResultReader:
     """Reads kept results of one store."""
 
-    def __init__(self, store: ResultStore, count: Callable[[str], int]) -> None:
+    def __init__(self, store: ResultStore, count: Callable[[str], int], selecting: Selecting) -> None:
         self._store = store
         self._measure = Measure(count)
-        self._selecting = Selecting()
+        self._selecting = selecting
 
     async def page(self, result: KeptResult, offset: int, limit: int | None) -> dict[str, Any]:
         """The pieces from `offset` on that fit, at most `limit`; together, pages are the original."""
@@ -53,7 +52,7 @@ class ResultReader:
             pieces += some
             size += sum(len(piece) for _, piece in some)
         if not pieces:
-            return _told(f"[No {result.unit} from offset {offset:,} on: the result has {result.pieces:,}.]")
+            return told(f"[No {result.unit} from offset {offset:,} on: the result has {result.pieces:,}.]")
         found = await asyncio.to_thread(page, pieces[:limit], offset, lambda texts: self._all_fit(texts, budget))
         end = offset + found.count
         next_offset = end if end < result.pieces else None
@@ -62,7 +61,7 @@ class ResultReader:
         about = {"resultId": result.id, "unit": result.unit, "offset": offset, "count": found.count}
         about |= {"total": result.pieces} | ({"nextOffset": end} if next_offset is not None else {})
         texts = [decoded(text) for _, text in found.texts]
-        return {**_told(*texts, notice), "_meta": {PAGE_META_KEY: about}}
+        return {**told(*texts, notice), "_meta": {PAGE_META_KEY: about}}
 
     def _all_fit(self, texts: Any, budget: int) -> bool:
         size = sum(map(len, texts))
@@ -93,9 +92,9 @@ class ResultReader:
         if count < len(found):
             rest = found[count][0]
         if not found:
-            return _told(f"[No {result.unit} from offset {offset:,} on contain {words!r}.]")
+            return told(f"[No {result.unit} from offset {offset:,} on contain {words!r}.]")
         more = f"More from offset={rest} on." if rest is not None else "No more."
-        return _told("\n".join(lines[:count]), f"[{count:,} {result.unit} with {words!r}. {more}]")
+        return told("\n".join(lines[:count]), f"[{count:,} {result.unit} with {words!r}. {more}]")
 
     def _most_lines(self, lines: list[str], budget: int) -> int:
         def fits(n: int) -> bool:
@@ -110,22 +109,11 @@ class ResultReader:
                 f"The result is too large for select ({result.bytes:,} bytes; at most {MOST_SELECTED:,}). Use search, "
                 "or read it with offset."
             )
-        if result.bytes > PARSED:
-            return _told(await self._selecting.select(self._texts(result), projection.expression))
-        pieces = [piece async for some in self._pieces(result) for piece in some]
-        return selected(projection.of(await asyncio.to_thread(_values, pieces)))
-
-    async def select_now(self, text: RawJson, projection: Projection) -> dict[str, Any]:
-        """What an expression selects of a large result that has just come."""
-
-        async def pieces() -> AsyncIterator[bytes]:
-            utf8 = memoryview(await asyncio.to_thread(lambda: text.utf8)) if isinstance(text, LargeText) else text.json
-            for at in range(0, len(utf8), _FED):
-                yield bytes(utf8[at : at + _FED])
-
-        if len(text.json) > MOST_SELECTED:
-            raise InvalidRequest(f"the result is too large for select ({len(text.json):,} bytes)")
-        return _told(await self._selecting.select(pieces(), projection.expression))
+        value = None
+        if result.bytes <= PARSED:
+            pieces = [piece async for some in self._pieces(result) for piece in some]
+            value = partial(_values, pieces)
+        return told(await self._selecting.select(projection, result.bytes, lambda: self._texts(result), value))
 
     async def _pieces(self, result: KeptResult) -> AsyncIterator[list[tuple[int, bytes]]]:
         at = 0
@@ -169,10 +157,6 @@ def _check(offset: int, limit: int | None) -> None:
         raise InvalidRequest(f"limit must be at least 1, not {limit}.")
 
 
-def _told(*texts: Text) -> dict[str, Any]:
+def told(*texts: Text) -> dict[str, Any]:
+    """A result that is only these texts."""
     return {"content": [{"type": "text", "text": text} for text in texts], "isError": False}
-
-
-def selected(value: Any) -> dict[str, Any]:
-    """A result that is only this value."""
-    return _told(compact(value))

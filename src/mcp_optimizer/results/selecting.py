@@ -1,8 +1,8 @@
-"""Applies an expression to a large result in a process of its own, which ends with it.
+"""Applies an expression to a result where nobody waits for it: a little in a thread, everything else in a process.
 
-To parse fifty megabytes takes half a second in which nothing else could run here, and several times as much memory.
-Called by the pipeline with the JSON in pieces; what comes back is the text of what was selected. Run as a module, this
-is the process itself.
+To parse fifty megabytes, or to take a million steps, would hold up everything else here, and take several times as much
+memory. So a small result is tried in a thread, with a part of the budget; what needs more is done again from the start
+in a process of its own, which ends with it. Called by pipeline and reader; run as a module, this is that process.
 """
 
 from __future__ import annotations
@@ -11,19 +11,26 @@ import asyncio
 import json
 import os
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
+from typing import Any
 
 from mcp_optimizer.errors import InvalidRequest
 from mcp_optimizer.json_text import parsed
+from mcp_optimizer.limits import Limits
 from mcp_optimizer.raw_json import LargeText
-from mcp_optimizer.results.projection import Projection
-from mcp_optimizer.results.reading import PARSED, Text, compact
+from mcp_optimizer.results.projection import Projection, TooMuch
+from mcp_optimizer.results.reading import PARSED, Text
 
 MOST_SELECTED = 64_000_000
 """Bytes of JSON in which an expression can select."""
 
-_MOST_MEMORY = 4 << 30
+AT_ONCE = 100_000
+"""Steps that are taken in a thread: some fifty milliseconds, in which others are slower."""
+
+_THREADS = 2
+_MEMORY = 1 << 30
+_MEMORY_PER_BYTE = 48
 _MOST_SECONDS = 60.0
 _CHUNK = 256 * 1024
 _REFUSED = 3
@@ -33,19 +40,33 @@ NEEDS_JSON = "select needs JSON, and this result is plain text. Use search, or r
 
 
 class Selecting:
-    """One at a time: each may take much memory for a moment."""
+    """Few at a time in threads, which others need, too; one at a time in a process, which may take much memory."""
 
     def __init__(self) -> None:
+        self._few = asyncio.Semaphore(_THREADS)
         self._one = asyncio.Semaphore(1)
 
-    async def select(self, texts: AsyncIterator[bytes], expression: str) -> Text:
-        """What the expression selects, as JSON text; `texts` are values of JSON, with a comma between two of them."""
-        async with self._one:
-            try:
-                async with asyncio.timeout(_MOST_SECONDS):
-                    code, said = await _answered(texts, expression)
-            except TimeoutError:
-                raise InvalidRequest(f"select took longer than {_MOST_SECONDS:g} s. Use search instead.") from None
+    async def select(
+        self,
+        projection: Projection,
+        size: int,
+        texts: Callable[[], AsyncIterator[bytes]],
+        value: Callable[[], Any] | None = None,
+    ) -> Text:
+        """What the expression selects, as JSON text.
+
+        `texts` are values of JSON, with a comma between two of them, `size` bytes together; `value` is what they mean,
+        where they are small enough to be parsed here.
+        """
+        if value is not None:
+            with suppress(TooMuch):
+                async with self._few:
+                    return await asyncio.to_thread(_tried, projection, size, value)
+        try:
+            async with asyncio.timeout(_MOST_SECONDS), self._one:
+                code, said = await _answered(texts(), projection, size)
+        except TimeoutError:
+            raise InvalidRequest(f"select took longer than {_MOST_SECONDS:g} s. Select less of it.") from None
         if code == _REFUSED:
             raise InvalidRequest(said.decode("utf-8", "replace"))
         if code != 0:
@@ -55,7 +76,12 @@ class Selecting:
         return await asyncio.to_thread(LargeText, memoryview(said))
 
 
-async def _answered(texts: AsyncIterator[bytes], expression: str) -> tuple[int, bytearray]:
+def _tried(projection: Projection, size: int, value: Callable[[], Any]) -> str:
+    steps, output = min(AT_ONCE, projection.steps(size)), min(PARSED, projection.limits.expression_output)
+    return projection.text_of(value(), steps, output)
+
+
+async def _answered(texts: AsyncIterator[bytes], projection: Projection, size: int) -> tuple[int, bytearray]:
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", __name__),
         stdin=asyncio.subprocess.PIPE,
@@ -69,7 +95,8 @@ async def _answered(texts: AsyncIterator[bytes], expression: str) -> tuple[int, 
         # It may refuse before it has read everything.
         with suppress(OSError):
             # Not as an argument: those can be seen by everybody.
-            process.stdin.write(json.dumps(expression).encode() + b"\n")
+            asked = [projection.expression, size, projection.limits.model_dump()]
+            process.stdin.write(json.dumps(asked).encode() + b"\n")
             async for text in texts:
                 process.stdin.write(text)
                 await process.stdin.drain()
@@ -89,11 +116,12 @@ _NEEDED = frozenset({"PATH", "PYTHONPATH", "PYTHONHOME", "SYSTEMROOT", "LD_LIBRA
 
 def main() -> int:
     """The process: reads the values, writes what is selected of them as a JSON string."""
+    expression, size, limits = json.loads(sys.stdin.buffer.readline())
     with suppress(ImportError, ValueError, OSError):
         import resource
 
-        resource.setrlimit(resource.RLIMIT_AS, (_MOST_MEMORY, _MOST_MEMORY))
-    expression = json.loads(sys.stdin.buffer.readline())
+        most = _MEMORY + _MEMORY_PER_BYTE * size
+        resource.setrlimit(resource.RLIMIT_AS, (most, most))
     data = b"[" + sys.stdin.buffer.read() + b"]"
     try:
         try:
@@ -101,7 +129,8 @@ def main() -> int:
         except ValueError:
             raise InvalidRequest(NEEDS_JSON) from None
         del data
-        text = compact(Projection(expression).of(values[0] if len(values) == 1 else values))
+        projection = Projection(expression, Limits.model_validate(limits))
+        text = projection.text_of(values[0] if len(values) == 1 else values, projection.steps(size))
     except InvalidRequest as error:
         sys.stdout.buffer.write(str(error).encode("utf-8", "replace"))
         return _REFUSED

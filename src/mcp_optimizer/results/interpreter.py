@@ -1,0 +1,190 @@
+"""Evaluates JMESPath within a budget: every step is counted, and so is the text that functions make.
+
+jmespath itself takes an expression of 170 characters as far as memory goes, because what it builds may hold the same
+value many times over. Called by `projection` with a parsed expression; knows nothing of results.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from jmespath.functions import Functions
+from jmespath.visitor import Options, TreeInterpreter
+
+_COMPARED = 256
+"""Characters of two texts that are compared in about one step."""
+
+_LOOKED_THROUGH = 64
+"""Characters of a text that a function looks through in about one step."""
+
+_SORTED = 20
+"""Times that a value is compared while a long list is sorted."""
+
+
+class OutOfSteps(Exception):
+    """The expression took all the steps it may take."""
+
+
+class OutOfRoom(Exception):
+    """What the expression makes is larger than it may be."""
+
+
+class Interpreter(TreeInterpreter):  # type: ignore[misc]  # jmespath has no types
+    """jmespath's interpreter, with `steps` that it may take and `room` for the characters that it may make."""
+
+    def __init__(self, steps: int, room: int) -> None:
+        super().__init__(Options(custom_functions=_Functions(self)))
+        self._steps = steps
+        self._room = room
+        self._visits: dict[str, Callable[..., Any]] = {}
+
+    def spend(self, steps: int) -> None:
+        """Take steps from the budget, before the work that they stand for is done."""
+        self._steps -= steps
+        if self._steps < 0:
+            raise OutOfSteps
+
+    def make(self, characters: int) -> None:
+        """Take room from the budget, before the text is made."""
+        self._room -= characters
+        if self._room < 0:
+            raise OutOfRoom
+
+    def size(self, value: Any) -> int:
+        """About how many characters of JSON a value is."""
+        return json_size(value, self.spend)
+
+    def visit(self, node: Mapping[str, Any], *args: Any, **kwargs: Any) -> Any:
+        # Every step comes through here, so nothing is called that need not be.
+        self._steps -= 1
+        if self._steps < 0:
+            raise OutOfSteps
+        kind = node["type"]
+        if (method := self._visits.get(kind)) is None:
+            method = self._visits[kind] = getattr(self, f"visit_{kind}")
+        return method(node, *args, **kwargs)
+
+    def visit_flatten(self, node: Mapping[str, Any], value: Any) -> Any:
+        base = self.visit(node["children"][0], value)
+        if not isinstance(base, list):
+            return None
+        self.spend(sum(len(element) if isinstance(element, list) else 1 for element in base))
+        return super().visit_flatten({"children": [{"type": "literal", "value": base}]}, value)
+
+    def visit_slice(self, node: Mapping[str, Any], value: Any) -> Any:
+        self.spend(len(value) if isinstance(value, list) else 0)
+        return super().visit_slice(node, value)
+
+    def visit_comparator(self, node: Mapping[str, Any], value: Any) -> Any:
+        left, right = (self.visit(child, value) for child in node["children"])
+        self.spend(self.comparing(left, right))
+        literals = [{"type": "literal", "value": side} for side in (left, right)]
+        return super().visit_comparator({**node, "children": literals}, value)
+
+    def visit_function_expression(self, node: Mapping[str, Any], value: Any) -> Any:
+        arguments = [self.visit(child, value) for child in node["children"]]
+        for argument in arguments:
+            if isinstance(argument, list | dict):
+                self.spend(len(argument))
+            elif isinstance(argument, str):
+                self.spend(len(argument) // _LOOKED_THROUGH)
+        if (charge := _CHARGES.get(node["value"])) is not None:
+            charge(self, *arguments)
+        return self._functions.call_function(node["value"], arguments)
+
+    def comparing(self, left: Any, right: Any) -> int:
+        """Steps that it takes to see whether two values are the same."""
+        if isinstance(left, str) and isinstance(right, str):
+            return min(len(left), len(right)) // _COMPARED
+        for kind in (list, dict):
+            if isinstance(left, kind) and isinstance(right, kind) and len(left) == len(right):
+                # No value is walked to its end if the other is smaller.
+                return min(self.size(left), self.size(right)) // 2
+        return 0
+
+
+class _Functions(Functions):  # type: ignore[misc]  # jmespath has no types
+    """jmespath's functions; what they sort by is charged for."""
+
+    def __init__(self, interpreter: Interpreter) -> None:
+        self._interpreter = interpreter
+
+    def _create_key_func(self, *args: Any) -> Callable[[Any], Any]:
+        key_of = super()._create_key_func(*args)
+
+        def key(element: Any) -> Any:
+            found = key_of(element)
+            self._interpreter.spend(_sorting(found))
+            return found
+
+        return key
+
+
+def _sorting(value: Any) -> int:
+    return _SORTED * (len(value) // _COMPARED) if isinstance(value, str) else 1
+
+
+def _charge_to_string(interpreter: Interpreter, value: Any) -> None:
+    if not isinstance(value, str):
+        interpreter.make(interpreter.size(value))
+
+
+def _charge_join(interpreter: Interpreter, separator: Any, texts: Any) -> None:
+    if isinstance(separator, str) and isinstance(texts, list):
+        interpreter.make(sum(len(separator) + len(text) for text in texts if isinstance(text, str)))
+
+
+def _charge_reverse(interpreter: Interpreter, value: Any) -> None:
+    if isinstance(value, str):
+        interpreter.make(len(value))
+
+
+def _charge_contains(interpreter: Interpreter, subject: Any, wanted: Any) -> None:
+    if isinstance(subject, list):
+        for element in subject:
+            interpreter.spend(interpreter.comparing(element, wanted))
+
+
+def _charge_sorted(interpreter: Interpreter, values: Any) -> None:
+    if isinstance(values, list):
+        interpreter.spend(sum(map(_sorting, values)))
+
+
+_CHARGES: Mapping[str, Callable[..., None]] = {
+    "to_string": _charge_to_string,
+    "join": _charge_join,
+    "reverse": _charge_reverse,
+    "contains": _charge_contains,
+    "sort": _charge_sorted,
+    "min": _charge_sorted,
+    "max": _charge_sorted,
+}
+"""What functions cost beyond looking at each of their arguments once; by name."""
+
+
+def json_size(value: Any, spend: Callable[[int], None]) -> int:
+    """About how many characters of JSON a value is; what it holds many times over is looked at once.
+
+    Raises TypeError for what is no JSON value.
+    """
+    known: dict[int, int] = {}
+
+    def size(value: Any) -> int:
+        if isinstance(value, str):
+            return len(value) + 2
+        if isinstance(value, list | dict):
+            if (found := known.get(id(value))) is None:
+                spend(len(value) + 1)
+                found = 2 + len(value) + (sum(map(len, value)) if isinstance(value, dict) else 0)
+                for member in value if isinstance(value, list) else value.values():
+                    found += size(member)
+                known[id(value)] = found
+            return found
+        if value is None or isinstance(value, bool | float):
+            return 5
+        if isinstance(value, int):
+            return 1 + value.bit_length() // 3
+        raise TypeError("an expression that begins with & is no value")
+
+    return size(value)
