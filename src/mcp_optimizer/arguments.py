@@ -7,13 +7,15 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Mapping
+from threading import Lock
 from typing import Any
 
-import jsonschema_rs
 import pydantic_core
 
 from mcp_optimizer.db.models import McpTool
 from mcp_optimizer.errors import InvalidArguments, InvalidRequest
+from mcp_optimizer.limits import DEFAULT_LIMITS
+from mcp_optimizer.validation import SchemaCheck
 
 _WRAPPERS = frozenset({"parameters", "arguments", "args", "input", "params"})
 _MOST_PROBLEMS = 5
@@ -66,37 +68,38 @@ def _refuse_unsendable(arguments: Mapping[str, Any], tool: str) -> None:
 class ArgumentCheck:
     """Validates arguments against tools' own schemas. A schema that is itself broken checks nothing."""
 
-    def __init__(self) -> None:
-        self._validators: OrderedDict[str, jsonschema_rs.Validator | None] = OrderedDict()
+    def __init__(self, most_steps: int = DEFAULT_LIMITS.check_steps) -> None:
+        self._most_steps = most_steps
+        self._checks: OrderedDict[str, SchemaCheck] = OrderedDict()
+        # Large tools are checked in threads.
+        self._lock = Lock()
 
     def check(self, arguments: Mapping[str, Any], tool: McpTool, definition_hash: str) -> None:
         """Raises InvalidArguments, with every problem named and the schema to get it right."""
-        validator = self._validator(tool, definition_hash)
-        if validator is None or validator.is_valid(arguments):
+        check = self._check(tool, definition_hash)
+        if check.admits(arguments):
             return
-        problems: list[str] = []
-        for error in validator.iter_errors(arguments):
-            if len(problems) == _MOST_PROBLEMS:
-                problems.append("and more")
-                break
-            where = ".".join(map(str, error.instance_path))
-            message = _shortened(error.message)
-            problems.append(f"{where}: {message}" if where else message)
+        problems = [
+            f"{_shortened(where)}: {_shortened(message)}" if where else _shortened(message)
+            for where, message in check.problems(arguments, _MOST_PROBLEMS)
+        ]
+        if not problems:
+            return
+        if len(problems) > _MOST_PROBLEMS:
+            problems[_MOST_PROBLEMS:] = ["and more"]
         raise InvalidArguments(tool.name, problems, tool.input_schema)
 
-    def _validator(self, tool: McpTool, definition_hash: str) -> jsonschema_rs.Validator | None:
-        if definition_hash in self._validators:
-            self._validators.move_to_end(definition_hash)
-            return self._validators[definition_hash]
-        try:
-            # Offline: a schema must not make us fetch an address of its server's choice.
-            validator = jsonschema_rs.validator_for(tool.input_schema, offline=True)
-        except (ValueError, RecursionError):
-            validator = None
-        self._validators[definition_hash] = validator
-        if len(self._validators) > _MOST_VALIDATORS:
-            self._validators.popitem(last=False)
-        return validator
+    def _check(self, tool: McpTool, definition_hash: str) -> SchemaCheck:
+        with self._lock:
+            if (known := self._checks.get(definition_hash)) is not None:
+                self._checks.move_to_end(definition_hash)
+                return known
+        made = SchemaCheck(tool.input_schema, self._most_steps)
+        with self._lock:
+            self._checks[definition_hash] = made
+            if len(self._checks) > _MOST_VALIDATORS:
+                self._checks.popitem(last=False)
+        return made
 
 
 def _shortened(message: str) -> str:

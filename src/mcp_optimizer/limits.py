@@ -128,6 +128,15 @@ class Limits(BaseModel):
         description="Characters that a `select` expression may make. Beyond them nothing is selected; the result can "
         "still be read.",
     )
+    check_steps: int = Field(
+        default=5_000_000,
+        ge=10_000,
+        description="Steps that it may take to check arguments, or a structured result, against a tool's schema. What "
+        "takes more is not checked by the gateway; its server has the last word.",
+    )
+    query: int = Field(
+        default=10_000, ge=100, description="Characters of a request to find_tool. A longer one is refused."
+    )
     reply_tokens: int = Field(
         default=10_000,
         ge=1_000,

@@ -21,6 +21,7 @@ LEVELS = [
     {"forms", "clients", "written_descriptions"},
     {"catalog", "arguments"},
     {"ingestion", "profiles", "results"},
+    {"validation"},
     {"compression"},
     {"search", "upstream", "naming", "own_tools", "description_writer", "storage"},
     {"db"},

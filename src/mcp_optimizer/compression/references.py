@@ -32,13 +32,13 @@ def is_free_to_move(schema: Schema) -> bool:
     """Whether parts may be moved or left out: every reference is to a whole definition at the root, or to the root."""
     if _BINDING.isdisjoint(keywords(schema)):
         return is_seen_whole(schema)
-    return _has_one_scope(schema) and all(
+    return has_one_scope(schema) and all(
         reference == "#" or (len(path := _path(reference)) == 2 and path[0] in _DEFINITIONS)
         for reference in references(schema)
     )
 
 
-def _has_one_scope(schema: Schema) -> bool:
+def has_one_scope(schema: Schema) -> bool:
     """Whether a reference means the same wherever it stands. An `$id` inside, or an anchor, can change that."""
     if not is_seen_whole(schema):
         return False
@@ -56,7 +56,7 @@ def references(schema: Schema) -> Iterator[str]:
 
 def inline_references(schema: Schema, keep: Collection[str] = ()) -> Schema:
     """Every local reference but those to `keep` replaced, and definitions that nobody points at any more left out."""
-    if not _has_one_scope(schema):
+    if not has_one_scope(schema):
         return schema
     try:
         inlined = _Inliner(schema, frozenset(keep)).inline(schema, (), 0)
@@ -129,7 +129,7 @@ def _path(reference: str) -> list[str]:
 
 def drop_unused_definitions(schema: Schema) -> Schema:
     """Definitions that no reference reaches."""
-    while _has_one_scope(schema):
+    while has_one_scope(schema):
         used = list(references(schema))
         if any(not reference.startswith("#/") and reference != "#" for reference in used):
             break

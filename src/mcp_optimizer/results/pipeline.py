@@ -14,8 +14,6 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
-import jsonschema_rs
-
 from mcp_optimizer.caller import LOCAL, Caller
 from mcp_optimizer.errors import InvalidRequest
 from mcp_optimizer.limits import DEFAULT_LIMITS
@@ -41,6 +39,7 @@ from mcp_optimizer.results.reading import NO_JSON, Reading
 from mcp_optimizer.results.selecting import MOST_SELECTED, Selecting
 from mcp_optimizer.results.store import ResultStore
 from mcp_optimizer.token_counter import TokenCounter
+from mcp_optimizer.validation import SchemaCheck
 
 RESULT_META_KEY = "mcp-optimizer/result"
 """Where a reply says which whole result stands behind it, and what that would have cost."""
@@ -221,7 +220,14 @@ class Results:
         result_id = new_result_id()
         count = self._estimator.counter.count_tokens
         is_compact = encoding is not Encoding.ORIGINAL
-        done = limited(reading, limits, count, result_id, _validity(call.output_schema), compact_json=is_compact)
+        done = limited(
+            reading,
+            limits,
+            count,
+            result_id,
+            _validity(call.output_schema, self._bounds.check_steps),
+            compact_json=is_compact,
+        )
         if encoding in (Encoding.CSV, Encoding.TOON) and len(reading.slots) == 1:
             done = replace(done, result=in_encoding(done.result, encoding, count))
         if notice:
@@ -363,16 +369,12 @@ def _with_meta(result: Mapping[str, Any], key: str, value: Any) -> dict[str, Any
     return {**result, "_meta": {**(meta if isinstance(meta, Mapping) else {}), key: value}}
 
 
-def _validity(schema: Mapping[str, Any] | None) -> Callable[[Any], bool] | None:
+def _validity(schema: Mapping[str, Any] | None, most_steps: int) -> Callable[[Any], bool] | None:
     """Whether structured content is what its tool declares; a schema that is itself broken admits everything."""
     if schema is None:
         return None
 
     def is_valid(value: Any) -> bool:
-        try:
-            # Offline: a schema must not make us fetch an address of its server's choice.
-            return bool(jsonschema_rs.validator_for(dict(schema), offline=True).is_valid(value))
-        except (ValueError, RecursionError):
-            return True
+        return SchemaCheck(schema, most_steps).admits(value)
 
     return is_valid

@@ -1,0 +1,197 @@
+"""Checks values against the JSON Schemas of servers, where that ends in good time.
+
+The validator is native code that holds the interpreter until it is done. A schema of three kilobytes can make it visit
+2^40 parts, or keep as many errors, and then the whole process is gone. So its work is counted first, by an upper bound
+that is cheap to find; what would take too much is not checked here, and its server has the last word anyway. Called for
+arguments and for structured results; knows nothing of either.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import jsonschema_rs
+import pydantic_core
+
+from mcp_optimizer.compression.references import has_one_scope, resolve
+from mcp_optimizer.compression.walk import Schema, children, schemas
+from mcp_optimizer.limits import DEFAULT_LIMITS
+
+_REFERENCES = frozenset({"$ref", "$dynamicRef", "$recursiveRef"})
+_IN_PLACE = frozenset("allOf anyOf oneOf not if then else dependentSchemas dependencies".split())
+_OF_MEMBERS = frozenset("patternProperties additionalProperties unevaluatedProperties propertyNames".split())
+_OF_ITEMS = frozenset("items prefixItems additionalItems contains unevaluatedItems".split())
+_APPLIED = _IN_PLACE | _OF_MEMBERS | _OF_ITEMS | {"properties"}
+_UNIONS = frozenset({"anyOf", "oneOf"})
+_AGAIN = frozenset({"unevaluatedProperties", "unevaluatedItems"})
+"""With these, what stands beside them is looked at again, and again."""
+
+_MOST_COUNTED = 20_000
+"""Steps that are counted one by one, where a schema holds itself; each is a part of a value seen by a part of it."""
+
+_MOST_PATTERNS = 1_000
+_PATTERN_BYTES = 20_000_000
+_BACKTRACKING = 20_000
+_MOST_FOR_ERRORS = 200_000_000
+_ERROR_BYTES = 5_000
+"""What one error takes, besides ten times its value."""
+
+_LARGEST_SHOWN = 5_000_000
+_NO_DETAILS = "they do not fit the schema (they are too large to say where)"
+
+
+class SchemaCheck:
+    """One schema, compiled. One that is broken, or costs too much to check, admits everything."""
+
+    def __init__(self, schema: Mapping[str, Any], most_steps: int = DEFAULT_LIMITS.check_steps) -> None:
+        self._schema = dict(schema)
+        self._most_steps = most_steps
+        try:
+            self._unfolded = _unfolded(self._schema)
+            self._validator = _compiled(self._schema) if self._unfolded is not None else None
+        except (ValueError, RecursionError):
+            self._validator = None
+
+    def admits(self, value: Any) -> bool:
+        """Whether the value fits, as far as that can be told."""
+        return self._validator is None or not self._is_cheap(value) or self._validator.is_valid(value)
+
+    def problems(self, value: Any, most: int) -> Iterator[tuple[str, str]]:
+        """What is wrong with a value that is not admitted, and where in it; at most so many and one more."""
+        assert self._validator is not None
+        size = len(pydantic_core.to_json(value))
+        steps = _counted(self._schema, value)
+        if steps * (_ERROR_BYTES + 10 * size) <= _MOST_FOR_ERRORS:
+            found = iter(self._validator.iter_errors(value))
+        elif size <= _LARGEST_SHOWN and not any(_UNIONS & node.keys() for node in schemas(self._schema)):
+            found = _first_error(self._validator, value)
+        else:
+            yield "", _NO_DETAILS
+            return
+        for _, error in zip(range(most + 1), found, strict=False):
+            # Whether a pattern fits that takes this long is not known.
+            if not isinstance(error.kind, jsonschema_rs.ValidationErrorKind.BacktrackLimitExceeded):
+                yield ".".join(map(str, error.instance_path)), error.message
+
+    def _is_cheap(self, value: Any) -> bool:
+        if self._unfolded is not None and self._unfolded * _parts(value, self._most_steps) <= self._most_steps:
+            return True
+        return _counted(self._schema, value) <= self._most_steps
+
+
+def _compiled(schema: Schema) -> Any:
+    patterns = sum(("pattern" in node) + len(_named(node, "patternProperties")) for node in schemas(schema))
+    if patterns > _MOST_PATTERNS:
+        return None
+    options = jsonschema_rs.FancyRegexOptions(
+        backtrack_limit=_BACKTRACKING, size_limit=_PATTERN_BYTES // max(patterns, 10)
+    )
+    # Offline: a schema must not make us fetch an address of its server's choice.
+    return jsonschema_rs.validator_for(schema, offline=True, pattern_options=options)
+
+
+def _first_error(validator: Any, value: Any) -> Iterator[Any]:
+    try:
+        validator.validate(value)
+    except jsonschema_rs.ValidationError as error:
+        yield error
+
+
+def _parts(value: Any, most: int) -> int:
+    """Values in a value; no more are counted than matter."""
+    count, open_ = 0, [value]
+    while open_ and count <= most:
+        inner = open_.pop()
+        count += 1
+        if isinstance(inner, dict):
+            open_.extend(inner.values())
+        elif isinstance(inner, list):
+            open_.extend(inner)
+    return count
+
+
+def _unfolded(schema: Schema) -> float | None:
+    """Schemas that apply to one value at the most, each as often as it is referred to.
+
+    Infinite where a schema holds itself; None where it cannot be told what a reference means.
+    """
+    if not any(_REFERENCES & node.keys() for node in schemas(schema)):
+        return sum(3 if _AGAIN & node.keys() else 1 for node in schemas(schema))
+    if not has_one_scope(schema) or not _are_local(schema):
+        return None
+    known: dict[int, float] = {}
+
+    def size(node: Any) -> float:
+        if not isinstance(node, dict):
+            return 1
+        if (found := known.get(id(node))) is None:
+            # Met again inside itself, it has no end.
+            known[id(node)] = math.inf
+            inner = 1 + sum(map(size, children(node, _APPLIED)))
+            inner += size(resolve(schema, node["$ref"])) if isinstance(node.get("$ref"), str) else 0
+            found = known[id(node)] = inner * 3 if _AGAIN & node.keys() else inner
+        return found
+
+    return size(schema)
+
+
+def _are_local(schema: Schema) -> bool:
+    """Whether every reference is to a place in the same schema, which is all that can be followed here."""
+    return all(
+        not _REFERENCES & node.keys() or (isinstance(node.get("$ref"), str) and node["$ref"].startswith("#"))
+        for node in schemas(schema)
+    )
+
+
+class _TooMany(Exception):
+    """There is no end to counting."""
+
+
+def _counted(schema: Schema, value: Any) -> float:
+    """How often a part of the schema sees a part of the value, at the most."""
+    known: dict[tuple[int, int], int] = {}
+    left = _MOST_COUNTED
+
+    def steps(node: Any, seen: Any) -> int:
+        nonlocal left
+        left -= 1
+        if left < 0:
+            raise _TooMany
+        if not isinstance(node, dict):
+            return 1
+        key = (id(node), id(seen))
+        if (found := known.get(key)) is None:
+            known[key] = 1
+            # Each member that is missing is an error of its own.
+            missing = len(node["required"]) if isinstance(node.get("required"), list) else 0
+            found = 1 + missing + sum(steps(child, inner) for child, inner in _applied(schema, node, seen))
+            known[key] = found = found * 3 if _AGAIN & node.keys() else found
+        return found
+
+    try:
+        return steps(schema, value)
+    except (_TooMany, RecursionError):
+        return math.inf
+
+
+def _applied(root: Schema, node: Schema, value: Any) -> Iterator[tuple[Any, Any]]:
+    """The schemas that a schema applies, and the parts of a value that it applies them to."""
+    if isinstance(node.get("$ref"), str):
+        yield resolve(root, node["$ref"]), value
+    for child in children(node, _IN_PLACE):
+        yield child, value
+    if isinstance(value, dict):
+        properties = _named(node, "properties")
+        yield from ((properties[name], inner) for name, inner in value.items() if name in properties)
+        for child in children(node, _OF_MEMBERS):
+            yield from ((child, inner) for inner in value.values())
+    elif isinstance(value, list):
+        for child in children(node, _OF_ITEMS):
+            yield from ((child, inner) for inner in value)
+
+
+def _named(node: Schema, keyword: str) -> dict[str, Any]:
+    found = node.get(keyword)
+    return found if isinstance(found, dict) else {}
