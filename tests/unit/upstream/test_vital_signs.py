@@ -3,44 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
-from typing import Any
 
 import pytest
 
 from mcp_optimizer.upstream import vital_signs
 from mcp_optimizer.upstream.endings import ExchangeLost, RpcError, RpcTimeout
-from mcp_optimizer.upstream.evidence import Evidence
 from mcp_optimizer.upstream.listing import Listing
-from mcp_optimizer.upstream.peer import Message, Peer
-from mcp_optimizer.upstream.session import UpstreamSession
-from mcp_optimizer.upstream.spec import ServerSpec, Transport
 from mcp_optimizer.upstream.vital_signs import Relisting, Suspicion, until_gone
-
-
-class Told:
-    """A wire that answers each message as the test says: a result, or an exception."""
-
-    def __init__(self, *answers: dict[str, Any] | Exception) -> None:
-        self.answers = list(answers)
-        self.sent: list[str] = []
-
-    async def deliver(self, message: Message, _headers: Mapping[str, str]) -> None:
-        self.sent.append(message["method"])
-        if "id" not in message or not self.answers:
-            return
-        answer = self.answers.pop(0)
-        if isinstance(answer, RpcError):
-            self.peer.receive({"id": message["id"], "error": {"code": answer.code, "message": answer.message}})
-        elif isinstance(answer, Exception):
-            raise answer
-        else:
-            self.peer.receive({"id": message["id"], "result": answer})
-
-    def session(self) -> UpstreamSession:
-        self.peer = Peer(lambda _method, _params: None)
-        self.peer.bind(self)
-        return UpstreamSession(ServerSpec("far", Transport.HTTP), self.peer, {}, Evidence())
+from tests.unit.upstream.told import Told
 
 
 @pytest.fixture(autouse=True)
