@@ -23,6 +23,7 @@ from mcp_optimizer.db.models import Definition, ServerStatus, TokenMetrics
 from mcp_optimizer.errors import AmbiguousTool, InvalidArguments, InvalidRequest, ServerUnavailable, UnknownTool
 from mcp_optimizer.forms import Detail, Form, ToolForms
 from mcp_optimizer.naming import SEPARATOR, without_server
+from mcp_optimizer.results.metadata import of_a_tool
 from mcp_optimizer.results.pipeline import Call, Results
 from mcp_optimizer.search.words import name_key
 from mcp_optimizer.upstream.pool import UpstreamPool
@@ -167,7 +168,7 @@ class Gateway:
             params["arguments"] = arguments
         started = time.perf_counter() - (parked.seconds if parked is not None else 0.0)
         result = await self._pool.call(tool.server, "tools/call", params, caller)
-        return await self.results.described(result, started)
+        return await self.results.described(of_a_tool(result), started)
 
     def definitions(self) -> list[dict[str, Any]]:
         """Every tool of every running server, as its server sent it, under the name it is called by."""

@@ -8,7 +8,8 @@ from __future__ import annotations
 import re
 
 # Not newlines and tabs: those are layout.
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+# Halves of characters cannot be printed at all.
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
 # What a terminal is told between the letters: colours, cursor movements, titles and links.
@@ -17,6 +18,16 @@ _SEQUENCE = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\
 
 def printable(text: str) -> str:
     return _CONTROL.sub("", _SEQUENCE.sub("", text))
+
+
+def printable_json(text: str) -> str:
+    """JSON that says the same to programs and nothing to a terminal: such characters stand in its strings only."""
+    return _CONTROL.sub(lambda match: f"\\u{ord(match.group()):04x}", text)
+
+
+def in_a_line(text: str) -> str:
+    """Somebody else's text where one line is expected: it must not look like the next one of ours."""
+    return " ".join(printable(text).split())
 
 
 def counted(count: int, noun: str) -> str:

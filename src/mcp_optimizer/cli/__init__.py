@@ -10,6 +10,7 @@ import typer
 from mcp_optimizer import __version__
 from mcp_optimizer.cli import inspect_servers, reports, serve, setup, tools
 from mcp_optimizer.errors import ConfigurationError, InvalidArguments, OptimizerError, UnknownTool
+from mcp_optimizer.terminal_text import printable
 
 app = typer.Typer(
     name="mcp-optimizer",
@@ -56,5 +57,6 @@ def main() -> None:
 
 
 def _fail(error: OptimizerError | str, code: int, advice: str = "") -> None:
-    print(f"error: {error}{advice}", file=sys.stderr)
+    # It may quote a server.
+    print(printable(f"error: {error}{advice}"), file=sys.stderr)
     sys.exit(code)

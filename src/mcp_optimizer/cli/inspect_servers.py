@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -10,8 +9,9 @@ import typer
 
 from mcp_optimizer.cli.options import JsonFlag, with_settings
 from mcp_optimizer.cli.running import run, started
+from mcp_optimizer.cli.show import console, print_json
 from mcp_optimizer.settings import Settings
-from mcp_optimizer.terminal_text import counted
+from mcp_optimizer.terminal_text import counted, in_a_line
 
 if TYPE_CHECKING:
     from mcp_optimizer.app import Optimizer
@@ -41,12 +41,10 @@ async def _servers(settings: Settings, as_json: bool) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    from mcp_optimizer.cli.show import console
-
     async with started(settings, shows_servers=True) as optimizer:
         rows = [_facts(optimizer, state) for state in optimizer.servers()]
     if as_json:
-        print(json.dumps({"servers": rows}, ensure_ascii=False))
+        print_json({"servers": rows})
         return
     table = Table(box=None, pad_edge=False, expand=True, header_style="bold")
     for title in ("server", "state", "transport"):
@@ -56,7 +54,7 @@ async def _servers(settings: Settings, as_json: bool) -> None:
     table.add_column("", overflow="fold", ratio=1)
     for row in rows:
         texts = (row["name"], row["status"], row["transport"], f"{row['tools']:,}", f"{row['tokens']:,}")
-        table.add_row(*map(Text, texts), Text(row.get("reason", ""), style="yellow"))
+        table.add_row(*map(Text, texts), Text(in_a_line(row.get("reason", "")), style="yellow"))
     console().print(table)
 
 
@@ -100,7 +98,7 @@ async def _doctor(settings: Settings, as_json: bool) -> bool:
             row["advice"] = advice
     healthy = all(state.status in (ServerStatus.RUNNING, ServerStatus.STOPPED) for state in states)
     if as_json:
-        print(json.dumps({"healthy": healthy, "servers": rows}, ensure_ascii=False))
+        print_json({"healthy": healthy, "servers": rows})
     else:
         _show_diagnosis(rows)
     return healthy
@@ -135,8 +133,6 @@ def advise(state: UpstreamState) -> str:
 def _show_diagnosis(rows: list[dict[str, Any]]) -> None:
     from rich.text import Text
 
-    from mcp_optimizer.cli.show import console
-
     out = console()
     marks = {"running": ("✓", "green"), "failed": ("✗", "red"), "stopped": ("–", "dim"), "starting": ("…", "yellow")}
     for row in rows:
@@ -145,10 +141,11 @@ def _show_diagnosis(rows: list[dict[str, Any]]) -> None:
         if row["status"] == "running":
             line.append(f"  {counted(row['tools'], 'tool')}, {row['tokens']:,} tokens", style="default")
             line.append(
-                f"  up in {row['started_in_s']} s, MCP {row['protocol']}, {row.get('version', '')}", style="dim"
+                f"  up in {row['started_in_s']} s, MCP {row['protocol']}, {in_a_line(row.get('version', ''))}",
+                style="dim",
             )
         else:
-            line.append(f"  {row.get('reason', row['status'])}", style="default")
+            line.append(f"  {in_a_line(row.get('reason', row['status']))}", style="default")
         out.print(line)
         if off := row.get("turned_off"):
             out.print(Text(f"    {counted(len(off), 'tool')} turned off: {', '.join(off)}", style="dim"))
@@ -156,7 +153,7 @@ def _show_diagnosis(rows: list[dict[str, Any]]) -> None:
             told = f"    the server file names the tool {name!r}, which this server does not have"
             out.print(Text(told, style="yellow"))
         for tool in row.get("left_out", []):
-            out.print(Text(f"    tool {tool['tool']!r} is left out: {tool['reason']}", style="yellow"))
+            out.print(Text(f"    tool {tool['tool']!r} is left out: {in_a_line(tool['reason'])}", style="yellow"))
         if "advice" in row:
             out.print(Text(f"    {row['advice']}", style="cyan"))
     failed = sum(row["status"] not in ("running", "stopped") for row in rows)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import asdict
@@ -14,6 +13,7 @@ import typer
 
 from mcp_optimizer.cli.options import JsonFlag, with_settings
 from mcp_optimizer.cli.running import run, started
+from mcp_optimizer.cli.show import console, print_json
 from mcp_optimizer.errors import ConfigurationError
 from mcp_optimizer.settings import Settings
 
@@ -96,7 +96,6 @@ async def _report(
     settings: Settings, tools_dir: Path | None, as_json: bool, html: Path | None, since: str | None
 ) -> None:
     from mcp_optimizer.cli.report_tables import show_report
-    from mcp_optimizer.cli.show import console
     from mcp_optimizer.metrics.report import make_report
 
     selected = _selected(settings)
@@ -109,7 +108,7 @@ async def _report(
     if html is not None:
         _write(html, found)
     if as_json:
-        print(json.dumps(found, ensure_ascii=False))
+        print_json(found)
     elif html is None:
         show_report(console(), found)
     else:
@@ -124,9 +123,10 @@ async def _usage(optimizer: Optimizer, since: float) -> dict[str, Any] | None:
 
 def _write(path: Path, found: dict[str, Any]) -> None:
     from mcp_optimizer.dashboard.report_page import report_page
+    from mcp_optimizer.db.private_files import write_file
 
     try:
-        path.write_text(report_page(found), encoding="utf-8")
+        write_file(path, report_page(found))
     except OSError as error:
         raise ConfigurationError(f"Cannot write the report to {path}: {error.strerror}.") from error
 
@@ -156,10 +156,11 @@ def _selected(settings: Settings) -> ProfileName:
 
 
 async def _show(settings: Settings, name: str, tools_dir: Path | None, as_json: bool) -> None:
-    from mcp_optimizer.cli.show import console
+    from rich.text import Text
+
     from mcp_optimizer.compression.descriptions import Level
     from mcp_optimizer.forms import Detail
-    from mcp_optimizer.terminal_text import printable
+    from mcp_optimizer.terminal_text import in_a_line, printable
 
     async with _catalog(settings, tools_dir) as optimizer:
         tool = optimizer.gateway.resolve(name)
@@ -173,7 +174,7 @@ async def _show(settings: Settings, name: str, tools_dir: Path | None, as_json: 
             for detail, f in forms.items()
         }
         taken = [{"technique": s.technique, "tokens": s.tokens} for s in steps]
-        print(json.dumps({**shown, "words": words, "steps": taken, "tool_schema": asdict(schema)}, ensure_ascii=False))
+        print_json({**shown, "words": words, "steps": taken, "tool_schema": asdict(schema)})
         return
     out = console()
     for detail in (Detail.FULL, Detail.SCHEMA, Detail.SIGNATURE):
@@ -183,9 +184,9 @@ async def _show(settings: Settings, name: str, tools_dir: Path | None, as_json: 
         text = (form.definition.description or "") if is_signature else form.definition.model_dump_json(indent=2)
         out.print(printable(text), markup=False, soft_wrap=True)
         out.print()
-    out.print("[bold]five words[/]:", printable(words), highlight=False)
+    out.print("[bold]five words[/]:", Text(in_a_line(words)), highlight=False)
     states = f"{schema.schema_state}, {schema.load_state}, {schema.description_state}; profile {schema.profile}"
     shares = f"; shares {', '.join(schema.shared_params)} with other tools" if schema.shared_params else ""
-    out.print("[bold]state[/]:", printable(states + shares), highlight=False)
+    out.print("[bold]state[/]:", Text(in_a_line(states + shares)), highlight=False)
     for step in steps:
         out.print(f"[dim]{step.tokens:,} tokens after: {step.technique}[/]")

@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from mcp_optimizer.settings import Settings
-from mcp_optimizer.terminal_text import counted, printable
+from mcp_optimizer.terminal_text import counted, in_a_line
 
 if TYPE_CHECKING:
     from mcp_optimizer.app import Optimizer
@@ -59,13 +59,14 @@ def _name_missing(optimizer: Optimizer) -> None:
     missing = optimizer.snapshot.missing()
     for state in missing:
         reason = f": {state.reason}" if state.reason else ""
-        print(printable(f"without server {state.name} ({state.status}){reason}"), file=sys.stderr)
+        print(in_a_line(f"without server {state.name} ({state.status}){reason}"), file=sys.stderr)
     if missing:
         print("`mcp-optimizer doctor` says how to mend that.", file=sys.stderr)
 
 
 async def _wait_visibly(optimizer: Optimizer, seconds: float) -> None:
     from rich.console import Console
+    from rich.markup import escape
 
     from mcp_optimizer.db.models import ServerStatus
 
@@ -75,6 +76,7 @@ async def _wait_visibly(optimizer: Optimizer, seconds: float) -> None:
         while not waiting.done():
             starting = [state.name for state in optimizer.servers() if state.status is ServerStatus.STARTING]
             up = sum(state.status is ServerStatus.RUNNING for state in optimizer.servers())
-            status.update(f"{counted(up, 'server')} up; waiting for {', '.join(starting[:4]) or 'the index'}")
+            names = escape(in_a_line(", ".join(starting[:4])))
+            status.update(f"{counted(up, 'server')} up; waiting for {names or 'the index'}")
             await asyncio.wait([waiting], timeout=0.1)
     await waiting

@@ -12,6 +12,7 @@ import typer
 
 from mcp_optimizer.cli.options import JsonFlag, with_settings
 from mcp_optimizer.cli.running import run, started
+from mcp_optimizer.cli.show import console, print_json
 from mcp_optimizer.errors import ConfigurationError
 from mcp_optimizer.settings import SERVER_FILE, Settings
 
@@ -67,14 +68,17 @@ def init(
     as_json: JsonFlag = False,
 ) -> None:
     """Write a commented starter server file."""
+    from mcp_optimizer.db.private_files import write_file
+
     if path.exists() and not force:
         raise ConfigurationError(f"{path} is already there. Write elsewhere, or overwrite it with --force.")
     try:
-        path.write_text(STARTER, encoding="utf-8")
+        # Soon it holds keys.
+        write_file(path, STARTER)
     except OSError as error:
         raise ConfigurationError(f"Cannot write {path}: {error.strerror}.") from error
     if as_json:
-        print(json.dumps({"written": str(path)}))
+        print_json({"written": str(path)})
     else:
         print(f"Wrote {path}. Edit it, then: mcp-optimizer doctor --config {path}")
 
@@ -92,7 +96,7 @@ async def _demo(settings: Settings, as_json: bool) -> None:
                 {"request": text, **(await optimizer.find(text, words)).model_dump(exclude_none=True)}
                 for text, words in DEMO_REQUESTS
             ]
-            print(json.dumps({"requests": answers}, ensure_ascii=False))
+            print_json({"requests": answers})
             return
         await _show_demo(optimizer)
 
@@ -100,7 +104,6 @@ async def _demo(settings: Settings, as_json: bool) -> None:
 async def _show_demo(optimizer: Optimizer) -> None:
     from rich.text import Text
 
-    from mcp_optimizer.cli.show import console
     from mcp_optimizer.cli.tools import show_found
     from mcp_optimizer.forms import Detail
     from mcp_optimizer.terminal_text import counted, printable

@@ -10,8 +10,9 @@ import typer
 
 from mcp_optimizer.cli.options import JsonFlag, with_settings
 from mcp_optimizer.cli.running import run, started
+from mcp_optimizer.cli.show import console, print_json
 from mcp_optimizer.settings import Settings
-from mcp_optimizer.terminal_text import counted, printable
+from mcp_optimizer.terminal_text import counted, in_a_line, printable, printable_json
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -38,14 +39,13 @@ def find(
 
 
 async def _find(settings: Settings, query: str, keywords: str, limit: int | None, as_json: bool) -> None:
-    from mcp_optimizer.cli.show import console
     from mcp_optimizer.forms import Detail
     from mcp_optimizer.server import find_response
 
     async with started(settings, shows_servers=True) as optimizer:
         found = optimizer.gateway.find(query, keywords, limit, Detail(settings.detail))
         if as_json:
-            print(find_response(found).model_dump_json(exclude_none=True))
+            print_json(find_response(found).model_dump(mode="json", exclude_none=True))
         else:
             show_found(console(), found)
 
@@ -76,7 +76,7 @@ def show_found(out: Console, found: Found) -> None:
         f"[green]{metrics.tokens_saved:,} saved ({metrics.savings_percentage:.1f} %)[/]"
     )
     for state in found.missing:
-        out.print(Text(f"not searched: {state.name} ({state.status}) {state.reason}", style="yellow"))
+        out.print(Text(in_a_line(f"not searched: {state.name} ({state.status}) {state.reason}"), style="yellow"))
 
 
 @with_settings()
@@ -128,7 +128,7 @@ async def _read(
 
 def _answer(result: dict[str, Any], as_json: bool) -> None:
     if as_json:
-        print(json.dumps(result, ensure_ascii=False))
+        print_json(result)
     else:
         _show_result(result)
         print(_cost(result.get("_meta") or {}), file=sys.stderr)
@@ -152,14 +152,18 @@ def _cost(meta: dict[str, Any]) -> str:
 
 
 def _show_result(result: dict[str, Any]) -> None:
-    for block in result.get("content", []):
-        if block.get("type") == "text":
-            print(printable(block["text"]))
+    """What a tool answered, for people; a server may send anything in place of a block."""
+    blocks = result.get("content")
+    blocks = blocks if isinstance(blocks, list) else []
+    for block in blocks:
+        about = block if isinstance(block, dict) else {}
+        if about.get("type") == "text":
+            print(printable(str(about.get("text", ""))))
         else:
-            size = len(block.get("data", ""))
-            print(f"[{block.get('type')} {block.get('mimeType', '')} {size:,} characters of base64]")
-    if not result.get("content") and "structuredContent" in result:
-        print(json.dumps(result["structuredContent"], ensure_ascii=False, indent=2))
+            size = len(str(about.get("data", "")))
+            print(in_a_line(f"[{about.get('type')} {about.get('mimeType', '')} {size:,} characters of base64]"))
+    if not blocks and "structuredContent" in result:
+        print(printable_json(json.dumps(result["structuredContent"], ensure_ascii=False, indent=2)))
 
 
 @with_settings()
@@ -174,7 +178,6 @@ def tools(
 
 
 async def _tools(settings: Settings, server: str | None, as_json: bool) -> None:
-    from mcp_optimizer.cli.show import console
     from mcp_optimizer.errors import InvalidRequest
 
     async with started(settings) as optimizer:
@@ -185,7 +188,7 @@ async def _tools(settings: Settings, server: str | None, as_json: bool) -> None:
         found.sort(key=lambda tool: (-tool.tokens, tool.name))
         if as_json:
             rows = [{"name": tool.name, "server": tool.server, "tokens": tool.tokens} for tool in found]
-            print(json.dumps({"tools": rows, "total_tokens": sum(tool.tokens for tool in found)}, ensure_ascii=False))
+            print_json({"tools": rows, "total_tokens": sum(tool.tokens for tool in found)})
             return
         _show_tools(console(), found)
 

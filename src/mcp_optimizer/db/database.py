@@ -19,19 +19,24 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from platformdirs import user_data_path
 from sqlalchemy import Connection, Engine, create_engine, event
 from sqlalchemy.exc import DatabaseError
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 from sqlalchemy.pool import AsyncAdaptedQueuePool
 
+from mcp_optimizer.db.private_files import make_file, make_folder, mend
 from mcp_optimizer.db.schema import APPLICATION_ID, migrate
 from mcp_optimizer.db.tables import metadata
 from mcp_optimizer.errors import CatalogError
+from mcp_optimizer.settings import APP_NAME
 
 logger = logging.getLogger(__name__)
 
 _MAGIC = b"SQLite format 3\0"
 _BUSY_TIMEOUT_MS = 5_000
+_BESIDE = ("-wal", "-shm")
+_FOREIGN = "belongs to another program"
 
 
 @dataclass(frozen=True)
@@ -86,7 +91,7 @@ async def _open_in_memory() -> Database:
 def prepare_file(path: Path) -> None:
     """Leave a usable, migrated file at `path`, setting aside what is there if it is not."""
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(path.parent)
     except OSError as error:
         raise CatalogError(
             f"Cannot create the catalog's folder {path.parent}: {error.strerror}. "
@@ -95,7 +100,10 @@ def prepare_file(path: Path) -> None:
     problem = _why_unusable(path)
     if problem:
         kept = _set_aside(path)
+        if problem != _FOREIGN:
+            mend(kept)
         logger.warning("The catalog %s %s; it was moved to %s and is rebuilt.", path, problem, kept.name)
+    _keep_private(path)
     engine = create_engine(f"sqlite:///{path}")
     _set_pragmas(engine)
     try:
@@ -108,6 +116,19 @@ def prepare_file(path: Path) -> None:
         ) from error
     finally:
         engine.dispose()
+
+
+def _keep_private(path: Path) -> None:
+    """The file and those that SQLite puts beside it, which take their permissions from it; and the folder, if ours."""
+    try:
+        make_file(path)
+    except OSError as error:
+        # Said by SQLite itself, where it matters: a file that may only be read is still of use.
+        logger.debug("catalog file not made: %s", error)
+    for suffix in _BESIDE:
+        mend(Path(f"{path}{suffix}"))
+    if path.parent == user_data_path(APP_NAME):
+        mend(path.parent)
 
 
 def _why_unusable(path: Path) -> str:
@@ -123,7 +144,7 @@ def _why_unusable(path: Path) -> str:
             application_id = connection.execute("PRAGMA application_id").fetchone()[0]
             tables = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
             if application_id != APPLICATION_ID and tables:
-                return "belongs to another program"
+                return _FOREIGN
             if connection.execute("PRAGMA quick_check(1)").fetchone()[0] != "ok":
                 return "is damaged"
         finally:
@@ -150,7 +171,7 @@ def _set_aside(path: Path) -> Path:
     kept = path.with_name(f"{path.name}.unusable-{stamp}-{uuid.uuid4().hex[:6]}")
     path.rename(kept)
     # What is in the log belongs to the file, and is found beside it under its name.
-    for suffix in ("-wal", "-shm"):
+    for suffix in _BESIDE:
         with contextlib.suppress(FileNotFoundError):
             Path(f"{path}{suffix}").rename(f"{kept}{suffix}")
     return kept

@@ -25,6 +25,7 @@ from mcp_optimizer.passing.clients import Client, Clients, Context
 from mcp_optimizer.passing.directory import PROMPTS, RESOURCES, TEMPLATES, Directory, Kind
 from mcp_optimizer.passing.envelope import for_era
 from mcp_optimizer.passing.paging import page
+from mcp_optimizer.results.metadata import without_ours
 from mcp_optimizer.upstream.pool import UpstreamPool
 from mcp_optimizer.upstream.state import UpstreamState
 
@@ -160,7 +161,8 @@ class Passing:
     async def _pass(self, ctx: Context, server: str, changed: Mapping[str, Any]) -> dict[str, Any]:
         """The request as it is, but with the server's own names."""
         params = {key: value for key, value in (ctx.params or {}).items() if key != "_meta"}
-        return await self._pool.call(server, ctx.method, {**params, **changed}, self.clients.caller(ctx))
+        result = await self._pool.call(server, ctx.method, {**params, **changed}, self.clients.caller(ctx))
+        return without_ours(result)
 
     async def _subscribe(self, ctx: Context, params: Mapping[str, Any]) -> dict[str, Any]:
         uri, client = params["uri"], self.clients.of(ctx)

@@ -5,9 +5,15 @@ Pure values. A part that does not apply is left out on the wire, never null.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+
+RESERVED = "mcp-optimizer/"
+"""How all keys of our own in `_meta` begin; whatever a server sends under one of them is not passed on."""
+
+_PARTS = ("tokens", "performance", "data", "cost")
+"""What is said of a tool's result beside those."""
 
 WARNING = "Actual tokens may vary by LLM tokenizer"
 NOT_COUNTED = "images, audio and binary resources are not counted"
@@ -60,7 +66,7 @@ class ResponseMetadata:
 
     def on_the_wire(self) -> dict[str, Any]:
         """The parts that apply, under the names that clients read."""
-        parts = {name: getattr(self, name) for name in ("tokens", "performance", "data", "cost")}
+        parts = {name: getattr(self, name) for name in _PARTS}
         written = {name: _written(part) for name, part in parts.items() if part is not None}
         return {name: part for name, part in written.items() if part}
 
@@ -78,6 +84,30 @@ _NAMES = {
     "column_count": "columnCount",
     "max_rows_limit": "maxRowsLimit",
 }
+
+
+def without_ours(result: dict[str, Any]) -> dict[str, Any]:
+    """What a server sent, without what only we say in `_meta`: nobody should take its words for ours."""
+    if "_meta" not in result:
+        return result
+    rest = {key: value for key, value in result.items() if key != "_meta"}
+    meta = result["_meta"]
+    # The protocol knows nothing but objects here.
+    kept = _others(meta, ()) if isinstance(meta, Mapping) else {}
+    return {**rest, "_meta": kept} if kept or meta == {} else rest
+
+
+def of_a_tool(result: dict[str, Any]) -> dict[str, Any]:
+    """The same for the result of a tool, of which we say more: what it cost is for us to say, here and in `meta`."""
+    result = without_ours(result)
+    for key in ("_meta", "meta"):
+        if isinstance(said := result.get(key), Mapping) and not said.keys().isdisjoint(_PARTS):
+            result = {**result, key: _others(said, _PARTS)}
+    return result
+
+
+def _others(meta: Mapping[str, Any], parts: Sequence[str]) -> dict[str, Any]:
+    return {key: value for key, value in meta.items() if key not in parts and not str(key).startswith(RESERVED)}
 
 
 def with_metadata(result: Mapping[str, Any], metadata: ResponseMetadata, *, plain: bool = False) -> dict[str, Any]:

@@ -29,6 +29,7 @@ from mcp_optimizer.results.metadata import (
     PerformanceInfo,
     ResponseMetadata,
     TokenInfo,
+    of_a_tool,
     with_metadata,
 )
 from mcp_optimizer.results.options import ResultOptions, Treatment
@@ -184,7 +185,7 @@ class Results:
 
     async def _asked(self, call: Call, ask: Ask, treatment: Treatment) -> dict[str, Any]:
         started = time.perf_counter() - call.seconds_before
-        result = await ask()
+        result = of_a_tool(await ask())
         if is_input_required(result):
             return result
         performance = _performance(started)
