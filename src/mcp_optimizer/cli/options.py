@@ -15,7 +15,9 @@ from pydantic.fields import FieldInfo
 from mcp_optimizer.logs import configure_logging
 from mcp_optimizer.settings import FILE_ONLY, Settings, load_settings
 
-SERVE_ONLY = frozenset({"http", "allowed_hosts", "allowed_origins", "dashboard", "dashboard_token", "otlp_endpoint"})
+SERVE_ONLY = frozenset(
+    "http allowed_hosts allowed_origins dashboard dashboard_token otlp_endpoint shutdown_delay".split()
+)
 ONE_SHOT_ONLY = frozenset({"wait"})
 
 JsonFlag = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
