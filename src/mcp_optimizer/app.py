@@ -151,6 +151,7 @@ class Optimizer:
             lambda: self.catalog.snapshot.states,
             self.catalog.changed if settings.mode == "transparent" else None,
             self._started_once,
+            settings.limits,
         )
         self._has_started = False
         self._pool.listener = self._on_state
@@ -382,6 +383,7 @@ class Optimizer:
             version=__version__,
             is_ready=lambda: self.is_ready,
             takes_calls=lambda: self.takes_calls,
+            gate=self.passing.gate,
             routes=routes,
         )
 

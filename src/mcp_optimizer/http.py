@@ -32,10 +32,11 @@ from mcp_optimizer.catalog import LiveCatalog
 from mcp_optimizer.errors import ConfigurationError
 from mcp_optimizer.first_events import HeldFirstEvents
 from mcp_optimizer.large_bodies import LargeBodies, has_left, leave_large
+from mcp_optimizer.passing.gate import Gate
+from mcp_optimizer.passing.http_gate import HttpGate
 from mcp_optimizer.passing.kept_events import KeptEvents, SessionEvents
 
 _LOOPBACK_HOSTS = ("127.0.0.1:*", "localhost:*", "[::1]:*")
-_LARGEST_REQUEST = 64 * 1024 * 1024
 _RETRY_MS = 1_000
 """Milliseconds after which a client that lost a stream should ask for the rest."""
 _RETRY_AFTER = 5
@@ -56,6 +57,7 @@ def build_http_app(
     version: str,
     is_ready: Callable[[], bool],
     takes_calls: Callable[[], bool],
+    gate: Gate | None = None,
     routes: Sequence[Route] = (),
 ) -> Starlette:
     """The ASGI application; its lifespan runs the MCP sessions.
@@ -79,8 +81,8 @@ def build_http_app(
 
     sessions = Sessions(
         server,
+        gate=gate or Gate(),
         security_settings=admitted_hosts(allowed_hosts, allowed_origins),
-        max_request_body_size=_LARGEST_REQUEST,
         retry_interval=_RETRY_MS,
     )
     server.middleware.insert(0, sessions.leave_large)
@@ -97,11 +99,14 @@ def build_http_app(
 
 
 class Sessions(StreamableHTTPSessionManager):
-    """The SDK's sessions, each of which can be asked again for what was sent on a stream that broke."""
+    """The SDK's sessions behind the gate, each of which can be asked again for what was sent on a stream that broke."""
 
-    def __init__(self, *args: Any, **options: Any) -> None:
-        super().__init__(*args, **options)
-        self._events = KeptEvents()
+    def __init__(self, server: Server[Any], *, gate: Gate, **options: Any) -> None:
+        limits = gate.limits
+        super().__init__(server, max_sessions=limits.sessions, **options)
+        # In place of the SDK's own look at the size of bodies.
+        self.asgi_app = HttpGate(self._handle_request, gate, self.security_settings)  # type: ignore[assignment]
+        self._events = KeptEvents(size=limits.kept_events)
         self._of_session: WeakValueDictionary[str | None, SessionEvents] = WeakValueDictionary()
 
     def _admit_session(self, requestor: AuthorizationContext | None) -> StreamableHTTPServerTransport | None:

@@ -98,6 +98,16 @@ def _structure(data: Buffer, at: int) -> Iterator[tuple[Positions, npt.NDArray[n
         yield (marks + begin).astype(kind), chunk[marks]
 
 
+def structure_marks(data: Buffer, enough: int) -> int:
+    """How many brackets and commas stand outside strings; counts no further than `enough`."""
+    found = 0
+    for positions, _ in _structure(data, 0):
+        found += len(positions)
+        if found > enough:
+            break
+    return found
+
+
 def _chunk(data: Buffer, begin: int) -> npt.NDArray[np.uint8]:
     return np.frombuffer(data, dtype=np.uint8, count=min(_CHUNK, len(data) - begin), offset=begin)
 

@@ -33,6 +33,69 @@ class Limits(BaseModel):
         description="Characters of a server's error message that are passed on; the rest is cut off. An error's data "
         "may be ten times as long: larger data is left out.",
     )
+    request_values: int = Field(
+        default=500_000,
+        ge=1_000,
+        description="Values (numbers, texts, lists, objects) in one message of a client. One with more is refused.",
+    )
+    request_seconds: float = Field(
+        default=30.0,
+        gt=0,
+        description="Seconds that an HTTP client has to send the headers of a request, and again to send its body.",
+    )
+    header_bytes: int = Field(
+        default=64_000, ge=8_000, description="Bytes of the headers of an HTTP request. Longer ones are refused."
+    )
+    unread_seconds: float = Field(
+        default=60.0,
+        gt=0,
+        description="Seconds that an HTTP client may leave what it is sent unread. Its connection is then closed.",
+    )
+    connections: int = Field(
+        default=8_000,
+        ge=1,
+        description="Open connections of HTTP clients. Further ones are answered 503 with Retry-After, and closed.",
+    )
+    requests: int = Field(
+        default=2_000,
+        ge=1,
+        description="Requests of one client that are under way. More are refused until some are answered.",
+    )
+    introduction_bytes: int = Field(
+        default=50_000,
+        ge=2_000,
+        description="Bytes of an `initialize` request, which is remembered for as long as its session lasts. "
+        "A longer one is refused.",
+    )
+    client_name: int = Field(
+        default=256, ge=16, description="Characters of a client's name. A client with a longer one is refused."
+    )
+    identifier: int = Field(
+        default=4_000,
+        ge=100,
+        description="Characters of a name, a URI, a cursor, a method or an id in a client's request. A request with a "
+        "longer one is refused.",
+    )
+    own_text: int = Field(
+        default=10_000,
+        ge=100,
+        description="Characters of a text argument of the gateway's own tools, such as `tool_description`. "
+        "A longer one is refused.",
+    )
+    subscriptions: int = Field(
+        default=1_000,
+        ge=1,
+        description="Resources that one client watches, or names in one `subscriptions/listen`. More are refused.",
+    )
+    watched_resources: int = Field(
+        default=10_000, ge=1, description="Resources that all clients together watch. More are refused."
+    )
+    kept_events: int = Field(
+        default=32 * MEGABYTE,
+        ge=0,
+        description="Bytes of what was sent to HTTP clients and is kept for those that lost a stream. "
+        "The oldest are dropped.",
+    )
     batch_messages: int = Field(
         default=1_000, ge=1, description="Messages in one batch of a server. The rest of a longer batch is dropped."
     )
@@ -52,7 +115,8 @@ class Limits(BaseModel):
     pending_replies: int = Field(
         default=64,
         ge=1,
-        description="Replies that one server has not read yet. While there are more, nothing is read from that server.",
+        description="Replies that one server, or the client on stdio, has not read yet. While there are more, nothing "
+        "is read from it.",
     )
     pending_notifications: int = Field(
         default=1_000,
@@ -93,7 +157,7 @@ class Limits(BaseModel):
         gt=0,
         description="Seconds that lists made of all servers wait for one of them. The list then comes without it.",
     )
-    header_bytes: int = Field(
+    answer_header_bytes: int = Field(
         default=256_000,
         ge=10_000,
         description="Bytes of the headers of one HTTP answer of a server. Beyond them its connection is closed.",

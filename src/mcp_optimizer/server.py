@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import reprlib
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
@@ -130,13 +131,17 @@ def build_server(
         # Registered so that the capability is announced; `_Answers` answers before they are reached.
         on_list_tools=_never,
         on_call_tool=_never,
-        on_subscriptions_listen=ListenHandler(passing.bus),
+        on_subscriptions_listen=ListenHandler(
+            passing.bus,
+            max_subscriptions=passing.gate.limits.sessions,
+            max_buffered_events=passing.gate.limits.pending_notifications,
+        ),
         get_tool_input_schema=gateway.input_schema if options.transparent else lambda _name: None,
     )
     for method, params in REGISTERED.items():
         server.add_request_handler(method, params, _never)
     passing.server_info = lambda: server.server_info_stamp
-    server.middleware += [passing, _Answers(gateway, server, options, registrar, passing, accounts)]
+    server.middleware += [passing.gate.check, passing, _Answers(gateway, server, options, registrar, passing, accounts)]
     return server
 
 
@@ -274,41 +279,44 @@ class _Answers:
         # In a thread: embedding the request takes milliseconds that other calls need not wait for.
         found = await asyncio.to_thread(
             self._gateway.find,
-            _text(arguments, "tool_description", required=True),
-            _text(arguments, "tool_keywords"),
+            self._text(arguments, "tool_description", required=True),
+            self._text(arguments, "tool_keywords"),
             _number(arguments, "limit"),
             self._wanted_detail(arguments),
         )
         return find_reply(found)
 
+    def _text(self, arguments: Mapping[str, Any], key: str, *, required: bool = False) -> str:
+        return _text(arguments, key, self._passing.gate.limits.own_text, required=required)
+
     def _wanted_detail(self, arguments: Mapping[str, Any]) -> Detail:
-        wanted = _text(arguments, "detail") or self._options.detail
+        wanted = self._text(arguments, "detail") or self._options.detail
         if wanted not in set(Detail):
-            raise InvalidRequest(f"detail must be one of {', '.join(Detail)}, not {wanted!r}.")
+            raise InvalidRequest(f"detail must be one of {', '.join(Detail)}, not {reprlib.repr(wanted)}.")
         return Detail(wanted)
 
     async def _list_tools(self, arguments: Mapping[str, Any], _caller: Caller) -> dict[str, Any]:
-        page = self._gateway.list_tools(_text(arguments, "server") or None, _number(arguments, "offset") or 0)
+        page = self._gateway.list_tools(self._text(arguments, "server") or None, _number(arguments, "offset") or 0)
         return _reply(list_response(page))
 
     async def _call_tool(self, arguments: Mapping[str, Any], caller: Caller) -> dict[str, Any]:
-        name = _text(arguments, "tool_name", required=True)
+        name = self._text(arguments, "tool_name", required=True)
         own = {"tool_name", "server_name", "parameters", "select"}
         # Some models put the tool's arguments beside its name, or call them what MCP itself does.
         beside = {key: value for key, value in arguments.items() if key not in own}
         given = arguments.get("parameters")
         parameters = beside if given is None or given == {} else given
-        server, select = _text(arguments, "server_name") or None, _text(arguments, "select")
+        server, select = self._text(arguments, "server_name") or None, self._text(arguments, "select")
         return await self._gateway.call(name, parameters, server, caller, select)
 
     async def _read_result(self, arguments: Mapping[str, Any], caller: Caller) -> dict[str, Any]:
         return await self._gateway.results.read(
-            _text(arguments, "result_id", required=True),
+            self._text(arguments, "result_id", required=True),
             caller,
             offset=_number(arguments, "offset") or 0,
             limit=_number(arguments, "limit"),
-            select=_text(arguments, "select"),
-            search=_text(arguments, "search"),
+            select=self._text(arguments, "select"),
+            search=self._text(arguments, "search"),
         )
 
     def _for_era(
@@ -335,7 +343,7 @@ def _error(error: OptimizerError) -> dict[str, Any]:
     return {"content": [{"type": "text", "text": for_model(error)}], "isError": True}
 
 
-def _text(arguments: Mapping[str, Any], key: str, *, required: bool = False) -> str:
+def _text(arguments: Mapping[str, Any], key: str, most: int, *, required: bool = False) -> str:
     value = arguments.get(key)
     if isinstance(value, list) and all(isinstance(item, str) for item in value):
         value = " ".join(value)
@@ -343,7 +351,13 @@ def _text(arguments: Mapping[str, Any], key: str, *, required: bool = False) -> 
         return ""
     if not isinstance(value, str) or (required and not value.strip()):
         raise InvalidRequest(f"{key} is required and must be text." if required else f"{key} must be text.")
+    if len(value) > most:
+        raise InvalidRequest(f"{key} may have {most:,} characters, not {len(value):,}.")
     return value
+
+
+_LARGEST_NUMBER = 10**12
+"""More than anything has rows, tools or characters."""
 
 
 def _number(arguments: Mapping[str, Any], key: str) -> int | None:
@@ -353,6 +367,8 @@ def _number(arguments: Mapping[str, Any], key: str) -> int | None:
             value = int(value)
     if isinstance(value, float) and value.is_integer():
         value = int(value)
-    if value is not None and (isinstance(value, bool) or not isinstance(value, int)):
-        raise InvalidRequest(f"{key} must be a whole number, not {value!r}.")
-    return value
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise InvalidRequest(f"{key} must be a whole number, not {reprlib.repr(value)}.")
+    return max(-_LARGEST_NUMBER, min(value, _LARGEST_NUMBER))

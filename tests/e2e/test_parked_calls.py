@@ -186,7 +186,7 @@ async def test_a_server_that_dies_while_it_waits_is_named(
         asked = await question(client, name, arguments)
         [request] = (asked.input_requests or {}).values()
         assert isinstance(request, types.ElicitRequest)
-        os.kill(int(request.params.message), signal.SIGKILL)
+        os.kill(int(request.params.message.rpartition(" ")[2]), signal.SIGKILL)
         await asyncio.sleep(0.3)
         lost = await answered(client, name, arguments, asked.request_state, "accept")
         assert lost.is_error

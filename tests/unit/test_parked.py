@@ -112,7 +112,8 @@ async def test_a_question_becomes_the_answer_and_the_answer_goes_to_the_server()
     url = {"mode": "form", "message": "Who?", "elicitationId": "e", "task": {}, "_meta": {"progressToken": 1, "x": 2}}
     conversation.asks("a", params=url)
     asked = await call
-    params = {"mode": "form", "message": "Who?", "_meta": {"x": 2}}
+    meta = {"x": 2, "mcp-optimizer/server": "files"}
+    params = {"mode": "form", "message": 'The server "files" asks: Who?', "_meta": meta}
     assert asked["inputRequests"] == {"q1": {"method": "elicitation/create", "params": params}}
     assert len(asked["requestState"]) > 30
     call = conversation.go_on(asked["requestState"], {"q1": ACCEPTED})

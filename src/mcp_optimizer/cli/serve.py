@@ -127,7 +127,7 @@ async def _serve_stdio(settings: Settings) -> None:
     server = optimizer.mcp_server()
     optimizer.start()
     try:
-        async with kept_tidy(), message_streams() as (read_stream, write_stream):
+        async with kept_tidy(), message_streams(optimizer.passing.gate) as (read_stream, write_stream):
             serving = asyncio.create_task(server.run(read_stream, write_stream, server.create_initialization_options()))
             await signals.until_asked(serving)
             _end_at_the_latest(settings.shutdown_timeout + _AFTERWARDS)

@@ -11,7 +11,6 @@ import logging
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from typing import Any
 
-import mcp_types as types
 from mcp.server.subscriptions import (
     InMemorySubscriptionBus,
     PromptsListChanged,
@@ -21,8 +20,9 @@ from mcp.server.subscriptions import (
     ToolsListChanged,
 )
 
-from mcp_optimizer.errors import UpstreamError
-from mcp_optimizer.passing.clients import Client, Clients
+from mcp_optimizer.errors import InvalidRequest, UpstreamError
+from mcp_optimizer.limits import DEFAULT_LIMITS, Limits
+from mcp_optimizer.passing.clients import Clients
 
 logger = logging.getLogger(__name__)
 
@@ -66,7 +66,8 @@ class Changes:
             ready.cancel()
         del self._announcing[kind]
         await self._bus.publish(_LISTS[kind])
-        await self._tell(self._clients.connected(), f"notifications/{kind}/list_changed", None)
+        for client in self._clients.connected():
+            client.outbox.put(f"notifications/{kind}/list_changed")
 
     def _announced(self, task: asyncio.Task[None]) -> None:
         if not task.cancelled() and (error := task.exception()) is not None:
@@ -75,29 +76,26 @@ class Changes:
     async def updated(self, uri: str) -> None:
         """A watched resource changed."""
         await self._bus.publish(ResourceUpdated(uri))
-        watching = [client for client in self._clients.connected() if uri in client.watched]
-        await self._tell(watching, "notifications/resources/updated", {"uri": uri})
-
-    async def _tell(self, clients: list[Client], method: str, params: dict[str, Any] | None) -> None:
-        notice: Any = types.Notification[dict[str, Any] | None, str](method=method, params=params)
-        told = (client.session.send_notification(notice) for client in clients)
-        for result in await asyncio.gather(*told, return_exceptions=True):
-            if isinstance(result, Exception):
-                logger.debug("A client could not be told of a change: %s", result)
+        for client in self._clients.connected():
+            if uri in client.watched:
+                client.outbox.put("notifications/resources/updated", {"uri": uri})
 
 
 class Watches:
     """Which resources are watched, by how many, and under which URI their server knows them."""
 
-    def __init__(self, watch: Watch, unwatch: Watch) -> None:
+    def __init__(self, watch: Watch, unwatch: Watch, limits: Limits = DEFAULT_LIMITS) -> None:
         self._watch = watch
         self._unwatch = unwatch
+        self._most = limits.watched_resources
         self._watching: dict[str, int] = {}
         self._places: dict[str, tuple[str, str]] = {}
 
     async def begin(self, uri: str, place: tuple[str, str]) -> None:
         """`place`: the server and its own URI."""
         if uri not in self._watching:
+            if len(self._watching) >= self._most:
+                raise InvalidRequest(f"Clients watch {self._most:,} resources already, and there is no room for more.")
             await self._watch(*place)
             self._places[uri] = place
         self._watching[uri] = self._watching.get(uri, 0) + 1

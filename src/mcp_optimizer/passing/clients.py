@@ -22,9 +22,12 @@ from pydantic import RootModel, ValidationError
 from starlette.requests import Request
 
 from mcp_optimizer.caller import Caller, ClientLink
+from mcp_optimizer.limits import DEFAULT_LIMITS, Limits
+from mcp_optimizer.passing.outbox import Outbox
+from mcp_optimizer.passing.sendable import TooDeep, sendable
 from mcp_optimizer.result_type import ANSWERS
 from mcp_optimizer.upstream.endings import RpcError
-from mcp_optimizer.upstream.parked import refusal
+from mcp_optimizer.upstream.questions import refusal
 
 Context = ServerRequestContext[Any, Any]
 
@@ -45,6 +48,7 @@ class Client:
     name: str
     capabilities: Mapping[str, Any]
     session: ServerSession
+    outbox: Outbox
     log_level: str | None = None
     watched: set[str] = field(default_factory=set)
 
@@ -59,21 +63,28 @@ class _Link:
     log_level: str | None
     session: ServerSession
     request_id: types.RequestId | None
+    outbox: Outbox | None = None
+    """For what is told on no request; None in the newer era, where there is no such thing."""
     close_stream: Callable[[], Awaitable[None]] | None = None
     """Ends the stream of the request, whose client then asks for the rest; None where it could not."""
 
     @property
     def lasting(self) -> ClientLink:
-        return _Link(self.key, self.capabilities, self.is_modern, self.log_level, self.session, None)
+        return _Link(self.key, self.capabilities, self.is_modern, self.log_level, self.session, None, self.outbox)
 
     async def ask(self, method: str, params: Mapping[str, Any]) -> dict[str, Any]:
+        if (refused := refusal(self.capabilities, method, params)) is not None:
+            raise refused
         if self.is_modern:
-            raise refusal(self.capabilities, method, params) or RpcError(
+            raise RpcError(
                 types.METHOD_NOT_FOUND,
                 f"{method}: this client speaks a protocol revision in which it can be asked only by the answer to its "
                 "own tools/call, prompts/get or resources/read, and it is not known which of them this is about",
             )
-        request: Any = types.Request[dict[str, Any], str](method=method, params=dict(params))
+        try:
+            request: Any = types.Request[dict[str, Any], str](method=method, params=sendable(dict(params)))
+        except TooDeep as error:
+            raise RpcError(types.INVALID_PARAMS, f"{method}: the parameters are {error}") from error
         related = ServerMessageMetadata(related_request_id=self.request_id) if self.request_id is not None else None
         try:
             return (await self.session.send_request(request, _Raw, metadata=related)).root
@@ -86,11 +97,10 @@ class _Link:
         if self.is_modern and (self.request_id is None or (self.log_level is None and method == _LOG)):
             # In the newer era everything belongs to a request, and log messages to one that wants them.
             return
-        notice: Any = types.Notification[dict[str, Any], str](method=method, params=dict(params))
-        try:
-            await self.session.send_notification(notice, related_request_id=self.request_id)
-        except (MCPError, anyio.BrokenResourceError, anyio.ClosedResourceError):
+        if self.request_id is None and self.outbox is not None:
+            self.outbox.put(method, params)
             return
+        await _notify(self.session, method, params, self.request_id)
 
     async def let_go(self) -> None:
         if self.close_stream is not None:
@@ -100,11 +110,27 @@ class _Link:
 _LOG = "notifications/message"
 
 
+async def _notify(
+    session: ServerSession, method: str, params: Mapping[str, Any] | None, request_id: types.RequestId | None = None
+) -> None:
+    try:
+        written = sendable(dict(params)) if params is not None else None
+    except TooDeep:
+        # Nobody could read it.
+        return
+    notice: Any = types.Notification[dict[str, Any] | None, str](method=method, params=written)
+    try:
+        await session.send_notification(notice, related_request_id=request_id)
+    except (MCPError, anyio.BrokenResourceError, anyio.ClosedResourceError):
+        return
+
+
 class Clients:
     """All clients of the older era, and how each request finds its caller."""
 
-    def __init__(self, part: Callable[[Client], None]) -> None:
+    def __init__(self, part: Callable[[Client], None], limits: Limits = DEFAULT_LIMITS) -> None:
         self._part = part
+        self._most_waiting = limits.pending_notifications
         self._connected: dict[int, Client] = {}
 
     def connected(self) -> list[Client]:
@@ -121,7 +147,9 @@ class Clients:
             return found
         if ctx.session.client_params is None:
             return None
-        client = Client(_key(ctx), client_name(ctx), _declared(ctx.session), ctx.session)
+        session = ctx.session
+        outbox = Outbox(lambda method, params: _notify(session, method, params), self._most_waiting)
+        client = Client(_key(ctx), client_name(ctx), _declared(session), session, outbox)
         connection.state[_STATE_KEY] = client
         self._connected[id(client)] = client
         connection.exit_stack.callback(self._leave, client)
@@ -129,6 +157,7 @@ class Clients:
 
     def _leave(self, client: Client) -> None:
         self._connected.pop(id(client), None)
+        client.outbox.close()
         self._part(client)
 
     def link(self, ctx: Context) -> _Link:
@@ -142,6 +171,7 @@ class Clients:
                 client.log_level,
                 ctx.session,
                 ctx.request_id,
+                client.outbox,
                 ctx.close_sse_stream,
             )
         meta = _raw_meta(ctx)
@@ -167,8 +197,11 @@ def _declared(session: ServerSession) -> dict[str, Any]:
 
 
 def passable(capabilities: Mapping[str, Any]) -> dict[str, Any]:
-    """What servers are told that a client can do: not tasks, which nobody here could ask after."""
-    passed = {name: value for name, value in capabilities.items() if name != "tasks"}
+    """What servers are told that a client can do: not tasks, which nobody here could ask after.
+
+    A capability is an object. What is anything else declares nothing.
+    """
+    passed = {name: value for name, value in capabilities.items() if name != "tasks" and isinstance(value, Mapping)}
     if isinstance(extensions := passed.get("extensions"), Mapping) and _TASKS in extensions:
         passed["extensions"] = {name: value for name, value in extensions.items() if name != _TASKS}
     return passed
@@ -191,4 +224,5 @@ def client_name(ctx: Context) -> str:
     if ctx.session.client_params is not None:
         return ctx.session.client_params.client_info.name
     info = _raw_meta(ctx).get(types.CLIENT_INFO_META_KEY)
-    return str(info.get("name", "")) if isinstance(info, Mapping) else ""
+    name = info.get("name") if isinstance(info, Mapping) else None
+    return name if isinstance(name, str) else ""

@@ -7,6 +7,7 @@ the thing, and back in what is returned.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from typing import Any
 
@@ -14,16 +15,18 @@ import mcp_types as types
 from mcp.server.context import CallNext, HandlerResult
 from mcp.server.subscriptions import InMemorySubscriptionBus
 from mcp.shared.exceptions import MCPError
-from mcp_types.methods import CLIENT_REQUESTS, validate_client_request
+from mcp_types.methods import CLIENT_REQUESTS
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from mcp_optimizer.caller import LOCAL
 from mcp_optimizer.db.models import ServerStatus
 from mcp_optimizer.errors import OptimizerError, RequestError, ServerBusy, UpstreamError, UpstreamRefusal
+from mcp_optimizer.limits import DEFAULT_LIMITS, Limits
 from mcp_optimizer.passing.changes import Changes, Watches
 from mcp_optimizer.passing.clients import Client, Clients, Context
 from mcp_optimizer.passing.directory import PROMPTS, RESOURCES, TEMPLATES, Directory, Kind
 from mcp_optimizer.passing.envelope import for_era
+from mcp_optimizer.passing.gate import Gate
 from mcp_optimizer.passing.paging import page
 from mcp_optimizer.results.metadata import without_ours
 from mcp_optimizer.upstream.pool import UpstreamPool
@@ -54,20 +57,24 @@ class Passing:
         states: Callable[[], Mapping[str, UpstreamState]],
         tools_ready: Callable[[], Coroutine[Any, Any, None]] | None = None,
         started: Callable[[], Awaitable[None]] | None = None,
+        limits: Limits = DEFAULT_LIMITS,
     ) -> None:
         """`tools_ready`: if clients are to be told that tools changed, waits until the new ones can be listed.
 
         `started`: waits, at first and not for long, until the servers are up: many clients ask once, and at once.
         """
         self._pool = pool
+        self._limits = limits
+        self.gate = Gate(limits)
         self.started = started or _at_once
         self._tools_ready = tools_ready
         self.server_info: Callable[[], dict[str, Any]] = dict
         self.bus = bus = InMemorySubscriptionBus()
-        self.clients = Clients(self._part)
+        self.clients = Clients(self._part, limits)
         self.changes = Changes(bus, self.clients)
         self._directory = Directory(states, lambda server, method, params: pool.call(server, method, params, LOCAL))
-        self._watches = Watches(pool.watch_resource, pool.unwatch_resource)
+        self._watches = Watches(pool.watch_resource, pool.unwatch_resource, limits)
+        self._telling_roots: dict[str, bool] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._running: dict[str, frozenset[str]] = {}
         self._told = frozenset({"prompts", "resources"} | ({"tools"} if tools_ready is not None else set()))
@@ -91,10 +98,22 @@ class Passing:
             self._meet(ctx)
             return await self._listen(ctx, call_next)
         if ctx.method == "notifications/roots/list_changed":
-            await self._pool.tell(self.clients.link(ctx).key, ctx.method, ctx.params)
+            await self._tell_roots(self.clients.link(ctx).key, ctx.method)
         elif ctx.method != "initialize":
             self._meet(ctx)
         return await call_next(ctx)
+
+    async def _tell_roots(self, key: str, method: str) -> None:
+        """Servers are told that a client's roots changed; what comes meanwhile is told once, behind it."""
+        if key in self._telling_roots:
+            self._telling_roots[key] = True
+            return
+        try:
+            while self._telling_roots.get(key, True):
+                self._telling_roots[key] = False
+                await self._pool.tell(key, method, None)
+        finally:
+            self._telling_roots.pop(key, None)
 
     def _meet(self, ctx: Context) -> None:
         """Remember who is there: also a client that only listens is told of changes."""
@@ -102,10 +121,7 @@ class Passing:
             self._pool.meet(self.clients.link(ctx).lasting)
 
     async def _answer(self, ctx: Context, handler: Handler) -> dict[str, Any]:
-        """Well formed, as the SDK understands it; answered from the raw request, with the raw result."""
-        validate_client_request(ctx.method, ctx.protocol_version, ctx.params)
-        if ctx.protocol_version not in MODERN_PROTOCOL_VERSIONS and ctx.session.client_params is None:
-            raise MCPError(types.INVALID_REQUEST, "The first request must be initialize")
+        """Answered from the raw request, which the gate has checked, with the raw result."""
         self._meet(ctx)
         await self.started()
         try:
@@ -167,8 +183,15 @@ class Passing:
     async def _subscribe(self, ctx: Context, params: Mapping[str, Any]) -> dict[str, Any]:
         uri, client = params["uri"], self.clients.of(ctx)
         if client is not None and uri not in client.watched:
-            await self._begin_watch(uri)
+            if len(client.watched) >= self._limits.subscriptions:
+                text = f"A client may watch {self._limits.subscriptions:,} resources at a time: unsubscribe from some."
+                raise MCPError(types.INVALID_PARAMS, text)
+            # At once, so that many that come together are counted.
             client.watched.add(uri)
+            with contextlib.ExitStack() as undo:
+                undo.callback(client.watched.discard, uri)
+                await self._begin_watch(uri)
+                undo.pop_all()
         return {}
 
     async def _unsubscribe(self, ctx: Context, params: Mapping[str, Any]) -> dict[str, Any]:

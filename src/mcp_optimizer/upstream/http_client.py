@@ -34,7 +34,7 @@ def http_client(spec: ServerSpec, limits: Limits = DEFAULT_LIMITS) -> httpx2.Asy
     if _is_proxied(httpx2.URL(spec.url)):
         kept = httpx2.Limits(max_connections=None, max_keepalive_connections=64, keepalive_expiry=_IDLE)
         return httpx2.AsyncClient(headers=headers, timeout=timeout, verify=_ssl_context(), limits=kept)
-    transport = KeptConnections(_ssl_context, _IDLE, limits.header_bytes)
+    transport = KeptConnections(_ssl_context, _IDLE, limits.answer_header_bytes)
     return httpx2.AsyncClient(headers=headers, timeout=timeout, transport=transport)
 
 

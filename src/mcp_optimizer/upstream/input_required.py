@@ -10,14 +10,20 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
+import mcp_types as types
+
 from mcp_optimizer.caller import Caller, ClientLink
 from mcp_optimizer.errors import UpstreamRefusal
 from mcp_optimizer.result_type import is_input_required
 from mcp_optimizer.upstream.endings import RpcError
+from mcp_optimizer.upstream.questions import asked_by, named, refusal
 from mcp_optimizer.upstream.session import UpstreamSession
 
 _MOST_ROUNDS = 20
 """A server that is never satisfied must not keep a client busy for ever."""
+
+_MOST_QUESTIONS = 16
+"""Questions of one result."""
 
 
 async def answered(
@@ -26,12 +32,14 @@ async def answered(
     """The result of a call, after its questions were answered, if the client cannot answer them itself."""
     result = await call({})
     link = caller.link
-    if not is_input_required(result) or link is None or link.is_modern:
+    if not is_input_required(result) or link is None:
         return result
+    if link.is_modern:
+        return _asking(result, link, session.name)
+    link = asked_by(link, session.name)
     for _ in range(_MOST_ROUNDS):
-        requests = result.get("inputRequests")
         try:
-            given = await _ask_all(requests if isinstance(requests, dict) else {}, link)
+            given = await _ask_all(_requests(result, session.name), link)
         except RpcError as error:
             raise UpstreamRefusal(session.name, error.code, error.message, error.data) from error
         state = result.get("requestState")
@@ -41,10 +49,31 @@ async def answered(
     raise UpstreamRefusal(session.name, -32603, f"The server asked {_MOST_ROUNDS} times for more input.")
 
 
-async def _ask_all(requests: Mapping[str, Any], link: ClientLink) -> dict[str, Any]:
-    """One after the other: a user is not asked two things at once."""
-    given: dict[str, Any] = {}
+def _requests(result: Mapping[str, Any], server: str) -> dict[str, tuple[str, Mapping[str, Any]]]:
+    """What a result asks for: by its key, the method and its parameters."""
+    requests = result.get("inputRequests")
+    requests = requests if isinstance(requests, dict) else {}
+    if len(requests) > _MOST_QUESTIONS:
+        raise UpstreamRefusal(server, types.INVALID_PARAMS, f"The server asked {len(requests):,} questions at a time.")
+    found: dict[str, tuple[str, Mapping[str, Any]]] = {}
     for key, request in requests.items():
         details = request if isinstance(request, dict) else {}
-        given[key] = await link.ask(str(details.get("method")), details.get("params") or {})
-    return given
+        params = details.get("params")
+        found[key] = str(details.get("method")), params if isinstance(params, dict) else {}
+    return found
+
+
+def _asking(result: dict[str, Any], link: ClientLink, server: str) -> dict[str, Any]:
+    """The result for a client that answers such results itself: only what it declared, in the server's name."""
+    asked = {}
+    for key, (method, params) in _requests(result, server).items():
+        if (refused := refusal(link.capabilities, method, params)) is not None:
+            text = f"The server asks for more than this client declared: {refused.message}"
+            raise UpstreamRefusal(server, types.MISSING_REQUIRED_CLIENT_CAPABILITY, text)
+        asked[key] = {**result["inputRequests"][key], "params": named(server, method, params)}
+    return {**result, "inputRequests": asked} if asked else result
+
+
+async def _ask_all(requests: Mapping[str, tuple[str, Mapping[str, Any]]], link: ClientLink) -> dict[str, Any]:
+    """One after the other: a user is not asked two things at once."""
+    return {key: await link.ask(method, params) for key, (method, params) in requests.items()}

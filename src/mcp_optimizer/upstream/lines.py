@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from mcp_optimizer.upstream.large import LARGE
 
-_KEPT = 300
+_KEPT = 1_000
 """Bytes of the beginning and of the end of a dropped line that are kept: an id stands in one of them."""
 
 _ENDLESS = 4
@@ -26,8 +26,10 @@ class Overlong:
     tail: bytes
 
 
-async def lines(chunks: AsyncIterator[bytes], most: int) -> AsyncIterator[bytes | bytearray | Overlong]:
-    """Accumulates in one bytearray, so completing a long line copies nothing."""
+async def lines(
+    chunks: AsyncIterator[bytes], most: int, *, gives_up: bool = True
+) -> AsyncIterator[bytes | bytearray | Overlong]:
+    """Accumulates in one bytearray, so completing a long line copies nothing. `gives_up`: on a line that never ends."""
     partial = bytearray()
     dropping: _Dropping | None = None
     async for chunk in chunks:
@@ -50,7 +52,7 @@ async def lines(chunks: AsyncIterator[bytes], most: int) -> AsyncIterator[bytes 
         if dropping is not None:
             dropping.add(rest)
         elif len(partial) + len(rest) > most:
-            dropping = _Dropping(bytes(partial[:_KEPT] or rest[:_KEPT]), most)
+            dropping = _Dropping(bytes((partial[:_KEPT] + rest[:_KEPT])[:_KEPT]), most if gives_up else None)
             dropping.add(rest)
             partial = bytearray()
         else:
@@ -58,15 +60,15 @@ async def lines(chunks: AsyncIterator[bytes], most: int) -> AsyncIterator[bytes 
 
 
 class _Dropping:
-    def __init__(self, head: bytes, most: int) -> None:
+    def __init__(self, head: bytes, most: int | None) -> None:
         self._head = head
         self._tail = b""
         self._most = most
-        self._size = most
+        self._size = most or 0
 
     def add(self, data: bytes) -> None:
         self._size += len(data)
-        if self._size > _ENDLESS * self._most:
+        if self._most is not None and self._size > _ENDLESS * self._most:
             raise EndlessLine
         self._tail = (self._tail + data[-_KEPT:])[-_KEPT:]
 

@@ -21,9 +21,9 @@ from mcp_optimizer.caller import Caller, ClientLink
 from mcp_optimizer.errors import CallNotWaiting
 from mcp_optimizer.result_type import ANSWERS, INPUT_REQUIRED
 from mcp_optimizer.upstream.endings import RpcError
-
-_FEATURES = {"elicitation/create": "elicitation", "sampling/createMessage": "sampling", "roots/list": "roots"}
-"""What a client is asked for, and the capability by which it says that it can be."""
+from mcp_optimizer.upstream.questions import can_be_asked as can_be_asked
+from mcp_optimizer.upstream.questions import named
+from mcp_optimizer.upstream.questions import refusal as refusal
 
 _OLDER_ONLY = frozenset({"elicitationId", "task"})
 """Parameters of questions that the newer era no longer has."""
@@ -65,23 +65,6 @@ class Parked:
 
     server: str
     seconds: float
-
-
-def can_be_asked(capabilities: Mapping[str, Any]) -> bool:
-    """Whether the client declared that it can be asked for anything."""
-    return not capabilities.keys().isdisjoint(_FEATURES.values())
-
-
-def refusal(capabilities: Mapping[str, Any], method: str, params: Mapping[str, Any]) -> RpcError | None:
-    """What a server hears that asks for something that its client did not declare; None if it did."""
-    declared = capabilities.get(_FEATURES.get(method, ""))
-    if not isinstance(declared, Mapping):
-        return RpcError(types.METHOD_NOT_FOUND, f"{method}: this client does not support it")
-    mode = params.get("mode", "form")
-    # Elicitation that names no mode is the one by form.
-    if method == "elicitation/create" and mode not in (declared or {"form": {}}):
-        return RpcError(types.INVALID_PARAMS, f"{method}: this client does not support the mode {mode!r}")
-    return None
 
 
 class ParkedCalls:
@@ -182,6 +165,15 @@ class _Question:
     request: Mapping[str, Any]
     answer: asyncio.Future[dict[str, Any]]
 
+    def settle(self, answer: dict[str, Any] | RpcError) -> None:
+        """Give the server its answer, unless it took the question back a moment ago."""
+        if self.answer.done():
+            return
+        if isinstance(answer, RpcError):
+            self.answer.set_exception(answer)
+        else:
+            self.answer.set_result(answer)
+
 
 class _Call:
     """One call, and towards its server the client: a `ClientLink` that outlasts the requests it is made of."""
@@ -252,7 +244,7 @@ class _Call:
         given = caller.passing.get("inputResponses")
         for key, answer in given.items() if isinstance(given, Mapping) else ():
             if isinstance(answer, dict) and (question := self.questions.pop(key, None)) is not None:
-                question.answer.set_result(answer)
+                question.settle(answer)
 
     def give_up(self) -> None:
         """Nobody answers: the server is told so, and that nobody waits for its result."""
@@ -260,9 +252,9 @@ class _Call:
         self._link = None
         for question in self.questions.values():
             if question.request["method"] == "elicitation/create":
-                question.answer.set_result({"action": "cancel"})
+                question.settle({"action": "cancel"})
             else:
-                question.answer.set_exception(RpcError(types.REQUEST_TIMEOUT, "The client did not answer."))
+                question.settle(RpcError(types.REQUEST_TIMEOUT, "The client did not answer."))
         self.questions.clear()
         # In this order: an answer that comes after the end of its call would be for nothing.
         asyncio.get_running_loop().call_soon(self.task.cancel)
@@ -285,7 +277,8 @@ class _Call:
         self._asked += 1
         self._asked_at = loop.time()
         key = f"q{self._asked}"
-        question = self.questions[key] = _Question({"method": method, "params": _newer(params)}, loop.create_future())
+        asked = {"method": method, "params": _newer(named(self.request.server, method, params))}
+        question = self.questions[key] = _Question(asked, loop.create_future())
         self._news.set()
         try:
             return await question.answer

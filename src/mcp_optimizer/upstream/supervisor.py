@@ -34,6 +34,7 @@ from mcp_optimizer.upstream.notifications import Merged
 from mcp_optimizer.upstream.only_client import OnlyClient
 from mcp_optimizer.upstream.own_sessions import OwnSessions
 from mcp_optimizer.upstream.parked import ParkedCalls, Request, can_be_asked
+from mcp_optimizer.upstream.questions import asked_by
 from mcp_optimizer.upstream.redaction import Redactor
 from mcp_optimizer.upstream.session import UpstreamSession, open_session
 from mcp_optimizer.upstream.spec import ServerSpec, Transport
@@ -108,6 +109,8 @@ class Supervisor:
     async def request(self, method: str, params: dict[str, Any], caller: Caller) -> dict[str, Any]:
         if self.is_closing:
             raise ServerUnavailable(self._spec.name, "The gateway is being stopped. Call again when it is back.")
+        if caller.link is not None:
+            caller = replace(caller, link=asked_by(caller.link, self._spec.name))
         request = Request.of(self._spec.name, method, params)
         # A call that is parked takes no place: only while a request of its client is open does its server work on it.
         async with self.admission.admit():
@@ -260,7 +263,7 @@ class Supervisor:
             # The SSE transport is older than the newer era: there is nothing to probe for.
             legacy = self._legacy or self._transport is Transport.SSE
             if self._options.has_one_client and (client := await self._only_client.known()) is not None:
-                session.own(client)
+                session.own(asked_by(client, self._spec.name))
                 # A server that speaks both eras is spoken to in the client's: so nothing has to be translated.
                 legacy = legacy or not client.is_modern
             await session.negotiate(legacy=legacy)

@@ -1,0 +1,119 @@
+"""Questions of servers to clients: who may be asked for what, and in whose name.
+
+A client is asked only for what it declared, and whoever has to answer is told which server asks: the name is that of
+the server file, which no server can choose. Called wherever a question is on its way to a client. Pure, but for
+`AskedBy`, which is a client as one server sees it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import mcp_types as types
+
+from mcp_optimizer.caller import ClientLink
+from mcp_optimizer.terminal_text import printable
+from mcp_optimizer.upstream.endings import RpcError
+
+SERVER_META_KEY = "mcp-optimizer/server"
+"""In `_meta` of every question: the server that asks."""
+
+_ELICITATION, _SAMPLING = "elicitation/create", "sampling/createMessage"
+_FEATURES = {_ELICITATION: "elicitation", _SAMPLING: "sampling", "roots/list": "roots"}
+"""What a client is asked for, and the capability by which it says that it can be."""
+
+_SHOWN = ("title", "description")
+"""What people read of a form."""
+
+
+def can_be_asked(capabilities: Mapping[str, Any]) -> bool:
+    """Whether the client declared that it can be asked for anything."""
+    return any(isinstance(capabilities.get(feature), Mapping) for feature in _FEATURES.values())
+
+
+def refusal(capabilities: Mapping[str, Any], method: str, params: Mapping[str, Any]) -> RpcError | None:
+    """What a server hears that asks for something that its client did not declare; None if it did."""
+    declared = capabilities.get(_FEATURES.get(method, ""))
+    if not isinstance(declared, Mapping):
+        return RpcError(types.METHOD_NOT_FOUND, f"{method}: this client does not support it")
+    mode = params.get("mode", "form")
+    # Elicitation that names no mode is the one by form.
+    if method == _ELICITATION and (not isinstance(mode, str) or mode not in (declared or {"form": {}})):
+        return RpcError(types.INVALID_PARAMS, f"{method}: this client does not support the mode {str(mode)[:80]!r}")
+    if method == _SAMPLING and ("tools" in params or "toolChoice" in params) and "tools" not in declared:
+        return RpcError(types.INVALID_PARAMS, f"{method}: this client does not support tools in sampling")
+    return None
+
+
+def named(server: str, method: str, params: Mapping[str, Any]) -> dict[str, Any]:
+    """A question that says which server asks: to programs in `_meta`, to people at the start of what they read."""
+    meta = params.get("_meta")
+    asked = {**params, "_meta": {**(meta if isinstance(meta, Mapping) else {}), SERVER_META_KEY: server}}
+    if method == _ELICITATION:
+        message = params.get("message")
+        said = printable(message) if isinstance(message, str) else ""
+        asked["message"] = f'The server "{printable(server)}" asks: {said}'
+        if isinstance(form := params.get("requestedSchema"), Mapping):
+            asked["requestedSchema"] = _legible(form)
+    return asked
+
+
+def _legible(form: Mapping[str, Any]) -> dict[str, Any]:
+    """A form whose titles and descriptions cannot play tricks on whoever reads them."""
+    fields = form.get("properties")
+    shown = _printable(form)
+    if isinstance(fields, Mapping):
+        shown["properties"] = {
+            name: _printable(field) if isinstance(field, Mapping) else field for name, field in fields.items()
+        }
+    return shown
+
+
+def _printable(part: Mapping[str, Any]) -> dict[str, Any]:
+    texts = {key: printable(text) for key in _SHOWN if isinstance(text := part.get(key), str)}
+    return {**part, **texts}
+
+
+class AskedBy:
+    """A client as one server sees it: asked only for what it declared, and in the server's name."""
+
+    def __init__(self, link: ClientLink, server: str) -> None:
+        self._link = link
+        self._server = server
+
+    @property
+    def key(self) -> str:
+        return self._link.key
+
+    @property
+    def capabilities(self) -> Mapping[str, Any]:
+        return self._link.capabilities
+
+    @property
+    def is_modern(self) -> bool:
+        return self._link.is_modern
+
+    @property
+    def log_level(self) -> str | None:
+        return self._link.log_level
+
+    @property
+    def lasting(self) -> ClientLink:
+        return AskedBy(self._link.lasting, self._server)
+
+    async def ask(self, method: str, params: Mapping[str, Any]) -> dict[str, Any]:
+        if (refused := refusal(self.capabilities, method, params)) is not None:
+            raise refused
+        return await self._link.ask(method, named(self._server, method, params))
+
+    async def tell(self, method: str, params: Mapping[str, Any]) -> None:
+        await self._link.tell(method, params)
+
+    async def let_go(self) -> None:
+        await self._link.let_go()
+
+
+def asked_by(link: ClientLink, server: str) -> ClientLink:
+    """The client as this server sees it. To be called any number of times on the way there."""
+    return link if isinstance(link, AskedBy) else AskedBy(link, server)
