@@ -121,7 +121,9 @@ class Optimizer:
         """Whether whoever calls now is answered: not while we stop."""
         lull = Lull()
         self.ingestion = Ingestion(self._counter, self._vocabulary, self.storage.catalog, lull)
-        self.catalog = LiveCatalog(self.ingestion, self._vocabulary, self._counter)
+        is_transparent = settings.mode == "transparent"
+        own_names = () if is_transparent else tuple(tool["name"] for tool in OWN_TOOLS)
+        self.catalog = LiveCatalog(self.ingestion, self._vocabulary, self._counter, own_names)
         self.forms = ToolForms(
             self._counter, Notes(settings.signature_notes), Dialect(settings.dialect), settings.groups
         )
@@ -149,7 +151,7 @@ class Optimizer:
         self.passing = Passing(
             self._pool,
             lambda: self.catalog.snapshot.states,
-            self.catalog.changed if settings.mode == "transparent" else None,
+            self.catalog.changed if is_transparent else None,
             self._started_once,
             settings.limits,
         )

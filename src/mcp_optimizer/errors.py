@@ -29,6 +29,8 @@ from typing import Any
 
 from mcp_optimizer.json_text import compact
 
+_LONGEST_NAME = 300
+
 
 class OptimizerError(Exception):
     """Something went wrong; the message says what, and what to do."""
@@ -99,7 +101,7 @@ class UnknownTool(RequestError):
     ) -> None:
         hint = f" Nearest: {', '.join(nearest)}." if nearest else ""
         detail = f" {reason}" if reason else ""
-        self.without_advice = f"Unknown tool {name!r}.{detail}{hint}"
+        self.without_advice = f"Unknown tool {_short(name)!r}.{detail}{hint}"
         super().__init__(f"{self.without_advice} {advice}".rstrip())
         self.nearest = tuple(nearest)
 
@@ -108,7 +110,7 @@ class AmbiguousTool(RequestError):
     """Several running servers have a tool of this name."""
 
     def __init__(self, name: str, candidates: Sequence[str]) -> None:
-        super().__init__(f"Tool {name!r} exists on several servers. Call one of: {', '.join(candidates)}.")
+        super().__init__(f"Tool {_short(name)!r} exists on several servers. Call one of: {', '.join(candidates)}.")
         self.candidates = tuple(candidates)
 
 
@@ -134,6 +136,11 @@ class CallNotWaiting(RequestError):
 
 class InvalidRequest(RequestError):
     """One of the gateway's own tools was called wrongly."""
+
+
+def _short(name: str) -> str:
+    """Whoever sent a name of a megabyte need not be sent it back."""
+    return name if len(name) <= _LONGEST_NAME else f"{name[:_LONGEST_NAME]}…"
 
 
 def for_model(error: OptimizerError) -> str:

@@ -6,7 +6,6 @@ is the raw object that its server sent, and what `results` says of it.
 
 from __future__ import annotations
 
-import difflib
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,15 +16,13 @@ import pydantic_core
 
 from mcp_optimizer.arguments import ArgumentCheck, read_arguments
 from mcp_optimizer.caller import LOCAL, Caller
-from mcp_optimizer.catalog import CatalogTool, LiveCatalog, Snapshot
+from mcp_optimizer.catalog import CatalogTool, LiveCatalog, Snapshot, resolving
 from mcp_optimizer.compression.groups import expand
-from mcp_optimizer.db.models import Definition, ServerStatus, TokenMetrics
-from mcp_optimizer.errors import AmbiguousTool, InvalidArguments, InvalidRequest, ServerUnavailable, UnknownTool
+from mcp_optimizer.db.models import Definition, TokenMetrics
+from mcp_optimizer.errors import InvalidArguments, InvalidRequest
 from mcp_optimizer.forms import Detail, Form, ToolForms
-from mcp_optimizer.naming import SEPARATOR, without_server
 from mcp_optimizer.results.metadata import of_a_tool
 from mcp_optimizer.results.pipeline import Call, Results
-from mcp_optimizer.search.words import name_key
 from mcp_optimizer.upstream.pool import UpstreamPool
 from mcp_optimizer.upstream.state import UpstreamState
 
@@ -36,7 +33,6 @@ SCORES_META_KEY = "mcp-optimizer/scores"
 """Where a find_tool reply says how well each tool fits; in `_meta`, so that it costs the model nothing."""
 
 _HEADER_KEYWORD = '"x-mcp-header"'
-_NEAREST = 3
 _PAGE = 100
 _SUMMARY = 100
 
@@ -115,13 +111,13 @@ class Gateway:
         """All tools of running servers, or of one server, a page at a time."""
         snapshot = self._catalog.snapshot
         if server is not None and server not in snapshot.states:
-            raise InvalidRequest(f"Unknown server {server!r}. Servers: {', '.join(snapshot.states) or 'none'}.")
-        tools = [tool for tool in snapshot.running if server in (None, tool.server)]
+            raise resolving.unknown_server(snapshot, server)
+        tools = snapshot.running if server is None else snapshot.of_server(server)
         if offset < 0:
             raise InvalidRequest(f"offset must not be negative, but is {offset}.")
         end = offset + _PAGE
         missing = tuple(state for state in snapshot.missing() if server in (None, state.name))
-        return ToolPage(tuple(tools[offset:end]), len(tools), end if end < len(tools) else None, missing)
+        return ToolPage(tools[offset:end], len(tools), end if end < len(tools) else None, missing)
 
     async def call(
         self,
@@ -159,10 +155,9 @@ class Gateway:
         """Call a tool by the name it is listed under, with arguments and result as they are, and what that cost."""
         parked = self._pool.parked(caller)
         snapshot = self._catalog.snapshot
-        # A name with its server in it stays good when the other server that has such a tool goes away.
-        tool = snapshot.by_name.get(tool_name) or _with_server(snapshot, tool_name)
+        tool = resolving.exact(snapshot, tool_name)
         if tool is None:
-            raise UnknownTool(tool_name, nearest_names(snapshot, tool_name), _not_running(snapshot, tool_name), "")
+            raise resolving.unknown_tool(snapshot, tool_name, advice="")
         params: dict[str, Any] = {"name": tool.record.name}
         if arguments is not None:
             params["arguments"] = arguments
@@ -170,12 +165,9 @@ class Gateway:
         result = await self._pool.call(tool.server, "tools/call", params, caller)
         return await self.results.described(of_a_tool(result), started)
 
-    def definitions(self) -> list[dict[str, Any]]:
-        """Every tool of every running server, as its server sent it, under the name it is called by."""
-        return [
-            {**pydantic_core.from_json(tool.record.definition.wire_json), "name": tool.name}
-            for tool in self._catalog.snapshot.running
-        ]
+    def definition(self, tool: CatalogTool) -> dict[str, Any]:
+        """A tool as its server sent it, under the name it is called by."""
+        return {**pydantic_core.from_json(tool.record.definition.wire_json), "name": tool.name}
 
     def input_schema(self, tool_name: str) -> Mapping[str, Any] | None:
         """The schema of a tool some of whose parameters travel as headers, too; None for any other."""
@@ -201,76 +193,13 @@ class Gateway:
         """The tool that a name means: exactly one, or an error that helps."""
         snapshot = self._catalog.snapshot
         if server_name:
-            return self._on_server(snapshot, tool_name, server_name)
-        if (tool := snapshot.by_name.get(tool_name)) is not None:
-            return tool
-        if (tool := _with_server(snapshot, tool_name)) is not None:
-            return tool
-        candidates = [tool for tool in snapshot.running if tool.record.name == tool_name]
-        # The same words in another spelling (createIssue for create_issue) can mean only one thing.
-        candidates = candidates or [tool for tool in snapshot.running if _is_spelt_like(tool, tool_name)]
-        if len(candidates) == 1:
-            return candidates[0]
-        if candidates:
-            raise AmbiguousTool(tool_name, [tool.name for tool in candidates])
-        raise UnknownTool(tool_name, nearest_names(snapshot, tool_name), _not_running(snapshot, tool_name))
-
-    def _on_server(self, snapshot: Snapshot, tool_name: str, server: str) -> CatalogTool:
-        state = snapshot.states.get(server)
-        if state is None:
-            raise InvalidRequest(f"Unknown server {server!r}. Servers: {', '.join(snapshot.states) or 'none'}.")
-        if state.status is not ServerStatus.RUNNING:
-            raise ServerUnavailable(server, f"The server {server!r} is not running: {state.reason or state.status}.")
-        for name in (tool_name, without_server(tool_name, server)):
-            if name and (tool := _own_tool(snapshot, name, server)) is not None:
-                return tool
-        alike = [tool for tool in snapshot.running if tool.server == server and _is_spelt_like(tool, tool_name)]
-        if len(alike) == 1:
-            return alike[0]
-        raise UnknownTool(tool_name, nearest_names(snapshot, tool_name, server), f"Server {server!r} has no such tool.")
+            return resolving.on_server(snapshot, tool_name, server_name)
+        return resolving.resolve(snapshot, tool_name)
 
 
 @lru_cache(maxsize=1_024)
 def _has_header_parameters(definition: Definition) -> bool:
     return _HEADER_KEYWORD in definition.wire_json
-
-
-def _with_server(snapshot: Snapshot, name: str) -> CatalogTool | None:
-    """The tool that a name with its server in it means."""
-    for server in snapshot.states:
-        own = without_server(name, server)
-        if own is not None and (tool := _own_tool(snapshot, own, server)) is not None:
-            return tool
-    return None
-
-
-def _own_tool(snapshot: Snapshot, name: str, server: str) -> CatalogTool | None:
-    return next((tool for tool in snapshot.running if tool.server == server and tool.record.name == name), None)
-
-
-def _is_spelt_like(tool: CatalogTool, name: str) -> bool:
-    """Whether the name has the same words as the tool's, with or without its server's."""
-    key, own = name_key(name), tool.record.name
-    # A name without a single word is like nothing else.
-    return bool(key) and key in (name_key(tool.name), name_key(own), name_key(f"{tool.server}{SEPARATOR}{own}"))
-
-
-def nearest_names(snapshot: Snapshot, name: str, server: str | None = None) -> list[str]:
-    """The names most like this one: those that share its words, and those spelt alike."""
-    hits = snapshot.index.nearest_names(name, snapshot.allowed, 50)
-    related = [tool.name for tool in snapshot.at(hit.position for hit in hits) if server in (None, tool.server)]
-    start = name[:2].lower()
-    alike = [tool.name for tool in snapshot.running if tool.name[:2].lower() == start and server in (None, tool.server)]
-    pool = list(dict.fromkeys(related + alike))[:500]
-    return difflib.get_close_matches(name, pool, n=_NEAREST, cutoff=0.0)
-
-
-def _not_running(snapshot: Snapshot, name: str) -> str:
-    """If the name points at a server that is configured but down, that is the likely reason."""
-    for state in snapshot.missing():
-        if without_server(name, state.name) is not None:
-            return f"Its server {state.name!r} is {state.status}{f': {state.reason}' if state.reason else ''}."
-    return ""
 
 
 def _with_origin(result: dict[str, Any], tool: CatalogTool) -> dict[str, Any]:

@@ -1,46 +1,184 @@
-"""The one way a tool, a prompt or a resource is named to clients: as it is where that is unique, else with its server.
+"""The one way a tool, a prompt or a resource is named to clients: as it is where that is enough, else with its server.
 
-A tool or prompt becomes `server__name`, a URI `server+uri`. Pure.
+A tool or prompt becomes `server__name`, a URI `server+uri`. A name that begins with the name of a configured server
+speaks of that server alone, whether it runs or not: nothing of another server is ever called so. Pure.
 """
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence, Set
 
 SEPARATOR = "__"
-_SPELLINGS = (SEPARATOR, ".", "/", ":")
-"""How a server's name is put before a tool's, here and by the clients that models were trained with."""
+_SPELLINGS = re.compile(r"(?=(__|[./:]))")
+"""How a server's name is put before a tool's, here and by the clients that models were trained with.
+
+Looked ahead for, because they may overlap: `a___b` is `_b` of `a`, or `b` of `a_`.
+"""
+_MCP = "mcp__"
+_MOST_REPEATED = 3
+_LONGEST_OF_OURS = 100
+_JOINTS = re.compile(r"(?:[./:]|_)+")
+
+Reading = tuple[str, str]
+"""A server, and what a name calls on it."""
 
 
-def public_names(tools: Sequence[tuple[str, str]]) -> list[str]:
-    """Unique names for (server, tool) pairs, in their order; the same pairs always get the same names."""
-    shared = Counter(tool for _, tool in tools)
-    taken: set[str] = {tool for tool, count in shared.items() if count == 1}
-    return [tool if shared[tool] == 1 else _free(f"{server}{SEPARATOR}{tool}", taken) for server, tool in tools]
+class ServerNames:
+    """The names of all configured servers, and which of them a name speaks of.
+
+    `ours`: what the gateway's own tools are called, and therefore no server's.
+    """
+
+    def __init__(self, servers: Iterable[str] = (), ours: Iterable[str] = ()) -> None:
+        self.all = frozenset(servers)
+        self._ours = frozenset(map(_key, ours))
+        self._by_folded: dict[str, list[str]] = {}
+        for server in sorted(self.all):
+            self._by_folded.setdefault(server.casefold(), []).append(server)
+        # No more of a name is looked at than a server's name can take, however long it is.
+        self._longest = max((max(len(server), len(server.casefold())) for server in self.all), default=-1)
+
+    def readings(self, name: str) -> list[Reading]:
+        """Every way to read a name as a server's and the rest; none for a name that speaks of no server."""
+        found = dict.fromkeys(self._read(name))
+        if name[: len(_MCP)].casefold() == _MCP:
+            found |= dict.fromkeys(self._read(name[len(_MCP) :]))
+        return list(found)
+
+    def _read(self, name: str) -> Iterator[Reading]:
+        for match in _SPELLINGS.finditer(name, 0, self._longest + len(SEPARATOR)):
+            at = match.start()
+            rest = name[at + len(match.group(1)) :]
+            if rest and at <= self._longest:
+                yield from ((server, rest) for server in self._called(name[:at]))
+
+    def is_ours(self, name: str) -> bool:
+        """Whether a name is that of one of the gateway's own tools, in whatever spelling."""
+        return len(name) <= _LONGEST_OF_OURS and _key(name) in self._ours
+
+    def _called(self, name: str) -> Sequence[str]:
+        """The servers of this name: exactly so, or else in other letter case."""
+        return (name,) if name in self.all else self._by_folded.get(name.casefold(), ())
+
+    def meant(self, name: str) -> dict[str, list[str]]:
+        """The servers that a name speaks of, each with what the name may call there, the likeliest first.
+
+        Several are possible (`a__b__c` is `b__c` of `a` and `c` of `a__b`): such a name says too little.
+        """
+        found: dict[str, list[str]] = {}
+        for server, rest in self.readings(name):
+            found.setdefault(server, []).append(rest)
+        return found
+
+    def own_names(self, name: str, server: str) -> list[str]:
+        """What a name may call on a server that it is known to mean, the likeliest first."""
+        plain = [rest for spoken, rest in self.readings(name) if spoken == server]
+        found, inner = [*plain, name], plain
+        # `a__a__x`: the server's name stands twice where once would mean another server's tool, too.
+        for _ in range(_MOST_REPEATED):
+            inner = [own for rest in inner for spoken, own in self._read(rest) if spoken == server]
+            found += inner
+        return found
 
 
-def _free(name: str, taken: set[str]) -> str:
-    candidate, number = name, 2
-    while candidate in taken:
-        candidate, number = f"{name}_{number}", number + 1
-    taken.add(candidate)
-    return candidate
+class NamesOfServer:
+    """What the tools (or prompts) of one server may be called, given what it has and which servers there are."""
+
+    def __init__(self, server: str, own: Set[str], servers: ServerNames) -> None:
+        self._server = server
+        self._own = own
+        self._servers = servers
+
+    def stands_alone(self, name: str) -> bool:
+        """Whether one of its names, as it is, speaks of no other server, of nothing else of this one, and not of us."""
+        if self._servers.is_ours(name):
+            return False
+        meant = self._servers.meant(name)
+        return not meant or (meant.keys() == {self._server} and self._calls(name) == name)
+
+    def qualified(self, name: str) -> str:
+        """One of its names with the server's before it, in a form that can mean nothing else."""
+        qualified = name
+        for _ in range(_MOST_REPEATED):
+            qualified = f"{self._server}{SEPARATOR}{qualified}"
+            if self._servers.meant(qualified).keys() == {self._server} and self._calls(qualified) == name:
+                return qualified
+        return alias(self._server, name)
+
+    def _calls(self, name: str) -> str | None:
+        return next((own for own in self._servers.own_names(name, self._server) if own in self._own), None)
 
 
-def public_uris(resources: Sequence[tuple[str, str]]) -> list[str]:
-    """Unique URIs for (server, URI) pairs, in their order. A server that lists one twice means the same."""
+def alias(server: str, name: str) -> str:
+    """A name that speaks of no server whatever the servers are called: there is no separator left in it."""
+    digest = hashlib.sha256(f"{server}\0{name}".encode("utf-8", "surrogatepass")).hexdigest()[:12]
+    return f"{_JOINTS.sub('_', f'{server}_{name}').strip('_') or 'tool'}_{digest}"
+
+
+def public_names(pairs: Sequence[Reading], servers: ServerNames | None = None) -> list[str]:
+    """Unique names for pairs of server and own name, in their order; the same pairs always get the same names.
+
+    `servers`: all that are configured, also those that have nothing here.
+    """
+    servers = servers or ServerNames(server for server, _ in pairs)
+    own: dict[str, set[str]] = {}
+    for server, name in pairs:
+        own.setdefault(server, set()).add(name)
+    of_server = {server: NamesOfServer(server, names, servers) for server, names in own.items()}
+    shared = Counter(name for names in own.values() for name in names)
+    qualified = [
+        None if shared[name] == 1 and of_server[server].stands_alone(name) else of_server[server].qualified(name)
+        for server, name in pairs
+    ]
+    # An alias may be what somebody else's is really called.
+    taken = {name for name in qualified if name is not None}
+    return [
+        long or (name if name not in taken else of_server[server].qualified(name))
+        for (server, name), long in zip(pairs, qualified, strict=True)
+    ]
+
+
+class ServerSchemes:
+    """How the configured servers are called at the beginning of a URI, each by a scheme of its own."""
+
+    def __init__(self, servers: Iterable[str]) -> None:
+        self._of: dict[str, str] = {}
+        self._servers: dict[str, str] = {}
+        for server in sorted(set(servers)):
+            plain = scheme = _scheme(server)
+            number = 2
+            while scheme in self._servers:
+                scheme, number = f"{plain}-{number}", number + 1
+            self._of[server], self._servers[scheme] = scheme, server
+
+    def public(self, server: str, uri: str) -> str:
+        return f"{self._of.get(server) or _scheme(server)}+{uri}"
+
+    def reading(self, uri: str) -> Reading | None:
+        """The server and its own URI that a URI with a server in it means; None if there is none in it."""
+        prefix, separator, own = uri.partition("+")
+        server = self._servers.get(prefix.lower()) if separator and own else None
+        return (server, own) if server is not None else None
+
+
+def public_uris(pairs: Collection[Reading], schemes: ServerSchemes | None = None) -> list[str]:
+    """Unique URIs for pairs of server and URI, in their order. A server that lists one twice means the same."""
+    schemes = schemes or ServerSchemes(server for server, _ in pairs)
     servers: dict[str, set[str]] = {}
-    for server, uri in resources:
+    for server, uri in pairs:
         servers.setdefault(uri, set()).add(server)
-    return [uri if len(servers[uri]) == 1 else f"{_scheme(server)}+{uri}" for server, uri in resources]
 
+    def is_enough(server: str, uri: str) -> bool:
+        if len(servers[uri]) > 1:
+            return False
+        reading = schemes.reading(uri)
+        # As it is, it would be read as another server's, or as another of its own.
+        return reading is None or (reading[0] == server and server not in servers.get(reading[1], ()))
 
-def uri_without_server(uri: str, servers: Iterable[str]) -> tuple[str, str] | None:
-    """The server and its own URI that a URI with a server in it means; None if there is none in it."""
-    prefix, separator, own = uri.partition("+")
-    return next(((server, own) for server in servers if separator and _scheme(server) == prefix), None)
+    return [uri if is_enough(server, uri) else schemes.public(server, uri) for server, uri in pairs]
 
 
 def _scheme(server: str) -> str:
@@ -48,11 +186,6 @@ def _scheme(server: str) -> str:
     return re.sub(r"[^A-Za-z0-9.-]", "-", server).lower()
 
 
-def without_server(name: str, server: str) -> str | None:
-    """The tool's part of a name that begins with this server's; None if it does not."""
-    # As it is, too: a server may itself be called "mcp".
-    for bare in (name.removeprefix("mcp__"), name):
-        for separator in _SPELLINGS:
-            if bare.startswith(f"{server}{separator}"):
-                return bare.removeprefix(f"{server}{separator}")
-    return None
+def _key(name: str) -> str:
+    """What all spellings of a name share."""
+    return "".join(letter for letter in name if letter.isalnum()).casefold()

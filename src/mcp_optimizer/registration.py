@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from mcp_optimizer.catalog import CatalogTool, LiveCatalog, Snapshot
+from mcp_optimizer.catalog.resolving import called
 from mcp_optimizer.compression.compress import Dialect
 from mcp_optimizer.compression.descriptions import Level, ShortDescription, better_written, five_words
 from mcp_optimizer.compression.documentation import shorten
@@ -165,7 +166,8 @@ class Registration:
         if known is None or known.snapshot.tools is not snapshot.tools:
             self._lists = {key: lists for key, lists in self._lists.items() if lists.snapshot.tools is snapshot.tools}
             same = next(iter(self._lists.values()), None)
-            ranked = rank(_candidates(snapshot, self._uses()), self._pinned)
+            pinned = [tool.name for name in self._pinned for tool in called(snapshot, name)]
+            ranked = rank(_candidates(snapshot, self._uses()), pinned)
             known = _Lists(snapshot, self._forms, self._counter, wanted, self._written(), known or same)
             known.profiles = Profiles(ranked, known.size, known.own_tokens, self._budgets)
             self._lists[wanted] = known

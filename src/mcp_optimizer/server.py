@@ -184,11 +184,14 @@ class _Answers:
         return await call_next(ctx)
 
     async def _tool_list(self, ctx: ServerRequestContext[Any, Any]) -> dict[str, Any]:
-        started, profile, version = time.perf_counter(), None, ctx.protocol_version
+        started, profile, version, known = time.perf_counter(), None, ctx.protocol_version, None
         if self._options.transparent:
             await self._passing.started()
-            tools = self._gateway.definitions()
-            answer = self._for_era(page(tools, "tools", ctx.params), version, ttl_ms=_CHANGING_TTL_MS)
+            snapshot, show = self._gateway.snapshot, self._gateway.definition
+            # In a thread: a page of a thousand definitions takes longer to read than other calls should wait.
+            listed = await asyncio.to_thread(page, snapshot.running, "tools", ctx.params, show)
+            answer = self._for_era(listed, version, ttl_ms=_CHANGING_TTL_MS)
+            tools, known = listed["tools"], snapshot.baseline_tokens
         else:
             profile = self._profile(ctx)
             tools = [*OWN_TOOLS, *await self._registered(ctx, profile)]
@@ -196,7 +199,8 @@ class _Answers:
             answer = self._for_era({"tools": tools}, version, ttl_ms=ttl_ms, scope="public")
         if self._accounts is not None:
             taken = (time.perf_counter() - started) * 1_000
-            self._accounts.loaded(self._passing.clients.caller(ctx), tools, profile.value if profile else "", taken)
+            name = profile.value if profile else ""
+            self._accounts.loaded(self._passing.clients.caller(ctx), tools, name, taken, known)
         return answer
 
     def _profile(self, ctx: ServerRequestContext[Any, Any]) -> ProfileName | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from mcp_optimizer.caller import LOCAL, Caller
@@ -11,6 +11,7 @@ from mcp_optimizer.db.models import Definition, McpTool, ServerStatus
 from mcp_optimizer.forms import ToolForms
 from mcp_optimizer.gateway import Gateway
 from mcp_optimizer.ingestion.pipeline import Ingestion
+from mcp_optimizer.own_tools import OWN_TOOLS
 from mcp_optimizer.results.pipeline import Results
 from mcp_optimizer.search.lexical import Vocabulary
 from mcp_optimizer.token_counter import TokenCounter
@@ -42,14 +43,19 @@ async def no_database() -> None:
     return None
 
 
-def new_catalog(counter: TokenCounter | None = None) -> LiveCatalog:
+OWN_NAMES = tuple(tool["name"] for tool in OWN_TOOLS)
+
+
+def new_catalog(counter: TokenCounter | None = None, own_names: Sequence[str] = OWN_NAMES) -> LiveCatalog:
     counter, vocabulary = counter or TokenCounter(), Vocabulary()
-    return LiveCatalog(Ingestion(counter, vocabulary, no_database), vocabulary, counter)
+    return LiveCatalog(Ingestion(counter, vocabulary, no_database), vocabulary, counter, own_names)
 
 
-async def live_catalog(*states: UpstreamState, counter: TokenCounter | None = None) -> LiveCatalog:
+async def live_catalog(
+    *states: UpstreamState, counter: TokenCounter | None = None, own_names: Sequence[str] = OWN_NAMES
+) -> LiveCatalog:
     """A catalog that knows these servers, and has taken in what they list."""
-    catalog = new_catalog(counter)
+    catalog = new_catalog(counter, own_names)
     for state in states:
         catalog.on_state(state)
     await catalog.caught_up()

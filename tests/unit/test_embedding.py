@@ -208,7 +208,7 @@ async def test_tools_are_found_by_words_while_others_are_being_embedded(path: Pa
         assert names(gateway.catalog, "draw an image") == ["draw"]
         assert names(gateway.catalog, "photo") == []
         gateway.catalog.on_state(running("late", mcp_tool("sing", "Sing a song")))
-        while "late" not in gateway.catalog.snapshot.indexed_servers:
+        while not gateway.catalog.snapshot.of_server("late"):
             await gateway.catalog.changed()
         assert names(gateway.catalog, "sing a song") == ["sing"]
         go_on.set()

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_optimizer.naming import public_names, without_server
+from mcp_optimizer.naming import ServerNames, alias, public_names
 
 
 def test_a_name_that_only_one_server_has_stays_as_it_is() -> None:
@@ -24,20 +26,20 @@ def test_a_name_that_several_servers_have_carries_the_server() -> None:
 @pytest.mark.parametrize(
     ("tools", "names"),
     [
-        # Somebody's own tool already looks like the name that another one would get: it keeps its name.
+        # A tool that is called as another server's would be is not: that name is the other server's.
         (
             [("a", "search"), ("b", "search"), ("c", "a__search")],
-            ["a__search_2", "b__search", "a__search"],
+            ["a__search", "b__search", "c__a__search"],
         ),
-        # Two ways to split one name.
+        # Two ways to split one name: neither tool has it.
         (
             [("a", "b__c"), ("a__b", "c"), ("x", "b__c"), ("y", "c")],
-            ["a__b__c", "a__b__c_2", "x__b__c", "y__c"],
+            ["a__a__b__c", alias("a__b", "c"), "x__b__c", "y__c"],
         ),
-        # And the way out is taken as well.
+        # And the way out is what somebody's tool is called.
         (
-            [("a", "t"), ("b", "t"), ("c", "a__t"), ("d", "a__t_2")],
-            ["a__t_3", "b__t", "a__t", "a__t_2"],
+            [("a", "b__c"), ("a__b", "c"), ("x", "b__c"), ("y", "c"), ("z", alias("a__b", "c"))],
+            ["a__a__b__c", alias("a__b", "c"), "x__b__c", "y__c", f"z__{alias('a__b', 'c')}"],
         ),
     ],
 )
@@ -47,7 +49,7 @@ def test_a_name_that_already_looks_like_server_and_tool_is_told_apart(
     assert public_names(tools) == names
 
 
-PIECES = st.lists(st.sampled_from(["a", "b", "_", "__", "_2", "_3"]), min_size=1, max_size=4).map("".join)
+PIECES = st.lists(st.sampled_from(["a", "b", "_", "__", ".", "_2", "mcp__"]), min_size=1, max_size=4).map("".join)
 
 
 @given(tools=st.lists(st.tuples(PIECES, PIECES), unique=True, max_size=25))
@@ -55,9 +57,11 @@ def test_names_are_unique_and_the_same_tools_always_get_the_same_names(tools: li
     names = public_names(tools)
     assert len(set(names)) == len(tools)
     assert names == public_names(list(tools))
-    own = [tool for _, tool in tools]
+    servers = ServerNames(server for server, _ in tools)
     for (server, tool), name in zip(tools, names, strict=True):
-        assert name == tool if own.count(tool) == 1 else name.startswith(f"{server}__{tool}")
+        # What a name says of a server is true.
+        assert servers.meant(name).keys() <= {server}
+        assert name == tool or servers.meant(name) or name == alias(server, tool)
 
 
 @pytest.mark.parametrize(
@@ -67,15 +71,27 @@ def test_names_are_unique_and_the_same_tools_always_get_the_same_names(tools: li
         ("github.create", "github", "create"),
         ("github/create", "github", "create"),
         ("github:create", "github", "create"),
+        ("GitHub__create", "github", "create"),
         ("mcp__github__create", "github", "create"),
         ("a__b__c", "a__b", "c"),
         ("mcp__create", "mcp", "create"),
-        ("mcp__mcp__create", "mcp", "create"),
+        ("mcp__mcp__create", "mcp", "mcp__create"),
         ("github_create", "github", None),
         ("githubcreate", "github", None),
+        ("github__", "github", None),
         ("create", "github", None),
         ("gitlab__create", "github", None),
     ],
 )
 def test_the_servers_part_of_a_name_is_told_from_the_tools(name: str, server: str, tool: str | None) -> None:
-    assert without_server(name, server) == tool
+    meant = ServerNames([server, "other"]).meant(name)
+    assert meant.get(server, [None])[0] == tool
+
+
+def test_a_name_of_any_length_is_read_in_no_time() -> None:
+    servers = ServerNames(f"server{number}" for number in range(2_000))
+    started = time.process_time()
+    for name in ("a__" * 100_000, "server1__" * 30_000, "x" * 300_000, "mcp__" * 60_000):
+        servers.meant(name)
+        servers.own_names(name, "server1")
+    assert time.process_time() - started < 0.5

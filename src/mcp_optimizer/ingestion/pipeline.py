@@ -29,6 +29,9 @@ logger = logging.getLogger(__name__)
 _EMBED_BATCH = 64
 """Tools embedded between two looks at the database: progress is kept even if we are killed."""
 
+_AT_ONCE = 2
+"""Servers whose lists are read at the same time."""
+
 OpenedCatalog = Callable[[], Awaitable["Catalog | None"]]
 """Waits for the database to be open; None when there is none. Servers start meanwhile."""
 
@@ -43,17 +46,44 @@ class Ingestion:
         self._counter = counter
         self._vocabulary = vocabulary
         self._opened = opened
+        self._reading = asyncio.Semaphore(_AT_ONCE)
         self.counted = 0
         """How many definitions had to be counted; none, at a start where nothing changed."""
         self.embedded = 0
         """How many tools had to be embedded; likewise."""
 
-    async def take_in(self, server: str, definitions: Sequence[Definition]) -> list[ToolRecord]:
-        """The records of a server's tools. Waits for no write."""
-        known = await self._known_counts(definitions)
-        missing = {item.definition_hash: item.wire_json for item in definitions if item.definition_hash not in known}
-        new = await asyncio.to_thread(self._count, missing)
-        return await asyncio.to_thread(make_records, server, definitions, {**known, **new}, self._vocabulary)
+    def use_vocabulary(self, vocabulary: Vocabulary) -> None:
+        """Read tools into another vocabulary from now on."""
+        self._vocabulary = vocabulary
+
+    async def take_in(
+        self, server: str, definitions: Sequence[Definition], before: Sequence[ToolRecord] = ()
+    ) -> list[ToolRecord]:
+        """The records of a server's tools. `before`: those that it had; what did not change is not made anew.
+
+        Waits for no write.
+        """
+        kept = {record.definition_hash: record for record in before}
+        new = [item for item in definitions if item.definition_hash not in kept]
+        known = await self._known_counts(new)
+        # A few at a time: more threads would only take the interpreter from whoever answers requests.
+        async with self._reading:
+            return await asyncio.to_thread(self._make, server, definitions, kept, known)
+
+    def _make(
+        self,
+        server: str,
+        definitions: Sequence[Definition],
+        kept: Mapping[str, ToolRecord],
+        known: Mapping[str, int],
+    ) -> list[ToolRecord]:
+        new = [item for item in definitions if item.definition_hash not in kept]
+        counted = self._count(
+            {item.definition_hash: item.wire_json for item in new if item.definition_hash not in known}
+        )
+        made = make_records(server, new, {**known, **counted}, self._vocabulary)
+        same = [kept[item.definition_hash] for item in definitions if item.definition_hash in kept]
+        return sorted([*same, *made], key=lambda record: record.name)
 
     async def store(self, spec: ServerSpec, records: Sequence[ToolRecord]) -> None:
         """Write a server and its tools; a failure is logged and changes nothing for callers."""

@@ -175,8 +175,15 @@ class Accounts:
             # Whoever asked has a right to the answer, whatever is wrong with the accounts.
             logger.exception("An event could not be recorded")
 
-    def loaded(self, caller: Caller, tools: Sequence[Mapping[str, Any]], profile: str, milliseconds: float) -> None:
-        """A client was sent its tools/list."""
+    def loaded(
+        self,
+        caller: Caller,
+        tools: Sequence[Mapping[str, Any]],
+        profile: str,
+        milliseconds: float,
+        counted: int | None = None,
+    ) -> None:
+        """A client was sent its tools/list. `counted`: the tokens of all its pages, where they are known already."""
         if not self._recorder.is_heard:
             return
         with _never_failing():
@@ -191,7 +198,9 @@ class Accounts:
                 milliseconds=milliseconds,
             )
             known, tokens = self._listed
-            if known == tools:
+            if counted is not None:
+                self._record(event._replace(tokens=counted, full_tokens=counted))
+            elif known == tools:
                 self._record(event._replace(tokens=tokens, full_tokens=tokens))
             else:
                 self._count_beside(event, (), tools)

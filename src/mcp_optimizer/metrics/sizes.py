@@ -21,7 +21,8 @@ from mcp_optimizer.compression.signature import Notes
 from mcp_optimizer.db.models import Definition, DefinitionForm
 from mcp_optimizer.forms import Detail, Groups, ToolForms
 from mcp_optimizer.ingestion.record import ToolRecord
-from mcp_optimizer.naming import public_names
+from mcp_optimizer.naming import ServerNames, public_names
+from mcp_optimizer.own_tools import OWN_TOOLS
 from mcp_optimizer.search.lexical import FIELDS, TermCounts
 from mcp_optimizer.token_counter import TokenCounter
 
@@ -72,7 +73,8 @@ async def measured_beside(servers: Sequence[tuple[str, Sequence[Definition]]], m
     # In the order of the catalog, so that names are the same.
     ordered = sorted(servers, key=lambda listed: listed[0])
     listed = [(server, tool) for server, own in ordered for tool in sorted(own, key=lambda tool: tool.name)]
-    names = public_names([(server, definition.name) for server, definition in listed])
+    configured = ServerNames((server for server, _ in servers), (tool["name"] for tool in OWN_TOOLS))
+    names = public_names([(server, definition.name) for server, definition in listed], configured)
     work = [(name, *one) for name, one in zip(names, listed, strict=True)]
     # The heavy ones of one server stand together: spread them.
     count = max(1, len(work) // _CHUNK)

@@ -24,9 +24,10 @@ from mcp_optimizer.errors import OptimizerError, RequestError, ServerBusy, Upstr
 from mcp_optimizer.limits import DEFAULT_LIMITS, Limits
 from mcp_optimizer.passing.changes import Changes, Watches
 from mcp_optimizer.passing.clients import Client, Clients, Context
-from mcp_optimizer.passing.directory import PROMPTS, RESOURCES, TEMPLATES, Directory, Kind
+from mcp_optimizer.passing.directory import Directory
 from mcp_optimizer.passing.envelope import for_era
 from mcp_optimizer.passing.gate import Gate
+from mcp_optimizer.passing.listings import PROMPTS, RESOURCES, TEMPLATES, Kind
 from mcp_optimizer.passing.paging import page
 from mcp_optimizer.results.metadata import without_ours
 from mcp_optimizer.upstream.pool import UpstreamPool
@@ -72,7 +73,12 @@ class Passing:
         self.bus = bus = InMemorySubscriptionBus()
         self.clients = Clients(self._part, limits)
         self.changes = Changes(bus, self.clients)
-        self._directory = Directory(states, lambda server, method, params: pool.call(server, method, params, LOCAL))
+        self._directory = Directory(
+            states,
+            lambda server, method, params: pool.call(server, method, params, LOCAL),
+            limits,
+            self.changes.announce,
+        )
         self._watches = Watches(pool.watch_resource, pool.unwatch_resource, limits)
         self._telling_roots: dict[str, bool] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -133,7 +139,7 @@ class Passing:
 
     async def _list(self, kind: Kind, _ctx: Context, params: Mapping[str, Any]) -> dict[str, Any]:
         found = await self._directory.listed(kind)
-        listed = page([entry.definition for entry in found.entries], kind.result_key, params)
+        listed = page(found.entries, kind.result_key, params, lambda entry: entry.definition)
         return {**listed, "ttlMs": found.ttl_ms, "cacheScope": found.scope}
 
     async def _get_prompt(self, ctx: Context, params: Mapping[str, Any]) -> dict[str, Any]:

@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
 
 import mcp_types as types
 from mcp.shared.exceptions import MCPError
 
 _SIZE = 1_000
+_LONGEST_CURSOR = 20
+
+T = TypeVar("T")
 
 
-def page(entries: Sequence[Mapping[str, Any]], key: str, params: Mapping[str, Any] | None) -> dict[str, Any]:
-    """The page that a request's cursor asks for, under the list's own key."""
+def page(
+    entries: Sequence[T], key: str, params: Mapping[str, Any] | None, shown: Callable[[T], Mapping[str, Any]]
+) -> dict[str, Any]:
+    """The page that a request's cursor asks for, under the list's own key; only its entries are `shown`."""
     cursor = (params or {}).get("cursor")
-    start = int(cursor) if isinstance(cursor, str) and cursor.isdecimal() else 0
+    start = 0
+    if isinstance(cursor, str) and cursor.isdecimal() and len(cursor) <= _LONGEST_CURSOR:
+        start = int(cursor)
     if cursor is not None and not 0 < start < len(entries):
         raise MCPError(types.INVALID_PARAMS, "This cursor is not valid (any more): list from the beginning")
-    result: dict[str, Any] = {key: list(entries[start : start + _SIZE])}
+    result: dict[str, Any] = {key: [shown(entry) for entry in entries[start : start + _SIZE]]}
     if start + _SIZE < len(entries):
         result["nextCursor"] = str(start + _SIZE)
     return result

@@ -71,12 +71,12 @@ class Ranked:
 
 
 def rank(candidates: Sequence[Candidate], pinned: Iterable[str] = ()) -> list[Ranked]:
-    """Every tool once, the most deserving first."""
+    """Every tool once, the most deserving first. `pinned`: public names."""
     wanted = {name: place for place, name in enumerate(pinned)}
     basic = _basic_turns(candidates)
     keyed = []
     for candidate in candidates:
-        pin = wanted.get(candidate.name, wanted.get(candidate.own_name))
+        pin = wanted.get(candidate.name)
         identity = (candidate.server, candidate.name)
         key: tuple[int, int, tuple[str, str]]
         if pin is not None:

@@ -90,6 +90,14 @@ class SearchIndex:
         self._encoder = None if self._vectors.is_empty else encoder
 
     @property
+    def size(self) -> int:
+        return self._lexical.size
+
+    def spelt_like(self, name: str) -> Sequence[int]:
+        """The tools whose name, with or without their server's, has just these words, however they are joined."""
+        return self._names.spelt_like(name)
+
+    @property
     def by_words_only(self) -> bool:
         """Whether this index ranks without an encoder: there is none, or it is not ready yet."""
         return self._encoder is None

@@ -35,10 +35,13 @@ Integers = NDArray[np.int32]
 
 
 class Vocabulary:
-    """Terms by number. Only grows, so that numbers given out stay valid across indexes."""
+    """Terms by number. Only grows, so that numbers given out stay valid across indexes; a new one takes its place
+    when most of its terms are nobody's any more."""
 
     def __init__(self) -> None:
         self._numbers: dict[str, int] = {}
+        self._terms: list[str] = []
+        self._used_at_last = 0
         # Several servers are ingested at once, each in a thread.
         self._adding = threading.Lock()
 
@@ -49,11 +52,26 @@ class Vocabulary:
         number = self._numbers.get(term)
         if number is None:
             with self._adding:
-                number = self._numbers.setdefault(term, len(self._numbers))
+                number = self._numbers.get(term)
+                if number is None:
+                    number = len(self._terms)
+                    self._terms.append(term)
+                    self._numbers[term] = number
         return number
 
     def find(self, term: str) -> int | None:
         return self._numbers.get(term)
+
+    def term(self, number: int) -> str:
+        return self._terms[number]
+
+    def is_due(self, spare: int) -> bool:
+        """Whether it has so many more terms than when it was last looked through that another look may pay."""
+        return len(self) > 2 * self._used_at_last + spare
+
+    def looked_through(self, used: int) -> None:
+        """So many of its terms are in use."""
+        self._used_at_last = max(used, len(self) // 2)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +81,8 @@ class TermCounts:
     keys: Integers
     counts: NDArray[np.uint16]
     lengths: Integers
+    vocabulary: Vocabulary | None = None
+    """Whose numbers these are; of no terms they are nobody's."""
 
 
 def count_terms(document: Document, vocabulary: Vocabulary) -> TermCounts:
@@ -77,7 +97,28 @@ def count_terms(document: Document, vocabulary: Vocabulary) -> TermCounts:
     ]
     pairs = np.array(counted, dtype=np.int32).reshape(-1, 2)
     lengths = np.array([len(field) for field in fields], dtype=np.int32)
-    return TermCounts(keys=pairs[:, 0].copy(), counts=np.minimum(pairs[:, 1], _MOST).astype(np.uint16), lengths=lengths)
+    return TermCounts(pairs[:, 0].copy(), np.minimum(pairs[:, 1], _MOST).astype(np.uint16), lengths, vocabulary)
+
+
+def in_use(documents: Iterable[TermCounts], vocabulary: Vocabulary) -> int:
+    """How many terms of a vocabulary stand in any of these."""
+    marked = np.zeros(len(vocabulary), dtype=np.bool_)
+    for counts in documents:
+        if counts.vocabulary is vocabulary:
+            marked[counts.keys // len(FIELDS)] = True
+    return int(np.count_nonzero(marked))
+
+
+def translated(counts: TermCounts, vocabulary: Vocabulary) -> TermCounts:
+    """The same in the numbers of another vocabulary."""
+    own = counts.vocabulary
+    if own is None or own is vocabulary:
+        return counts
+    numbers, fields = np.divmod(counts.keys, len(FIELDS))
+    known, places = np.unique(numbers, return_inverse=True)
+    others = np.array([vocabulary.add(own.term(int(number))) for number in known], dtype=np.int32)
+    keys = (others[places] * len(FIELDS) + fields).astype(np.int32) if len(known) else counts.keys
+    return TermCounts(keys, counts.counts, counts.lengths, vocabulary)
 
 
 class LexicalIndex:

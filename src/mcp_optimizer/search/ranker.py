@@ -80,6 +80,12 @@ class Names:
         keys = {*_exact_keys(query), *(name_key(word) for word in _IDENTIFIER.findall(query))}
         return sorted({position for key in keys if key for position in self.exact.get(key, ())})
 
+    def spelt_like(self, name: str) -> Sequence[int]:
+        """The tools that have just the words of a name, however they are joined: createIssue for create_issue."""
+        key = name_key(name)
+        # A name without a single word is like nothing else.
+        return self.exact.get(key, ()) if key else ()
+
 
 def _exact_keys(text: str) -> tuple[str, str]:
     return name_key(text), "".join(terms(text))

@@ -1,0 +1,7 @@
+"""What exists now: snapshots of all tools, kept up to date as servers come and go, and the tool that a name means."""
+
+from mcp_optimizer.catalog.live import LiveCatalog
+from mcp_optimizer.catalog.snapshot import Snapshot
+from mcp_optimizer.catalog.tools import CatalogTool
+
+__all__ = ["CatalogTool", "LiveCatalog", "Snapshot"]

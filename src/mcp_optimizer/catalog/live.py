@@ -1,0 +1,299 @@
+"""The live catalog: which tools there are now, what they cost, and the index that finds them.
+
+Listens to the pool, feeds ingestion, and publishes snapshots. A snapshot never changes. Ingesting, indexing and naming
+happen beside the event loop, in threads; a server that dies leaves at once, and that costs as much as the server has
+tools, however many there are in all. Snapshots are made when somebody looks: a hundred changes in a row are one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+import time
+from collections.abc import Coroutine, Iterable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from mcp_optimizer.catalog.building import Built, Plan, Records, build
+from mcp_optimizer.catalog.running import RunningTools
+from mcp_optimizer.catalog.snapshot import Snapshot
+from mcp_optimizer.catalog.vectors import KnownVectors
+from mcp_optimizer.db.models import ServerStatus
+from mcp_optimizer.ingestion.pipeline import Ingestion
+from mcp_optimizer.ingestion.record import ToolRecord
+from mcp_optimizer.memory import give_back
+from mcp_optimizer.naming import ServerNames
+from mcp_optimizer.own_tools import OWN_TOOLS
+from mcp_optimizer.search.engine import Encoder, SearchIndex
+from mcp_optimizer.search.lexical import Vocabulary
+from mcp_optimizer.token_counter import TokenCounter
+from mcp_optimizer.upstream.state import UpstreamState
+
+logger = logging.getLogger(__name__)
+
+_TOGETHER = 0.5
+"""Seconds between indexes while servers are taken in, at the least; and while an index takes a tenth of the time."""
+
+_REINDEX_INTERVAL = 5.0
+"""Seconds between indexes while servers are embedded one after the other."""
+
+_OWN_NAMES = tuple(tool["name"] for tool in OWN_TOOLS)
+
+
+class LiveCatalog:
+    """Keeps the newest snapshot. `on_state` is the pool's listener.
+
+    `own_names`: what the gateway's own tools are called; no server's tool is called so.
+    """
+
+    def __init__(
+        self,
+        ingestion: Ingestion,
+        vocabulary: Vocabulary,
+        counter: TokenCounter,
+        own_names: Iterable[str] = _OWN_NAMES,
+    ) -> None:
+        self._ingestion = ingestion
+        self._vocabulary = vocabulary
+        self._counter = counter
+        self._own_names = tuple(own_names)
+        self._encoder: Encoder | None = None
+        self._vectors = KnownVectors()
+        self._encoder_is_loading = False
+        self._is_closing = False
+        self._to_take_in = 0
+        self._to_embed = 0
+        self._indexed_at = 0.0
+        self._next_index_at = 0.0
+        self._listings: dict[str, int] = {}
+        self._records: dict[str, Sequence[ToolRecord]] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._embedding = asyncio.Lock()
+        self._indexing = asyncio.Lock()
+        self._outdated = False
+        self._news = asyncio.Event()
+        # Searches look from threads while the event loop changes these four.
+        self._changing = threading.Lock()
+        self._states: dict[str, UpstreamState] = {}
+        self._index = SearchIndex((), vocabulary)
+        self._running = RunningTools()
+        self._snapshot: Snapshot | None = None
+
+    @property
+    def snapshot(self) -> Snapshot:
+        """What there is at this moment."""
+        return self._snapshot or self._composed()
+
+    @snapshot.setter
+    def snapshot(self, given: Snapshot) -> None:
+        self._snapshot = given
+
+    @property
+    def encoder_is_loading(self) -> bool:
+        return self._encoder_is_loading
+
+    @encoder_is_loading.setter
+    def encoder_is_loading(self, is_loading: bool) -> None:
+        self._encoder_is_loading = is_loading
+        self._snapshot = None
+
+    def on_state(self, state: UpstreamState) -> None:
+        """Something changed about a server. Cheap, and in effect when it returns."""
+        is_running = state.status is ServerStatus.RUNNING
+        is_new = state.name not in self._states
+        with self._changing:
+            self._states[state.name] = replace(state, listing=state.listing.summary())
+            self._running.switch(state.name, on=is_running)
+            self._snapshot = None
+        if is_running and state.listing.summary_of is None:
+            number = self._listings[state.name] = self._listings.get(state.name, 0) + 1
+            if not self._has_taken_in(state):
+                self._spawn(self._take_in(state, number))
+        if is_new and self._records:
+            # A name may now speak of this server that was another's.
+            self._outdated = True
+            self._spawn(self._reindex())
+        self._tell()
+
+    def _has_taken_in(self, state: UpstreamState) -> bool:
+        """Whether a server lists just what it did before: one that comes back is there at once, and costs nothing."""
+        known, listed = self._records.get(state.name), state.listing.tools
+        return (
+            known is not None
+            and len(known) == len(listed)
+            and {record.definition_hash for record in known} == {tool.definition_hash for tool in listed}
+        )
+
+    async def use_encoder(self, encoder: Encoder | None) -> None:
+        """The encoder is loaded: embed what was taken in so far, and everything that comes."""
+        # Vectors of one encoder say nothing to another.
+        self._encoder, self._vectors = encoder, KnownVectors()
+        self.encoder_is_loading = False
+        for records in list(self._records.values()):
+            self._spawn(self._embed(records))
+        if encoder is None:
+            self._outdated = True
+            self._spawn(self._reindex())
+        self._tell()
+
+    def close(self) -> None:
+        """Leave off embedding: what is not embedded yet is embedded at the next start."""
+        self._is_closing = True
+
+    async def store(self) -> None:
+        """Write down everything taken in so far, once more: the database was not there before."""
+        for name, records in list(self._records.items()):
+            await self._ingestion.store(self._states[name].spec, records)
+        if self._encoder is not None:
+            await self._ingestion.store_vectors(self._vectors.at_hand(), self._encoder)
+
+    async def caught_up(self) -> None:
+        """Wait until everything listed so far can be found."""
+        while self._tasks:
+            # Not `gather`: whoever stops waiting must not stop the work.
+            await asyncio.wait(self._tasks)
+
+    async def changed(self) -> None:
+        """Wait for the next snapshot."""
+        await self._news.wait()
+
+    def _tell(self) -> None:
+        self._news.set()
+        self._news = asyncio.Event()
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._finished)
+
+    def _finished(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            logger.error("Taking in a server's tools failed", exc_info=error)
+        if not self._tasks and not self._is_closing:
+            # Reading, counting and embedding thousands of tools leaves a hundred megabytes of free memory behind.
+            asyncio.get_running_loop().run_in_executor(None, give_back)
+
+    async def _take_in(self, state: UpstreamState, number: int) -> None:
+        self._to_take_in += 1
+        try:
+            before = self._records.get(state.name, ())
+            records = await self._ingestion.take_in(state.name, state.listing.tools, before)
+            # Unless a newer listing overtook this one.
+            is_newest = self._listings[state.name] == number
+            if is_newest:
+                self._records[state.name] = records
+                self._outdated = True
+        finally:
+            self._to_take_in -= 1
+            # Hundreds of servers at once are indexed together, not each by itself; a few are not kept waiting.
+            if self._outdated and (not self._to_take_in or time.monotonic() > self._next_index_at):
+                await self._reindex()
+        if not is_newest:
+            return
+        await self._ingestion.store(state.spec, records)
+        await self._embed(records)
+
+    async def _embed(self, records: Sequence[ToolRecord]) -> None:
+        """Make tools findable by what they mean. Until then they are found by their words."""
+        encoder = self._encoder
+        if encoder is None:
+            return
+        self._to_embed += 1
+        # One server at a time: a dozen that start together must not take all processors.
+        async with self._embedding:
+            self._to_embed -= 1
+            await self._embed_unknown(records, encoder, self._vectors)
+        # With more to come, an index for each server would take longer than the embedding.
+        if self._outdated and (not self._to_embed or time.monotonic() - self._indexed_at > _REINDEX_INTERVAL):
+            await self._reindex()
+
+    async def _embed_unknown(self, records: Sequence[ToolRecord], encoder: Encoder, vectors: KnownVectors) -> None:
+        unknown = [record for record in records if record.vector_key not in vectors]
+        if not unknown or not self._goes_on_with(encoder):
+            return
+        try:
+            async for found in self._ingestion.embed(unknown, encoder):
+                vectors.add(found)
+                self._outdated = True
+                if not self._goes_on_with(encoder):
+                    return
+        except OSError as error:
+            logger.warning("Tools of %s are found by their words only: %s", records[0].server, error)
+
+    def _goes_on_with(self, encoder: Encoder) -> bool:
+        return encoder is self._encoder and not self._is_closing
+
+    async def _reindex(self) -> None:
+        """Build a new index over everything taken in. Servers that come up meanwhile share the next one."""
+        async with self._indexing:
+            if not self._outdated:
+                return
+            self._outdated = False
+            started, vectors = time.monotonic(), self._vectors
+            plan = Plan(
+                records=dict(self._records),
+                servers=ServerNames(self._states, self._own_names),
+                running=frozenset(self._running.servers),
+                vocabulary=self._vocabulary,
+                encoder=self._encoder,
+                vectors=vectors.at_hand(),
+                renamed_tokens=self._running.named.renamed_tokens,
+            )
+            built = await asyncio.to_thread(build, plan, self._count)
+            self._swap_in(plan, built, vectors)
+            self._indexed_at = time.monotonic()
+            self._next_index_at = self._indexed_at + max(_TOGETHER, 10 * (self._indexed_at - started))
+            self._tell()
+
+    def _swap_in(self, plan: Plan, built: Built, vectors: KnownVectors) -> None:
+        with self._changing:
+            # Whoever came or went meanwhile.
+            for server in built.running.servers ^ self._running.servers:
+                built.running.switch(server, on=server in self._running.servers)
+            self._running, self._index, self._snapshot = built.running, built.index, None
+        listed_since = self._take_over(plan.records, built)
+        vectors.settle(built.vectors, plan.vectors, listed_since)
+
+    def _take_over(self, planned: Records, built: Built) -> list[ToolRecord]:
+        """Go on with the vocabulary that the index was built with. Returns the records that it does not know yet."""
+        if built.vocabulary is not self._vocabulary:
+            self._vocabulary = built.vocabulary
+            self._ingestion.use_vocabulary(built.vocabulary)
+        since: list[ToolRecord] = []
+        for server, records in self._records.items():
+            if records is planned.get(server):
+                self._records[server] = built.records[server]
+            else:
+                since += records
+        return since
+
+    def _composed(self) -> Snapshot:
+        with self._changing:
+            if self._snapshot is None:
+                running = self._running
+                tools, mask = running.frozen()
+                self._snapshot = Snapshot(
+                    tools,
+                    self._index,
+                    dict(self._states),
+                    running.baseline_tokens,
+                    self._is_preparing(),
+                    running.named.table,
+                    mask,
+                )
+            return self._snapshot
+
+    def _is_preparing(self) -> bool:
+        """Whether search will soon go by meaning, but does not yet: the encoder loads, or has embedded nothing."""
+        waits_for_vectors = self._encoder is not None and self._index.size > 0 and self._index.by_words_only
+        return self._encoder_is_loading or waits_for_vectors
+
+    def _count(self, wire_json: str) -> int:
+        try:
+            return self._counter.count_tokens(wire_json)
+        except Exception:
+            # As at ingestion: what the tokenizer chokes on must not cost the tools.
+            logger.exception("A tool could not be counted under its longer name; it counts as 0")
+            return 0

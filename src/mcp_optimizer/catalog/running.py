@@ -1,0 +1,157 @@
+"""Which tools run at this moment, and under which names: changed one server at a time, whatever the catalog's size.
+
+A tool has two possible names: its own, where no other running tool has it and it speaks of nothing else, and one with
+its server in it. Both are made and counted beside the event loop, with the index; a server that comes or goes then only
+chooses between them, for its own tools and for the few whose name it shares.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import pydantic_core
+
+from mcp_optimizer.catalog.tools import CatalogTool, NameTable
+from mcp_optimizer.db.models import Definition
+from mcp_optimizer.ingestion.record import ToolRecord
+from mcp_optimizer.naming import NamesOfServer, ServerNames
+from mcp_optimizer.search.ranker import Mask
+
+Count = Callable[[str], int]
+"""The tokens of a definition's JSON."""
+
+RenamedTokens = dict[tuple[str, str], int]
+"""By definition hash and name: what a definition costs that is sent under another name than its own."""
+
+
+@dataclass(frozen=True)
+class NamedTools:
+    """All tools of an index with the names that they may have: `alone` where its own may do, `longer` where not."""
+
+    table: NameTable = field(default_factory=NameTable)
+    alone: tuple[CatalogTool | None, ...] = ()
+    longer: tuple[CatalogTool | None, ...] = ()
+    shared: Mapping[str, Sequence[int]] = field(default_factory=dict)
+    """Own names that several servers have, and where."""
+    renamed_tokens: RenamedTokens = field(default_factory=dict)
+
+
+def name_tools(
+    records: Sequence[ToolRecord], servers: ServerNames, count: Count, known: RenamedTokens | None = None
+) -> NamedTools:
+    """Make every name that these tools may have. `known`: what was counted before; what is unused is not kept."""
+    plain = NameTable.of(records, servers)
+    shared = {name: found for name, found in plain.positions.items() if len(found) > 1}
+    stand_alone, longer = _choose_names(plain, shared)
+    tokens: RenamedTokens = {}
+    renamed: list[CatalogTool | None] = [None] * len(records)
+    for position, name in longer.items():
+        record = records[position]
+        key = (record.definition_hash, name)
+        if (counted := (known or {}).get(key)) is None:
+            counted = count(_wire_json(record.definition, name))
+        tokens[key] = counted
+        renamed[position] = CatalogTool(record, name, counted)
+    alone = tuple(
+        CatalogTool(record, record.name, record.token_count) if is_alone else None
+        for record, is_alone in zip(records, stand_alone, strict=True)
+    )
+    table = NameTable.of(records, servers, ((name, position) for position, name in longer.items()))
+    return NamedTools(table, alone, tuple(renamed), shared, tokens)
+
+
+def _choose_names(table: NameTable, shared: Mapping[str, Sequence[int]]) -> tuple[list[bool], dict[int, str]]:
+    """For each tool, whether its own name may do; and, where it may not or not always, the longer one."""
+    stand_alone = [True] * len(table.records)
+    longer: dict[int, str] = {}
+    naming: dict[str, NamesOfServer] = {}
+    for server, found in table.ranges.items():
+        own = {table.records[position].name for position in found}
+        naming[server] = names = NamesOfServer(server, own, table.servers)
+        for position in found:
+            name = table.records[position].name
+            stand_alone[position] = names.stands_alone(name)
+            if name in shared or not stand_alone[position]:
+                longer[position] = names.qualified(name)
+    for name in set(longer.values()):
+        # An alias of one tool may be what another is really called: the other then has to do with its longer name.
+        for position in table.positions.get(name, ()):
+            if longer.get(position) != name:
+                stand_alone[position] = False
+                longer.setdefault(position, naming[table.records[position].server].qualified(name))
+    return stand_alone, longer
+
+
+def _wire_json(definition: Definition, name: str) -> str:
+    """A definition's JSON under another name, exactly as it would be written."""
+    written = definition.wire_json
+    try:
+        own = '{"name":' + pydantic_core.to_json(definition.name).decode()
+        if written.startswith(own):
+            return '{"name":' + pydantic_core.to_json(name).decode() + written[len(own) :]
+    except (UnicodeError, pydantic_core.PydanticSerializationError):
+        # Half of a surrogate pair, which only the whole definition's own way of writing can handle.
+        pass
+    return definition.parsed().model_copy(update={"name": name}).model_dump_json()
+
+
+class RunningTools:
+    """The tools of running servers at their positions in the index, each under the name that it has now."""
+
+    def __init__(self, named: NamedTools | None = None, servers: Iterable[str] = ()) -> None:
+        self.named = named or NamedTools()
+        self.servers: set[str] = set()
+        self.baseline_tokens = 0
+        self._tools: list[CatalogTool | None] = [None] * len(self.named.alone)
+        self._mask: Mask = np.zeros(len(self.named.alone), dtype=np.bool_)
+        self._bearers = dict.fromkeys(self.named.shared, 0)
+        self._frozen: tuple[tuple[CatalogTool | None, ...], Mask] | None = None
+        for server in servers:
+            self.switch(server, on=True)
+
+    def frozen(self) -> tuple[tuple[CatalogTool | None, ...], Mask]:
+        """The tools by position, None where a server does not run, and which they are.
+
+        The same objects for as long as nothing changes; many changes in a row cost one copy, when somebody looks.
+        """
+        if self._frozen is None:
+            self._frozen = (tuple(self._tools), self._mask.copy())
+        return self._frozen
+
+    def switch(self, server: str, *, on: bool) -> None:
+        """A server came up, or went."""
+        if (server in self.servers) == on:
+            return
+        (self.servers.add if on else self.servers.discard)(server)
+        positions = self.named.table.of_server(server)
+        if not positions:
+            return
+        self._frozen = None
+        self._mask[positions.start : positions.stop] = on
+        for position in positions:
+            name = self.named.table.records[position].name
+            if name in self._bearers:
+                self._share(name, 1 if on else -1)
+            self._put(position, self._called(position) if on else None)
+
+    def _share(self, name: str, more: int) -> None:
+        """One tool more, or less, has this name of its own; the one that had it alone, or has it now, is renamed."""
+        before = self._bearers[name]
+        self._bearers[name] = before + more
+        if {before, before + more} == {1, 2}:
+            for position in self.named.shared[name]:
+                if self._tools[position] is not None:
+                    self._put(position, self._called(position))
+
+    def _called(self, position: int) -> CatalogTool | None:
+        """A tool under the name that it has while it runs."""
+        alone = self.named.alone[position]
+        is_enough = alone is not None and self._bearers.get(alone.name, 1) == 1
+        return alone if is_enough else self.named.longer[position]
+
+    def _put(self, position: int, tool: CatalogTool | None) -> None:
+        before = self._tools[position]
+        self.baseline_tokens += (tool.tokens if tool else 0) - (before.tokens if before else 0)
+        self._tools[position] = tool

@@ -1,0 +1,104 @@
+"""All that is known of servers and tools at one moment. Never changes; what is large in it is made when asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from mcp_optimizer.catalog.tools import CatalogTool, NameTable
+from mcp_optimizer.db.models import ServerStatus
+from mcp_optimizer.lazy import lazy
+from mcp_optimizer.naming import ServerNames
+from mcp_optimizer.search.engine import SearchIndex
+from mcp_optimizer.search.lexical import Vocabulary
+from mcp_optimizer.search.ranker import Mask
+from mcp_optimizer.upstream.state import UpstreamState
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """Tools stand at their position in `index`; None: not running now.
+
+    `table` and `mask` say where; without them, all tools must run.
+    """
+
+    tools: tuple[CatalogTool | None, ...] = ()
+    index: SearchIndex = field(default_factory=lambda: SearchIndex((), Vocabulary()))
+    states: Mapping[str, UpstreamState] = field(default_factory=dict)
+    baseline_tokens: int = 0
+    encoder_is_loading: bool = False
+    table: NameTable | None = None
+    mask: Mask | None = None
+
+    @lazy
+    def allowed(self) -> Mask:
+        """Which positions may be found."""
+        if self.mask is not None:
+            return self.mask
+        return np.array([tool is not None for tool in self.tools], dtype=np.bool_)
+
+    @lazy
+    def names(self) -> NameTable:
+        """Where tools stand, by server and by name."""
+        if self.table is not None:
+            return self.table
+        others = ((tool.name, at) for at, tool in enumerate(self.running) if tool.name != tool.record.name)
+        return NameTable.of([tool.record for tool in self.running], ServerNames(self.states), others)
+
+    @lazy
+    def by_name(self) -> Mapping[str, CatalogTool]:
+        """The running tools by their public names."""
+        return _ByName(self.tools, self.names)
+
+    @lazy
+    def running(self) -> tuple[CatalogTool, ...]:
+        """The tools of running servers, by server and name."""
+        return tuple(tool for tool in self.tools if tool is not None)
+
+    def of_server(self, server: str) -> tuple[CatalogTool, ...]:
+        """The tools of one server, if it runs."""
+        return tuple(self.at(self.names.of_server(server)))
+
+    def at(self, positions: Iterable[int]) -> list[CatalogTool]:
+        return [tool for position in positions if (tool := self.tools[position]) is not None]
+
+    @property
+    def is_starting(self) -> bool:
+        """Whether a server has still to come up, or one that is up to be taken in."""
+        return any(state.status is not ServerStatus.FAILED for state in self._missing)
+
+    def missing(self) -> list[UpstreamState]:
+        """Servers whose tools cannot be found now, though they are configured and not disabled."""
+        return list(self._missing)
+
+    @lazy
+    def _missing(self) -> tuple[UpstreamState, ...]:
+        return tuple(
+            state
+            for state in self.states.values()
+            if state.status in (ServerStatus.STARTING, ServerStatus.FAILED)
+            or (state.status is ServerStatus.RUNNING and state.listing.size and state.name not in self.names.ranges)
+        )
+
+
+class _ByName(Mapping[str, CatalogTool]):
+    """A look at the table of names instead of a dictionary, which would have to be made anew for every snapshot."""
+
+    def __init__(self, tools: tuple[CatalogTool | None, ...], table: NameTable) -> None:
+        self._tools = tools
+        self._table = table
+
+    def __getitem__(self, name: str) -> CatalogTool:
+        for position in self._table.positions.get(name, ()):
+            tool = self._tools[position]
+            if tool is not None and tool.name == name:
+                return tool
+        raise KeyError(name)
+
+    def __iter__(self) -> Iterator[str]:
+        return (tool.name for tool in self._tools if tool is not None)
+
+    def __len__(self) -> int:
+        return sum(tool is not None for tool in self._tools)

@@ -1,0 +1,53 @@
+"""The vectors of tools that an encoder made, for as long as some server lists the tool, and no longer.
+
+Most of them lie in the matrix of the index; those that came since it was built are held beside it. Called by the
+catalog, in the event loop; what `at_hand` returns may be read in a thread.
+"""
+
+from __future__ import annotations
+
+from collections import ChainMap
+from collections.abc import Iterable, Mapping, Sequence
+
+from mcp_optimizer.ingestion.record import ToolRecord
+from mcp_optimizer.search.lexical import Floats
+
+
+class KnownVectors:
+    """Vectors by their keys."""
+
+    def __init__(self) -> None:
+        self._indexed: dict[str, Floats] = {}
+        self._new: dict[str, Floats] = {}
+
+    def __contains__(self, key: str) -> bool:
+        return key in self._new or key in self._indexed
+
+    def __len__(self) -> int:
+        return len(self._new.keys() | self._indexed.keys())
+
+    def add(self, found: Mapping[str, Floats]) -> None:
+        self._new.update(found)
+
+    def at_hand(self) -> Mapping[str, Floats]:
+        """Everything that is known now; does not change with what is added later."""
+        return ChainMap(dict(self._new), self._indexed)
+
+    def settle(self, indexed: dict[str, Floats], at_hand: Mapping[str, Floats], since: Iterable[ToolRecord]) -> None:
+        """An index was built of what was at hand; `since`: what servers list that it does not know yet.
+
+        Vectors of tools that nobody lists any more are dropped: each would hold on to the whole matrix of an old index.
+        """
+        listed = {record.vector_key for record in since} - indexed.keys()
+        kept = {key: found for key in listed if (found := self._find(key)) is not None}
+        kept |= {key: found for key, found in self._new.items() if key not in at_hand and key not in indexed}
+        self._indexed, self._new = indexed, kept
+
+    def _find(self, key: str) -> Floats | None:
+        found = self._new.get(key)
+        return self._indexed.get(key) if found is None else found
+
+
+def vectors_in(vectors: Sequence[Floats | None], records: Sequence[ToolRecord]) -> dict[str, Floats]:
+    """Vectors as an index holds them, by key: kept in that way, they take no memory of their own."""
+    return {record.vector_key: vector for record, vector in zip(records, vectors, strict=True) if vector is not None}

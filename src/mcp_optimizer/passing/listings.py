@@ -1,0 +1,206 @@
+"""Asks servers for their lists of prompts, resources and resource templates, within bounds of time and size.
+
+A server that says when its lists change is asked once, the others every time. One that is slow is not waited for: lists
+come without it, or with what it said last, and whoever wants to know is told when its answer is there after all. Called
+by the directory; knows no names but the servers' own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from mcp_optimizer.errors import CallTimeout, UpstreamError
+from mcp_optimizer.limits import Limits
+
+logger = logging.getLogger(__name__)
+
+_MOST_PAGES = 1_000
+_LONGEST = 60.0
+"""Seconds after which a server is given up that never comes to the end of its list."""
+
+_AT_ONCE = 50
+"""Servers that are asked before others have a turn."""
+
+_TTL_MS = 60_000
+"""How long a list may be kept whose servers say when it changes."""
+
+Call = Callable[[str, str, dict[str, Any]], Awaitable[dict[str, Any]]]
+"""Asks one server: its name, method, params."""
+
+
+@dataclass(frozen=True)
+class Kind:
+    """One of the lists: how it is asked for, and what tells its entries apart."""
+
+    method: str
+    result_key: str
+    capability: str
+    identity: str
+
+    @property
+    def is_named(self) -> bool:
+        """Whether entries have names, as tools do, or URIs."""
+        return self.identity == "name"
+
+
+PROMPTS = Kind("prompts/list", "prompts", "prompts", "name")
+RESOURCES = Kind("resources/list", "resources", "resources", "uri")
+TEMPLATES = Kind("resources/templates/list", "resourceTemplates", "resources", "uriTemplate")
+KINDS = (PROMPTS, RESOURCES, TEMPLATES)
+
+
+@dataclass(frozen=True)
+class Listed:
+    """What one server lists, by its own names, and how long that may be kept."""
+
+    entries: Mapping[str, dict[str, Any]]
+    ttl_ms: int
+    scope: str
+
+
+Answer = Listed | UpstreamError | None
+"""A server's list; why it has none; or nothing, because it takes too long and has never answered before."""
+
+
+@dataclass
+class _Asking:
+    """A question under way."""
+
+    task: asyncio.Task[Listed]
+    began: float
+    is_late: bool = False
+
+
+_Key = tuple[str, str]
+"""A server and a method."""
+
+
+class Listings:
+    """What each server lists, as far as it is known."""
+
+    def __init__(
+        self, call: Call, tells_changes: Callable[[str, Kind], bool], limits: Limits, on_late: Callable[[str], None]
+    ) -> None:
+        """`on_late`: told of the capability whose lists have changed by an answer that nobody waited for any more."""
+        self._call = call
+        self._tells_changes = tells_changes
+        self._limits = limits
+        self._on_late = on_late
+        self._kept: dict[_Key, Listed] = {}
+        self._said_last: dict[_Key, Listed] = {}
+        self._asking: dict[_Key, _Asking] = {}
+
+    def forget(self, server: str, capability: str | None = None) -> None:
+        """A server's lists are not what they were: those of one capability, or all."""
+        for kind in KINDS:
+            if capability in (None, kind.capability):
+                # Who asked before still gets the answer; but it is not kept, since the question is older than the news.
+                for memory in (self._kept, self._said_last, self._asking):
+                    memory.pop((server, kind.method), None)
+
+    async def of(self, servers: Iterable[str], kind: Kind) -> dict[str, Answer]:
+        """The lists of these servers; each has `list_seconds` to answer, counted from when it was asked."""
+        found: dict[str, Answer] = {}
+        asked: dict[str, _Asking] = {}
+        for server in servers:
+            if (kept := self._kept.get((server, kind.method))) is not None:
+                found[server] = kept
+                continue
+            asked[server] = self._ask(server, kind)
+            found[server] = None
+            if len(asked) % _AT_ONCE == 0:
+                await asyncio.sleep(0)
+        await self._wait(asked.values())
+        for server, asking in asked.items():
+            found[server] = self._answer(asking, (server, kind.method))
+        return found
+
+    async def _wait(self, asked: Iterable[_Asking]) -> None:
+        ends = {asking.task: asking.began + self._limits.list_seconds - time.monotonic() for asking in asked}
+        waiting = [task for task, seconds in ends.items() if seconds > 0]
+        if waiting:
+            await asyncio.wait(waiting, timeout=max(ends.values()))
+
+    def _answer(self, asking: _Asking, key: _Key) -> Answer:
+        if not asking.task.done():
+            asking.is_late = True
+            return self._said_last.get(key)
+        error = asking.task.exception()
+        if error is None:
+            return asking.task.result()
+        if isinstance(error, UpstreamError):
+            return error
+        raise error
+
+    def _ask(self, server: str, kind: Kind) -> _Asking:
+        """Ask a server, unless it is being asked already."""
+        key = (server, kind.method)
+        asking = self._asking.get(key)
+        if asking is None:
+            asking = self._asking[key] = _Asking(asyncio.create_task(self._read(server, kind)), time.monotonic())
+            asking.task.add_done_callback(lambda _task: self._answered(server, kind, asking))
+        return asking
+
+    def _answered(self, server: str, kind: Kind, asking: _Asking) -> None:
+        key, task = (server, kind.method), asking.task
+        is_current = self._asking.get(key) is asking
+        if is_current:
+            del self._asking[key]
+        if task.cancelled():
+            return
+        if (error := task.exception()) is not None:
+            if asking.is_late:
+                logger.warning("The %s of %s cannot be listed: %s", kind.result_key, server, error)
+            return
+        if not is_current:
+            return
+        listed = task.result()
+        if self._tells_changes(server, kind):
+            self._kept[key] = listed
+        if asking.is_late:
+            before, self._said_last[key] = self._said_last.get(key), listed
+            if before is None or before.entries != listed.entries:
+                self._on_late(kind.capability)
+
+    async def _read(self, server: str, kind: Kind) -> Listed:
+        try:
+            async with asyncio.timeout(_LONGEST):
+                return await self._read_pages(server, kind)
+        except TimeoutError:
+            raise CallTimeout(server, f"The server {server!r} did not end its list in {_LONGEST:.0f} s.") from None
+
+    async def _read_pages(self, server: str, kind: Kind) -> Listed:
+        entries: dict[str, dict[str, Any]] = {}
+        params: dict[str, Any] = {}
+        # Their hashes: a cursor may be as long as a message.
+        seen: set[int] = set()
+        ttl_ms, scope = _TTL_MS if self._tells_changes(server, kind) else 0, "private"
+        for _ in range(_MOST_PAGES):
+            page = await self._call(server, kind.method, params)
+            self._take(page.get(kind.result_key), kind, entries, server)
+            ttl_ms = page["ttlMs"] if isinstance(page.get("ttlMs"), int) else ttl_ms
+            scope = str(page.get("cacheScope", scope))
+            cursor = page.get("nextCursor")
+            is_full = len(entries) >= self._limits.listed_items
+            if not isinstance(cursor, str) or not cursor or hash(cursor) in seen or is_full:
+                break
+            seen.add(hash(cursor))
+            params = {"cursor": cursor}
+        return Listed(entries, max(0, ttl_ms), scope)
+
+    def _take(self, listed: Any, kind: Kind, entries: dict[str, dict[str, Any]], server: str) -> None:
+        """What is usable of a page, up to as many entries as one server may have."""
+        for entry in listed if isinstance(listed, list) else []:
+            if not isinstance(entry, dict) or not isinstance(entry.get(kind.identity), str):
+                continue
+            if len(entries) >= self._limits.listed_items:
+                logger.warning(
+                    "Server %s lists more than %d %s: the rest is left out.", server, len(entries), kind.result_key
+                )
+                return
+            entries.setdefault(entry[kind.identity], entry)

@@ -1,0 +1,103 @@
+"""Which server a URI belongs to: the one that lists it, else the one whose scheme and authority it has. Pure.
+
+A template that fits everything must not answer for what another server lists. Called by the directory.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+
+from mcp.shared.uri_template import UriTemplate
+
+_BEGINNING = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(?://([^/?#]*))?")
+_LONGEST_BEGINNING = 2_000
+_MOST_TRIED = 500
+"""Templates of one server that are compared with a URI."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """How a URI begins. `authority` None: a template leaves it open."""
+
+    scheme: str
+    authority: str | None
+
+
+def place_of(uri: str) -> Place | None:
+    """A URI's scheme and authority (often none: ""); None for what is no URI."""
+    match = _BEGINNING.match(uri, 0, _LONGEST_BEGINNING)
+    return Place(match[1].lower(), (match[2] or "").lower()) if match else None
+
+
+def place_of_template(template: str) -> Place | None:
+    """The scheme and authority that a template has written out; None if it has not even a scheme."""
+    written, brace, _ = template.partition("{")
+    match = _BEGINNING.match(written, 0, _LONGEST_BEGINNING)
+    if match is None:
+        return None
+    # "x://a{b}" may become any authority that begins with a; "x:{b}" may become "x://anything".
+    is_whole = not brace or match.end() < len(written)
+    return Place(match[1].lower(), (match[2] or "").lower() if is_whole else None)
+
+
+def fits(template: str, uri: str) -> bool:
+    written = template.partition("{")[0]
+    if not uri.startswith(written):
+        return False
+    parsed = _parsed(template)
+    return parsed is not None and parsed.match(uri) is not None
+
+
+@lru_cache(maxsize=1_024)
+def _parsed(template: str) -> UriTemplate | None:
+    try:
+        return UriTemplate.parse(template)
+    except ValueError:
+        return None
+
+
+@dataclass(frozen=True)
+class Holding:
+    """What one server's lists say about whose URIs are its own."""
+
+    places: frozenset[Place] = frozenset()
+    templates: tuple[tuple[str, Place | None], ...] = ()
+
+    @classmethod
+    def of(cls, resources: Iterable[str], templates: Iterable[str]) -> Holding:
+        written = tuple((template, place_of_template(template)) for template in templates)
+        found = {*map(place_of, resources), *(place for _, place in written)}
+        return cls(frozenset(place for place in found if place is not None), written)
+
+    def owns(self, place: Place) -> bool:
+        return place in self.places
+
+    def has_fitting(self, uri: str, scheme: str | None) -> bool:
+        """Whether a template fits; with a scheme, one that has it written out."""
+        tried = 0
+        for template, place in self.templates:
+            if scheme is None or (place is not None and place.scheme == scheme):
+                tried += 1
+                if fits(template, uri):
+                    return True
+            if tried >= _MOST_TRIED:
+                break
+        return False
+
+
+def answering(uri: str, holdings: Mapping[str, Holding]) -> list[str]:
+    """The servers that may be asked for a URI which none of them lists, the likeliest first.
+
+    Those that list others of the same scheme and authority, or have it in a template; if there are none, those whose
+    template has the scheme and fits; then those that have a template that fits; then all.
+    """
+    place = place_of(uri)
+    if place is not None:
+        if owners := [server for server, holding in holdings.items() if holding.owns(place)]:
+            return sorted(owners, key=lambda server: not holdings[server].has_fitting(uri, place.scheme))
+        if fitting := [server for server, holding in holdings.items() if holding.has_fitting(uri, place.scheme)]:
+            return fitting
+    return [server for server, holding in holdings.items() if holding.has_fitting(uri, None)] or list(holdings)
