@@ -34,8 +34,11 @@ from tests.hostile.witness import NAME, Witness, watching, witness_server
 
 _OVER_HTTP = {"http-0": HTTP, "http-1": HTTP, "modern-0": HTTP_MODERN, "modern-1": HTTP_MODERN, "sse-0": SSE}
 _OVER_STDIO = {"stdio-0": False, "stdio-1": False, "stdio-modern": True}
-_CLIENTS = 4
+_CLIENTS = 6
+_POKERS = 3
+"""Clients that call one hostile server: most of their calls wait for an answer that never comes."""
 _RECOVERED = 60.0
+_UNLIMITED = httpx2.Limits(max_connections=None, max_keepalive_connections=None)
 
 
 class Campaign:
@@ -82,11 +85,11 @@ class Campaign:
             config.write_text(json.dumps({"mcpServers": entries}), encoding="utf-8")
             alone = self._folder / "alone.json"
             alone.write_text(json.dumps({"mcpServers": {NAME: witness_server()}}), encoding="utf-8")
-            gateway = GatewayProcess(self._folder, config)
+            gateway = GatewayProcess(self._folder, config, "--call-timeout=1")
             stack.callback(gateway.stop)
             on_stdio = GatewayProcess(self._folder, alone, over_http=False)
             stack.callback(on_stdio.stop)
-            http = await stack.enter_async_context(httpx2.AsyncClient(timeout=30))
+            http = await stack.enter_async_context(httpx2.AsyncClient(timeout=30, limits=_UNLIMITED))
             await self._attack(gateway, on_stdio, http, progress)
             for process in (gateway, on_stdio):
                 self.problems += await process.problems()
@@ -109,7 +112,8 @@ class Campaign:
         # What is loaded at the start is no stop of a running gateway.
         await gateway.report()
         async with watching(*witnesses, piped):
-            tasks = [asyncio.create_task(self._poke(http, gateway, name)) for name in (*_OVER_HTTP, *_OVER_STDIO)]
+            named = [name for name in (*_OVER_HTTP, *_OVER_STDIO) for _ in range(_POKERS)]
+            tasks = [asyncio.create_task(self._poke(http, gateway, name)) for name in named]
             tasks += [asyncio.create_task(self._ask_oddly(gateway, number)) for number in range(_CLIENTS)]
             tasks.append(asyncio.create_task(self._ask_oddly_on_stdio(piped)))
             await self._until_done(gateway, [*witnesses, piped], progress)

@@ -100,7 +100,10 @@ class Input:
     slow: bool = False
     """Comes only after the gateway has waited for many seconds: not in CI."""
     heavy: bool = False
-    """Costs whoever receives it seconds of work or much memory: measured alone, not in the soak."""
+    """Costs whoever receives it seconds, or much memory: measured alone, not in the soak."""
+
+    def __str__(self) -> str:
+        return self.name
 
 
 def put(path: str, value: str | Callable[[Asked], str]) -> Deeds:

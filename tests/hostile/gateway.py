@@ -18,7 +18,7 @@ from typing import Any
 import httpx2
 from benchmarks.clients import PlainClient
 
-from tests.conftest import ROOT
+from tests.conftest import ROOT, Entry
 from tests.hostile.witness import Witness
 
 MOST_MEGABYTES = 6_000
@@ -124,6 +124,27 @@ class GatewayProcess:
                 with contextlib.suppress(OSError):
                     pipe.close()
         return time.monotonic() - started
+
+
+class Standing:
+    """One gateway for many inputs; a new one after each that hurt it, so that each failure is its own."""
+
+    def __init__(self, folder: Path, entries: dict[str, Entry], *, over_http: bool = True) -> None:
+        self._folder = folder
+        self._config = folder / "mcp.json"
+        self._config.write_text(json.dumps({"mcpServers": entries}), encoding="utf-8")
+        self._over_http = over_http
+        self._gateway: GatewayProcess | None = None
+
+    def gateway(self) -> GatewayProcess:
+        if self._gateway is None:
+            self._gateway = GatewayProcess(self._folder, self._config, over_http=self._over_http)
+        return self._gateway
+
+    def end(self) -> None:
+        if self._gateway is not None:
+            self._gateway.stop()
+            self._gateway = None
 
 
 def free_port() -> int:

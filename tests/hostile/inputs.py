@@ -1,13 +1,28 @@
-"""All hostile inputs of servers by their names. Standard library only."""
+"""All hostile inputs of servers by their names, and which of them a short run tries. Standard library only."""
 
 from __future__ import annotations
 
-from tests.hostile.deeds import Input
+from collections.abc import Iterable
+
+from tests.hostile.deeds import EVERY_WIRE, Input
 from tests.hostile.lists import HANDSHAKES, LISTINGS
 from tests.hostile.messages import ANSWERS, NOTICES, REQUESTS
 from tests.hostile.processes import PROCESSES
 from tests.hostile.responses import RESPONSES
 from tests.hostile.streams import STREAMS
 
-_TABLES = (HANDSHAKES, LISTINGS, ANSWERS, NOTICES, REQUESTS, PROCESSES, RESPONSES, STREAMS)
-INPUTS: dict[str, Input] = {made.name: made for table in _TABLES for made in table}
+MESSAGES = (*HANDSHAKES, *LISTINGS, *ANSWERS, *NOTICES, *REQUESTS)
+WIRES = (*PROCESSES, *RESPONSES, *STREAMS)
+INPUTS: dict[str, Input] = {shown.name: shown for shown in (*MESSAGES, *WIRES)}
+
+
+def once_each(inputs: Iterable[Input]) -> list[tuple[Input, str]]:
+    """Each input on one transport, in turn, so that every transport has its part."""
+    used = dict.fromkeys(EVERY_WIRE, 0)
+    chosen = []
+    for shown in inputs:
+        if not shown.slow:
+            wire = min(shown.wires, key=lambda wire: used[wire])
+            used[wire] += 1
+            chosen.append((shown, wire))
+    return chosen

@@ -120,6 +120,7 @@ NOTICES = (
             for _ in range(100)
             for deed in (Say(_notice("notifications/progress", f'{{"progressToken":{a.id},"progress":1}}')), Pause(0.3))
         ],
+        heavy=True,
     ),
     Input(
         "params as a list in every notification",

@@ -234,7 +234,7 @@ class ServerMutations:
         deeds: list[Deed] = []
         kinds: list[str] = []
         if occasion in ("tools/call", STREAM):
-            for _ in range(choice.choice((1, 5, 20))):
+            for _ in range(choice.choice((1, 5, 20, 60))):
                 made = choice.choice(SERVER_MESSAGES)
                 data, kind = self._mutator.message({"jsonrpc": "2.0", **made})
                 deeds.append(Say(data))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 from typing import Any
 
@@ -44,6 +45,8 @@ class StdioWitness(Witness):
     async def _exchange(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
         self._number += 1
         number = f"witness-{self._number}"
+        if self._reading is None or self._reading.done():
+            raise ConnectionError("the gateway closed its stdout")
         answer = self._waiting[number] = asyncio.get_running_loop().create_future()
         await self._write(json.dumps({"jsonrpc": "2.0", "id": number, "method": method, "params": params}).encode())
         message: dict[str, Any] = await answer
@@ -54,16 +57,23 @@ class StdioWitness(Witness):
         assert stdin is not None
 
         def write() -> None:
-            stdin.write(line + b"\n")
-            stdin.flush()
+            # A gateway that is gone is seen by whoever waits for its answers.
+            with contextlib.suppress(OSError, ValueError):
+                stdin.write(line + b"\n")
+                stdin.flush()
 
         await asyncio.to_thread(write)
 
     async def _read(self) -> None:
         stdout = self.gateway.process.stdout
         assert stdout is not None
-        while line := await asyncio.to_thread(stdout.readline):
-            message = json.loads(line)
-            waiting = self._waiting.pop(str(message.get("id")), None)
-            if waiting is not None and not waiting.done():
-                waiting.set_result(message)
+        # Ends with the gateway, and when whoever started it closes its pipes.
+        with contextlib.suppress(ValueError, OSError):
+            while line := await asyncio.to_thread(stdout.readline):
+                message = json.loads(line)
+                waiting = self._waiting.pop(str(message.get("id")), None)
+                if waiting is not None and not waiting.done():
+                    waiting.set_result(message)
+        for waiting in self._waiting.values():
+            if not waiting.done():
+                waiting.set_exception(ConnectionError("the gateway closed its stdout"))

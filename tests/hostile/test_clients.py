@@ -2,42 +2,20 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
-from pathlib import Path
 
 import httpx2
 import pytest
 
 from tests.hostile.client_inputs import CLIENT_INPUTS, ClientInput
-from tests.hostile.gateway import GatewayProcess, HttpWitness
+from tests.hostile.gateway import HttpWitness, Standing
 from tests.hostile.hostile_client import HostileClient
 from tests.hostile.witness import NAME, watching, witness_server
 
 
-class Standing:
-    """One gateway for all inputs; a new one after each that hurt it, so that each failure is its own."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self._config = folder / "mcp.json"
-        self._config.write_text(json.dumps({"mcpServers": {NAME: witness_server()}}), encoding="utf-8")
-        self._gateway: GatewayProcess | None = None
-
-    def gateway(self) -> GatewayProcess:
-        if self._gateway is None:
-            self._gateway = GatewayProcess(self._folder, self._config)
-        return self._gateway
-
-    def end(self) -> None:
-        if self._gateway is not None:
-            self._gateway.stop()
-            self._gateway = None
-
-
 @pytest.fixture(scope="module")
 def standing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Standing]:
-    made = Standing(tmp_path_factory.mktemp("gateway"))
+    made = Standing(tmp_path_factory.mktemp("gateway"), {NAME: witness_server()})
     yield made
     made.end()
 

@@ -31,7 +31,7 @@ class Witness:
     """One witness client, and what it saw."""
 
     def __init__(self, ask: Ask, pause: float = 0.01) -> None:
-        self._ask = ask
+        self.ask = ask
         self._pause = pause
         self.calls = 0
         self.longest = 0.0
@@ -41,7 +41,7 @@ class Witness:
         """Whether the honest server can be called, at last."""
         until = time.monotonic() + seconds
         while time.monotonic() < until:
-            result = await self._ask("call_tool", _call("up"))
+            result = await self.ask("call_tool", _call("up"))
             if not result.get("isError"):
                 return True
             await asyncio.sleep(0.05)
@@ -59,7 +59,7 @@ class Witness:
         started = time.perf_counter()
         try:
             async with asyncio.timeout(LONGEST):
-                result = await self._ask(tool, arguments)
+                result = await self.ask(tool, arguments)
         except Exception as error:  # noqa: BLE001 - whatever it is, a witness call was lost by it
             self.lost.append(f"{tool} {self.calls}: {type(error).__name__}: {str(error)[:300]}")
             return

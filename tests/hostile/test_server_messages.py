@@ -1,4 +1,4 @@
-"""Every named hostile input of a server: nobody but that server is hurt, and it recovers.
+"""Every hostile message of a server: nobody but that server is hurt, and it recovers.
 
 CI tries each input on one transport, and so all transports with many inputs; `python -m tests.hostile --named` tries
 each on all of its transports.
@@ -12,26 +12,11 @@ import pytest
 
 from tests.hostile.case import Case
 from tests.hostile.deeds import EVERY_WIRE, Input
-from tests.hostile.inputs import INPUTS
+from tests.hostile.inputs import INPUTS, MESSAGES, once_each
 
 
-def _chosen() -> list[tuple[Input, str]]:
-    """Each input once, on the transports in turn."""
-    used = dict.fromkeys(EVERY_WIRE, 0)
-    chosen = []
-    for shown in INPUTS.values():
-        if shown.slow:
-            continue
-        wire = min(shown.wires, key=lambda wire: used[wire])
-        used[wire] += 1
-        chosen.append((shown, wire))
-    return chosen
-
-
-@pytest.mark.parametrize(
-    ("shown", "wire"), [pytest.param(*pair, id=f"{pair[0].name} ({pair[1]})") for pair in _chosen()]
-)
-async def test_a_hostile_input_hurts_nobody_else_and_its_server_recovers(
+@pytest.mark.parametrize(("shown", "wire"), [pytest.param(*pair, id=str(pair[0])) for pair in once_each(MESSAGES)])
+async def test_a_hostile_message_hurts_nobody_else_and_its_server_recovers(
     shown: Input, wire: str, tmp_path: Path
 ) -> None:
     case = Case(shown, wire, tmp_path)

@@ -1,0 +1,22 @@
+"""Every hostile way of a server below its messages: how it lives, writes, reads, and speaks HTTP. Nobody else is hurt,
+and the server recovers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.hostile.case import Case
+from tests.hostile.deeds import Input
+from tests.hostile.inputs import WIRES, once_each
+
+
+@pytest.mark.parametrize(("shown", "wire"), [pytest.param(*pair, id=str(pair[0])) for pair in once_each(WIRES)])
+async def test_a_hostile_transport_hurts_nobody_else_and_its_server_recovers(
+    shown: Input, wire: str, tmp_path: Path
+) -> None:
+    case = Case(shown, wire, tmp_path)
+    await case.run()
+    assert case.problems == []
+    assert case.calls > 5
