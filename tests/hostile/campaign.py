@@ -38,6 +38,8 @@ _CLIENTS = 6
 _POKERS = 3
 """Clients that call one hostile server: most of their calls wait for an answer that never comes."""
 _RECOVERED = 60.0
+_LONGEST = 30.0
+"""Seconds after which a request counts as never answered: every deadline that applies to it is shorter."""
 _UNLIMITED = httpx2.Limits(max_connections=None, max_keepalive_connections=None)
 
 
@@ -113,12 +115,14 @@ class Campaign:
         await gateway.report()
         async with watching(*witnesses, piped):
             named = [name for name in (*_OVER_HTTP, *_OVER_STDIO) for _ in range(_POKERS)]
-            tasks = [asyncio.create_task(self._poke(http, gateway, name)) for name in named]
-            tasks += [asyncio.create_task(self._ask_oddly(gateway, number)) for number in range(_CLIENTS)]
-            tasks.append(asyncio.create_task(self._ask_oddly_on_stdio(piped)))
+            start = asyncio.create_task
+            tasks = [start(self._poke(http, gateway, name), name=f"the caller of {name}") for name in named]
+            tasks += [start(self._ask_oddly(gateway, one), name=f"hostile client {one}") for one in range(_CLIENTS)]
+            tasks.append(start(self._ask_oddly_on_stdio(piped), name="the hostile client on stdio"))
             await self._until_done(gateway, [*witnesses, piped], progress)
             self._stopped.set()
-            await asyncio.wait(tasks, timeout=60)
+            _, hanging = await asyncio.wait(tasks, timeout=_LONGEST)
+            self.problems += [f"never answered: a request of {task.get_name()}" for task in hanging]
             for task in tasks:
                 task.cancel()
                 with contextlib.suppress(asyncio.CancelledError):
