@@ -132,7 +132,7 @@ class Optimizer:
         cache = ResultCache(settings.cache_megabytes)
         price = price_of_results(settings)
         results = Results(estimator, store, result_options(settings), cache, price, settings.limits)
-        self.gateway = Gateway(self.catalog, self._pool, self.forms, results, settings.find_limit)
+        self.gateway = Gateway(self.catalog, self._pool, self.forms, results, settings.find_limit, settings.limits)
         budgets = {
             ProfileName.MINIMAL: settings.minimal_budget,
             ProfileName.STANDARD: settings.standard_budget,
@@ -299,7 +299,7 @@ class Optimizer:
         """The tools that fit, with what finding them saved; `detail` is signature, schema or full."""
         wanted = Detail(detail or self.settings.detail)
         with self.accounts.answering("find_tool", {}, LOCAL) as account:
-            found = await asyncio.to_thread(self.gateway.find, tool_description, tool_keywords, limit, wanted)
+            found = await self.gateway.search(tool_description, tool_keywords, limit, wanted)
             account.reply(find_reply(found))
             return find_response(found)
 

@@ -29,7 +29,10 @@ from typing import Any
 
 from mcp_optimizer.json_text import compact
 
-_LONGEST_NAME = 300
+_LONGEST_QUOTE = 120
+_MOST_LISTED = 20
+_LONGEST_TEXT = 10_000
+"""Bytes of an error that a model reads, unless it is told otherwise."""
 
 
 class OptimizerError(Exception):
@@ -101,7 +104,7 @@ class UnknownTool(RequestError):
     ) -> None:
         hint = f" Nearest: {', '.join(nearest)}." if nearest else ""
         detail = f" {reason}" if reason else ""
-        self.without_advice = f"Unknown tool {_short(name)!r}.{detail}{hint}"
+        self.without_advice = f"Unknown tool {quoted(name)}.{detail}{hint}"
         super().__init__(f"{self.without_advice} {advice}".rstrip())
         self.nearest = tuple(nearest)
 
@@ -110,15 +113,18 @@ class AmbiguousTool(RequestError):
     """Several running servers have a tool of this name."""
 
     def __init__(self, name: str, candidates: Sequence[str]) -> None:
-        super().__init__(f"Tool {_short(name)!r} exists on several servers. Call one of: {', '.join(candidates)}.")
+        super().__init__(f"Tool {quoted(name)} exists on several servers. Call one of: {listed(candidates)}.")
         self.candidates = tuple(candidates)
 
 
 class InvalidArguments(RequestError):
-    """The arguments do not fit the tool's schema."""
+    """The arguments do not fit the tool's schema, which is `abbreviated` where it is too large to be shown."""
 
-    def __init__(self, tool: str, problems: Sequence[str], schema: Mapping[str, Any]) -> None:
-        super().__init__(f"Invalid parameters for {tool!r}: {'; '.join(problems)}.")
+    def __init__(
+        self, tool: str, problems: Sequence[str], schema: Mapping[str, Any], *, abbreviated: bool = False
+    ) -> None:
+        super().__init__(f"Invalid parameters for {quoted(tool)}: {'; '.join(problems)}.")
+        self.abbreviated = abbreviated
         self.tool = tool
         self.problems = tuple(problems)
         self.schema = schema
@@ -138,13 +144,38 @@ class InvalidRequest(RequestError):
     """One of the gateway's own tools was called wrongly."""
 
 
-def _short(name: str) -> str:
-    """Whoever sent a name of a megabyte need not be sent it back."""
-    return name if len(name) <= _LONGEST_NAME else f"{name[:_LONGEST_NAME]}…"
+def for_model(error: OptimizerError, most: int = _LONGEST_TEXT) -> str:
+    """The text a model reads: what was wrong, and what it needs to get the next call right.
+
+    Of a longer one than `most` bytes, and so tokens, both ends; but a schema is as long as whoever raised the error
+    made it.
+    """
+    text = _both_ends(str(error), most)
+    if not isinstance(error, InvalidArguments):
+        return text
+    title = (
+        'Schema (abbreviated; find_tool with limit=1 and detail="full" shows all)' if error.abbreviated else "Schema"
+    )
+    return f"{text} {title}: {compact(error.schema)}"
 
 
-def for_model(error: OptimizerError) -> str:
-    """The text a model reads: what was wrong, and what it needs to get the next call right."""
-    if isinstance(error, InvalidArguments):
-        return f"{error} Schema: {compact(error.schema)}"
-    return str(error)
+def quoted(value: Any) -> str:
+    """A value that somebody gave, in quotes, however long it is."""
+    if isinstance(value, list | dict):
+        return "a list" if isinstance(value, list) else "an object"
+    shown = repr(value[: _LONGEST_QUOTE + 1] if isinstance(value, str) else value)
+    return shown if len(shown) <= _LONGEST_QUOTE + 2 else f"{shown[:_LONGEST_QUOTE]}…{shown[0]}"
+
+
+def listed(names: Sequence[str], most: int = _MOST_LISTED) -> str:
+    """Names in a row: the first, and how many more there are."""
+    shown = ", ".join(names[:most])
+    return shown if len(names) <= most else f"{shown} and {len(names) - most:,} more"
+
+
+def _both_ends(text: str, most: int) -> str:
+    if len(text) * 4 <= most or len(text.encode("utf-8", "surrogatepass")) <= most:
+        return text
+    # As many characters as surely fit, whatever they are.
+    half = most // 8 - 1
+    return f"{text[:half]} … {text[-half:]}"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import sys
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,14 +16,15 @@ from enum import StrEnum
 from typing import Any, TypeVar
 
 from mcp_optimizer.catalog import CatalogTool
-from mcp_optimizer.compression.compress import CompressedTool, Dialect, Step, compress
+from mcp_optimizer.compression.abbreviate import abbreviated
+from mcp_optimizer.compression.compress import CompressedTool, Dialect, Step, compress, without_envelope
 from mcp_optimizer.compression.groups import Group, GroupPlan
 from mcp_optimizer.compression.replies import say_once
 from mcp_optimizer.compression.signature import Notes, signature
 from mcp_optimizer.db.models import DefinitionForm, McpTool
 from mcp_optimizer.token_counter import TokenCounter
 
-COMPRESSION = 3
+COMPRESSION = 4
 """Raised whenever compression gives another result for the same definition: stored forms of before are forgotten."""
 
 _WITH_NOTES = 3
@@ -32,6 +34,13 @@ _ANY_OBJECT: dict[str, Any] = {"type": "object"}
 """The schema of an entry whose description is its signature."""
 
 _MOST_REMEMBERED = 20_000
+
+_LARGEST = 100_000
+"""Characters of a definition that is compressed, or written as a signature, as a whole. Both take time, and a larger
+one fits into no reply."""
+
+_LEAST_SHARE = 300
+"""Tokens of a reply that each of its tools gets, at least, where they are too many or too large for it."""
 
 _K = TypeVar("_K")
 _V = TypeVar("_V")
@@ -51,6 +60,13 @@ class Form:
 
     definition: McpTool
     tokens: int
+    is_abbreviated: bool = False
+    """Whether something was left out of it, which it says where that stood."""
+
+    @property
+    def cost(self) -> int:
+        """Tokens, or where they could not be counted, as many as there can be."""
+        return self.tokens or len(self.definition.model_dump_json().encode("utf-8", "surrogatepass"))
 
 
 @dataclass(frozen=True)
@@ -93,23 +109,69 @@ class ToolForms:
         made = self._signature(tool, notes or self._notes) if detail is Detail.SIGNATURE else self.schema(tool)
         return made if made.tokens < tool.tokens else original
 
-    def reply(self, tools: Sequence[CatalogTool], detail: Detail) -> list[Form]:
+    def reply(self, tools: Sequence[CatalogTool], detail: Detail, most: int | None = None) -> list[Form]:
         """The forms of tools that are returned together, the best first: what they share is said once.
 
         The notes of a signature are for the tools that fit best; the others can still be called by names and types.
+        Forms of more than `most` tokens together are abbreviated, the largest first; too many of them are cut off.
         """
-        forms = [self.form(tool, detail) for tool in tools]
-        if detail is not Detail.SIGNATURE:
+        most = sys.maxsize if most is None else most
+        least, total = max(1, most // _LEAST_SHARE), 0
+        forms: list[Form] = []
+        for place, tool in enumerate(tools):
+            if total > most and place >= least:
+                break
+            forms.append(self.form(tool, detail, self._notes_at(place)))
+            total += forms[-1].cost
+        if detail is Detail.SIGNATURE and total <= 2 * most:
+            together = self._said_once(forms)
+            total = sum(form.cost for form in together)
+            if total <= most:
+                return together
+        if total <= most:
             return forms
-        if self._notes is Notes.SENTENCE:
-            forms[_WITH_NOTES:] = [self.form(tool, detail, Notes.NONE) for tool in tools[_WITH_NOTES:]]
+        share = _fair_share([form.cost for form in forms[:least]], most)
+        return [
+            form if form.cost <= share else self._abbreviated(tool, detail, self._notes_at(place), share)
+            for place, (tool, form) in enumerate(zip(tools, forms[:least], strict=False))
+        ]
+
+    def _notes_at(self, place: int) -> Notes:
+        """How much is said of the parameters of a tool that stands so far down in a reply."""
+        return Notes.NONE if self._notes is Notes.SENTENCE and place >= _WITH_NOTES else self._notes
+
+    def _abbreviated(self, tool: CatalogTool, detail: Detail, notes: Notes, most: int) -> Form:
+        """As much of a definition as fits into so many tokens."""
+        size = 4 * most
+        while size >= _LEAST_SHARE:
+            short = abbreviated(tool.definition, size)
+            if detail is Detail.SIGNATURE:
+                short = McpTool(name=tool.name, description=signature(short, notes), inputSchema=_ANY_OBJECT)
+            elif detail is Detail.SCHEMA:
+                short = without_envelope(short)
+            form = Form(short, self._count(short), is_abbreviated=True)
+            if form.cost <= most:
+                return form
+            size //= 2
+        bare = McpTool(name=tool.name, description="… not shown: it is too large.", inputSchema=_ANY_OBJECT)
+        return Form(bare, self._count(bare), is_abbreviated=True)
+
+    def _count(self, definition: McpTool) -> int:
+        try:
+            return self._counter.count_tool_tokens(definition)
+        except ValueError:
+            # The tokenizer chokes on some texts, and a tool must be found all the same.
+            return 0
+
+    def _said_once(self, forms: list[Form]) -> list[Form]:
+        forms = list(forms)
         # What is sent as its server wrote it, because that is smaller, has no signature.
         written = [at for at, form in enumerate(forms) if form.definition.input_schema == _ANY_OBJECT]
         texts = say_once([forms[at].definition.description or "" for at in written])
         for at, text in zip(written, texts, strict=True):
             if text != forms[at].definition.description:
                 shorter = forms[at].definition.model_copy(update={"description": text})
-                forms[at] = Form(shorter, self._counter.count_tool_tokens(shorter))
+                forms[at] = Form(shorter, self._counter.count_tool_tokens(shorter), forms[at].is_abbreviated)
         return forms
 
     def schema(self, tool: CatalogTool, dialect: Dialect | None = None) -> Form:
@@ -192,8 +254,8 @@ class ToolForms:
 
     def _compress(self, tool: CatalogTool, dialect: Dialect, *, explained: bool = False) -> CompressedTool:
         definition, baseline = tool.record.definition, tool.record.token_count
-        if not baseline:
-            return CompressedTool(definition.wire_json, tokens=0, baseline_tokens=0)
+        if not baseline or len(definition.wire_json) > _LARGEST:
+            return CompressedTool(definition.wire_json, tokens=baseline, baseline_tokens=baseline)
         details = definition.parsed()
         wanted = self._groups.get(details.name, {})
         count = self._counter.count_tokens
@@ -202,11 +264,23 @@ class ToolForms:
     def _signature(self, tool: CatalogTool, notes: Notes) -> Form:
         key = (tool.record.definition_hash, tool.name, notes)
         if (known := self._signatures.get(key)) is None:
-            text = signature(tool.record.details, notes)
-            definition = McpTool(name=tool.name, description=text, inputSchema=_ANY_OBJECT)
-            known = Form(definition, self._counter.count_tool_tokens(definition))
+            is_large = len(tool.record.definition.wire_json) > _LARGEST
+            details = abbreviated(tool.record.details, _LARGEST) if is_large else tool.record.details
+            definition = McpTool(name=tool.name, description=signature(details, notes), inputSchema=_ANY_OBJECT)
+            known = Form(definition, self._counter.count_tool_tokens(definition), is_large)
             _remember(self._signatures, key, known)
         return known
+
+
+def _fair_share(costs: Sequence[int], most: int) -> int:
+    """What each may cost at the most, so that all together cost no more than `most`: the small ones need not give."""
+    left = most
+    for taken, cost in enumerate(sorted(costs)):
+        share = left // (len(costs) - taken)
+        if cost > share:
+            return share
+        left -= cost
+    return most
 
 
 def _remember(memory: OrderedDict[_K, _V], key: _K, value: _V) -> None:

@@ -6,9 +6,10 @@ is the raw object that its server sent, and what `results` says of it.
 
 from __future__ import annotations
 
+import asyncio
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
@@ -19,8 +20,10 @@ from mcp_optimizer.caller import LOCAL, Caller
 from mcp_optimizer.catalog import CatalogTool, LiveCatalog, Snapshot, resolving
 from mcp_optimizer.compression.groups import expand
 from mcp_optimizer.db.models import Definition, TokenMetrics
-from mcp_optimizer.errors import InvalidArguments, InvalidRequest
+from mcp_optimizer.errors import InvalidArguments, InvalidRequest, quoted
 from mcp_optimizer.forms import Detail, Form, ToolForms
+from mcp_optimizer.json_text import compact
+from mcp_optimizer.limits import DEFAULT_LIMITS, Limits
 from mcp_optimizer.results.metadata import of_a_tool
 from mcp_optimizer.results.pipeline import Call, Results
 from mcp_optimizer.upstream.pool import UpstreamPool
@@ -35,6 +38,15 @@ SCORES_META_KEY = "mcp-optimizer/scores"
 _HEADER_KEYWORD = '"x-mcp-header"'
 _PAGE = 100
 _SUMMARY = 100
+
+_AROUND = 500
+"""Tokens of a reply that are kept free for what stands around its tools."""
+
+_LEAST_TOOL = 30
+"""Tokens of the smallest tool: no more tools are looked for than a reply could hold of those."""
+
+_LARGE_TOOL = 5_000
+"""Tokens of a definition that takes long enough to read and to check that others should not wait for it."""
 
 
 @dataclass(frozen=True)
@@ -57,6 +69,15 @@ class Found:
     """How likely it is that the first tool answers the request, from 0 to 1."""
     by_words_only: bool = False
     """The encoder is still loading; what is found by meaning comes in a moment."""
+    left_out: bool = False
+    """Whether more tools fit than the reply has room for."""
+    whole_id: str = ""
+    """Under which id the only tool is kept whole, where it is too large to be shown."""
+
+    @property
+    def abbreviated(self) -> list[str]:
+        """The tools that are too large to be shown whole."""
+        return [found.tool.name for found in self.tools if found.form.is_abbreviated]
 
 
 @dataclass(frozen=True)
@@ -73,14 +94,21 @@ class Gateway:
     """Find, list and call, over the newest snapshot of the catalog."""
 
     def __init__(
-        self, catalog: LiveCatalog, pool: UpstreamPool, forms: ToolForms, results: Results, find_limit: int
+        self,
+        catalog: LiveCatalog,
+        pool: UpstreamPool,
+        forms: ToolForms,
+        results: Results,
+        find_limit: int,
+        limits: Limits = DEFAULT_LIMITS,
     ) -> None:
         self._catalog = catalog
         self._pool = pool
         self._forms = forms
         self.results = results
         self._find_limit = find_limit
-        self._check = ArgumentCheck()
+        self.limits = limits
+        self._check = ArgumentCheck(limits.check_steps)
 
     @property
     def snapshot(self) -> Snapshot:
@@ -98,14 +126,38 @@ class Gateway:
         snapshot = self._catalog.snapshot
         limit = self._find_limit if limit is None else limit
         if limit < 1:
-            raise InvalidRequest(f"limit must be at least 1, not {limit}.")
-        result = snapshot.index.search(tool_description, tool_keywords, snapshot.allowed, limit)
+            raise InvalidRequest(f"limit must be at least 1, not {quoted(limit)}.")
+        if (length := len(tool_description) + len(tool_keywords)) > (longest := self.limits.query):
+            raise InvalidRequest(
+                f"The request is too long: {length:,} characters, of at most {longest:,}. Describe one action."
+            )
+        room = self.limits.reply_tokens - _AROUND
+        at_once = room // _LEAST_TOOL
+        result = snapshot.index.search(tool_description, tool_keywords, snapshot.allowed, min(limit, at_once))
         hits = [(tool, hit.score) for hit in result.hits for tool in snapshot.at([hit.position])]
-        forms = self._forms.reply([tool for tool, _ in hits], detail)
-        tools = tuple(FoundTool(tool, score, form) for (tool, score), form in zip(hits, forms, strict=True))
+        forms = self._forms.reply([tool for tool, _ in hits], detail, room)
+        tools = tuple(FoundTool(tool, score, form) for (tool, score), form in zip(hits, forms, strict=False))
         returned = sum(found.form.tokens for found in tools)
         metrics = TokenMetrics.of(snapshot.baseline_tokens, returned)
-        return Found(tools, metrics, tuple(snapshot.missing()), result.fit, snapshot.encoder_is_loading)
+        left_out = len(tools) < len(hits) or len(hits) == at_once < limit
+        loading = snapshot.encoder_is_loading
+        return Found(tools, metrics, tuple(snapshot.missing()), result.fit, loading, left_out)
+
+    async def search(
+        self,
+        tool_description: str,
+        tool_keywords: str = "",
+        limit: int | None = None,
+        detail: Detail = Detail.FULL,
+        caller: Caller = LOCAL,
+    ) -> Found:
+        """`find`, beside other calls. Who asks for all of one tool that is too large for a reply can read it on."""
+        # In a thread: embedding the request takes milliseconds that other calls need not wait for.
+        found = await asyncio.to_thread(self.find, tool_description, tool_keywords, limit, detail)
+        if detail is Detail.FULL and len(found.tools) == 1 and found.abbreviated:
+            whole = found.tools[0].tool.record.definition.wire_json
+            return replace(found, whole_id=await self.results.keep(whole, caller))
+        return found
 
     def list_tools(self, server: str | None = None, offset: int = 0) -> ToolPage:
         """All tools of running servers, or of one server, a page at a time."""
@@ -114,10 +166,30 @@ class Gateway:
             raise resolving.unknown_server(snapshot, server)
         tools = snapshot.running if server is None else snapshot.of_server(server)
         if offset < 0:
-            raise InvalidRequest(f"offset must not be negative, but is {offset}.")
-        end = offset + _PAGE
+            raise InvalidRequest(f"offset must not be negative, but is {quoted(offset)}.")
+        shown = self._that_fit(tools[offset : offset + _PAGE])
+        end = offset + len(shown)
         missing = tuple(state for state in snapshot.missing() if server in (None, state.name))
-        return ToolPage(tools[offset:end], len(tools), end if end < len(tools) else None, missing)
+        return ToolPage(tuple(shown), len(tools), end if end < len(tools) else None, missing)
+
+    def _that_fit(self, tools: Sequence[CatalogTool]) -> Sequence[CatalogTool]:
+        """The first that fit into a reply, at least one."""
+        left = self.limits.reply_tokens - _AROUND
+        entries = [compact(entry(tool)) for tool in tools]
+        if sum(len(text.encode("utf-8", "surrogatepass")) for text in entries) <= left:
+            return tools
+        for place, text in enumerate(entries):
+            left -= self._cost(text)
+            if left < 0 and place:
+                return tools[:place]
+        return tools
+
+    def _cost(self, text: str) -> int:
+        """Tokens, or where they cannot be counted, as many as there can be; and the comma."""
+        try:
+            return 1 + self.results.count_tokens(text)
+        except ValueError:
+            return 1 + len(text.encode("utf-8", "surrogatepass"))
 
     async def call(
         self,
@@ -134,8 +206,12 @@ class Gateway:
         projection = self.results.projection(select)
         parked = self._pool.parked(caller)
         tool = self.resolve(tool_name, server_name)
+        arguments = (
+            await asyncio.to_thread(self._understand, tool, parameters)
+            if tool.tokens > _LARGE_TOOL or not tool.tokens
+            else self._understand(tool, parameters)
+        )
         details = tool.record.details
-        arguments = self._understand(tool, parameters)
         params = {"name": details.name, "arguments": arguments}
         call = Call(
             tool.server,
@@ -185,8 +261,10 @@ class Gateway:
         try:
             self._check.check(arguments, details, tool.record.definition_hash)
         except InvalidArguments as error:
-            schema = self._forms.schema(tool).definition.input_schema
-            raise InvalidArguments(details.name, error.problems, schema) from None
+            # Half of a reply: what is wrong needs room, too.
+            [form] = self._forms.reply([tool], Detail.SCHEMA, self.limits.reply_tokens // 2)
+            shown = form.definition.input_schema
+            raise InvalidArguments(details.name, error.problems, shown, abbreviated=form.is_abbreviated) from None
         return arguments
 
     def resolve(self, tool_name: str, server_name: str | None = None) -> CatalogTool:
@@ -208,6 +286,11 @@ def _with_origin(result: dict[str, Any], tool: CatalogTool) -> dict[str, Any]:
         origin["annotations"] = tool.record.details.annotations
     meta = result.get("_meta")
     return {**result, "_meta": {**(meta if isinstance(meta, dict) else {}), TOOL_META_KEY: origin}}
+
+
+def entry(tool: CatalogTool) -> dict[str, Any]:
+    """A tool in the plain list of tools."""
+    return {"name": tool.name, "server": tool.server, "description": summary(tool)}
 
 
 def summary(tool: CatalogTool) -> str:

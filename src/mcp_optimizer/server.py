@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import reprlib
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
@@ -29,9 +28,17 @@ from mcp_optimizer.caller import Caller
 from mcp_optimizer.clients import dialect_for, habits_of
 from mcp_optimizer.compression.compress import Dialect
 from mcp_optimizer.db.models import McpTool, TokenMetrics
-from mcp_optimizer.errors import InvalidRequest, OptimizerError, UnknownTool, UpstreamRefusal, for_model
+from mcp_optimizer.errors import (
+    InvalidRequest,
+    OptimizerError,
+    UnknownTool,
+    UpstreamRefusal,
+    for_model,
+    listed,
+    quoted,
+)
 from mcp_optimizer.forms import Detail
-from mcp_optimizer.gateway import SCORES_META_KEY, TOOL_META_KEY, Found, Gateway, ToolPage, summary
+from mcp_optimizer.gateway import SCORES_META_KEY, TOOL_META_KEY, Found, Gateway, ToolPage, entry
 from mcp_optimizer.metrics.accounts import Accounts, Answer
 from mcp_optimizer.own_tools import INSTRUCTIONS, OWN_TOOLS
 from mcp_optimizer.passing.clients import client_name
@@ -45,6 +52,11 @@ from mcp_optimizer.upstream.state import UpstreamState
 
 _DESCRIBED = frozenset({"call_tool", "read_result"})
 """Own tools whose results already say what they cost."""
+
+_MOST_NAMED = 5
+"""Abbreviated tools that a reply names."""
+
+_FARTHEST = 2**62
 
 _LIST_TTL_MS = 3_600_000
 """The gateway's own tools do not change while it runs."""
@@ -65,8 +77,17 @@ def find_response(found: Found) -> FindToolResponse:
     tools = [hit.form.definition for hit in found.tools]
     notes = [] if tools else ["No tool fits. Ask for one action in other words, or see list_tools."]
     notes += ["Searched by words only: the encoder is still being prepared."] if found.by_words_only else []
+    notes += [_abbreviated(found)] if found.abbreviated else []
+    notes += ["More tools fit than a reply has room for: ask for one action at a time."] if found.left_out else []
     notes += [_missing(found.missing)] if found.missing else []
     return FindToolResponse(tools=tools, token_metrics=found.token_metrics, note=" ".join(notes) or None)
+
+
+def _abbreviated(found: Found) -> str:
+    if found.whole_id:
+        return f'Abbreviated; all of it: read_result(result_id="{found.whole_id}").'
+    names = listed(found.abbreviated, _MOST_NAMED)
+    return f'Abbreviated: {names}. Search for one alone, with limit=1 and detail="full", to read all of it.'
 
 
 def find_reply(found: Found) -> dict[str, Any]:
@@ -77,8 +98,7 @@ def find_reply(found: Found) -> dict[str, Any]:
 
 
 def list_response(page: ToolPage) -> dict[str, Any]:
-    tools = [{"name": tool.name, "server": tool.server, "description": summary(tool)} for tool in page.tools]
-    answer: dict[str, Any] = {"tools": tools, "total": page.total}
+    answer: dict[str, Any] = {"tools": [entry(tool) for tool in page.tools], "total": page.total}
     if page.next_offset is not None:
         answer["next_offset"] = page.next_offset
     if page.missing:
@@ -87,7 +107,7 @@ def list_response(page: ToolPage) -> dict[str, Any]:
 
 
 def _missing(states: tuple[UpstreamState, ...]) -> str:
-    described = ", ".join(f"{state.name} ({state.status})" for state in states)
+    described = listed([f"{state.name} ({state.status})" for state in states])
     return f"Not included, because not running: {described}."
 
 
@@ -271,7 +291,7 @@ class _Answers:
                 raise MCPError(error.code, str(error), error.data) from error
             if isinstance(error, UnknownTool) and name not in self._own:
                 raise MCPError(types.INVALID_PARAMS, str(error)) from error
-            result = _error(error)
+            result = _error(error, self._gateway.limits.reply_tokens // 2)
         return await self._gateway.results.described(result, started)
 
     def _accounting(self, name: str, arguments: Mapping[str, Any], caller: Caller) -> Answer:
@@ -279,14 +299,13 @@ class _Answers:
             return Answer(name, arguments, caller)
         return self._accounts.answering(name, arguments, caller)
 
-    async def _find_tool(self, arguments: Mapping[str, Any], _caller: Caller) -> dict[str, Any]:
-        # In a thread: embedding the request takes milliseconds that other calls need not wait for.
-        found = await asyncio.to_thread(
-            self._gateway.find,
+    async def _find_tool(self, arguments: Mapping[str, Any], caller: Caller) -> dict[str, Any]:
+        found = await self._gateway.search(
             self._text(arguments, "tool_description", required=True),
             self._text(arguments, "tool_keywords"),
             _number(arguments, "limit"),
             self._wanted_detail(arguments),
+            caller,
         )
         return find_reply(found)
 
@@ -296,7 +315,7 @@ class _Answers:
     def _wanted_detail(self, arguments: Mapping[str, Any]) -> Detail:
         wanted = self._text(arguments, "detail") or self._options.detail
         if wanted not in set(Detail):
-            raise InvalidRequest(f"detail must be one of {', '.join(Detail)}, not {reprlib.repr(wanted)}.")
+            raise InvalidRequest(f"detail must be one of {', '.join(Detail)}, not {quoted(wanted)}.")
         return Detail(wanted)
 
     async def _list_tools(self, arguments: Mapping[str, Any], _caller: Caller) -> dict[str, Any]:
@@ -334,7 +353,7 @@ def read_profile(text: str) -> ProfileName:
     for profile in ProfileName:
         if profile.lower() == text.lower():
             return profile
-    raise MCPError(types.INVALID_PARAMS, f"Unknown profile {text!r}. Choose one of: {', '.join(ProfileName)}.")
+    raise MCPError(types.INVALID_PARAMS, f"Unknown profile {quoted(text)}. Choose one of: {', '.join(ProfileName)}.")
 
 
 def _reply(answer: dict[str, Any]) -> dict[str, Any]:
@@ -343,8 +362,8 @@ def _reply(answer: dict[str, Any]) -> dict[str, Any]:
     return {"content": [{"type": "text", "text": text}], "structuredContent": answer, "isError": False}
 
 
-def _error(error: OptimizerError) -> dict[str, Any]:
-    return {"content": [{"type": "text", "text": for_model(error)}], "isError": True}
+def _error(error: OptimizerError, most: int) -> dict[str, Any]:
+    return {"content": [{"type": "text", "text": for_model(error, most)}], "isError": True}
 
 
 def _text(arguments: Mapping[str, Any], key: str, most: int, *, required: bool = False) -> str:
@@ -371,8 +390,7 @@ def _number(arguments: Mapping[str, Any], key: str) -> int | None:
             value = int(value)
     if isinstance(value, float) and value.is_integer():
         value = int(value)
-    if value is None:
-        return None
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise InvalidRequest(f"{key} must be a whole number, not {reprlib.repr(value)}.")
-    return max(-_LARGEST_NUMBER, min(value, _LARGEST_NUMBER))
+    if value is not None and (isinstance(value, bool) or not isinstance(value, int)):
+        raise InvalidRequest(f"{key} must be a whole number, not {quoted(value)}.")
+    # No number of ours is so large, and one of ten thousand digits cannot even be written.
+    return value if value is None else max(-_FARTHEST, min(value, _FARTHEST))

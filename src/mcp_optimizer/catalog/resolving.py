@@ -13,7 +13,7 @@ from itertools import islice
 from mcp_optimizer.catalog.snapshot import Snapshot
 from mcp_optimizer.catalog.tools import CatalogTool
 from mcp_optimizer.db.models import ServerStatus
-from mcp_optimizer.errors import AmbiguousTool, InvalidRequest, ServerUnavailable, UnknownTool
+from mcp_optimizer.errors import AmbiguousTool, InvalidRequest, ServerUnavailable, UnknownTool, listed, quoted
 from mcp_optimizer.search.words import name_key
 
 _NEAREST = 3
@@ -24,8 +24,6 @@ _COMPARED = 64
 
 _LONGEST_SPELLING = 500
 """Characters of a name that may be another spelling of a tool's."""
-
-_SERVERS_SHOWN = 20
 
 
 def resolve(snapshot: Snapshot, name: str) -> CatalogTool:
@@ -92,9 +90,8 @@ def unknown_tool(snapshot: Snapshot, name: str, advice: str) -> UnknownTool:
 
 
 def unknown_server(snapshot: Snapshot, server: str) -> InvalidRequest:
-    known = list(islice(snapshot.states, _SERVERS_SHOWN))
-    more = f" and {len(snapshot.states) - len(known)} more" if len(known) < len(snapshot.states) else ""
-    return InvalidRequest(f"Unknown server {server[:_COMPARED]!r}. Servers: {', '.join(known) or 'none'}{more}.")
+    known = listed(list(snapshot.states)) or "none"
+    return InvalidRequest(f"Unknown server {quoted(server)}. Servers: {known}.")
 
 
 def _on_server(snapshot: Snapshot, name: str, server: str) -> CatalogTool | None:

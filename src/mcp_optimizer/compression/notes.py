@@ -36,6 +36,7 @@ _TYPE_WORDS = frozenset(
 _ABBREVIATION = re.compile(r"(?:\b(?:e\.g|i\.e|etc|vs|cf|approx|incl|no|fig|st|dr|mr|ms)|\b[A-Z])\.$", re.I)
 _SENTENCE_END = re.compile(r"[.!?](?=\s|$)|[。！？]|\n\s*\n|\n(?=\s*(?:[-*•#|]|\d+[.)]))|:\s*\n")
 _LONGEST_SENTENCE = 240
+_LOOKED_AT = 2_000
 _LONGEST_RESTATEMENT = 120
 _DIGIT = re.compile(r"\d")
 
@@ -103,7 +104,7 @@ def _read_section(lines: list[str], start: int, parameters: frozenset[str]) -> t
         if _begins_section(lines, number) and (indent is None or depth <= indent):
             break
         note = _NOTE.match(line)
-        if note and note.group(1) in parameters - found.keys() and (indent is None or depth <= indent):
+        if note and note.group(1) in parameters and note.group(1) not in found and (indent is None or depth <= indent):
             current, indent = note.group(1), depth if indent is None else indent
             found[current] = _said(note, underlined)
         elif current and indent is not None and depth > indent:
@@ -168,7 +169,8 @@ def with_note(schema: Any, note: str) -> Any:
 
 def first_sentence(text: str) -> str:
     """The first sentence, in one line; cut at a word if it is very long."""
-    text = tidy(text)
+    # What comes later cannot be seen, and might be a hundred thousand abbreviations.
+    text = tidy(text)[:_LOOKED_AT]
     position = 0
     while (end := _SENTENCE_END.search(text, position)) is not None:
         candidate = text[: end.end()]

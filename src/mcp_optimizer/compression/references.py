@@ -20,6 +20,7 @@ _ELSEWHERE = frozenset({"$anchor", "$dynamicAnchor", "$recursiveAnchor", "$dynam
 _BINDING = _ELSEWHERE | {"$ref", "$id", "id"}
 """Without any of these, no part of a schema is bound to its place."""
 
+_MOST_ROUNDS = 50
 _MOST_SHARED = 40
 _SHORTEST_SHARED = 60
 _REFERENCE_COST = 8
@@ -129,7 +130,9 @@ def _path(reference: str) -> list[str]:
 
 def drop_unused_definitions(schema: Schema) -> Schema:
     """Definitions that no reference reaches."""
-    while has_one_scope(schema):
+    for _ in range(_MOST_ROUNDS):
+        if not has_one_scope(schema):
+            break
         used = list(references(schema))
         if any(not reference.startswith("#/") and reference != "#" for reference in used):
             break

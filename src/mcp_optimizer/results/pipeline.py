@@ -136,6 +136,20 @@ class Results:
         """With the defaults, and nothing kept."""
         return cls(Estimator("auto", counter))
 
+    def count_tokens(self, text: str) -> int:
+        """Tokens of a text; raises ValueError where the tokenizer chokes on it."""
+        return self._estimator.counter.count_tokens(text)
+
+    async def keep(self, text: str, caller: Caller) -> str:
+        """Keep a text, so that `read` pages through it; its id, or nothing where it cannot be kept."""
+        if self._store is None:
+            return ""
+        limits, result_id = Limits(max_tokens=self._bounds.reply_tokens), new_result_id()
+        pieces = await asyncio.to_thread(
+            whole_pieces, Reading(told(text)), limits, self._estimator.counter.count_tokens
+        )
+        return result_id if await self._store.keep(result_id, caller.key, pieces, limits.max_tokens) else ""
+
     def warm_up(self) -> None:
         """Load what counts tokens, so that the first call does not wait for it."""
         self._estimator.estimate(["x"])

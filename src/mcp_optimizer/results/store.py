@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from mcp_optimizer.db.kept import Chunk, KeptResult
-from mcp_optimizer.errors import CatalogError, InvalidRequest
+from mcp_optimizer.errors import CatalogError, InvalidRequest, quoted
 from mcp_optimizer.results.pages import Pieces, unpacked
 
 if TYPE_CHECKING:
@@ -66,8 +66,8 @@ class ResultStore:
             raise InvalidRequest(f"Results cannot be read now: {error}. Call the tool again.") from error
         if found is None:
             raise InvalidRequest(
-                f"No result {result_id!r} is kept. Results are kept for {self._limits.hours:g} hours, for the client "
-                "that called the tool; call it again for a new one."
+                f"No result {quoted(result_id)} is kept. Results are kept for {self._limits.hours:g} hours, for "
+                "the client that called the tool; call it again for a new one."
             )
         return found
 

@@ -41,9 +41,10 @@ def parameter_names(schema: Mapping[str, Any] | None) -> list[str]:
     if not isinstance(schema, Mapping) or not isinstance(properties, Mapping):
         return []
     required = schema.get("required")
-    named = required if isinstance(required, list) else []
-    first = [name for name in named if isinstance(name, str) and name in properties]
-    return [*first, *(name for name in properties if name not in set(first))]
+    wanted = required if isinstance(required, list) else []
+    first = [name for name in wanted if isinstance(name, str) and name in properties]
+    named = frozenset(first)
+    return [*first, *(name for name in properties if name not in named)]
 
 
 def tool_text(server: str, tool: McpTool) -> str:

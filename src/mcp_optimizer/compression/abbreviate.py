@@ -1,0 +1,98 @@
+"""A definition that is too large to be shown, abbreviated: the first of everything, and how much more there is. Pure.
+
+What was left out is said where it stood ("… 199,980 more"), in schemas as in texts. An abbreviated schema is for
+reading alone: arguments are always checked against the original. Called by `forms` for replies that would be too long.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from mcp_optimizer.db.models import McpTool
+from mcp_optimizer.json_text import compact
+
+
+@dataclass(frozen=True)
+class _Room:
+    """How much of each part of a definition is kept."""
+
+    members: int
+    items: int
+    characters: int
+    depth: int
+
+
+_ROOMS = (
+    _Room(members=500, items=200, characters=2_000, depth=20),
+    _Room(members=200, items=50, characters=1_000, depth=12),
+    _Room(members=100, items=20, characters=500, depth=10),
+    _Room(members=50, items=10, characters=300, depth=8),
+    _Room(members=30, items=5, characters=200, depth=7),
+    _Room(members=15, items=4, characters=120, depth=6),
+    _Room(members=8, items=3, characters=80, depth=5),
+    _Room(members=4, items=2, characters=60, depth=4),
+)
+"""From much to little: the first that makes a definition small enough is taken."""
+
+_LEAST = 300
+"""Characters of a description that are always shown."""
+
+
+def abbreviated(tool: McpTool, most: int) -> McpTool:
+    """The tool in at most so many characters of JSON, where its name leaves room for that."""
+    whole = tool.model_dump(mode="json", by_alias=True, exclude_none=True)
+    for room in _ROOMS:
+        # One level is the definition itself.
+        shown = {name: value if name == "name" else _kept(value, room, room.depth) for name, value in whole.items()}
+        if len(compact(shown)) <= most:
+            return McpTool.model_validate(shown)
+    schema = {"type": "object", "description": _MORE.format("the parameters are not shown")}
+    return McpTool(name=tool.name, description=_text(tool.description or "", _LEAST), inputSchema=schema)
+
+
+_MORE = "… {}"
+
+
+def _kept(value: Any, room: _Room, depth: int) -> Any:
+    if isinstance(value, str):
+        return _text(value, room.characters)
+    if isinstance(value, dict):
+        return _members(value, room, depth) if depth else _left_out(value, len(value))
+    if isinstance(value, list):
+        return _items(value, room, depth) if depth else [_left_out(value, len(value))]
+    return value
+
+
+def _text(text: str, most: int) -> str:
+    return text if len(text) <= most else f"{text[:most].rstrip()} … {len(text) - most:,} more characters"
+
+
+def _items(values: list[Any], room: _Room, depth: int) -> list[Any]:
+    kept = [_kept(value, room, depth - 1) for value in values[: room.items]]
+    more = len(values) - room.items
+    return [*kept, _left_out(values, more)] if more > 0 else kept
+
+
+def _members(members: dict[str, Any], room: _Room, depth: int) -> dict[str, Any]:
+    properties, required = members.get("properties"), members.get("required")
+    if isinstance(properties, dict) and isinstance(required, list) and len(properties) > room.members:
+        # What must be given is shown before what may be, and required is only what is shown.
+        names = frozenset(name for name in required if isinstance(name, str))
+        ordered = sorted(properties, key=lambda name: name not in names)
+        shown = frozenset(ordered[: room.members])
+        listed = [name for name in required if name in shown]
+        members = {**members, "properties": {name: properties[name] for name in ordered}, "required": listed}
+    kept = {
+        _text(name, room.characters): value if name == "required" else _kept(value, room, depth - 1)
+        for name, value in list(members.items())[: room.members]
+    }
+    more = len(members) - room.members
+    return {**kept, "…": _left_out(members, more)} if more > 0 else kept
+
+
+def _left_out(values: dict[str, Any] | list[Any], count: int) -> Any:
+    """What stands for so many that are left out: a schema among schemas, a text among texts."""
+    said = _MORE.format(f"{count:,} more")
+    among = next(iter(values.values() if isinstance(values, dict) else values), None)
+    return {"description": said} if isinstance(among, dict) or (isinstance(values, dict) and not among) else said
