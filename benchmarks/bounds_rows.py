@@ -72,7 +72,7 @@ ROWS = (
     Row("message_bytes", "600 MB as gzip of 600 kB", "a gzip bomb", HTTP, 60, _MESSAGE, 15),
     Row("message_bytes", "an SSE event of 400 MB", "an event without an end", HTTP, 130, _MESSAGE),
     Row("message_bytes", "an SSE event of 400 MB, older SSE", "an event without an end", SSE, 130, _MESSAGE),
-    Row("message_bytes", "an event of 15 million lines", "an event of many lines without an end", HTTP, 50, _MESSAGE),
+    Row("message_bytes", "an event of 15 million lines", "an event of many lines without an end", HTTP, 250, _MESSAGE),
     Row("message_bytes", "5 million chunks of one byte", "chunks without an end", HTTP, 50, _MESSAGE),
     Row("message_bytes", "a header of 200 MB", "a header of ten megabytes", HTTP, 20, _MESSAGE),
     Row("message_bytes", "2 million headers", "a hundred thousand headers", HTTP, 20, _MESSAGE),

@@ -228,16 +228,15 @@ class Case:
 
 
 class _Tracebacks(logging.Handler):
-    """Collects what is logged with an exception, or as an error."""
+    """Collects what is logged with an exception. An error without one is a word of the gateway's own about a server."""
 
     def __init__(self, problems: list[str]) -> None:
         super().__init__(logging.WARNING)
         self._problems = problems
 
     def emit(self, record: logging.LogRecord) -> None:
-        if record.exc_info or record.levelno >= logging.ERROR:
-            formatter = logging.Formatter()
-            trace = formatter.formatException(record.exc_info) if record.exc_info else ""
+        if record.exc_info:
+            trace = logging.Formatter().formatException(record.exc_info)
             self._problems.append(f"logged: {record.getMessage()[:300]} {trace[-1_500:]}")
 
 

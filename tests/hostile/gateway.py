@@ -92,7 +92,7 @@ class GatewayProcess:
         seen = await self.report()
         if not seen:
             return ["the gateway's event loop does not turn"]
-        lines = [line for line in self.words.splitlines() if re.search(r'"exception"|Traceback|"level": "error"', line)]
+        lines = [line for line in self.words.splitlines() if re.search(r'"exception"|Traceback', line)]
         return [
             *(f"unhandled: {text}" for text in seen["unhandled"]),
             *(f"logged: {line[:1_500]}" for line in lines[:5]),

@@ -48,6 +48,7 @@ ANSWERS = (
     Input("content that is an object", CALLS, put("result.content", '{"type":"text"}')),
     Input("content of every type but the right one", CALLS, put("result.content", '[null,1,"a",[],{},{"type":5}]')),
     Input("content of types that do not exist", CALLS, put("result.content", '[{"type":"smell","smell":[1e999]}]')),
+    Input("content whose type is a list or an object", CALLS, put("result.content", '[{"type":[]},{"type":{"a":1}}]')),
     Input("text that is a number", CALLS, put("result.content.0.text", "12")),
     Input("structured content that is text", CALLS, put("result.structuredContent", '"text"')),
     Input("isError is an object", CALLS, put("result.isError", '{"a":1}')),
@@ -256,7 +257,7 @@ REQUESTS = (
         STREAM,
         lambda a: [
             Say(_request(f'"s{n}"', "sampling/createMessage", '{"messages":[],"maxTokens":1}'))
-            for n in range(2_000 * a.scale)
+            for n in range(500 * a.scale)
         ],
     ),
     Input(

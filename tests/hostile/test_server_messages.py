@@ -22,7 +22,7 @@ async def test_a_hostile_message_hurts_nobody_else_and_its_server_recovers(
     case = Case(shown, wire, tmp_path)
     await case.run()
     assert case.problems == []
-    assert case.calls > 5
+    assert case.calls >= 3
 
 
 def test_there_are_at_least_sixty_inputs_on_each_transport() -> None:

@@ -19,4 +19,4 @@ async def test_a_hostile_transport_hurts_nobody_else_and_its_server_recovers(
     case = Case(shown, wire, tmp_path)
     await case.run()
     assert case.problems == []
-    assert case.calls > 5
+    assert case.calls >= 3
