@@ -373,7 +373,9 @@ class Optimizer:
                 version=__version__,
             )
             self._dashboard = Dashboard(sources, guard)
-            meters = Meters(lambda: self.snapshot, self.recorder, lambda: self.own_tokens)
+            meters = Meters(
+                lambda: self.snapshot, self.recorder, lambda: self._assumptions, lambda: self.passing.gate.refused
+            )
             self.recorder.listen(meters.take)
             routes += [*self._dashboard.routes(), metrics_route(meters, guard)]
         return build_http_app(
@@ -431,8 +433,11 @@ class Optimizer:
 
     def usage(self, events: Sequence[Event]) -> dict[str, Any]:
         """What these events say about the servers of this optimizer."""
-        assumptions = Assumptions(self.settings.requests_per_session, self.own_tokens)
-        return make_usage(events, weights(self.snapshot), assumptions, self.prices)
+        return make_usage(events, weights(self.snapshot), self._assumptions, self.prices)
+
+    @property
+    def _assumptions(self) -> Assumptions:
+        return Assumptions(self.settings.requests_per_session, self.own_tokens)
 
 
 async def end_all(parts: Mapping[str, Callable[[], Coroutine[Any, Any, None]]], seconds: float) -> None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import pytest
 from mcp.server.streamable_http import EventMessage, EventStore
-from mcp_types import JSONRPCError, JSONRPCMessage, JSONRPCResponse
+from mcp_types import ErrorData, JSONRPCError, JSONRPCMessage, JSONRPCNotification, JSONRPCRequest, JSONRPCResponse
 
 from mcp_optimizer.passing.kept_events import TOO_LARGE, KeptEvents
 
@@ -59,6 +60,40 @@ async def test_large_results_push_out_the_oldest_and_never_grow_the_store() -> N
     huge = await store.store_event("1", answer("x" * 20_000))
     assert events.size <= 10_000
     assert await replayed(store, huge) == (None, [])
+
+
+BIG = "x" * 4_000
+NESTED: list[object] = []
+for _ in range(5_000):
+    NESTED = [NESTED]
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        JSONRPCNotification(jsonrpc="2.0", method="notifications/message", params={"data": BIG}),
+        JSONRPCNotification(jsonrpc="2.0", method="notifications/message", params={BIG: 1}),
+        JSONRPCRequest(jsonrpc="2.0", id=1, method="elicitation/create", params={"message": BIG}),
+        JSONRPCError(jsonrpc="2.0", id=1, error=ErrorData(code=1, message=BIG)),
+        JSONRPCError(jsonrpc="2.0", id=1, error=ErrorData(code=1, message="", data=[BIG])),
+        JSONRPCResponse(jsonrpc="2.0", id=1, result={"a": [10**9_000] * 2}),
+        JSONRPCResponse(jsonrpc="2.0", id=1, result={"a": {BIG: None}}),
+        JSONRPCResponse(jsonrpc="2.0", id=1, result={"a": NESTED}),
+    ],
+    ids=lambda message: type(message).__name__,
+)
+async def test_whatever_is_kept_counts_with_its_size(message: JSONRPCMessage) -> None:
+    events = KeptEvents(size=20_000)
+    store = events.of_session()
+    first = await store.store_event("1", None)
+    for _ in range(10):
+        await store.store_event("1", message)
+    assert events.size <= 20_000
+    assert await replayed(store, first) == (None, [])
+
+
+async def test_an_event_id_of_any_length_is_answered_with_nothing() -> None:
+    assert await replayed(KeptEvents().of_session(), "9" * 5_000) == (None, [])
 
 
 async def test_an_event_id_that_was_never_given_is_answered_with_nothing() -> None:

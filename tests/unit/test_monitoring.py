@@ -6,6 +6,7 @@ import io
 import json
 import logging
 from collections.abc import Iterator
+from itertools import accumulate
 
 import pytest
 from hypothesis import given
@@ -24,7 +25,7 @@ from mcp_optimizer.metrics.event_log import log_event
 from mcp_optimizer.metrics.prices import prices_of
 from mcp_optimizer.metrics.prometheus import Meters, RunningSavings
 from mcp_optimizer.metrics.recorder import Recorder
-from mcp_optimizer.metrics.savings import Assumptions, savings
+from mcp_optimizer.metrics.savings import SILENCE, Assumptions, savings
 from mcp_optimizer.passing.face import Passing
 from mcp_optimizer.server import build_server
 from mcp_optimizer.tracing import provider_to
@@ -41,7 +42,7 @@ async def nowhere() -> None:
 
 async def meters() -> Meters:
     catalog = await live_catalog(running("git hub", mcp_tool("create_issue")), down('odd "name"\n\\'))
-    return Meters(lambda: catalog.snapshot, Recorder(nowhere), lambda: 346)
+    return Meters(lambda: catalog.snapshot, Recorder(nowhere), lambda: Assumptions(None, 346))
 
 
 def samples(text: str) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
@@ -77,23 +78,40 @@ async def test_the_newer_format_is_given_to_those_who_ask_for_it() -> None:
     assert list(open_metrics(content.decode()))  # type: ignore[no-untyped-call]
 
 
-kinds = st.sampled_from([EventKind.FIND, EventKind.CALL, EventKind.LIST])
+kinds = st.sampled_from([EventKind.FIND, EventKind.CALL, EventKind.LIST, EventKind.LOAD])
 outcomes = st.sampled_from([Outcome.OK, Outcome.TIMEOUT, Outcome.BAD_REQUEST])
+pauses = st.sampled_from([0.0, 1.0, SILENCE - 1, SILENCE + 1])
+parts_of_events = st.tuples(kinds, outcomes, st.integers(0, 900), st.integers(0, 900), st.sampled_from("abc"), pauses)
 
 
-@given(st.lists(st.tuples(kinds, outcomes, st.integers(0, 900), st.integers(0, 900), st.sampled_from("abc"))))
+@given(st.lists(parts_of_events), st.sampled_from([None, 1, 5]))
 def test_savings_added_up_as_they_happen_are_those_that_the_report_tells(
-    parts: list[tuple[EventKind, Outcome, int, int, str]],
+    parts: list[tuple[EventKind, Outcome, int, int, str, float]], requests: int | None
 ) -> None:
+    at = accumulate(part[-1] for part in parts)
     events = [
-        Event(float(at), kind, session, tokens=sent, full_tokens=sent + cut, baseline_tokens=4_000, outcome=outcome)
-        for at, (kind, outcome, sent, cut, session) in enumerate(parts)
+        Event(moment, kind, session, tokens=sent, full_tokens=sent + cut, baseline_tokens=4_000, outcome=outcome)
+        for moment, (kind, outcome, sent, cut, session, _) in zip(at, parts, strict=True)
     ]
-    running_sum = RunningSavings(lambda: 346)
-    added = [running_sum.take(event) for event in events]
-    told = savings(events, Assumptions(own_tokens=346))
-    assert sum(ours for ours, _ in added) == told.with_us.tokens
-    assert sum(theirs for _, theirs in added) == told.without.tokens
+    assumptions = Assumptions(requests, 346)
+    running_sum = RunningSavings(lambda: assumptions)
+    counted = []
+    for event in events:
+        running_sum.take(event)
+        counted.append((running_sum.with_us, running_sum.without))
+    assert running_sum.total == savings(events, assumptions)
+    # As counters have to be.
+    assert counted == sorted(counted, key=lambda pair: pair[0]) == sorted(counted, key=lambda pair: pair[1])
+    assert not counted or counted[-1] >= (running_sum.total.with_us.tokens, running_sum.total.without.tokens)
+
+
+async def test_a_server_that_is_in_no_server_file_is_no_label() -> None:
+    counted = await meters()
+    for number in range(1_000):
+        counted.take(CALL._replace(server=f"made up {number}"))
+    found = samples(counted.exposition()[0].decode())
+    servers = {labels for name, labels in found if name == "mcp_optimizer_calls_total"}
+    assert servers == {(("outcome", "ok"), ("server", "none"))}
 
 
 # Logs

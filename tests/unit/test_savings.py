@@ -105,8 +105,7 @@ def test_what_is_read_is_the_sum_over_all_requests_however_it_is_cached(
 ) -> None:
     events = [event(kind, sent, at, full=sent + more) for at, (kind, sent, more) in enumerate(parts)]
     found = savings(events, Assumptions(requests_per_session=requests, own_tokens=300))
-    menus = [e.tokens for e in events if e.kind is LOAD]
-    menu, conversation, total = (menus[0] if menus else 300), 0, 0
+    menu, conversation, total = 300, 0, 0
     answered = [e for e in events if e.kind is not LOAD]
     for e in events:
         if e.kind is LOAD:

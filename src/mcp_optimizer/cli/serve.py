@@ -145,6 +145,7 @@ async def _serve_http(settings: Settings) -> None:
     import uvicorn
 
     from mcp_optimizer.app import Optimizer
+    from mcp_optimizer.cli.http_connections import bounded_connections
     from mcp_optimizer.memory import kept_tidy
 
     signals = _Signals()
@@ -152,7 +153,10 @@ async def _serve_http(settings: Settings) -> None:
     optimizer = Optimizer.from_settings(settings)
     app = optimizer.http_app(host)
     listening = _listen(host, port)
-    http = uvicorn.Server(uvicorn.Config(app, log_level="critical", timeout_keep_alive=_KEEP_ALIVE))
+    connections = bounded_connections(settings.limits)
+    http = uvicorn.Server(
+        uvicorn.Config(app, http=connections, ws="none", log_level="critical", timeout_keep_alive=_KEEP_ALIVE)
+    )
     # Its own signal handling ends the process before we could end the children.
     http.capture_signals = contextlib.nullcontext  # type: ignore[method-assign,assignment]
     optimizer.start()

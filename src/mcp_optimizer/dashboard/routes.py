@@ -16,7 +16,7 @@ from importlib import resources
 from typing import TYPE_CHECKING, Any
 
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, Response, StreamingResponse
+from starlette.responses import HTMLResponse, PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from mcp_optimizer.catalog import CatalogTool
@@ -59,6 +59,9 @@ _REST = 10
 _REMEMBERED = 5_000
 _SHOWN = 15
 _KEEP_ALIVE = 15.0
+_MOST_WATCHING = 100
+"""Pages that are told of events as they happen."""
+
 _LONGEST_QUERY = 500
 _FILES = {"style.css": "text/css", "dashboard.js": "text/javascript", "icon.svg": "image/svg+xml"}
 
@@ -102,6 +105,7 @@ class Dashboard:
         self._fresh_until = 0.0
         self._summing = asyncio.Lock()
         self._ending = asyncio.Event()
+        self._watching = 0
 
     def routes(self) -> list[Route]:
         page, data = self._guard.page, self._guard.data
@@ -262,24 +266,32 @@ class Dashboard:
         return SearchPage(sources.version, query, hits, found.fit, reply_tokens, baseline, taken, note)
 
     async def _events(self, _request: Request) -> Response:
+        if self._watching >= _MOST_WATCHING:
+            return PlainTextResponse("Too many watch already.", status_code=503, headers={"Retry-After": "60"})
         headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
         return StreamingResponse(self._stream(), media_type="text/event-stream", headers=headers)
 
     async def _stream(self) -> AsyncIterator[str]:
         ending = asyncio.ensure_future(self._ending.wait())
+        getting: asyncio.Task[Event] | None = None
+        self._watching += 1
         try:
             with self._sources.recorder.watched() as queue:
                 yield ": hello\n\n"
                 while not ending.done():
-                    getting = asyncio.ensure_future(queue.get())
+                    getting = getting or asyncio.ensure_future(queue.get())
                     await asyncio.wait({getting, ending}, timeout=_KEEP_ALIVE, return_when=asyncio.FIRST_COMPLETED)
                     if getting.done():
-                        yield f"data: {json.dumps(event_values(getting.result()))}\n\n"
+                        event, getting = getting.result(), None
+                        yield f"data: {json.dumps(event_values(event))}\n\n"
                     else:
-                        getting.cancel()
                         yield ": still here\n\n"
         finally:
+            # Also when whoever watched has left, which ends this wherever it waits.
+            self._watching -= 1
             ending.cancel()
+            if getting is not None:
+                getting.cancel()
 
     async def _static(self, request: Request) -> Response:
         name = request.path_params["name"]

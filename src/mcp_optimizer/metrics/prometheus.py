@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter, OrderedDict, defaultdict
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
 from itertools import accumulate
 
 from prometheus_client import CollectorRegistry
@@ -21,49 +20,38 @@ from mcp_optimizer.catalog import Snapshot
 from mcp_optimizer.db.events import Event, EventKind, Outcome
 from mcp_optimizer.db.models import ServerStatus
 from mcp_optimizer.metrics.recorder import Recorder
+from mcp_optimizer.metrics.savings import Assumptions, Conversation, Savings
 
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
 _MOST_SESSIONS = 10_000
 
 
-@dataclass
-class _Conversation:
-    """What a conversation holds so far, with us and without."""
-
-    menu: int | None = None
-    ours: int = 0
-    theirs: int = 0
-    has_begun: bool = False
-
-
 class RunningSavings:
-    """The tokens that models read, with us and without, as `savings` tells them, added up event by event."""
+    """The tokens that models read, with us and without, as reports tell them, added up event by event."""
 
-    def __init__(self, own_tokens: Callable[[], int]) -> None:
-        self._own_tokens = own_tokens
-        self._open: OrderedDict[str, _Conversation] = OrderedDict()
+    def __init__(self, assumptions: Callable[[], Assumptions]) -> None:
+        self._assumptions = assumptions
+        self._open: OrderedDict[str, Conversation] = OrderedDict()
+        self.total = Savings()
+        """Of all conversations, each as it stands now."""
+        self.with_us = self.without = 0
+        """The most that the total ever was: it may fall a little when a list becomes shorter, and a counter may not."""
 
-    def take(self, event: Event) -> tuple[int, int]:
-        """What this event adds: tokens read with us, and without."""
-        known = self._open.get(event.session)
+    def take(self, event: Event) -> None:
+        known = self._open.pop(event.session, None)
         if known is None:
-            known = self._open[event.session] = _Conversation()
-            if len(self._open) > _MOST_SESSIONS:
-                self._open.popitem(last=False)
-        if event.kind is EventKind.LOAD:
-            known.menu = event.tokens
-            return 0, 0
-        menu = self._own_tokens() if known.menu is None else known.menu
-        ours = theirs = 0
-        if not known.has_begun:
-            known.has_begun = True
-            ours, theirs = menu, event.baseline_tokens
-        known.ours += event.tokens
-        ours += menu + known.ours
-        if event.kind is EventKind.CALL and event.outcome is not Outcome.BAD_REQUEST:
-            known.theirs += event.full_tokens
-            theirs += event.baseline_tokens + known.theirs
-        return ours, theirs
+            known = Conversation(self._assumptions())
+        elif known.is_over(event):
+            known = known.following()
+        # The last is the one that spoke last: who has been silent for longest is forgotten first.
+        self._open[event.session] = known
+        if len(self._open) > _MOST_SESSIONS:
+            self._open.popitem(last=False)
+        before = known.savings
+        known.add(event)
+        self.total = self.total + known.savings - before
+        self.with_us = max(self.with_us, self.total.with_us.tokens)
+        self.without = max(self.without, self.total.without.tokens)
 
 
 class _Histogram:
@@ -87,17 +75,26 @@ class _Histogram:
 class Meters(Collector):
     """All numbers of one gateway, in a registry of their own. `take` is a listener of the recorder."""
 
-    def __init__(self, snapshot: Callable[[], Snapshot], recorder: Recorder, own_tokens: Callable[[], int]) -> None:
-        self._savings = RunningSavings(own_tokens)
+    def __init__(
+        self,
+        snapshot: Callable[[], Snapshot],
+        recorder: Recorder,
+        assumptions: Callable[[], Assumptions],
+        refused: Callable[[], Mapping[str, int]] = dict,
+    ) -> None:
+        """`refused`: how many messages of clients were, by reason."""
+        self._snapshot = snapshot
+        self._refused = refused
+        self._savings = RunningSavings(assumptions)
         self._events: Counter[tuple[EventKind, Outcome]] = Counter()
         self._calls: Counter[tuple[str, Outcome]] = Counter()
         self._sent: Counter[EventKind] = Counter()
         self._seconds: defaultdict[EventKind, _Histogram] = defaultdict(_Histogram)
         self._call_seconds: defaultdict[str, _Histogram] = defaultdict(_Histogram)
-        self._cut = self._cached = self._truncated = self._with = self._without = 0
+        self._cut = self._cached = self._truncated = 0
         self._registry = CollectorRegistry()
         self._registry.register(self)
-        self._registry.register(_State(snapshot, recorder, own_tokens))
+        self._registry.register(_State(snapshot, recorder, lambda: assumptions().own_tokens))
 
     def take(self, event: Event) -> None:
         """Count an event."""
@@ -106,15 +103,14 @@ class Meters(Collector):
         self._sent[kind] += event.tokens
         self._seconds[kind].add(seconds)
         if kind is EventKind.CALL:
-            server = event.server or "none"
+            # Only those of the server file: a label that anybody could choose would have values without end.
+            server = event.server if event.server in self._snapshot().states else "none"
             self._calls[server, outcome] += 1
             self._call_seconds[server].add(seconds)
         self._cut += event.full_tokens - event.tokens
         self._cached += event.cached
         self._truncated += event.truncated
-        ours, theirs = self._savings.take(event)
-        self._with += ours
-        self._without += theirs
+        self._savings.take(event)
 
     def exposition(self, accept: str = "") -> tuple[bytes, str]:
         """All numbers in the format that is asked for, and its content type."""
@@ -146,9 +142,14 @@ class Meters(Collector):
             "Tokens that models read, uncached, with this gateway; and without it, as it would have been.",
             labels=["gateway"],
         )
-        read.add_metric(["with"], self._with)
-        read.add_metric(["without"], self._without)
-        yield from (events, calls, sent, seconds, by_server, read)
+        read.add_metric(["with"], self._savings.with_us)
+        read.add_metric(["without"], self._savings.without)
+        refused = CounterMetricFamily(
+            "mcp_optimizer_refused_messages", "Messages of clients that were refused.", labels=["reason"]
+        )
+        for reason, count in dict(self._refused()).items():
+            refused.add_metric([reason], count)
+        yield from (events, calls, sent, seconds, by_server, read, refused)
         yield CounterMetricFamily("mcp_optimizer_tokens_cut", "Tokens that limits kept from clients.", self._cut)
         yield CounterMetricFamily("mcp_optimizer_cached_results", "Results served from the cache.", self._cached)
         yield CounterMetricFamily("mcp_optimizer_truncated_results", "Results that were cut.", self._truncated)

@@ -17,7 +17,7 @@ the middle of a conversation makes the provider read everything anew; that count
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -34,7 +34,7 @@ class Assumptions:
     requests_per_session: int | None = None
     """Model requests in a conversation; None: one for each call, and one more. Never less than that."""
     own_tokens: int = 0
-    """Tokens of our own tools, for conversations whose `tools/list` was not recorded."""
+    """Tokens of our own tools, for what was asked before a `tools/list` was recorded."""
 
 
 @dataclass(frozen=True)
@@ -69,6 +69,9 @@ class Reading:
     def __add__(self, other: Reading) -> Reading:
         return Reading(self.requests + other.requests, self.fresh + other.fresh, self.repeated + other.repeated)
 
+    def __sub__(self, other: Reading) -> Reading:
+        return Reading(self.requests - other.requests, self.fresh - other.fresh, self.repeated - other.repeated)
+
     def cost(self, prices: Prices, *, cached: bool) -> float:
         """Money, or full-price tokens where the prices are plain."""
         unit = 1e6 if prices.model else 1.0
@@ -87,6 +90,9 @@ class Savings:
 
     def __add__(self, other: Savings) -> Savings:
         return Savings(self.sessions + other.sessions, self.with_us + other.with_us, self.without + other.without)
+
+    def __sub__(self, other: Savings) -> Savings:
+        return Savings(self.sessions - other.sessions, self.with_us - other.with_us, self.without - other.without)
 
     def as_values(self, prices: Prices = PLAIN_PRICES) -> dict[str, Any]:
         """For programs and pages: both ways to pay, each with what it costs with us and without."""
@@ -113,6 +119,80 @@ class Savings:
         }
 
 
+class Conversation:
+    """One conversation, told event by event: the one arithmetic, for reports and for what is counted as it happens.
+
+    One without a single call has cost nothing yet: nobody knows that a model was asked.
+    """
+
+    def __init__(self, assumptions: Assumptions, menu: int | None = None) -> None:
+        """`menu`: tokens of the list that the client loaded before, if it is known to have one."""
+        self._assumptions = assumptions
+        self.menu = menu
+        self._ours = _Side()
+        self._theirs = _Side()
+        self._baseline = 0
+        self._last_at: float | None = None
+
+    def is_over(self, event: Event) -> bool:
+        """Whether so much silence lies before this event that it begins another conversation."""
+        return self._last_at is not None and is_silence(self._last_at, event.at)
+
+    def following(self) -> Conversation:
+        """The next one of the same client: the list that it loaded before the silence is still what it sends."""
+        return Conversation(self._assumptions, self.menu)
+
+    def add(self, event: Event) -> None:
+        self._last_at = event.at
+        if event.kind is EventKind.LOAD:
+            self.menu = event.tokens
+            return
+        self._baseline = event.baseline_tokens
+        self._ours.turn(self._menu, event.tokens)
+        if event.kind is EventKind.CALL and event.outcome is not Outcome.BAD_REQUEST:
+            self._theirs.turn(event.baseline_tokens, event.full_tokens)
+
+    @property
+    def _menu(self) -> int:
+        return self._assumptions.own_tokens if self.menu is None else self.menu
+
+    @property
+    def savings(self) -> Savings:
+        """As it stands now."""
+        if not self._ours.turns:
+            return Savings()
+        further = max(1, (self._assumptions.requests_per_session or 0) - self._ours.turns)
+        return Savings(1, self._ours.read(self._menu, further), self._theirs.read(self._baseline, further))
+
+
+class _Side:
+    """What a model reads in a conversation: requests one after the other, each with the list and all replies so far."""
+
+    def __init__(self) -> None:
+        self.turns = 0
+        self._fresh = self._repeated = self._conversation = self._held = 0
+        self._before: int | None = None
+
+    def turn(self, definitions: int, reply: int) -> None:
+        """A request with this list was answered with that much."""
+        size, known = self._next(definitions)
+        self._repeated += known
+        self._fresh += size - known
+        self._conversation += reply
+        self._before, self._held = definitions, size
+        self.turns += 1
+
+    def read(self, last_list: int, further: int) -> Reading:
+        """All of it, with `further` requests at the end: the first reads the last reply, the others the same again."""
+        size, known = self._next(last_list)
+        repeated = self._repeated + known + size * (further - 1)
+        return Reading(self.turns + further, self._fresh + size - known, repeated)
+
+    def _next(self, definitions: int) -> tuple[int, int]:
+        """The size of the next request, and how much of it the last one held."""
+        return definitions + self._conversation, self._held if definitions == self._before else 0
+
+
 def savings(events: Iterable[Event], assumptions: Assumptions = Assumptions()) -> Savings:  # noqa: B008 - frozen
     """All conversations together."""
     return sum((session_savings(session, assumptions) for session in sessions(events)), Savings())
@@ -126,7 +206,7 @@ def sessions(events: Iterable[Event]) -> Iterator[list[Event]]:
     for found in by_session.values():
         begin, menu = 0, None
         for at in range(1, len(found) + 1):
-            if at < len(found) and found[at].at - found[at - 1].at <= SILENCE:
+            if at < len(found) and not is_silence(found[at - 1].at, found[at].at):
                 continue
             # The list that a client loaded before the silence is still what it sends.
             yield [*([menu] if menu is not None else []), *found[begin:at]]
@@ -134,38 +214,14 @@ def sessions(events: Iterable[Event]) -> Iterator[list[Event]]:
             begin = at
 
 
-def session_savings(events: Sequence[Event], assumptions: Assumptions) -> Savings:
-    """One conversation. One without a single call has cost nothing yet: nobody knows that a model was asked."""
-    answered = [event for event in events if event.kind is not EventKind.LOAD]
-    if not answered:
-        return Savings()
-    loads = [event for event in events if event.kind is EventKind.LOAD]
-    menu = loads[0].tokens if loads else assumptions.own_tokens
-    ours: list[tuple[int, int]] = []
-    theirs: list[tuple[int, int]] = []
+def is_silence(before: float, at: float) -> bool:
+    """Whether what is said at this time belongs to another conversation than what was said before."""
+    return at - before > SILENCE
+
+
+def session_savings(events: Iterable[Event], assumptions: Assumptions) -> Savings:
+    """One conversation."""
+    conversation = Conversation(assumptions)
     for event in events:
-        if event.kind is EventKind.LOAD:
-            menu = event.tokens
-            continue
-        ours.append((menu, event.tokens))
-        if event.kind is EventKind.CALL and event.outcome is not Outcome.BAD_REQUEST:
-            theirs.append((event.baseline_tokens, event.full_tokens))
-    further = max(1, (assumptions.requests_per_session or 0) - len(ours))
-    last_baseline = answered[-1].baseline_tokens
-    return Savings(1, _read(ours, menu, further), _read(theirs, last_baseline, further))
-
-
-def _read(turns: Sequence[tuple[int, int]], last_list: int, further: int) -> Reading:
-    """Requests one after the other: each holds the list and all replies so far; the further ones come at the end."""
-    fresh = repeated = conversation = held = 0
-    before: int | None = None
-    for definitions, reply in [*turns, (last_list, 0)]:
-        size = definitions + conversation
-        known = held if definitions == before else 0
-        repeated += known
-        fresh += size - known
-        conversation += reply
-        before, held = definitions, size
-    # Whatever comes after that reads the same again.
-    repeated += held * (further - 1)
-    return Reading(len(turns) + further, fresh, repeated)
+        conversation.add(event)
+    return conversation.savings

@@ -20,6 +20,7 @@ _OFTEN = 5
 _LARGE_RESULT = 5_000
 _FAILS_OFTEN = 0.2
 _MOST_ADVICE = 8
+_MOST_CLIENTS = 50
 _SECONDS = {"hour": 3_600, "day": 86_400}
 _FEW_DAYS = 2 * 86_400
 
@@ -56,7 +57,7 @@ def make_usage(
         "money": {**saved.as_values(prices), **_priced(assumptions, prices)} if prices.model else None,
         "results": _results(calls),
         "kinds": [_row({"kind": kind.value}, own) for kind, own in _by(events, lambda event: event.kind)],
-        "clients": [_row({"client": name}, own) for name, own in _by(events, lambda event: event.client)],
+        "clients": [_row({"client": name}, own) for name, own in _few(_by(events, lambda event: event.client))],
         "called": [
             _row({"server": key[0], "tool": key[1]}, own)
             for key, own in _by(calls, lambda event: (event.server, event.tool))
@@ -102,6 +103,14 @@ def _by(events: Iterable[Event], key: Any) -> list[tuple[Any, list[Event]]]:
     for event in events:
         groups[key(event)].append(event)
     return sorted(groups.items(), key=lambda pair: (-len(pair[1]), pair[0]))
+
+
+def _few(groups: list[tuple[str, list[Event]]]) -> list[tuple[str, list[Event]]]:
+    """The most frequent ones, and the others together: clients choose their names themselves."""
+    if len(groups) <= _MOST_CLIENTS:
+        return groups
+    others = [event for _, own in groups[_MOST_CLIENTS:] for event in own]
+    return [*groups[:_MOST_CLIENTS], (f"{len(groups) - _MOST_CLIENTS:,} others", others)]
 
 
 def _row(labels: Mapping[str, str], own: Sequence[Event]) -> dict[str, Any]:

@@ -31,6 +31,7 @@ _AT_ONCE = 4
 _CLOSING = 1.0
 """Seconds in which the stream of an answered request is closed."""
 
+_DISCARDING = 5.0
 _SHORT = 10_000
 _RETRY_AFTER = 1
 
@@ -87,6 +88,8 @@ class HttpGate:
                         return None
                     body += message.get("body", b"")
                     if len(body) > limits.request_bytes:
+                        body.clear()
+                        await _discard(receive)
                         text = f"A message may have {limits.request_bytes:,} bytes."
                         raise self._gate.refuse(Refused("size", types.INVALID_REQUEST, text))
                     held.grow(len(body))
@@ -153,6 +156,14 @@ class HttpGate:
             await self._app(scope, replay, send)
         finally:
             scope.pop(PARAMS_KEY, None)
+
+
+async def _discard(receive: Receive) -> None:
+    """Read the rest of a body, if that is soon done: who is still sending when we hang up never sees our answer."""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(_DISCARDING):
+            while (message := await receive())["type"] == "http.request" and message.get("more_body", False):
+                pass
 
 
 class _Held:

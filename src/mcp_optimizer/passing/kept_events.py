@@ -6,6 +6,7 @@ its own: the SDK names streams after request ids, which every client counts from
 
 from __future__ import annotations
 
+import sys
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
@@ -15,13 +16,16 @@ from typing import Any
 from mcp.server.streamable_http import EventCallback, EventMessage, EventStore
 from mcp_types import INTERNAL_ERROR, ErrorData, JSONRPCError, JSONRPCMessage, JSONRPCResponse
 
+from mcp_optimizer.limits import DEFAULT_LIMITS
+from mcp_optimizer.raw_json import RawJson
+
 _SECONDS = 120.0
-_BYTES = 32 * 1024 * 1024
 TOO_LARGE = "The result was too large to be kept, and its connection broke. Call again, or ask for less at a time."
 _EVENT = 256
 """Bytes that an event takes beside its result."""
-_ITEM = 64
-"""Bytes that a value takes beside its text."""
+_LONGEST_ID = 20
+"""Digits of an event's id."""
+_MOST_NOT_WHOLE = 1_000
 
 
 @dataclass(frozen=True)
@@ -37,7 +41,10 @@ class KeptEvents:
     """The events of all sessions."""
 
     def __init__(
-        self, seconds: float = _SECONDS, size: int = _BYTES, clock: Callable[[], float] = time.monotonic
+        self,
+        seconds: float = _SECONDS,
+        size: int = DEFAULT_LIMITS.kept_events,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._seconds = seconds
         self._most = size
@@ -52,7 +59,7 @@ class KeptEvents:
 
     def keep(self, session: object, stream: str, message: JSONRPCMessage | None) -> str:
         self._last += 1
-        kept = _Kept(session, stream, message, _size(message), self._clock())
+        kept = _Kept(session, stream, message, _size(message) + len(stream), self._clock())
         if kept.size <= self._most:
             self._events[self._last] = kept
             self.size += kept.size
@@ -66,7 +73,7 @@ class KeptEvents:
 
     def after(self, session: object, event_id: str) -> tuple[str, list[tuple[str, JSONRPCMessage]]] | None:
         """The stream of an event, and what came after it on that stream; None if the event is not known any more."""
-        number = int(event_id) if event_id.isdecimal() else 0
+        number = int(event_id) if event_id.isdecimal() and len(event_id) <= _LONGEST_ID else 0
         last = self._events.get(number)
         if last is None or last.session is not session:
             return None
@@ -87,6 +94,9 @@ class SessionEvents(EventStore):
 
     def leave_out(self, stream: str) -> None:
         """The answer on this stream is about to be sent, and is not whole without its response."""
+        if len(self._not_whole) >= _MOST_NOT_WHOLE:
+            # Of requests that were cancelled, and never answered.
+            self._not_whole.clear()
         self._not_whole.add(stream)
 
     async def store_event(self, stream_id: str, message: JSONRPCMessage | None) -> str:
@@ -108,13 +118,23 @@ class SessionEvents(EventStore):
 
 
 def _size(message: JSONRPCMessage | None) -> int:
-    return _EVENT + _length(message.result) if isinstance(message, JSONRPCResponse) else _EVENT
+    """About as many bytes as an event takes; written out, it would cost as much as sending it."""
+    if isinstance(message, JSONRPCResponse):
+        return _EVENT + _bytes_of(message.result)
+    if isinstance(message, JSONRPCError):
+        return _EVENT + _bytes_of([message.error.message, message.error.data])
+    return _EVENT + (_bytes_of(message.params) if message is not None else 0)
 
 
-def _length(value: Any) -> int:
-    """About as many bytes as a value takes; written out, it would cost as much as the answer itself."""
-    if isinstance(value, Mapping):
-        return sum(map(_length, value.values()), _ITEM * len(value))
-    if isinstance(value, list):
-        return sum(map(_length, value), _ITEM * len(value))
-    return len(value) if isinstance(value, str) else _ITEM
+def _bytes_of(value: Any) -> int:
+    """Of a value with all that it holds. Not by recursion: a result may be nested more deeply than that goes."""
+    size, waiting = 0, [value]
+    while waiting:
+        item = waiting.pop()
+        size += len(item.json) if isinstance(item, RawJson) else sys.getsizeof(item)
+        if isinstance(item, Mapping):
+            waiting.extend(item)
+            waiting.extend(item.values())
+        elif isinstance(item, list | tuple):
+            waiting.extend(item)
+    return size

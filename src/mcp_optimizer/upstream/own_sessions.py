@@ -9,7 +9,6 @@ when the client leaves or has been silent for long.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
@@ -26,7 +25,7 @@ _SILENT_FOR = 600.0
 """Seconds without a call after which a client's session is closed; its next call opens another."""
 
 
-@dataclass
+@dataclass(eq=False)
 class _Own:
     opened: asyncio.Future[UpstreamSession | None]
     leave: asyncio.Event = field(default_factory=asyncio.Event)
@@ -42,17 +41,21 @@ class OwnSessions:
         self._most = most
         self._expected = expected
         self._of: dict[str, _Own] = {}
+        self._closing: set[_Own] = set()
+        """Those that nobody is given any more, and whose connection or child process is still there."""
 
     async def of(self, link: ClientLink, key: str) -> UpstreamSession | None:
         """This client's session, opened if need be; None if there are too many, or if none can be had."""
         own = self._of.get(key)
         if own is None:
-            if len(self._of) >= self._most:
+            if len(self._of) + len(self._closing) >= self._most:
                 return None
             own = self._of[key] = _Own(asyncio.get_running_loop().create_future())
             own.task = asyncio.create_task(self._live(key, link.lasting, own))
         own.used_at = asyncio.get_running_loop().time()
-        return await asyncio.shield(own.opened)
+        session = await asyncio.shield(own.opened)
+        # The client may have left, or the session have ended, while it was being opened.
+        return session if self._of.get(key) is own else None
 
     def opened(self) -> list[UpstreamSession]:
         found = [own.opened.result() for own in self._of.values() if own.opened.done()]
@@ -65,26 +68,36 @@ class OwnSessions:
     def leave(self, key: str) -> None:
         """The client is gone."""
         if (own := self._of.get(key)) is not None:
+            self._retire(key, own)
             own.leave.set()
 
     async def close(self) -> None:
-        tasks = [own.task for own in self._of.values() if own.task is not None]
-        for own in list(self._of.values()):
-            own.leave.set()
+        for key in list(self._of):
+            self.leave(key)
+        tasks = [own.task for own in self._closing if own.task is not None]
         if tasks:
             await asyncio.wait(tasks)
+
+    def _retire(self, key: str, own: _Own) -> None:
+        """From now on nobody is given this session: whoever comes next gets another."""
+        if self._of.get(key) is own:
+            del self._of[key]
+            self._closing.add(own)
 
     async def _live(self, key: str, link: ClientLink, own: _Own) -> None:
         # Ended by an event and never cancelled: the end of a child process takes its time.
         try:
             async with self._open(link) as session:
                 own.opened.set_result(session)
-                await self._until_over(session, own)
+                try:
+                    await self._until_over(session, own)
+                finally:
+                    self._retire(key, own)
         except* self._expected as group:
             logger.debug("A client's own session failed: %s", group.exceptions[0])
         finally:
-            if self._of.get(key) is own:
-                del self._of[key]
+            self._retire(key, own)
+            self._closing.discard(own)
             if not own.opened.done():
                 own.opened.set_result(None)
 
@@ -99,5 +112,3 @@ class OwnSessions:
         finally:
             for task in over:
                 task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await asyncio.wait(over)

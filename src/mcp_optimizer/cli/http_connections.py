@@ -1,0 +1,107 @@
+"""Connections of HTTP clients, within bounds: how many, how long headers take, how much they are, how long we wait.
+
+uvicorn bounds none of these. A client that sends its headers a byte at a time, or without end, or does not read what
+it is sent, costs its own connection and nothing else. Called by `serve`; knows nothing of MCP.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from mcp_optimizer.limits import Limits
+
+_BUSY = b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+_TOO_LONG = b"HTTP/1.1 431 Request Header Fields Too Large\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+
+
+def bounded_connections(limits: Limits) -> type[HttpToolsProtocol]:
+    """What uvicorn is given to speak HTTP with: its own, within these limits."""
+    return type("BoundedConnection", (_BoundedConnection,), {"limits": _within_open_files(limits)})
+
+
+def _within_open_files(limits: Limits) -> Limits:
+    """Half of the files that the system lets us open: servers need some, too."""
+    try:
+        import resource
+    except ImportError:
+        return limits
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft == resource.RLIM_INFINITY:
+        return limits
+    return limits.model_copy(update={"connections": max(1, min(limits.connections, soft // 2))})
+
+
+class _BoundedConnection(HttpToolsProtocol):
+    limits: Limits
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self._headers_due: asyncio.TimerHandle | None = None
+        self._reading_due: asyncio.TimerHandle | None = None
+        self._since_progress = 0
+        """Bytes that came since anything was complete: headers, a part of a body, a request."""
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        if len(self.connections) > self.limits.connections:
+            self._end(_BUSY)
+        else:
+            self._expect_headers()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._headers_came()
+        self.resume_writing()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        if self.transport.is_closing():
+            return
+        self._since_progress += len(data)
+        super().data_received(data)
+        if self._since_progress > self.limits.header_bytes and not self.transport.is_closing():
+            self._end(_TOO_LONG)
+
+    def on_message_begin(self) -> None:
+        super().on_message_begin()
+        self._expect_headers()
+
+    def on_headers_complete(self) -> None:
+        self._headers_came()
+        self._since_progress = 0
+        super().on_headers_complete()
+
+    def on_body(self, body: bytes) -> None:
+        self._since_progress = 0
+        super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        self._since_progress = 0
+        super().on_message_complete()
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        if self._reading_due is None:
+            self._reading_due = self.loop.call_later(self.limits.unread_seconds, self.transport.abort)
+
+    def resume_writing(self) -> None:
+        if self._reading_due is not None:
+            self._reading_due.cancel()
+            self._reading_due = None
+        super().resume_writing()
+
+    def _expect_headers(self) -> None:
+        if self._headers_due is None:
+            self._headers_due = self.loop.call_later(self.limits.request_seconds, self.transport.close)
+
+    def _headers_came(self) -> None:
+        if self._headers_due is not None:
+            self._headers_due.cancel()
+            self._headers_due = None
+
+    def _end(self, answer: bytes) -> None:
+        if self.cycle is None or self.cycle.response_complete:
+            self.transport.write(answer)
+        self.transport.close()

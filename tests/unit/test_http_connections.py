@@ -1,0 +1,80 @@
+"""Connections of HTTP clients end when their bounds say so, with a real uvicorn and real sockets."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import uvicorn
+from starlette.types import Receive, Scope, Send
+
+from mcp_optimizer.cli.http_connections import bounded_connections
+from mcp_optimizer.limits import Limits
+
+CHUNK = 1_000_000
+
+
+class Application:
+    """Sends without end, and says how it ended."""
+
+    def __init__(self) -> None:
+        self.sent = 0
+        self.ended = asyncio.Event()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            return
+        left = asyncio.create_task(self._left(receive))
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        while not left.done():
+            await send({"type": "http.response.body", "body": b"x" * CHUNK, "more_body": True})
+            self.sent += CHUNK
+            await asyncio.sleep(0)
+        self.ended.set()
+
+    async def _left(self, receive: Receive) -> None:
+        while (await receive())["type"] != "http.disconnect":
+            pass
+
+
+@asynccontextmanager
+async def served(application: Application, limits: Limits) -> AsyncIterator[int]:
+    config = uvicorn.Config(
+        application, http=bounded_connections(limits), ws="none", lifespan="off", log_level="critical", port=0
+    )
+    server = uvicorn.Server(config)
+    server.capture_signals = contextlib.nullcontext  # type: ignore[method-assign,assignment]
+    listening = socket.create_server(("127.0.0.1", 0))
+    serving = asyncio.create_task(server.serve(sockets=[listening]))
+    try:
+        yield listening.getsockname()[1]
+    finally:
+        server.should_exit = server.force_exit = True
+        await serving
+
+
+async def test_a_client_that_never_reads_what_it_is_sent_is_cut_off() -> None:
+    application = Application()
+    async with served(application, Limits(unread_seconds=0.2)) as port:
+        _, writer = await asyncio.open_connection("127.0.0.1", port, limit=1_000)
+        writer.write(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        await asyncio.wait_for(application.ended.wait(), 30)
+        # What the system's buffers took, and not a stream without end.
+        assert application.sent < 50 * CHUNK
+        writer.close()
+
+
+async def test_a_client_that_reads_slowly_is_served_to_the_end() -> None:
+    application = Application()
+    async with served(application, Limits(unread_seconds=5.0)) as port:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        received = 0
+        while received < 30 * CHUNK:
+            received += len(await reader.read(65_536))
+        assert not application.ended.is_set()
+        writer.close()
+        await asyncio.wait_for(application.ended.wait(), 30)
