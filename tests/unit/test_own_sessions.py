@@ -8,11 +8,11 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from mcp_optimizer.caller import ClientLink
+from mcp_optimizer.upstream.evidence import Evidence
 from mcp_optimizer.upstream.own_sessions import OwnSessions
 from mcp_optimizer.upstream.peer import Peer
 from mcp_optimizer.upstream.session import UpstreamSession
 from mcp_optimizer.upstream.spec import ServerSpec, Transport
-from mcp_optimizer.upstream.wires import Evidence
 
 SPEC = ServerSpec(name="files", transport=Transport.STDIO)
 
