@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from mcp_optimizer.catalog.running import Count, RenamedTokens, RunningTools, name_tools
+from mcp_optimizer.catalog.running import Count, NamedTools, RunningTools, name_tools
 from mcp_optimizer.catalog.vectors import vectors_in
 from mcp_optimizer.ingestion.record import ToolRecord
 from mcp_optimizer.naming import ServerNames
@@ -33,7 +33,8 @@ class Plan:
     vocabulary: Vocabulary
     encoder: Encoder | None
     vectors: Mapping[str, Floats]
-    renamed_tokens: RenamedTokens
+    named: NamedTools
+    """As they are now."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +57,7 @@ def build(plan: Plan, count: Count) -> Built:
         Entry(record.server, record.name, record.counts, plan.vectors.get(record.vector_key)) for record in records
     ]
     index = SearchIndex(entries, vocabulary, plan.encoder)
-    named = name_tools(records, plan.servers, count, plan.renamed_tokens)
+    named = name_tools(records, plan.servers, count, plan.named)
     running = RunningTools(named, plan.running)
     return Built(index, running, vectors_in(index.vectors, records), vocabulary, by_server)
 

@@ -22,7 +22,7 @@ from mcp_optimizer.catalog.vectors import KnownVectors
 from mcp_optimizer.db.models import ServerStatus
 from mcp_optimizer.ingestion.pipeline import Ingestion
 from mcp_optimizer.ingestion.record import ToolRecord
-from mcp_optimizer.memory import give_back
+from mcp_optimizer.memory import give_back, leave_alone
 from mcp_optimizer.naming import ServerNames
 from mcp_optimizer.own_tools import OWN_TOOLS
 from mcp_optimizer.search.engine import Encoder, SearchIndex
@@ -37,6 +37,9 @@ _TOGETHER = 0.5
 
 _REINDEX_INTERVAL = 5.0
 """Seconds between indexes while servers are embedded one after the other."""
+
+_MANY = 4_000
+"""Tools from which on it pays to leave them out of looks for garbage."""
 
 _OWN_NAMES = tuple(tool["name"] for tool in OWN_TOOLS)
 
@@ -66,13 +69,14 @@ class LiveCatalog:
         self._to_embed = 0
         self._indexed_at = 0.0
         self._next_index_at = 0.0
+        self._left_alone = 0
         self._listings: dict[str, int] = {}
         self._records: dict[str, Sequence[ToolRecord]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._embedding = asyncio.Lock()
         self._indexing = asyncio.Lock()
         self._outdated = False
-        self._news = asyncio.Event()
+        self._news: asyncio.Event | None = None
         # Searches look from threads while the event loop changes these four.
         self._changing = threading.Lock()
         self._states: dict[str, UpstreamState] = {}
@@ -103,7 +107,7 @@ class LiveCatalog:
         is_running = state.status is ServerStatus.RUNNING
         is_new = state.name not in self._states
         with self._changing:
-            self._states[state.name] = replace(state, listing=state.listing.summary())
+            self._states[state.name] = replace(state, listing=state.listing.summary()) if state.listing.tools else state
             self._running.switch(state.name, on=is_running)
             self._snapshot = None
         if is_running and state.listing.summary_of is None:
@@ -156,11 +160,14 @@ class LiveCatalog:
 
     async def changed(self) -> None:
         """Wait for the next snapshot."""
+        if self._news is None:
+            self._news = asyncio.Event()
         await self._news.wait()
 
     def _tell(self) -> None:
-        self._news.set()
-        self._news = asyncio.Event()
+        if self._news is not None:
+            self._news.set()
+            self._news = None
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(work)
@@ -185,6 +192,7 @@ class LiveCatalog:
             if is_newest:
                 self._records[state.name] = records
                 self._outdated = True
+                self._leave_alone()
         finally:
             self._to_take_in -= 1
             # Hundreds of servers at once are indexed together, not each by itself; a few are not kept waiting.
@@ -239,7 +247,7 @@ class LiveCatalog:
                 vocabulary=self._vocabulary,
                 encoder=self._encoder,
                 vectors=vectors.at_hand(),
-                renamed_tokens=self._running.named.renamed_tokens,
+                named=self._running.named,
             )
             built = await asyncio.to_thread(build, plan, self._count)
             self._swap_in(plan, built, vectors)
@@ -253,8 +261,17 @@ class LiveCatalog:
             for server in built.running.servers ^ self._running.servers:
                 built.running.switch(server, on=server in self._running.servers)
             self._running, self._index, self._snapshot = built.running, built.index, None
+        self._leave_alone()
         listed_since = self._take_over(plan.records, built)
         vectors.settle(built.vectors, plan.vectors, listed_since)
+
+    def _leave_alone(self) -> None:
+        """Keep what is held for long out of the way of whoever looks for garbage."""
+        held = self._index.size + sum(map(len, self._records.values()))
+        # Only while the catalog grows: what is replaced for ever would be left alone for ever.
+        if held > self._left_alone * 5 // 4 + _MANY:
+            self._left_alone = held
+            leave_alone()
 
     def _take_over(self, planned: Records, built: Built) -> list[ToolRecord]:
         """Go on with the vocabulary that the index was built with. Returns the records that it does not know yet."""

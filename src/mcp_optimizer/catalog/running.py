@@ -7,7 +7,7 @@ chooses between them, for its own tools and for the few whose name it shares.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -22,9 +22,6 @@ from mcp_optimizer.search.ranker import Mask
 Count = Callable[[str], int]
 """The tokens of a definition's JSON."""
 
-RenamedTokens = dict[tuple[str, str], int]
-"""By definition hash and name: what a definition costs that is sent under another name than its own."""
-
 
 @dataclass(frozen=True)
 class NamedTools:
@@ -35,31 +32,44 @@ class NamedTools:
     longer: tuple[CatalogTool | None, ...] = ()
     shared: Mapping[str, Sequence[int]] = field(default_factory=dict)
     """Own names that several servers have, and where."""
-    renamed_tokens: RenamedTokens = field(default_factory=dict)
+    sharing: Mapping[str, Sequence[int]] = field(default_factory=dict)
+    """By server: where its tools stand whose names are shared."""
 
 
 def name_tools(
-    records: Sequence[ToolRecord], servers: ServerNames, count: Count, known: RenamedTokens | None = None
+    records: Sequence[ToolRecord], servers: ServerNames, count: Count, before: NamedTools | None = None
 ) -> NamedTools:
-    """Make every name that these tools may have. `known`: what was counted before; what is unused is not kept."""
+    """Make every name that these tools may have. `before`: what was made last; what is the same is not made anew."""
     plain = NameTable.of(records, servers)
-    shared = {name: found for name, found in plain.positions.items() if len(found) > 1}
+    shared = {name: plain.named(name) for name in plain.further}
     stand_alone, longer = _choose_names(plain, shared)
-    tokens: RenamedTokens = {}
-    renamed: list[CatalogTool | None] = [None] * len(records)
-    for position, name in longer.items():
-        record = records[position]
-        key = (record.definition_hash, name)
-        if (counted := (known or {}).get(key)) is None:
-            counted = count(_wire_json(record.definition, name))
-        tokens[key] = counted
-        renamed[position] = CatalogTool(record, name, counted)
-    alone = tuple(
-        CatalogTool(record, record.name, record.token_count) if is_alone else None
-        for record, is_alone in zip(records, stand_alone, strict=True)
-    )
+    sharing: dict[str, list[int]] = {}
+    for found in shared.values():
+        for position in found:
+            sharing.setdefault(records[position].server, []).append(position)
+    alone: list[CatalogTool | None] = []
+    renamed: list[CatalogTool | None] = []
+    known = before or NamedTools()
+    for position, (record, old) in enumerate(_with_old(plain, known.table)):
+        own, long = (None, None) if old is None else (known.alone[old], known.longer[old])
+        name = longer.get(position)
+        if name is None:
+            long = None
+        elif long is None or long.name != name:
+            long = CatalogTool(record, name, count(_wire_json(record.definition, name)))
+        alone.append((own or CatalogTool(record, record.name, record.token_count)) if stand_alone[position] else None)
+        renamed.append(long)
     table = NameTable.of(records, servers, ((name, position) for position, name in longer.items()))
-    return NamedTools(table, alone, tuple(renamed), shared, tokens)
+    return NamedTools(table, tuple(alone), tuple(renamed), shared, sharing)
+
+
+def _with_old(table: NameTable, before: NameTable) -> Iterator[tuple[ToolRecord, int | None]]:
+    """Each record, with its position in an older table, if it is the same one there."""
+    for server, found in table.ranges.items():
+        for position in found:
+            record = table.records[position]
+            old = before.position(server, record.name)
+            yield record, old if old is not None and before.records[old] is record else None
 
 
 def _choose_names(table: NameTable, shared: Mapping[str, Sequence[int]]) -> tuple[list[bool], dict[int, str]]:
@@ -77,7 +87,7 @@ def _choose_names(table: NameTable, shared: Mapping[str, Sequence[int]]) -> tupl
                 longer[position] = names.qualified(name)
     for name in set(longer.values()):
         # An alias of one tool may be what another is really called: the other then has to do with its longer name.
-        for position in table.positions.get(name, ()):
+        for position in table.named(name):
             if longer.get(position) != name:
                 stand_alone[position] = False
                 longer.setdefault(position, naming[table.records[position].server].qualified(name))
@@ -107,6 +117,10 @@ class RunningTools:
         self._tools: list[CatalogTool | None] = [None] * len(self.named.alone)
         self._mask: Mask = np.zeros(len(self.named.alone), dtype=np.bool_)
         self._bearers = dict.fromkeys(self.named.shared, 0)
+        self._plain = [
+            None if record.name in self._bearers else alone or longer
+            for record, alone, longer in zip(self.named.table.records, self.named.alone, self.named.longer, strict=True)
+        ]
         self._frozen: tuple[tuple[CatalogTool | None, ...], Mask] | None = None
         for server in servers:
             self.switch(server, on=True)
@@ -125,15 +139,18 @@ class RunningTools:
         if (server in self.servers) == on:
             return
         (self.servers.add if on else self.servers.discard)(server)
-        positions = self.named.table.of_server(server)
-        if not positions:
+        found = self.named.table.of_server(server)
+        if not found:
             return
         self._frozen = None
-        self._mask[positions.start : positions.stop] = on
-        for position in positions:
-            name = self.named.table.records[position].name
-            if name in self._bearers:
-                self._share(name, 1 if on else -1)
+        place = slice(found.start, found.stop)
+        self._mask[place] = on
+        self.baseline_tokens -= sum(tool.tokens for tool in self._tools[place] if tool is not None)
+        # Most names are nobody else's, and need no look at what else runs.
+        self._tools[place] = self._plain[place] if on else [None] * len(found)
+        self.baseline_tokens += sum(tool.tokens for tool in self._tools[place] if tool is not None)
+        for position in self.named.sharing.get(server, ()):
+            self._share(self.named.table.records[position].name, 1 if on else -1)
             self._put(position, self._called(position) if on else None)
 
     def _share(self, name: str, more: int) -> None:

@@ -91,7 +91,7 @@ class _ByName(Mapping[str, CatalogTool]):
         self._table = table
 
     def __getitem__(self, name: str) -> CatalogTool:
-        for position in self._table.positions.get(name, ()):
+        for position in self._table.named(name):
             tool = self._tools[position]
             if tool is not None and tool.name == name:
                 return tool

@@ -9,6 +9,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 
 from mcp_optimizer.db.models import McpTool
 from mcp_optimizer.ingestion.record import ToolRecord
@@ -47,7 +48,10 @@ class NameTable:
     records: tuple[ToolRecord, ...] = ()
     servers: ServerNames = field(default_factory=ServerNames)
     ranges: Mapping[str, range] = field(default_factory=dict)
-    positions: Mapping[str, Sequence[int]] = field(default_factory=dict)
+    first: Mapping[str, int] = field(default_factory=dict)
+    """The first tool of each name."""
+    further: Mapping[str, Sequence[int]] = field(default_factory=dict)
+    """The others of a name that several have. Most names are one tool's: a list for each would be most of the work."""
     beginnings: Mapping[str, Sequence[int]] = field(default_factory=dict)
 
     @classmethod
@@ -57,18 +61,25 @@ class NameTable:
         """`others`: names besides the tools' own, each with the position of its tool."""
         starts: dict[str, int] = {}
         ends: dict[str, int] = {}
-        positions: dict[str, list[int]] = {}
+        first: dict[str, int] = {}
+        further: dict[str, list[int]] = {}
         beginnings: dict[str, list[int]] = {}
         for position, record in enumerate(records):
             starts.setdefault(record.server, position)
             ends[record.server] = position + 1
-            positions.setdefault(record.name, []).append(position)
             for beginning in _beginnings(record.name):
                 beginnings.setdefault(beginning, []).append(position)
-        for name, position in others:
-            positions.setdefault(name, []).append(position)
+        owns = ((record.name, position) for position, record in enumerate(records))
+        for name, position in chain(owns, others):
+            if first.setdefault(name, position) != position:
+                further.setdefault(name, []).append(position)
         ranges = {server: range(start, ends[server]) for server, start in starts.items()}
-        return cls(tuple(records), servers, ranges, positions, beginnings)
+        return cls(tuple(records), servers, ranges, first, further, beginnings)
+
+    def named(self, name: str) -> Sequence[int]:
+        """Where the tools stand that are called so, or may come to be."""
+        first = self.first.get(name)
+        return () if first is None else (first, *self.further.get(name, ()))
 
     def of_server(self, server: str) -> range:
         return self.ranges.get(server, range(0))
@@ -81,7 +92,7 @@ class NameTable:
 
     def called(self, own: str) -> list[int]:
         """Where the tools stand that their servers call so."""
-        return [position for position in self.positions.get(own, ()) if self.records[position].name == own]
+        return [position for position in self.named(own) if self.records[position].name == own]
 
     def beginning_like(self, name: str) -> Iterator[int]:
         """Where the tools stand whose own names begin as a name does, the most alike first."""

@@ -94,9 +94,14 @@ class Listings:
         self._kept: dict[_Key, Listed] = {}
         self._said_last: dict[_Key, Listed] = {}
         self._asking: dict[_Key, _Asking] = {}
+        self._spoken_of: set[str] = set()
 
     def forget(self, server: str, capability: str | None = None) -> None:
         """A server's lists are not what they were: those of one capability, or all."""
+        if server not in self._spoken_of:
+            return
+        if capability is None:
+            self._spoken_of.discard(server)
         for kind in KINDS:
             if capability in (None, kind.capability):
                 # Who asked before still gets the answer; but it is not kept, since the question is older than the news.
@@ -142,6 +147,7 @@ class Listings:
         key = (server, kind.method)
         asking = self._asking.get(key)
         if asking is None:
+            self._spoken_of.add(server)
             asking = self._asking[key] = _Asking(asyncio.create_task(self._read(server, kind)), time.monotonic())
             asking.task.add_done_callback(lambda _task: self._answered(server, kind, asking))
         return asking

@@ -61,30 +61,38 @@ class Names:
     """The tools' names as a request may spell them."""
 
     spelt: tuple[str, ...]
-    exact: Mapping[str, tuple[int, ...]]
+    exact: Mapping[str, int]
+    """By what all spellings of a name share: the first tool that is called so."""
+    others: Mapping[str, tuple[int, ...]]
+    """The same, for the further ones. Few names are shared: a collection for each would be most of the work."""
 
     @classmethod
     def of(cls, names: Sequence[tuple[str, str]]) -> Names:
         """From pairs of server and tool."""
-        exact: defaultdict[str, set[int]] = defaultdict(set)
+        exact: dict[str, int] = {}
+        others: defaultdict[str, set[int]] = defaultdict(set)
         for position, (server, name) in enumerate(names):
             for text in (name, f"{server} {name}"):
                 for key in _exact_keys(text):
-                    exact[key].add(position)
-        keys = {key: tuple(sorted(positions)) for key, positions in exact.items() if key}
-        return cls(tuple(split_words(name) for _, name in names), keys)
+                    if key and exact.setdefault(key, position) != position:
+                        others[key].add(position)
+        spelt = tuple(split_words(name) for _, name in names)
+        return cls(spelt, exact, {key: tuple(sorted(positions)) for key, positions in others.items()})
 
     def exactly(self, query: str) -> list[int]:
         """The tools that the query calls by name: it is the name, however joined or inflected, or contains it as
         an identifier. A plain word is none: "search" in a sentence does not mean the tool `search`."""
         keys = {*_exact_keys(query), *(name_key(word) for word in _IDENTIFIER.findall(query))}
-        return sorted({position for key in keys if key for position in self.exact.get(key, ())})
+        return sorted({position for key in keys for position in self._at(key)})
 
     def spelt_like(self, name: str) -> Sequence[int]:
         """The tools that have just the words of a name, however they are joined: createIssue for create_issue."""
-        key = name_key(name)
+        return self._at(name_key(name))
+
+    def _at(self, key: str) -> Sequence[int]:
+        first = self.exact.get(key)
         # A name without a single word is like nothing else.
-        return self.exact.get(key, ()) if key else ()
+        return () if first is None else (first, *self.others.get(key, ()))
 
 
 def _exact_keys(text: str) -> tuple[str, str]:
