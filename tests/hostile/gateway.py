@@ -38,7 +38,7 @@ class GatewayProcess:
     ) -> None:
         self._report = folder / f"report-{time.monotonic_ns()}.json"
         self._words = self._report.with_suffix(".stderr")
-        port = free_port()
+        port = self.port = free_port()
         self.origin = f"http://127.0.0.1:{port}"
         self.url = f"{self.origin}/mcp"
         where = [f"--http=127.0.0.1:{port}"] if over_http else []

@@ -42,10 +42,17 @@ def _statuses(asked: Asked) -> list[Deed]:
 
 def _gzip_bomb(asked: Asked) -> list[Deed]:
     """Ten megabytes of blanks before the answer, as ten kilobytes."""
-    packer = zlib.compressobj(9, zlib.DEFLATED, 31)
-    blanks = b" " * 1_000_000
-    packed = b"".join(packer.compress(blanks) for _ in range(10 * asked.scale))
-    packed += packer.compress(asked.answer.encode()) + packer.flush()
+    blanks, count = b" " * 1_000_000, 10 * asked.scale
+    packer = zlib.compressobj(9, zlib.DEFLATED, -15)
+    # Between two full flushes the same input gives the same bytes: packed once, sent many times.
+    block = packer.compress(blanks) + packer.flush(zlib.Z_FULL_FLUSH)
+    end = packer.compress(asked.answer.encode()) + packer.flush()
+    check = 0
+    for piece in (*[blanks] * count, asked.answer.encode()):
+        check = zlib.crc32(piece, check)
+    size = (len(blanks) * count + len(asked.answer.encode())) & 0xFFFFFFFF
+    head, tail = b"\x1f\x8b\x08\0\0\0\0\0\0\xff", check.to_bytes(4, "little") + size.to_bytes(4, "little")
+    packed = head + block * count + end + tail
     return [Wire(_JSON + b"content-encoding: gzip\r\ncontent-length: %d\r\n\r\n" % len(packed) + packed)]
 
 
