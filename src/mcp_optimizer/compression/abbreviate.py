@@ -41,13 +41,13 @@ _LEAST = 300
 
 def abbreviated(tool: McpTool, most: int) -> McpTool:
     """The tool in at most so many characters of JSON, where its name leaves room for that."""
-    whole = tool.model_dump(mode="json", by_alias=True, exclude_none=True)
     for room in _ROOMS:
-        # One level is the definition itself.
-        shown = {name: value if name == "name" else _kept(value, room, room.depth) for name, value in whole.items()}
+        # Field by field: to dump all of it would take longer than to abbreviate it.
+        shown = {field: _kept(value, room, room.depth) for field, value in tool if value is not None}
+        shown["name"] = tool.name
         if len(compact(shown)) <= most:
             return McpTool.model_validate(shown)
-    schema = {"type": "object", "description": _MORE.format("the parameters are not shown")}
+    schema = {"type": "object", "properties": {"…": {"const": "the parameters are not shown"}}}
     return McpTool(name=tool.name, description=_text(tool.description or "", _LEAST), inputSchema=schema)
 
 
@@ -75,7 +75,7 @@ def _items(values: list[Any], room: _Room, depth: int) -> list[Any]:
 
 
 def _members(members: dict[str, Any], room: _Room, depth: int) -> dict[str, Any]:
-    properties, required = members.get("properties"), members.get("required")
+    properties, required, exact = members.get("properties"), members.get("required"), ""
     if isinstance(properties, dict) and isinstance(required, list) and len(properties) > room.members:
         # What must be given is shown before what may be, and required is only what is shown.
         names = frozenset(name for name in required if isinstance(name, str))
@@ -83,8 +83,9 @@ def _members(members: dict[str, Any], room: _Room, depth: int) -> dict[str, Any]
         shown = frozenset(ordered[: room.members])
         listed = [name for name in required if name in shown]
         members = {**members, "properties": {name: properties[name] for name in ordered}, "required": listed}
+        exact = "required"
     kept = {
-        _text(name, room.characters): value if name == "required" else _kept(value, room, depth - 1)
+        _text(name, room.characters): value if name == exact else _kept(value, room, depth - 1)
         for name, value in list(members.items())[: room.members]
     }
     more = len(members) - room.members
@@ -95,4 +96,4 @@ def _left_out(values: dict[str, Any] | list[Any], count: int) -> Any:
     """What stands for so many that are left out: a schema among schemas, a text among texts."""
     said = _MORE.format(f"{count:,} more")
     among = next(iter(values.values() if isinstance(values, dict) else values), None)
-    return {"description": said} if isinstance(among, dict) or (isinstance(values, dict) and not among) else said
+    return {"const": said} if isinstance(among, dict) or (isinstance(values, dict) and not among) else said

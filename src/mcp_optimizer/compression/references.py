@@ -20,7 +20,7 @@ _ELSEWHERE = frozenset({"$anchor", "$dynamicAnchor", "$recursiveAnchor", "$dynam
 _BINDING = _ELSEWHERE | {"$ref", "$id", "id"}
 """Without any of these, no part of a schema is bound to its place."""
 
-_MOST_ROUNDS = 50
+_MOST_ROUNDS = 20
 _MOST_SHARED = 40
 _SHORTEST_SHARED = 60
 _REFERENCE_COST = 8
