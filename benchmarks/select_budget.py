@@ -41,9 +41,9 @@ HOSTILE: dict[str, tuple[str, Any]] = {
 
 
 HEAD = (
-    "Milliseconds, the best of several: how long one took / the longest for which nothing else could run. Two cores, busy",
-    "with other work. In a thread, other calls wait for moments only; a process that is kept warm would spare a third of a",
-    "second, or less, where an expression takes more than 100,000 steps, and hold 40 MB for that all the time.",
+    "Milliseconds, the best of several: how long one took / the longest for which nothing else could run. Two cores,",
+    "busy with other work. In a thread, other calls wait for moments only; a process that is kept warm would spare a",
+    "third of a second, or less, where an expression takes more than 100,000 steps, and hold 40 MB all the time.",
 )
 
 
