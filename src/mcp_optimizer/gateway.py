@@ -28,6 +28,7 @@ from mcp_optimizer.results.metadata import of_a_tool
 from mcp_optimizer.results.pipeline import Call, Results
 from mcp_optimizer.upstream.pool import UpstreamPool
 from mcp_optimizer.upstream.state import UpstreamState
+from mcp_optimizer.validation import parts
 
 TOOL_META_KEY = "mcp-optimizer/tool"
 """Where a call's reply says which tool, of which server, was really called."""
@@ -46,7 +47,10 @@ _LEAST_TOOL = 30
 """Tokens of the smallest tool: no more tools are looked for than a reply could hold of those."""
 
 _LARGE_TOOL = 5_000
-"""Tokens of a definition that takes long enough to read and to check that others should not wait for it."""
+_LARGE_TEXT = 100_000
+_MANY_PARTS = 5_000
+"""Tokens of a definition, characters or values of parameters that take long enough to be read and checked that others
+should not wait for it."""
 
 
 @dataclass(frozen=True)
@@ -208,7 +212,7 @@ class Gateway:
         tool = self.resolve(tool_name, server_name)
         arguments = (
             await asyncio.to_thread(self._understand, tool, parameters)
-            if tool.tokens > _LARGE_TOOL or not tool.tokens
+            if _takes_long(tool, parameters)
             else self._understand(tool, parameters)
         )
         details = tool.record.details
@@ -278,6 +282,15 @@ class Gateway:
 @lru_cache(maxsize=1_024)
 def _has_header_parameters(definition: Definition) -> bool:
     return _HEADER_KEYWORD in definition.wire_json
+
+
+def _takes_long(tool: CatalogTool, parameters: Any) -> bool:
+    """Whether to make sense of the parameters may take long: both come from strangers."""
+    if tool.tokens > _LARGE_TOOL or not tool.tokens:
+        return True
+    if isinstance(parameters, str):
+        return len(parameters) > _LARGE_TEXT
+    return parts(parameters, _MANY_PARTS) > _MANY_PARTS
 
 
 def _with_origin(result: dict[str, Any], tool: CatalogTool) -> dict[str, Any]:

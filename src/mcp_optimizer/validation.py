@@ -76,7 +76,7 @@ class SchemaCheck:
                 yield ".".join(map(str, error.instance_path)), error.message
 
     def _is_cheap(self, value: Any) -> bool:
-        if self._unfolded is not None and self._unfolded * _parts(value, self._most_steps) <= self._most_steps:
+        if self._unfolded is not None and parts(value, enough := self._most_steps / self._unfolded) <= enough:
             return True
         return _counted(self._schema, value) <= self._most_steps
 
@@ -99,8 +99,8 @@ def _first_error(validator: Any, value: Any) -> Iterator[Any]:
         yield error
 
 
-def _parts(value: Any, most: int) -> int:
-    """Values in a value; no more are counted than matter."""
+def parts(value: Any, most: float) -> int:
+    """Values in a value, itself included; not counted much further than `most`."""
     count, open_ = 0, [value]
     while open_ and count <= most:
         inner = open_.pop()
