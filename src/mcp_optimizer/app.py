@@ -76,9 +76,9 @@ logger = logging.getLogger(__name__)
 _FIRST_LISTS = 10.0
 """Seconds that the first lists wait for servers that start; what comes later is announced as a change."""
 
-_END = 1.8
-"""Seconds in which everything ends, once the calls under way have: less than the two that stopping may take beyond
-`shutdown_timeout`."""
+_END = 10.0
+"""Seconds in which everything ends, once the calls under way have. Servers take one or two; the rest is for a database
+that is just being opened."""
 _LEAST = 0.1
 """Seconds that a part has to end in any case, also if another took all of the time."""
 
@@ -275,8 +275,11 @@ class Optimizer:
         self.takes_calls = False
         await self._pool.drained(max(0.0, self._stops_at - time.monotonic()))
 
-    async def stop(self) -> None:
-        """End everything, one part after the other, whatever fails or hangs on the way."""
+    async def stop(self, seconds: float = _END) -> None:
+        """End everything, one part after the other, whatever fails or hangs on the way.
+
+        `seconds`: how long that may take once the calls under way have ended.
+        """
         await self.drained()
         self.catalog.close()
         for task in (self._settling, self._loading, self._warming):
@@ -291,7 +294,7 @@ class Optimizer:
             "the history": self.recorder.stop,
             "the database": self.storage.close,
         }
-        await end_all(parts, _END)
+        await end_all(parts, seconds)
 
     async def find(
         self, tool_description: str, tool_keywords: str = "", limit: int | None = None, detail: str | None = None

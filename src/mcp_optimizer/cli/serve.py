@@ -36,7 +36,9 @@ _LAST_WORDS = 0.5
 """Seconds that the last answers have to reach their clients when the gateway is stopped."""
 _LAST_ANSWER = 0.05
 """The same on stdio, where nothing but writing is left to be done."""
-_AFTERWARDS = 2.0
+_END = 1.7
+"""Seconds in which everything has to end, once the calls under way have."""
+_AFTERWARDS = 1.9
 """Seconds after `shutdown_timeout` at which we are gone, whatever hangs."""
 
 
@@ -131,14 +133,14 @@ async def _serve_stdio(settings: Settings) -> None:
             serving = asyncio.create_task(server.run(read_stream, write_stream, server.create_initialization_options()))
             await signals.until_asked(serving)
             _end_at_the_latest(settings.shutdown_timeout + _AFTERWARDS)
-            await optimizer.stop()
+            await optimizer.stop(_END)
             if not serving.done():
                 # Ended by a signal: stdin is still open, and leaving this block would wait for its next line.
                 await asyncio.wait({serving}, timeout=_LAST_ANSWER)
                 sys.stdout.flush()
                 os._exit(0)
     finally:
-        await optimizer.stop()
+        await optimizer.stop(_END)
 
 
 async def _serve_http(settings: Settings) -> None:
@@ -175,7 +177,7 @@ async def _serve_http(settings: Settings) -> None:
         _end_at_the_latest(settings.shutdown_timeout + _AFTERWARDS)
         await _stop_serving(optimizer, http, serving, 0.0 if signals.is_interactive else settings.shutdown_delay)
     finally:
-        await optimizer.stop()
+        await optimizer.stop(_END)
 
 
 async def _stop_serving(optimizer: Optimizer, http: uvicorn.Server, serving: asyncio.Task[None], delay: float) -> None:
@@ -187,7 +189,7 @@ async def _stop_serving(optimizer: Optimizer, http: uvicorn.Server, serving: asy
     await optimizer.drained()
     optimizer.let_go()
     # Calls that did not finish are told so now; what was answered last is written while the servers end.
-    ending = asyncio.create_task(optimizer.stop())
+    ending = asyncio.create_task(optimizer.stop(_END))
     await asyncio.sleep(0)
     http.should_exit = True
     # A client that only listens would hold us up for ever.
