@@ -42,6 +42,8 @@ RESULT = Path(__file__).parent / "results" / "bounds.md"
 _MORE_MEMORY = 200.0
 _MORE_WAIT = 0.1
 _PIECE = 1_000_000
+_SHORT = 1_000
+"""Characters of an answer that is shown in the table."""
 _IDLE = 3.0
 """Seconds in which the witness is watched before the attack."""
 
@@ -171,7 +173,8 @@ class Arena:
                 fate = _fate(await self._call(client, "poke", {"value": row.argument}))
             else:
                 answer = await self._ask(client, *row.ask)
-                fate = f"{row.ask[0]} answered after {time.monotonic() - began:.1f} s with {len(answer):,} characters"
+                shown = f": {_fate(answer)}" if len(answer) < _SHORT else ""
+                fate = f"{row.ask[0]} took {time.monotonic() - began:.1f} s, {len(answer):,} characters{shown}"
             await asyncio.sleep(0.1)
         return fate
 
@@ -220,7 +223,7 @@ def _fate(answer: str) -> str:
         text = str(message["error"].get("message"))
     else:
         text = str((message["result"].get("content") or [{}])[0].get("text"))
-        text = text if message["result"].get("isError") else "answered"
+        text = text if message["result"].get("isError") or len(text) < _SHORT else "answered"
     return text if len(text) < 160 else f"{text[:160]}... ({len(text):,} characters)"
 
 

@@ -43,7 +43,9 @@ def _named(name: str, times: int = 1) -> Callable[[], Iterable[ClientInput]]:
 
 def _body(path: str, megabytes: int, *, is_chunked: bool) -> Callable[[], Iterable[ClientInput]]:
     def requests() -> Iterable[ClientInput]:
-        head = f"POST {path} HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-type: application/json\r\naccept: */*\r\n".encode()
+        head = (
+            f"POST {path} HTTP/1.1\r\nhost: 127.0.0.1:1\r\ncontent-type: application/json\r\naccept: */*\r\n".encode()
+        )
         piece = b" " * 1_000_000
         if is_chunked:
             raw = head + b"transfer-encoding: chunked\r\n\r\n" + (b"f4240\r\n" + piece + b"\r\n") * megabytes
@@ -107,7 +109,8 @@ ROWS = (
         ask=("prompts/list", {})),
     Row("call_seconds", "progress for ever, the bound set to 3 s", "progress now and then, for ever",
         set_to={"call_seconds": 3}),
-    Row("failed_checks", "pings that are never answered", "a ping is never answered", HTTP, seconds=75),
+    Row("failed_checks", "pings that are never answered", "a ping is never answered", HTTP, seconds=130,
+        ask=("tools/call", {"name": "list_tools", "arguments": {"server": HOSTILE}})),
     Row("expression", "a select of 600 kB", requests=_named("a select of 600 kB")),
     Row("expression_steps", "`[@,@]` piped 28 times", requests=_named("a select that doubles 28 times")),
     Row("reply_tokens", "an enum of 20,000 values, found", "an enum of many values", STDIO, ask=FIND),

@@ -227,7 +227,7 @@ MODERN_MESSAGES = (
     ClientInput("a discovery with params as a list", _ask("server/discover", [1]), MODERN),
 )
 
-_HOST = b"POST /mcp HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-type: application/json\r\naccept: application/json\r\n"
+_HOST = b"POST /mcp HTTP/1.1\r\nhost: 127.0.0.1:1\r\ncontent-type: application/json\r\naccept: application/json\r\n"
 
 CONNECTIONS = (
     ClientInput("no HTTP", raw=b"\x16\x03\x01\x02\x00" + b"\xff" * 1_000 + b"\r\n\r\n"),
