@@ -121,8 +121,8 @@ def _light(text: Text) -> Text:
 
 
 def _is_binary(block: Mapping[str, Any]) -> bool:
-    resource = block.get("resource")
-    return block.get("type") in _NOT_TEXT or (isinstance(resource, Mapping) and "blob" in resource)
+    kind, resource = block.get("type"), block.get("resource")
+    return (isinstance(kind, str) and kind in _NOT_TEXT) or (isinstance(resource, Mapping) and "blob" in resource)
 
 
 def compact(value: Any) -> str:

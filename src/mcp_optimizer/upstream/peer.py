@@ -34,6 +34,9 @@ Message = dict[str, Any]
 _REPLY_SECONDS = 30.0
 """Seconds that a server has to take an answer to its own request."""
 
+_ENDS = 1_000
+"""Bytes at both ends of a message in which its id is looked for."""
+
 _AN_ID = re.compile(rb'"id"\s*:\s*"?(\d{1,18})\b')
 
 
@@ -199,16 +202,23 @@ class Peer:
             self._reply(invalid.id, RpcError(types.INVALID_REQUEST, invalid.why))
 
     def lose_overlong(self, line: Overlong) -> None:
-        """A message was too long to be read: the call that it answers, if that can be told, need not wait."""
+        """A message was too long to be read."""
         self._dropped("a message is longer than limits.message_bytes allows")
+        most = self.limits.message_bytes
+        self._lose(line, f"its answer is longer than {most:,} bytes, which limits.message_bytes allows")
+
+    def lose_unreadable(self, line: bytes | bytearray) -> None:
+        """A message is no JSON that can be read, such as one nested thousands of levels deep."""
+        self._dropped("a message cannot be read")
+        self._lose(Overlong(bytes(line[:_ENDS]), bytes(line[-_ENDS:])), "its answer cannot be read")
+
+    def _lose(self, line: Overlong, why: str) -> None:
+        """The call that such a message answers, if that can be told, need not wait."""
         numbers = [int(found) for found in _AN_ID.findall(line.head)[:1] + _AN_ID.findall(line.tail)[-1:]]
         only = [*self._exchanges][:1] if len(self._exchanges) == 1 else []
         number = next((number for number in [*numbers, *only] if number in self._exchanges), None)
         if number is not None:
-            most = self.limits.message_bytes
-            self._exchanges[number].fail(
-                ExchangeLost(f"its answer is longer than {most:,} bytes, which limits.message_bytes allows")
-            )
+            self._exchanges[number].fail(ExchangeLost(why))
 
     def close(self) -> None:
         """The connection is over: nobody may wait for an answer any more."""

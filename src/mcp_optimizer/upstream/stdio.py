@@ -31,6 +31,8 @@ from mcp_optimizer.upstream.spec import ServerSpec
 logger = logging.getLogger(__name__)
 
 _CHUNK = 256 * 1024
+_HEAD = 200
+"""Bytes in which a line says that it wants to be a message."""
 _GARBAGE_LIMIT = 100
 """Lines that are not MCP, in a row, before a child is given up."""
 
@@ -207,6 +209,8 @@ def _take(message: Any, line: bytes | bytearray, child: ChildProcess, peer: Peer
         child.garbage.clear()
         peer.receive(message)
         return
+    if message is None and line.startswith(b"{") and b'"jsonrpc"' in line[:_HEAD]:
+        peer.lose_unreadable(line)
     child.garbage.append(plain(line[:80].decode(errors="replace")))
     child.gave_up = len(child.garbage) >= _GARBAGE_LIMIT
 

@@ -21,7 +21,7 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from mcp_optimizer.upstream.endings import ExchangeLost, RpcError, ServerGone
 from mcp_optimizer.upstream.evidence import STATUS_ADVICE, Evidence
 from mcp_optimizer.upstream.http_bodies import events, json_of, too_long, whole_body
-from mcp_optimizer.upstream.http_client import CONNECT_TIMEOUT, http_client
+from mcp_optimizer.upstream.http_client import http_client
 from mcp_optimizer.upstream.messages import shortened
 from mcp_optimizer.upstream.peer import Message, Peer, to_wire
 from mcp_optimizer.upstream.spec import ServerSpec
@@ -39,6 +39,8 @@ _LONGEST_PAUSE = 60.0
 _MOST_RECONNECTS = 3
 """Times in a row that nothing comes of it."""
 _SHOWN_ADDRESS = 200
+_GOODBYE = 1.0
+"""Seconds that a server has to hear that its session ends; it will find out by itself."""
 
 
 @asynccontextmanager
@@ -116,9 +118,9 @@ class _StreamableHttp:
             answer["id"] = asked
         self._peer.receive(answer, asked)
         if asked is not None and self._peer.awaits(asked):
-            if response.status_code >= 400 or not isinstance(answer, dict | list):
+            if response.status_code >= 400:
                 raise _refused(response.status_code)
-            raise ExchangeLost("its response does not hold the answer")
+            raise ExchangeLost("its response does not hold an answer that can be read")
 
     async def _read_stream(self, response: httpx2.Response, asked: int | None) -> None:
         """Until the answer is there; a server may close the stream before, and go on where it is asked to."""
@@ -149,7 +151,10 @@ class _StreamableHttp:
             if event.is_overlong:
                 raise too_long(self._most)
             if event.data and event.kind == "message":
-                self._peer.receive(await json_of(event.data), asked)
+                message = await json_of(event.data)
+                if message is None and asked is not None:
+                    raise ExchangeLost("its stream holds a message that cannot be read")
+                self._peer.receive(message, asked)
                 if asked is not None and not self._peer.awaits(asked):
                     break
             if self._peer.is_crowded:
@@ -183,7 +188,7 @@ class _StreamableHttp:
         if _SESSION_HEADER in self._headers:
             with contextlib.suppress(httpx2.HTTPError, TimeoutError):
                 async with (
-                    asyncio.timeout(CONNECT_TIMEOUT),
+                    asyncio.timeout(_GOODBYE),
                     self._client.stream("DELETE", self._url, headers=self._headers),
                 ):
                     pass

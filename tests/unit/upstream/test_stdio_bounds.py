@@ -109,3 +109,20 @@ async def test_what_is_sent_to_a_server_that_does_not_read_waits_outside_the_pip
         await asyncio.wait(calls)
     assert peak() < 12 * MEGABYTE
     assert all(call.exception() is not None for call in calls)
+
+
+DEEP = """
+import json, sys
+for line in sys.stdin:
+    asked = json.loads(line)
+    deep = asked["params"].get("deep", 0)
+    value = "[" * deep + "]" * deep or "1"
+    print('{"jsonrpc": "2.0", "id": %d, "result": {"a": %s}}' % (asked["id"], value), flush=True)
+"""
+
+
+async def test_an_answer_that_cannot_be_read_fails_its_own_call_at_once() -> None:
+    async with child(DEEP) as (peer, _):
+        with pytest.raises(ExchangeLost, match="cannot be read"):
+            await peer.request("tools/call", {"deep": 100_000}, 20)
+        assert await peer.request("tools/call", {}, 20) == {"a": 1}
