@@ -250,6 +250,9 @@ class ToolForms:
             _remember(self._compressed, key, known)
             if made.tokens:
                 self._new[key] = None
+                if len(self._new) > _MOST_REMEMBERED:
+                    # Where nothing is stored, nobody takes them.
+                    self._new.pop(next(iter(self._new)), None)
         return known
 
     def _compress(self, tool: CatalogTool, dialect: Dialect, *, explained: bool = False) -> CompressedTool:

@@ -169,10 +169,14 @@ class Registrar:
 
     async def _read(self, stored: StoredForms, dialect: Dialect) -> None:
         try:
-            unknown = self._forms.unknown(self._catalog.snapshot.running, dialect)
+            # In a thread: of a hundred thousand tools even the look at what is known takes long.
+            unknown = await asyncio.to_thread(self._unknown, dialect)
             self._forms.learn(await stored.read(unknown, self._forms.kind(dialect)), dialect)
         except CatalogError as error:
             logger.warning("The catalog could not be read: %s. Definitions are compressed anew.", error)
+
+    def _unknown(self, dialect: Dialect) -> list[str]:
+        return self._forms.unknown(self._catalog.snapshot.running, dialect)
 
     async def _store(self, stored: StoredForms, dialect: Dialect) -> None:
         await self._lull.wait()

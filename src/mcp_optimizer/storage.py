@@ -114,7 +114,6 @@ class Storage:
         # Loaded in a thread, while servers start: nobody who asks for tools/list should wait for it.
         await asyncio.to_thread(import_module, "mcp_optimizer.db.catalog")
         from mcp_optimizer.db.database import open_database
-        from mcp_optimizer.db.history import History
 
         try:
             self._database = await open_database(place)
@@ -122,8 +121,13 @@ class Storage:
             logger.warning("%s Going on without it, and trying again: nothing is kept until then.", error)
             self._trying_again = asyncio.create_task(self._open_later(place))
             return
+        await self._read_uses(self._database)
+
+    async def _read_uses(self, database: Database) -> None:
+        from mcp_optimizer.db.history import History
+
         try:
-            self.uses = await History(self._database).call_counts()
+            self.uses = await History(database).call_counts()
         except CatalogError as error:
             logger.warning("Profiles go without what was used before: %s.", error)
 
@@ -137,5 +141,6 @@ class Storage:
             with contextlib.suppress(CatalogError):
                 self._database = await open_database(place)
         logger.warning("The catalog could be opened now.")
+        await self._read_uses(self._database)
         if self.on_opened_late is not None:
             await self.on_opened_late()

@@ -42,8 +42,10 @@ class WrittenDescriptions:
     async def recall(self, tools: Sequence[CatalogTool]) -> None:
         """Read what was stored by an earlier start."""
         stored = await self._opened() if self._writer is not None else None
+        if stored is None or self._writer is None:
+            return
         unknown = [tool.record.definition_hash for tool in tools if tool.record.definition_hash not in self._texts]
-        if stored is None or self._writer is None or not unknown:
+        if not unknown:
             return
         try:
             self._texts |= await stored.descriptions(unknown, self._writer.name)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
+import time
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from mcp_optimizer import Optimizer
+from mcp_optimizer.db.events import Event, EventKind
 from mcp_optimizer.db.kept import KeptResult
 from mcp_optimizer.storage import Storage
 from tests.conftest import WriteServers, plain_server
@@ -71,6 +73,32 @@ async def test_a_database_that_was_down_at_the_start_is_used_when_it_is_there(
     assert await (await storage.kept_results()).find("a", "me") is not None
     await storage.close()
     assert blocked.exists()
+
+
+async def test_what_was_used_before_is_known_also_when_the_database_comes_late(tmp_path: Path) -> None:
+    place = tmp_path / "folder" / "catalog.db"
+    place.parent.mkdir()
+    earlier = Storage(place)
+    earlier.open()
+    history = await earlier.history()
+    assert history is not None
+    call = Event(time.time(), EventKind.CALL, "session", "client", "github", "create_issue")
+    await history.write([call])
+    await earlier.close()
+    aside = tmp_path / "aside"
+    place.parent.rename(aside)
+    place.parent.write_text("in the way")
+    storage = Storage(place, first_pause=0.02)
+    storage.open()
+    assert await storage.catalog() is None
+    assert storage.uses == {}
+    place.parent.unlink()
+    aside.rename(place.parent)
+    async with asyncio.timeout(10):
+        while not storage.uses:
+            await asyncio.sleep(0.02)
+    assert storage.uses == {("github", "create_issue"): 1}
+    await storage.close()
 
 
 async def test_a_database_that_never_comes_does_not_hold_up_the_end(blocked: Path) -> None:
