@@ -77,8 +77,13 @@ class StdioClient:
 
 @asynccontextmanager
 async def stdio_client(
-    config: Path, *options: object, era: str = LEGACY, capabilities: dict[str, Any] | None = None
+    config: Path,
+    *options: object,
+    era: str = LEGACY,
+    capabilities: dict[str, Any] | None = None,
+    most_unread: int = 1 << 26,
 ) -> AsyncIterator[StdioClient]:
+    """`most_unread`: bytes that are taken from the gateway before anybody reads them."""
     process = await asyncio.create_subprocess_exec(
         *COMMAND,
         "serve",
@@ -87,7 +92,7 @@ async def stdio_client(
         *map(str, options),
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
-        limit=1 << 26,
+        limit=most_unread,
     )
     try:
         client = StdioClient(process, era)

@@ -245,6 +245,72 @@ async def test_a_token_that_is_set_is_asked_for(dumps: Path, host: str) -> None:
         assert (await client.get("/")).status_code == 200
 
 
+async def test_a_token_that_never_ends_is_refused(dumps: Path) -> None:
+    sent = 0
+
+    async def endless() -> AsyncIterator[bytes]:
+        nonlocal sent
+        while sent < 100_000_000:
+            sent += 100_000
+            yield b"x" * 100_000
+
+    async with started(dumps, dashboard_token="secret") as optimizer:
+        chunks = endless()
+
+        async def receive() -> dict[str, Any]:
+            return {"type": "http.request", "body": await anext(chunks), "more_body": True}
+
+        statuses = []
+
+        async def send(answered: Any) -> None:
+            statuses.append(answered.get("status"))
+
+        scope = {
+            "type": "http",
+            "method": "POST",
+            "path": "/login",
+            "query_string": b"",
+            "headers": [(b"host", b"localhost:8765")],
+        }
+        await optimizer.http_app("127.0.0.1")(scope, receive, send)
+    assert statuses[0] == 413
+    assert sent <= 200_000
+
+
+async def test_whoever_stops_watching_leaves_nothing_behind(dumps: Path) -> None:
+    async with started(dumps) as optimizer:
+        app = optimizer.http_app("127.0.0.1")
+        before = len(asyncio.all_tasks())
+        for _ in range(5):
+            await watch_and_leave(app)
+        await asyncio.sleep(0)
+        assert len(asyncio.all_tasks()) == before
+
+
+async def watch_and_leave(app: Any) -> None:
+    """Open the stream of events, see its first line, and go."""
+    seen = asyncio.Event()
+
+    async def receive() -> dict[str, Any]:
+        await seen.wait()
+        return {"type": "http.disconnect"}
+
+    async def send(answered: Any) -> None:
+        if answered.get("body"):
+            seen.set()
+
+    scope = {
+        "type": "http",
+        "method": "GET",
+        "path": "/events",
+        "query_string": b"",
+        "headers": [(b"host", b"localhost:8765")],
+    }
+    await asyncio.wait_for(app(scope, receive, send), 20)
+    for _ in range(5):
+        await asyncio.sleep(0)
+
+
 async def test_the_dashboard_can_be_turned_off(dumps: Path) -> None:
     async with browser(dumps, dashboard=False) as (client, _):
         for path in ("/", "/metrics", "/static/style.css"):

@@ -234,6 +234,20 @@ async def test_a_server_that_takes_its_question_back_may_answer_and_the_client_g
     assert len(conversation.sent) == 1
 
 
+@pytest.mark.parametrize("is_closing", [True, False], ids=["the gateway stops", "the client answers"])
+async def test_a_question_that_was_taken_back_a_moment_ago_is_not_answered(is_closing: bool) -> None:
+    conversation = Conversation()
+    state = await parked(conversation)
+    conversation.peer.receive({"method": "notifications/cancelled", "params": {"requestId": "a"}})
+    # At once: whoever asked has not even noticed yet.
+    if is_closing:
+        await conversation.calls.close()
+    else:
+        conversation.answers({"late": False})
+        assert await conversation.calls.go_on(REQUEST, answering(state, {"q1": ACCEPTED})) == {"late": False}
+    assert not any("result" in message for message in conversation.sent)
+
+
 async def test_a_server_that_dies_is_told_of_to_whoever_comes_back() -> None:
     conversation = Conversation()
     state = await parked(conversation)
