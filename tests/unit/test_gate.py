@@ -12,11 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from mcp_types import JSONRPCError, JSONRPCNotification, JSONRPCRequest, JSONRPCResponse
 
-from mcp_optimizer.cli.pipes import TooLong, bounded_lines
+from mcp_optimizer.cli.pipes import id_of
 from mcp_optimizer.limits import Limits
 from mcp_optimizer.passing.gate import Gate, Refused
 from mcp_optimizer.passing.outbox import Outbox
 from mcp_optimizer.passing.sendable import TooDeep, sendable
+from mcp_optimizer.upstream.lines import Overlong, lines
 
 
 async def lines_of(data: bytes, most: int, step: int) -> list[bytes | str | int | None]:
@@ -26,15 +27,15 @@ async def lines_of(data: bytes, most: int, step: int) -> list[bytes | str | int 
         for at in range(0, len(data), step):
             yield data[at : at + step]
 
-    found = [line async for line in bounded_lines(chunks(), most)]
-    return [line.request_id if isinstance(line, TooLong) else bytes(line) for line in found]
+    found = [line async for line in lines(chunks(), most, gives_up=False)]
+    return [id_of(line) if isinstance(line, Overlong) else bytes(line) for line in found]
 
 
 @given(st.lists(st.binary(max_size=30).map(lambda line: line.replace(b"\n", b" "))), st.integers(1, 40))
-def test_lines_are_the_same_however_they_arrive(lines: list[bytes], step: int) -> None:
-    data = b"".join(line + b"\n" for line in lines)
+def test_lines_are_the_same_however_they_arrive(sent: list[bytes], step: int) -> None:
+    data = b"".join(line + b"\n" for line in sent)
     found = asyncio.run(lines_of(data, 20, step))
-    assert found == [line if len(line) <= 20 else None for line in lines]
+    assert found == [line if len(line) <= 20 else None for line in sent]
 
 
 @pytest.mark.parametrize("number", [7, "seven", -1])

@@ -106,7 +106,7 @@ class _Client:
         try:
             if isinstance(line, Overlong):
                 text = f"A message may have {self._gate.limits.request_bytes:,} bytes."
-                raise self._gate.refuse(Refused("size", types.INVALID_REQUEST, text, _id_of(line)))
+                raise self._gate.refuse(Refused("size", types.INVALID_REQUEST, text, id_of(line)))
             if not line or line.isspace():
                 return None
             message = await self._gate.read(line)
@@ -158,7 +158,7 @@ _TAIL = re.compile(rb"(?:," + _FIELD + rb")*\}\s*$")
 _ID = re.compile(rb'"id"\s*:\s*(?:"([^"\\]{0,200})"|(-?\d{1,18}))')
 
 
-def _id_of(line: Overlong) -> types.RequestId | None:
+def id_of(line: Overlong) -> types.RequestId | None:
     """The id of a request of which only the ends are known: clients write it first, or last."""
     ends = [_HEAD.match(line.head), _TAIL.search(line.tail)]
     found = next((found for end in ends if end is not None and (found := _ID.search(end.group())) is not None), None)

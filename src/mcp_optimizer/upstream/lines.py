@@ -35,6 +35,8 @@ async def lines(
     async for chunk in chunks:
         *ended, rest = chunk.split(b"\n")
         for line in ended:
+            if dropping is None and len(partial) + len(line) > most:
+                dropping, partial = _Dropping(partial, None), bytearray()
             if dropping is not None:
                 dropping.add(line)
                 yield dropping.line()
@@ -49,27 +51,28 @@ async def lines(
             partial = bytearray()
             yield whole
             del whole
+        if dropping is None and len(partial) + len(rest) > most:
+            dropping, partial = _Dropping(partial, most if gives_up else None), bytearray()
         if dropping is not None:
             dropping.add(rest)
-        elif len(partial) + len(rest) > most:
-            dropping = _Dropping(bytes((partial[:_KEPT] + rest[:_KEPT])[:_KEPT]), most if gives_up else None)
-            dropping.add(rest)
-            partial = bytearray()
         else:
             partial += rest
 
 
 class _Dropping:
-    def __init__(self, head: bytes, most: int | None) -> None:
-        self._head = head
-        self._tail = b""
+    """A line that is too long. Its ends are kept, and it is counted, if there is an end to what may come."""
+
+    def __init__(self, begun: bytearray, most: int | None) -> None:
+        self._head = bytes(begun[:_KEPT])
+        self._tail = bytes(begun[-_KEPT:])
         self._most = most
-        self._size = most or 0
+        self._size = len(begun)
 
     def add(self, data: bytes) -> None:
         self._size += len(data)
         if self._most is not None and self._size > _ENDLESS * self._most:
             raise EndlessLine
+        self._head = (self._head + data[:_KEPT])[:_KEPT]
         self._tail = (self._tail + data[-_KEPT:])[-_KEPT:]
 
     def line(self) -> Overlong:
