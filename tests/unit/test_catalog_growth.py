@@ -36,7 +36,7 @@ async def test_a_server_that_lists_something_new_for_ever_leaves_no_vectors_and_
         catalog.on_state(running("busy", mcp_tool("shared", f"Send letter {number}"), mcp_tool(f"tool{number}")))
         await catalog.caught_up()
     assert [tool.name for tool in catalog.snapshot.running] == ["busy__shared", "tool199", "still__shared"]
-    assert len(catalog._vectors) == 3
+    assert len(catalog._embedding.vectors) == 3
     assert sum(tool is not None for tool in catalog._running.named.longer) == 2
     assert not catalog.snapshot.index.by_words_only
 

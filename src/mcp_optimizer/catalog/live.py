@@ -16,10 +16,11 @@ from dataclasses import replace
 from typing import Any
 
 from mcp_optimizer.catalog.building import Built, Plan, Records, build
+from mcp_optimizer.catalog.embedding import Embedding
 from mcp_optimizer.catalog.running import RunningTools
 from mcp_optimizer.catalog.snapshot import Snapshot
 from mcp_optimizer.catalog.vectors import KnownVectors
-from mcp_optimizer.db.models import ServerStatus
+from mcp_optimizer.db.models import Definition, ServerStatus
 from mcp_optimizer.ingestion.pipeline import Ingestion
 from mcp_optimizer.ingestion.record import ToolRecord
 from mcp_optimizer.memory import give_back, leave_alone
@@ -37,6 +38,9 @@ _TOGETHER = 0.5
 
 _REINDEX_INTERVAL = 5.0
 """Seconds between indexes while servers are embedded one after the other."""
+
+_AT_ONCE = 4
+"""Servers that are taken in at the same time."""
 
 _MANY = 4_000
 """Tools from which on it pays to leave them out of looks for garbage."""
@@ -61,19 +65,19 @@ class LiveCatalog:
         self._vocabulary = vocabulary
         self._counter = counter
         self._own_names = tuple(own_names)
-        self._encoder: Encoder | None = None
-        self._vectors = KnownVectors()
+        self._embedding = Embedding(ingestion, self._needs_index)
         self._encoder_is_loading = False
         self._is_closing = False
-        self._to_take_in = 0
+        self._waiting: dict[str, UpstreamState] = {}
+        self._taking_in = 0
         self._to_embed = 0
         self._indexed_at = 0.0
         self._next_index_at = 0.0
         self._left_alone = 0
         self._listings: dict[str, int] = {}
         self._records: dict[str, Sequence[ToolRecord]] = {}
+        self._fingerprints: dict[str, tuple[int, int]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
-        self._embedding = asyncio.Lock()
         self._indexing = asyncio.Lock()
         self._outdated = False
         self._news: asyncio.Event | None = None
@@ -111,28 +115,41 @@ class LiveCatalog:
             self._running.switch(state.name, on=is_running)
             self._snapshot = None
         if is_running and state.listing.summary_of is None:
-            number = self._listings[state.name] = self._listings.get(state.name, 0) + 1
-            if not self._has_taken_in(state):
-                self._spawn(self._take_in(state, number))
+            self._listings[state.name] = self._listings.get(state.name, 0) + 1
+            self._take_in_later(state)
         if is_new and self._records:
             # A name may now speak of this server that was another's.
             self._outdated = True
             self._spawn(self._reindex())
         self._tell()
 
-    def _has_taken_in(self, state: UpstreamState) -> bool:
-        """Whether a server lists just what it did before: one that comes back is there at once, and costs nothing."""
-        known, listed = self._records.get(state.name), state.listing.tools
-        return (
-            known is not None
-            and len(known) == len(listed)
-            and {record.definition_hash for record in known} == {tool.definition_hash for tool in listed}
-        )
+    def _take_in_later(self, state: UpstreamState) -> None:
+        """One after the other, a few at a time: two thousand servers that start together are no two thousand tasks."""
+        self._waiting.pop(state.name, None)
+        # A server that lists just what it did before is there already, and costs nothing.
+        if self._fingerprints.get(state.name) != _fingerprint(state.listing.tools):
+            self._waiting[state.name] = state
+            if self._taking_in + len(self._waiting) <= _AT_ONCE:
+                self._spawn(self._take_in_waiting())
+
+    async def _take_in_waiting(self) -> None:
+        while self._waiting:
+            state = self._waiting.pop(next(iter(self._waiting)))
+            self._taking_in += 1
+            try:
+                await self._take_in(state, self._listings[state.name])
+            except Exception:
+                logger.exception("The tools of %s could not be taken in", state.name)
+            finally:
+                self._taking_in -= 1
+            # Hundreds of servers at once are indexed together, not each by itself; a few are not kept waiting.
+            is_last = not self._taking_in and not self._waiting
+            if self._outdated and (is_last or time.monotonic() > self._next_index_at):
+                await self._reindex()
 
     async def use_encoder(self, encoder: Encoder | None) -> None:
         """The encoder is loaded: embed what was taken in so far, and everything that comes."""
-        # Vectors of one encoder say nothing to another.
-        self._encoder, self._vectors = encoder, KnownVectors()
+        self._embedding.use(encoder)
         self.encoder_is_loading = False
         for records in list(self._records.values()):
             self._spawn(self._embed(records))
@@ -144,13 +161,13 @@ class LiveCatalog:
     def close(self) -> None:
         """Leave off embedding: what is not embedded yet is embedded at the next start."""
         self._is_closing = True
+        self._embedding.close()
 
     async def store(self) -> None:
         """Write down everything taken in so far, once more: the database was not there before."""
         for name, records in list(self._records.items()):
             await self._ingestion.store(self._states[name].spec, records)
-        if self._encoder is not None:
-            await self._ingestion.store_vectors(self._vectors.at_hand(), self._encoder)
+        await self._embedding.store()
 
     async def caught_up(self) -> None:
         """Wait until everything listed so far can be found."""
@@ -183,55 +200,29 @@ class LiveCatalog:
             asyncio.get_running_loop().run_in_executor(None, give_back)
 
     async def _take_in(self, state: UpstreamState, number: int) -> None:
-        self._to_take_in += 1
-        try:
-            before = self._records.get(state.name, ())
-            records = await self._ingestion.take_in(state.name, state.listing.tools, before)
-            # Unless a newer listing overtook this one.
-            is_newest = self._listings[state.name] == number
-            if is_newest:
-                self._records[state.name] = records
-                self._outdated = True
-                self._leave_alone()
-        finally:
-            self._to_take_in -= 1
-            # Hundreds of servers at once are indexed together, not each by itself; a few are not kept waiting.
-            if self._outdated and (not self._to_take_in or time.monotonic() > self._next_index_at):
-                await self._reindex()
-        if not is_newest:
-            return
+        before = self._records.get(state.name, ())
+        records = await self._ingestion.take_in(state.name, state.listing.tools, before)
+        # Unless a newer listing overtook this one.
+        if self._listings[state.name] == number:
+            self._records[state.name] = records
+            self._fingerprints[state.name] = _fingerprint(state.listing.tools)
+            self._outdated = True
+            self._leave_alone()
+            self._spawn(self._keep(state, records))
+
+    async def _keep(self, state: UpstreamState, records: Sequence[ToolRecord]) -> None:
         await self._ingestion.store(state.spec, records)
         await self._embed(records)
 
     async def _embed(self, records: Sequence[ToolRecord]) -> None:
-        """Make tools findable by what they mean. Until then they are found by their words."""
-        encoder = self._encoder
-        if encoder is None:
-            return
-        self._to_embed += 1
-        # One server at a time: a dozen that start together must not take all processors.
-        async with self._embedding:
-            self._to_embed -= 1
-            await self._embed_unknown(records, encoder, self._vectors)
+        await self._embedding.embed(records)
         # With more to come, an index for each server would take longer than the embedding.
-        if self._outdated and (not self._to_embed or time.monotonic() - self._indexed_at > _REINDEX_INTERVAL):
+        is_time = self._embedding.is_last or time.monotonic() - self._indexed_at > _REINDEX_INTERVAL
+        if self._outdated and is_time and self._embedding.encoder is not None:
             await self._reindex()
 
-    async def _embed_unknown(self, records: Sequence[ToolRecord], encoder: Encoder, vectors: KnownVectors) -> None:
-        unknown = [record for record in records if record.vector_key not in vectors]
-        if not unknown or not self._goes_on_with(encoder):
-            return
-        try:
-            async for found in self._ingestion.embed(unknown, encoder):
-                vectors.add(found)
-                self._outdated = True
-                if not self._goes_on_with(encoder):
-                    return
-        except OSError as error:
-            logger.warning("Tools of %s are found by their words only: %s", records[0].server, error)
-
-    def _goes_on_with(self, encoder: Encoder) -> bool:
-        return encoder is self._encoder and not self._is_closing
+    def _needs_index(self) -> None:
+        self._outdated = True
 
     async def _reindex(self) -> None:
         """Build a new index over everything taken in. Servers that come up meanwhile share the next one."""
@@ -239,13 +230,13 @@ class LiveCatalog:
             if not self._outdated:
                 return
             self._outdated = False
-            started, vectors = time.monotonic(), self._vectors
+            started, vectors = time.monotonic(), self._embedding.vectors
             plan = Plan(
                 records=dict(self._records),
                 servers=ServerNames(self._states, self._own_names),
                 running=frozenset(self._running.servers),
                 vocabulary=self._vocabulary,
-                encoder=self._encoder,
+                encoder=self._embedding.encoder,
                 vectors=vectors.at_hand(),
                 named=self._running.named,
             )
@@ -304,7 +295,8 @@ class LiveCatalog:
 
     def _is_preparing(self) -> bool:
         """Whether search will soon go by meaning, but does not yet: the encoder loads, or has embedded nothing."""
-        waits_for_vectors = self._encoder is not None and self._index.size > 0 and self._index.by_words_only
+        has_encoder = self._embedding.encoder is not None
+        waits_for_vectors = has_encoder and self._index.size > 0 and self._index.by_words_only
         return self._encoder_is_loading or waits_for_vectors
 
     def _count(self, wire_json: str) -> int:
@@ -314,3 +306,8 @@ class LiveCatalog:
             # As at ingestion: what the tokenizer chokes on must not cost the tools.
             logger.exception("A tool could not be counted under its longer name; it counts as 0")
             return 0
+
+
+def _fingerprint(tools: Sequence[Definition]) -> tuple[int, int]:
+    """What two lists of the same definitions share, in whatever order."""
+    return len(tools), sum(hash(tool.definition_hash) for tool in tools)

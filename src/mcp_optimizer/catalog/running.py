@@ -32,8 +32,8 @@ class NamedTools:
     longer: tuple[CatalogTool | None, ...] = ()
     shared: Mapping[str, Sequence[int]] = field(default_factory=dict)
     """Own names that several servers have, and where."""
-    sharing: Mapping[str, Sequence[int]] = field(default_factory=dict)
-    """By server: where its tools stand whose names are shared."""
+    sharing: Mapping[str, Sequence[tuple[int, str]]] = field(default_factory=dict)
+    """By server: where its tools stand whose names are shared, and the names."""
 
 
 def name_tools(
@@ -43,20 +43,20 @@ def name_tools(
     plain = NameTable.of(records, servers)
     shared = {name: plain.named(name) for name in plain.further}
     stand_alone, longer = _choose_names(plain, shared)
-    sharing: dict[str, list[int]] = {}
-    for found in shared.values():
+    sharing: dict[str, list[tuple[int, str]]] = {}
+    for name, found in shared.items():
         for position in found:
-            sharing.setdefault(records[position].server, []).append(position)
+            sharing.setdefault(records[position].server, []).append((position, name))
     alone: list[CatalogTool | None] = []
     renamed: list[CatalogTool | None] = []
     known = before or NamedTools()
     for position, (record, old) in enumerate(_with_old(plain, known.table)):
         own, long = (None, None) if old is None else (known.alone[old], known.longer[old])
-        name = longer.get(position)
-        if name is None:
+        called = longer.get(position)
+        if called is None:
             long = None
-        elif long is None or long.name != name:
-            long = CatalogTool(record, name, count(_wire_json(record.definition, name)))
+        elif long is None or long.name != called:
+            long = CatalogTool(record, called, count(_wire_json(record.definition, called)))
         alone.append((own or CatalogTool(record, record.name, record.token_count)) if stand_alone[position] else None)
         renamed.append(long)
     table = NameTable.of(records, servers, ((name, position) for position, name in longer.items()))
@@ -117,10 +117,15 @@ class RunningTools:
         self._tools: list[CatalogTool | None] = [None] * len(self.named.alone)
         self._mask: Mask = np.zeros(len(self.named.alone), dtype=np.bool_)
         self._bearers = dict.fromkeys(self.named.shared, 0)
+        # Most names are nobody else's: such tools are called the same whatever else runs.
         self._plain = [
             None if record.name in self._bearers else alone or longer
             for record, alone, longer in zip(self.named.table.records, self.named.alone, self.named.longer, strict=True)
         ]
+        self._plain_tokens = {
+            server: sum(tool.tokens for tool in self._plain[found.start : found.stop] if tool is not None)
+            for server, found in self.named.table.ranges.items()
+        }
         self._frozen: tuple[tuple[CatalogTool | None, ...], Mask] | None = None
         for server in servers:
             self.switch(server, on=True)
@@ -145,30 +150,42 @@ class RunningTools:
         self._frozen = None
         place = slice(found.start, found.stop)
         self._mask[place] = on
-        self.baseline_tokens -= sum(tool.tokens for tool in self._tools[place] if tool is not None)
-        # Most names are nobody else's, and need no look at what else runs.
-        self._tools[place] = self._plain[place] if on else [None] * len(found)
-        self.baseline_tokens += sum(tool.tokens for tool in self._tools[place] if tool is not None)
-        for position in self.named.sharing.get(server, ()):
-            self._share(self.named.table.records[position].name, 1 if on else -1)
-            self._put(position, self._called(position) if on else None)
+        if on:
+            self._tools[place] = self._plain[place]
+            self.baseline_tokens += self._plain_tokens[server]
+            self._join(self.named.sharing.get(server, ()))
+        else:
+            gone = self._tools[place]
+            self._tools[place] = [None] * len(found)
+            self.baseline_tokens -= sum(tool.tokens for tool in gone if tool is not None)
+            self._leave(self.named.sharing.get(server, ()))
 
-    def _share(self, name: str, more: int) -> None:
-        """One tool more, or less, has this name of its own; the one that had it alone, or has it now, is renamed."""
-        before = self._bearers[name]
-        self._bearers[name] = before + more
-        if {before, before + more} == {1, 2}:
-            for position in self.named.shared[name]:
-                if self._tools[position] is not None:
-                    self._put(position, self._called(position))
+    def _join(self, sharing: Sequence[tuple[int, str]]) -> None:
+        """Tools come that share their names; the one that had such a name alone is renamed."""
+        tools, bearers, alone, longer = self._tools, self._bearers, self.named.alone, self.named.longer
+        for position, name in sharing:
+            before = bearers[name]
+            bearers[name] = before + 1
+            if before == 1:
+                self._rename(name)
+            tool = tools[position] = (alone[position] or longer[position]) if not before else longer[position]
+            self.baseline_tokens += tool.tokens if tool is not None else 0
 
-    def _called(self, position: int) -> CatalogTool | None:
-        """A tool under the name that it has while it runs."""
-        alone = self.named.alone[position]
-        is_enough = alone is not None and self._bearers.get(alone.name, 1) == 1
-        return alone if is_enough else self.named.longer[position]
+    def _leave(self, sharing: Sequence[tuple[int, str]]) -> None:
+        """Tools went that shared their names; the one that now has such a name alone is renamed."""
+        bearers = self._bearers
+        for _, name in sharing:
+            before = bearers[name]
+            bearers[name] = before - 1
+            if before == 2:
+                self._rename(name)
 
-    def _put(self, position: int, tool: CatalogTool | None) -> None:
-        before = self._tools[position]
-        self.baseline_tokens += (tool.tokens if tool else 0) - (before.tokens if before else 0)
-        self._tools[position] = tool
+    def _rename(self, name: str) -> None:
+        """Whoever bears this name of its own now is called by it if it is the only one, else by a longer name."""
+        is_alone = self._bearers[name] == 1
+        for position in self.named.shared[name]:
+            before = self._tools[position]
+            if before is not None:
+                tool = (self.named.alone[position] if is_alone else None) or self.named.longer[position]
+                self._tools[position] = tool
+                self.baseline_tokens += (tool.tokens if tool is not None else 0) - before.tokens

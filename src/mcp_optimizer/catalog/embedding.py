@@ -1,0 +1,74 @@
+"""Makes tools findable by what they mean: has them embedded, one server at a time, beside everything else.
+
+Until then they are found by their words. Called by the live catalog; knows no index.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+
+from mcp_optimizer.catalog.vectors import KnownVectors
+from mcp_optimizer.ingestion.pipeline import Ingestion
+from mcp_optimizer.ingestion.record import ToolRecord
+from mcp_optimizer.search.engine import Encoder
+
+logger = logging.getLogger(__name__)
+
+
+class Embedding:
+    """The encoder, once it is loaded, and the vectors that it made. `on_found`: told when there are more of them."""
+
+    def __init__(self, ingestion: Ingestion, on_found: Callable[[], None]) -> None:
+        self._ingestion = ingestion
+        self._on_found = on_found
+        self._is_closing = False
+        self._waiting = 0
+        # One server at a time: a dozen that start together must not take all processors.
+        self._turn = asyncio.Lock()
+        self.encoder: Encoder | None = None
+        self.vectors = KnownVectors()
+
+    @property
+    def is_last(self) -> bool:
+        """Whether no further server waits to be embedded."""
+        return not self._waiting
+
+    def use(self, encoder: Encoder | None) -> None:
+        """Vectors of one encoder say nothing to another."""
+        self.encoder, self.vectors = encoder, KnownVectors()
+
+    def close(self) -> None:
+        """Leave off: what is not embedded yet is embedded at the next start."""
+        self._is_closing = True
+
+    async def store(self) -> None:
+        """Write down all vectors, once more."""
+        if self.encoder is not None:
+            await self._ingestion.store_vectors(self.vectors.at_hand(), self.encoder)
+
+    async def embed(self, records: Sequence[ToolRecord]) -> None:
+        encoder = self.encoder
+        if encoder is None:
+            return
+        self._waiting += 1
+        async with self._turn:
+            self._waiting -= 1
+            await self._embed_unknown(records, encoder, self.vectors)
+
+    async def _embed_unknown(self, records: Sequence[ToolRecord], encoder: Encoder, vectors: KnownVectors) -> None:
+        unknown = [record for record in records if record.vector_key not in vectors]
+        if not unknown or not self._goes_on_with(encoder):
+            return
+        try:
+            async for found in self._ingestion.embed(unknown, encoder):
+                vectors.add(found)
+                self._on_found()
+                if not self._goes_on_with(encoder):
+                    return
+        except OSError as error:
+            logger.warning("Tools of %s are found by their words only: %s", records[0].server, error)
+
+    def _goes_on_with(self, encoder: Encoder) -> bool:
+        return encoder is self.encoder and not self._is_closing
