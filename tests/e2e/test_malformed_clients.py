@@ -256,3 +256,12 @@ async def test_an_unknown_method_is_not_found(connect: Connect, era: str) -> Non
         answer = await client.ask("f" * 300_000)
         assert answer["error"]["code"] == INVALID_REQUEST
         assert len(json.dumps(answer)) < 1_000
+
+
+async def test_a_large_request_reaches_its_server_whole(connect: Connect, era: str) -> None:
+    value = "some words, äöü and \n lines " * 60_000
+    async with connect() as client:
+        await until_called(client, era)
+        arguments = {"tool_name": "echo", "parameters": {"value": value}, "select": "length(arguments.value)"}
+        answer = await client.exchange(call(era, {"name": "call_tool", "arguments": arguments}))
+        assert answer["result"]["content"][0]["text"] == str(len(value))

@@ -18,6 +18,7 @@ from mcp_optimizer.upstream.large import LARGE, read_large
 _LONG = 10_000
 """Characters from which a text may have been read apart from the others."""
 
+_PART = 256 * 1024
 _HALF_PAIR = re.compile("[\ud800-\udfff]")
 
 
@@ -57,6 +58,11 @@ def _can_be_written(value: Any) -> bool:
         elif isinstance(item, float):
             if not math.isfinite(item):
                 return False
-        elif isinstance(item, str) and len(item) > _LONG and _HALF_PAIR.search(item):
+        elif isinstance(item, str) and len(item) > _LONG and not item.isascii() and _has_half_pair(item):
             return False
     return True
+
+
+def _has_half_pair(text: str) -> bool:
+    """In parts, because the interpreter is held for each."""
+    return any(_HALF_PAIR.search(text, at, at + _PART) for at in range(0, len(text), _PART))
