@@ -19,7 +19,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from mcp_optimizer.catalog import CatalogTool
+from mcp_optimizer.catalog import CatalogTool, Snapshot
 from mcp_optimizer.dashboard.guard import Guard
 from mcp_optimizer.dashboard.html import visible
 from mcp_optimizer.dashboard.pages import (
@@ -45,6 +45,7 @@ from mcp_optimizer.forms import Detail, Form, ToolForms
 from mcp_optimizer.gateway import Found, Gateway, summary
 from mcp_optimizer.metrics.recorder import Recorder
 from mcp_optimizer.metrics.report import weights
+from mcp_optimizer.metrics.usage import Weight
 
 if TYPE_CHECKING:
     from mcp_optimizer.db.history import History
@@ -128,29 +129,13 @@ class Dashboard:
         return HTMLResponse(await asyncio.to_thread(overview_page, await self._values()))
 
     async def _figures(self, _request: Request) -> Response:
-        return HTMLResponse(figures_part(await self._values()))
+        return HTMLResponse(await asyncio.to_thread(figures_part, await self._values()))
 
     async def _values(self) -> Overview:
         sources, snapshot = self._sources, self._sources.gateway.snapshot
         usage, is_kept = await self._summed_up()
-        found = weights(snapshot)
-        tools, tokens = Counter[str](), Counter[str]()
-        for weight in found:
-            tools[weight.server] += 1
-            tokens[weight.server] += weight.tokens
-        servers = [
-            ServerRow(
-                state.name,
-                state.status.value,
-                tools[state.name],
-                tokens[state.name],
-                state.reason,
-                state.restarts,
-                state.protocol_version,
-            )
-            for state in snapshot.states.values()
-        ]
-        servers.sort(key=lambda row: (row.status == "running", -row.tokens, row.name))
+        # In threads, here and below: going through a hundred thousand tools takes longer than a call should wait.
+        found, servers = await asyncio.to_thread(_rows, snapshot)
         own = await asyncio.to_thread(sources.own_tokens)
         seen = list(self._recent)[-_SHOWN:]
         recent = sorted(_with_newest(self._before, seen), key=lambda event: event.at)[-_SHOWN:]
@@ -184,6 +169,9 @@ class Dashboard:
         server, word = asked.get("server", ""), asked.get("word", "")[:_LONGEST_QUERY]
         wanted = asked.get("page", "1")
         usage, _ = await self._summed_up()
+        return HTMLResponse(await asyncio.to_thread(self._catalog_page, server, word, wanted, usage))
+
+    def _catalog_page(self, server: str, word: str, wanted: str, usage: dict[str, Any]) -> str:
         every = weights(self._sources.gateway.snapshot)
         kept = [w for w in every if server in ("", w.server) and word.lower() in w.tool.lower()]
         kept.sort(key=lambda weight: (-weight.tokens, weight.server, weight.tool))
@@ -198,12 +186,13 @@ class Dashboard:
             word,
             min(max(int(wanted), 1), last) if wanted.isdecimal() and len(wanted) < 9 else 1,
         )
-        return HTMLResponse(catalog_page(values))
+        return catalog_page(values)
 
     async def _tool(self, request: Request) -> Response:
         server, name = request.path_params["server"], request.path_params["tool"]
-        running = self._sources.gateway.snapshot.running
-        tool = next((t for t in running if t.server == server and t.record.name == name), None)
+        snapshot = self._sources.gateway.snapshot
+        position = snapshot.names.position(server, name)
+        tool = snapshot.tools[position] if position is not None else None
         if tool is None:
             text = f"No running server called {server} has a tool called {name}."
             return HTMLResponse(message_page("No such tool", text, self._sources.version), status_code=404)
@@ -303,6 +292,29 @@ class Dashboard:
 
 
 _FORMS = (("As its server sent it", Detail.FULL), ("Compressed schema", Detail.SCHEMA), ("Signature", Detail.SIGNATURE))
+
+
+def _rows(snapshot: Snapshot) -> tuple[list[Weight], list[ServerRow]]:
+    """What each tool costs, and each server: those that do not run first."""
+    found = weights(snapshot)
+    tools, tokens = Counter[str](), Counter[str]()
+    for weight in found:
+        tools[weight.server] += 1
+        tokens[weight.server] += weight.tokens
+    servers = [
+        ServerRow(
+            state.name,
+            state.status.value,
+            tools[state.name],
+            tokens[state.name],
+            state.reason,
+            state.restarts,
+            state.protocol_version,
+        )
+        for state in snapshot.states.values()
+    ]
+    servers.sort(key=lambda row: (row.status == "running", -row.tokens, row.name))
+    return found, servers
 
 
 def _form_shown(name: str, form: Form) -> FormShown:
