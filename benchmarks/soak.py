@@ -93,7 +93,7 @@ class Soak:
             await asyncio.wait({far_server})
             # A hostile child may live or be between two lives at this moment; none may outlive the gateway.
             self.children = _children(pid)
-            self.honest = [child for child in self.children if not is_hostile(child)]
+            self.honest = _honest(self.children)
         await asyncio.sleep(0.5)
         self.left_over = [child for child in self.children if Path(f"/proc/{child}").exists()]
 
@@ -186,7 +186,7 @@ class Soak:
             await asyncio.sleep(pause)
             if number % 3 == 0:
                 self._far_must_die.set()
-            elif children := [child for child in _children(pid) if not is_hostile(child)]:
+            elif children := _honest(_children(pid)):
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(random.choice(children), signal.SIGKILL)
             self.log.kills += 1
@@ -261,6 +261,18 @@ class Soak:
 def _children(pid: int) -> list[int]:
     tasks = Path(f"/proc/{pid}/task").glob("*/children")
     return [int(child) for path in tasks for child in path.read_text().split()]
+
+
+def _honest(children: list[int]) -> list[int]:
+    """The servers that are well behaved; not the process that watches over them all."""
+    return [child for child in children if not is_hostile(child) and not _is_watcher(child)]
+
+
+def _is_watcher(pid: int) -> bool:
+    try:
+        return b"orphans.py" in Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return False
 
 
 def problems(soak: Soak, *, check_memory: bool) -> list[str]:
