@@ -151,7 +151,7 @@ class Optimizer:
         self.passing = Passing(
             self._pool,
             lambda: self.catalog.snapshot.states,
-            self.catalog.changed if is_transparent else None,
+            self.catalog.taken_in if is_transparent else None,
             self._started_once,
             settings.limits,
         )

@@ -8,6 +8,7 @@ tools, however many there are in all. Snapshots are made when somebody looks: a 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import threading
 import time
@@ -35,6 +36,9 @@ logger = logging.getLogger(__name__)
 
 _TOGETHER = 0.5
 """Seconds between indexes while servers are taken in, at the least; and while an index takes a tenth of the time."""
+
+_TAKEN_IN = 10.0
+"""Seconds after which a change is announced, whether or not its tools can be listed yet."""
 
 _REINDEX_INTERVAL = 5.0
 """Seconds between indexes while servers are embedded one after the other."""
@@ -180,6 +184,13 @@ class LiveCatalog:
         if self._news is None:
             self._news = asyncio.Event()
         await self._news.wait()
+
+    async def taken_in(self) -> None:
+        """Wait until what servers listed so far can be listed by us; not for ever, and not if there is nothing new."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_TAKEN_IN):
+                while self._waiting or self._taking_in or self._outdated:
+                    await self.changed()
 
     def _tell(self) -> None:
         if self._news is not None:
