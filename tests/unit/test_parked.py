@@ -12,8 +12,9 @@ import pytest
 from mcp_optimizer.caller import Caller, ClientLink
 from mcp_optimizer.errors import CallNotWaiting
 from mcp_optimizer.upstream.endings import ServerGone
-from mcp_optimizer.upstream.parked import ParkedCalls, ParkingLimits, Request, refusal
+from mcp_optimizer.upstream.parked import ParkedCalls, ParkingLimits, Request
 from mcp_optimizer.upstream.peer import Message, Peer
+from mcp_optimizer.upstream.questions import refusal
 
 REQUEST = Request("files", "tools/call", {"name": "ask"})
 ELICITATION = {"message": "Who?", "requestedSchema": {}}

@@ -25,6 +25,11 @@ class Overlong:
     head: bytes
     tail: bytes
 
+    @classmethod
+    def of(cls, line: bytes | bytearray) -> Overlong:
+        """The ends of a line that is at hand."""
+        return cls(bytes(line[:_KEPT]), bytes(line[-_KEPT:]))
+
 
 async def lines(
     chunks: AsyncIterator[bytes], most: int, *, gives_up: bool = True

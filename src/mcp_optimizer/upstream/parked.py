@@ -21,9 +21,7 @@ from mcp_optimizer.caller import Caller, ClientLink
 from mcp_optimizer.errors import CallNotWaiting
 from mcp_optimizer.result_type import ANSWERS, INPUT_REQUIRED
 from mcp_optimizer.upstream.endings import RpcError
-from mcp_optimizer.upstream.questions import can_be_asked as can_be_asked
-from mcp_optimizer.upstream.questions import named
-from mcp_optimizer.upstream.questions import refusal as refusal
+from mcp_optimizer.upstream.questions import named, refusal
 
 _OLDER_ONLY = frozenset({"elicitationId", "task"})
 """Parameters of questions that the newer era no longer has."""

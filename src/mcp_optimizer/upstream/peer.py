@@ -34,9 +34,6 @@ Message = dict[str, Any]
 _REPLY_SECONDS = 30.0
 """Seconds that a server has to take an answer to its own request."""
 
-_ENDS = 1_000
-"""Bytes at both ends of a message in which its id is looked for."""
-
 _AN_ID = re.compile(rb'"id"\s*:\s*"?(\d{1,18})\b')
 
 
@@ -210,7 +207,7 @@ class Peer:
     def lose_unreadable(self, line: bytes | bytearray) -> None:
         """A message is no JSON that can be read, such as one nested thousands of levels deep."""
         self._dropped("a message cannot be read")
-        self._lose(Overlong(bytes(line[:_ENDS]), bytes(line[-_ENDS:])), "its answer cannot be read")
+        self._lose(Overlong.of(line), "its answer cannot be read")
 
     def _lose(self, line: Overlong, why: str) -> None:
         """The call that such a message answers, if that can be told, need not wait."""

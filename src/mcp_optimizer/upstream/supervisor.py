@@ -33,8 +33,8 @@ from mcp_optimizer.upstream.listing import Listing
 from mcp_optimizer.upstream.notifications import Merged
 from mcp_optimizer.upstream.only_client import OnlyClient
 from mcp_optimizer.upstream.own_sessions import OwnSessions
-from mcp_optimizer.upstream.parked import ParkedCalls, Request, can_be_asked
-from mcp_optimizer.upstream.questions import asked_by
+from mcp_optimizer.upstream.parked import ParkedCalls, Request
+from mcp_optimizer.upstream.questions import asked_by, can_be_asked
 from mcp_optimizer.upstream.redaction import Redactor
 from mcp_optimizer.upstream.session import UpstreamSession, open_session
 from mcp_optimizer.upstream.spec import ServerSpec, Transport
