@@ -1,0 +1,119 @@
+"""What a hostile server says in a call, as a client of a real gateway sees it: over HTTP in both eras, and on stdio.
+
+Here every answer is written and read again as bytes, which it is not where client and gateway share a process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+from benchmarks.clients import PlainClient
+
+from tests.hostile.case import HOSTILE, stdio_entry
+from tests.hostile.deeds import STDIO
+from tests.hostile.gateway import GatewayProcess, HttpWitness, Standing
+from tests.hostile.inputs import INPUTS
+from tests.hostile.messages import ANSWERS
+from tests.hostile.mode import GOOD, FileMode
+from tests.hostile.mutate import Mutator
+from tests.hostile.stdio_witness import StdioWitness
+from tests.hostile.witness import NAME, watching, witness_server
+
+IN_CALLS = [shown for shown in INPUTS.values() if shown.at == "tools/call" and STDIO in shown.wires and not shown.heavy]
+SURE = [shown for shown in ANSWERS if shown in IN_CALLS]
+"""After these the server lives on, and so it is there to show the next one."""
+CALL = {"tool_name": "poke", "server_name": HOSTILE, "parameters": {}}
+
+
+class Arena:
+    """A gateway of each kind, in front of the same two servers, one of which is told what to do."""
+
+    def __init__(self, folder: Path) -> None:
+        self.mode = folder / "mode"
+        self.mode.write_text(GOOD, encoding="utf-8")
+        entries = {NAME: witness_server(), HOSTILE: stdio_entry(self.mode)}
+        self.over_http = Standing(folder, entries)
+        self.on_stdio = Standing(folder, entries, over_http=False)
+
+    def end(self) -> None:
+        self.over_http.end()
+        self.on_stdio.end()
+
+
+@pytest.fixture(scope="module")
+def arena(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Arena]:
+    made = Arena(tmp_path_factory.mktemp("arena"))
+    yield made
+    made.end()
+
+
+def _is_answer(message: dict[str, Any]) -> bool:
+    return isinstance(message.get("result"), dict) or isinstance(message.get("error"), dict)
+
+
+async def _called(client: PlainClient) -> str:
+    """What was wrong with the answer to a call of the hostile server."""
+    try:
+        answer = await client.request(7, "tools/call", {"name": "call_tool", "arguments": CALL})
+    except (httpx2.HTTPError, AssertionError, ValueError, LookupError) as error:
+        return f"the call was not answered: {error!r}"[:500]
+    return "" if answer.get("id") == 7 and _is_answer(answer) else f"answered with {json.dumps(answer)[:300]}"
+
+
+async def test_calls_to_a_hostile_server_are_answered_over_http_in_both_eras(arena: Arena) -> None:
+    gateway = arena.over_http.gateway()
+    problems: list[str] = []
+    async with httpx2.AsyncClient(timeout=25) as http:
+        witness = HttpWitness(http, gateway.url, is_modern=False)
+        await witness.connect()
+        assert await witness.until_up()
+        clients = [PlainClient(http, gateway.url, is_modern=is_modern) for is_modern in (False, True)]
+        for client in clients:
+            await client.connect()
+        async with watching(witness):
+            for shown in IN_CALLS:
+                arena.mode.write_text(shown.name, encoding="utf-8")
+                wrong = await asyncio.gather(*(_called(client) for client in clients))
+                problems += [f"{shown.name}: {text}" for text in wrong if text]
+                if not gateway.is_alive:
+                    break
+    problems += [f"the witness was not answered: {lost}" for lost in witness.lost[:3]]
+    problems += await gateway.problems()
+    assert problems == []
+    # That each of them was shown, and not only refused by a server that was down.
+    assert set(FileMode.log_of(arena.mode).read_text(encoding="utf-8").split("\n")) > {shown.name for shown in SURE}
+
+
+async def test_calls_to_a_hostile_server_are_answered_on_stdio(arena: Arena) -> None:
+    gateway = arena.on_stdio.gateway()
+    try:
+        problems = await _called_on_stdio(arena, gateway)
+        problems += await gateway.problems()
+    finally:
+        # The event loop waits for the thread that reads the gateway's stdout: the gateway must end first.
+        arena.on_stdio.end()
+    assert problems == []
+
+
+async def _called_on_stdio(arena: Arena, gateway: GatewayProcess) -> list[str]:
+    witness = StdioWitness(gateway, Mutator(0))
+    await witness.connect()
+    assert await witness.until_up()
+    problems: list[str] = []
+    for shown in IN_CALLS:
+        arena.mode.write_text(shown.name, encoding="utf-8")
+        try:
+            async with asyncio.timeout(20):
+                await witness.ask("call_tool", CALL)
+        except (TimeoutError, ConnectionError) as error:
+            problems.append(f"{shown.name}: the call was not answered: {error!r}")
+        if not gateway.is_alive:
+            break
+        await witness.call_once()
+    return problems + [f"the witness was not answered: {lost}" for lost in witness.lost[:3]]
