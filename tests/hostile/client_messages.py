@@ -87,5 +87,6 @@ ODD_HEADERS: tuple[dict[str, str], ...] = (
     {"mcp-name": "=?base64?!?="},
     {"content-type": "text/plain"}, {"accept": "image/png"}, {"content-length": "3"}, {"last-event-id": "x" * 5_000},
     {"origin": "http://evil.example"}, {"authorization": "Bearer " + "t" * 5_000}, {"content-encoding": "gzip"},
-    {"traceparent": "00-zz"}, {"transfer-encoding": "chunked"}, {"expect": "100-continue"}, {"connection": "upgrade"},
+    {"traceparent": "00-zz"}, {"transfer-encoding": "chunked"}, {"expect": "100-continue"},
+    {"connection": "close, upgrade", "upgrade": "h2c"},
 )  # fmt: skip

@@ -8,8 +8,9 @@ import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+import pytest
 import uvicorn
-from starlette.types import Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from mcp_optimizer.cli.http_connections import bounded_connections
 from mcp_optimizer.limits import Limits
@@ -41,7 +42,7 @@ class Application:
 
 
 @asynccontextmanager
-async def served(application: Application, limits: Limits) -> AsyncIterator[int]:
+async def served(application: ASGIApp, limits: Limits) -> AsyncIterator[int]:
     config = uvicorn.Config(
         application, http=bounded_connections(limits), ws="none", lifespan="off", log_level="critical", port=0
     )
@@ -78,3 +79,53 @@ async def test_a_client_that_reads_slowly_is_served_to_the_end() -> None:
         assert not application.ended.is_set()
         writer.close()
         await asyncio.wait_for(application.ended.wait(), 30)
+
+
+class Echo:
+    """Answers each request with its body."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        body, more = b"", True
+        while more:
+            message = await receive()
+            body, more = body + message.get("body", b""), message.get("more_body", False)
+        headers = [(b"content-length", str(len(body)).encode())]
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        await send({"type": "http.response.body", "body": body})
+
+
+def _offer(body: bytes, connection: str, protocol: str) -> bytes:
+    head = f"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\nConnection: {connection}\r\n"
+    return (
+        f"{head}Upgrade: {protocol}\r\nHTTP2-Settings: AAEAAEAAAAIAAAABAAMAAABkAAQBAAAAAAUAAEAA\r\n\r\n".encode() + body
+    )
+
+
+@pytest.mark.parametrize("protocol", ["h2c", "websocket", "TLS/1.0"])
+async def test_a_client_that_offers_another_protocol_is_answered_in_this_one(protocol: str) -> None:
+    async with served(Echo(), Limits()) as port:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        # The second offer comes in two pieces and is the last request of its connection.
+        writer.write(_offer(b"first", "Upgrade, HTTP2-Settings", protocol))
+        second = _offer(b"second", "Upgrade, HTTP2-Settings, close", protocol)
+        writer.write(second[:-3])
+        await writer.drain()
+        await asyncio.sleep(0.05)
+        writer.write(second[-3:])
+        answered = await asyncio.wait_for(reader.read(), 10)
+        writer.close()
+    assert answered.count(b"HTTP/1.1 200 OK") == 2
+    assert b"\r\n\r\nfirst" in answered
+    assert answered.endswith(b"\r\n\r\nsecond")
+
+
+async def test_a_flood_of_offers_in_one_piece_is_read_one_after_the_other() -> None:
+    count = 2_000
+    async with served(Echo(), Limits()) as port:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(
+            b"".join(_offer(b"x", "Upgrade", "h2c") for _ in range(count)) + _offer(b"", "Upgrade, close", "h2c")
+        )
+        answered = await asyncio.wait_for(reader.read(), 30)
+        writer.close()
+    assert answered.count(b"HTTP/1.1 200 OK") == count + 1

@@ -9,12 +9,14 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import httptools
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from mcp_optimizer.limits import Limits
 
 _BUSY = b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
 _TOO_LONG = b"HTTP/1.1 431 Request Header Fields Too Large\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+_OFFER = (b"upgrade", b"connection", b"http2-settings")
 
 
 def bounded_connections(limits: Limits) -> type[HttpToolsProtocol]:
@@ -60,7 +62,7 @@ class _BoundedConnection(HttpToolsProtocol):
         if self.transport.is_closing():
             return
         self._since_progress += len(data)
-        super().data_received(data)
+        self._feed(data)
         if self._since_progress > self.limits.header_bytes and not self.transport.is_closing():
             self._end(_TOO_LONG)
 
@@ -71,7 +73,8 @@ class _BoundedConnection(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         self._headers_came()
         self._since_progress = 0
-        super().on_headers_complete()
+        if not self._offers_upgrade():
+            super().on_headers_complete()
 
     def on_body(self, body: bytes) -> None:
         self._since_progress = 0
@@ -79,7 +82,8 @@ class _BoundedConnection(HttpToolsProtocol):
 
     def on_message_complete(self) -> None:
         self._since_progress = 0
-        super().on_message_complete()
+        if not self._offers_upgrade():
+            super().on_message_complete()
 
     def pause_writing(self) -> None:
         super().pause_writing()
@@ -91,6 +95,39 @@ class _BoundedConnection(HttpToolsProtocol):
             self._reading_due.cancel()
             self._reading_due = None
         super().resume_writing()
+
+    def _feed(self, data: bytes) -> None:
+        """As uvicorn does, except for an offer to change the protocol, as Java's HTTP client makes one.
+
+        uvicorn would take such a request without its body. We decline the offer, and read the request without it.
+        """
+        self._unset_keepalive_if_required()
+        try:
+            while data:
+                data = self._feed_until_offer(data)
+        except httptools.HttpParserError:
+            self.send_400_response("Invalid HTTP request received.")
+
+    def _feed_until_offer(self, data: bytes) -> bytes:
+        """What is still to be read: a request without the offer that it made, and what follows it."""
+        try:
+            self.parser.feed_data(data)
+        except httptools.HttpParserUpgrade as upgrade:
+            if self._offers_upgrade():
+                rest = self._head_without_offer() + data[upgrade.args[0] :]
+                self.parser = httptools.HttpRequestParser(self)
+                return rest
+        return b""
+
+    def _offers_upgrade(self) -> bool:
+        return self.parser.should_upgrade() and self.parser.get_method() != b"CONNECT"
+
+    def _head_without_offer(self) -> bytes:
+        kept = [(name, value) for name, value in self.headers if name not in _OFFER]
+        said = b", ".join(value for name, value in self.headers if name == b"connection").lower()
+        closing = [(b"connection", b"close")] if b"close" in said else []
+        lines = [name + b": " + value + b"\r\n" for name, value in [*kept, *closing]]
+        return b"".join([self.parser.get_method(), b" ", self.url, b" HTTP/1.1\r\n", *lines, b"\r\n"])
 
     def _expect_headers(self) -> None:
         if self._headers_due is None:
