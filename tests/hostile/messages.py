@@ -165,6 +165,7 @@ NOTICES = (
             )
         ),
     ),
+    Input("a method with half a surrogate pair", CALLS, before(_notice("notifications/\\ud800", "{}"))),
     Input(
         "progress that is no number",
         CALLS,

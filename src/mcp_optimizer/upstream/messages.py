@@ -59,7 +59,8 @@ def read_message(message: Any, limits: Limits) -> Answer | Question | Notificati
     method = message.get("method")
     if method is None:
         return _answer(message, limits)
-    if not isinstance(method, str) or len(method) > _LONGEST_METHOD:
+    if not isinstance(method, str) or len(method) > _LONGEST_METHOD or not method.isprintable():
+        # Half a surrogate pair in it would cost the client that it is passed on to its stream.
         return Invalid("the method of a message is not a name")
     return _question(message, method) if "id" in message else _notification(message, method)
 
