@@ -95,6 +95,9 @@ class LargeText(RawJson):
         return self.utf8[at : at + size].decode("utf-8", "ignore")
 
     def parsed(self) -> str:
+        if "utf8" not in self.__dict__:
+            # Plain ASCII, and quickly copied: parts would be a second copy, and bytes a third.
+            return str(self.json[1:-1], "ascii")
         return "".join(self.parts())
 
 

@@ -197,3 +197,24 @@ async def test_whoever_leaves_takes_the_connection_along() -> None:
         asking.cancel()
         await asyncio.wait({asking})
         await asyncio.wait_for(gone.wait(), 5)
+
+
+@pytest.mark.parametrize("closes", [False, True])
+async def test_an_answer_in_chunks_of_one_byte_comes_whole_while_others_run(closes: bool) -> None:
+    count = 60_000
+    head = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n"
+    turns = 0
+
+    async def take_turns() -> None:
+        nonlocal turns
+        while True:
+            await asyncio.sleep(0)
+            turns += 1
+
+    async with served(Listener(head + b"1\r\nx\r\n" * count + b"0\r\n\r\n", OK, closes=closes)) as (client, url):
+        others = asyncio.create_task(take_turns())
+        assert (await client.get(url)).text == "x" * count
+        others.cancel()
+        assert (await client.get(url)).text == "ok"
+    # A slice of the answer is a few thousand chunks, and after each the others have their turns.
+    assert turns > count * 6 / 16_384

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import ssl
+import time
 from collections.abc import AsyncIterator, Callable
 from typing import cast
 
@@ -19,6 +20,12 @@ import httpx2
 _MOST_IDLE = 64
 _MOST_UNREAD = 256 * 1024
 """Bytes of an answer that wait for their reader; of more, the server is not read on."""
+_SLICE = 16 * 1024
+"""Bytes that are parsed in one go."""
+_LONG_SLICE = 0.0005
+"""Seconds after which a slice was more work than an answer is: it is all chunks of a few bytes."""
+_REST = 5
+"""How many times as long as such a slice took its connection is left alone."""
 _NEXT_ADDRESS = 2.0
 """Seconds after which the next address of a host is tried, where it has several."""
 
@@ -150,6 +157,8 @@ class _Connection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._waiting: asyncio.Future[None] | None = None
         self._is_answering = False
+        self._unparsed = b""
+        self._resting: asyncio.TimerHandle | None = None
         self._begin()
 
     def _begin(self) -> None:
@@ -185,7 +194,8 @@ class _Connection(asyncio.Protocol):
                 self._unread_size = 0
                 if self._is_paused and self._transport is not None:
                     self._is_paused = False
-                    self._transport.resume_reading()
+                    if self._resting is None:
+                        self._transport.resume_reading()
                 yield chunk
             elif self._is_complete:
                 return
@@ -225,6 +235,30 @@ class _Connection(asyncio.Protocol):
             # Nobody asked.
             self.close()
             return
+        self._unparsed += data
+        if self._resting is None:
+            self._parse()
+
+    def _parse(self) -> None:
+        """What came, a slice at a time. A server that makes much work of few bytes has to wait for it."""
+        self._resting = None
+        data, self._unparsed = self._unparsed, b""
+        for at in range(0, len(data), _SLICE):
+            began = time.monotonic()
+            self._feed(data[at : at + _SLICE])
+            took = time.monotonic() - began
+            rest = data[at + _SLICE :] if took > _LONG_SLICE else b""
+            if rest and not self.is_closed and self._transport is not None:
+                self._unparsed = rest
+                self._transport.pause_reading()
+                self._resting = self.loop.call_later(_REST * took, self._parse)
+                return
+        if not self._is_paused and not self.is_closed and self._transport is not None:
+            self._transport.resume_reading()
+
+    def _feed(self, data: bytes) -> None:
+        if self.is_closed:
+            return
         try:
             self._parser.feed_data(data)
             # The parser holds on to headers that are not complete, and to those that follow a body.
@@ -236,6 +270,9 @@ class _Connection(asyncio.Protocol):
             self.close()
 
     def connection_lost(self, error: Exception | None) -> None:
+        if self._resting is not None:
+            self._resting.cancel()
+            self._feed(self._unparsed)
         self.is_closed = True
         self._lost(self)
         if self._status and error is None and not self._has_length():

@@ -17,6 +17,7 @@ from mcp_optimizer.json_text import parsed
 from mcp_optimizer.upstream.endings import ExchangeLost
 from mcp_optimizer.upstream.large import LARGE, read_large
 from mcp_optimizer.upstream.lines import EndlessLine, Overlong, lines
+from mcp_optimizer.upstream.turns import Turns
 
 _PIECE = 256 * 1024
 """Bytes that are decompressed at a time."""
@@ -66,16 +67,21 @@ async def whole_body(response: httpx2.Response, most: int) -> bytearray:
     async for chunk in _decoded(response):
         body += chunk
         if len(body) > most:
+            # The error refers to this frame for as long as somebody has it.
+            body.clear()
             raise too_long(most)
     return body
 
 
 async def _decoded(response: httpx2.Response) -> AsyncIterator[bytes]:
     """The body as it was before it was packed, in pieces of bounded size."""
+    turns = Turns()
     packing = response.headers.get("content-encoding", "").strip().lower()
     if packing in ("", "identity"):
         async for chunk in response.aiter_raw():
             yield chunk
+            if turns.is_over:
+                await turns.next()
         return
     if packing not in ("gzip", "x-gzip"):
         raise BodyUnreadable("its answer is packed in a way that it was not asked for")
@@ -86,6 +92,8 @@ async def _decoded(response: httpx2.Response) -> AsyncIterator[bytes]:
             while waiting and not unpacking.eof:
                 yield unpacking.decompress(waiting, _PIECE)
                 waiting = unpacking.unconsumed_tail
+                if turns.is_over:
+                    await turns.next()
         yield unpacking.flush()
     except zlib.error:
         raise BodyUnreadable("its answer is not the gzip that it says it is") from None

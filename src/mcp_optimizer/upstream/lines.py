@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
 from mcp_optimizer.upstream.large import LARGE
+from mcp_optimizer.upstream.turns import Turns
 
 _KEPT = 1_000
 """Bytes of the beginning and of the end of a dropped line that are kept: an id stands in one of them."""
@@ -37,9 +38,12 @@ async def lines(
     """Accumulates in one bytearray, so completing a long line copies nothing. `gives_up`: on a line that never ends."""
     partial = bytearray()
     dropping: _Dropping | None = None
+    turns = Turns()
     async for chunk in chunks:
         *ended, rest = chunk.split(b"\n")
         for line in ended:
+            if turns.is_over:
+                await turns.next()
             if dropping is None and len(partial) + len(line) > most:
                 dropping, partial = _Dropping(partial, None), bytearray()
             if dropping is not None:

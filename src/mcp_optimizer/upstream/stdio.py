@@ -225,7 +225,11 @@ async def _read_stderr(process: asyncio.subprocess.Process, child: ChildProcess,
     assert process.stderr is not None
     partial = b""
     async for chunk in _chunks(process.stderr):
-        *ended, rest = chunk.replace(b"\r", b"\n").split(b"\n")
+        # Of very many lines in one piece only the last are kept.
+        *ended, rest = chunk.replace(b"\r", b"\n").rsplit(b"\n", limits.stderr_lines + 1)
+        if len(ended) > limits.stderr_lines:
+            del ended[0]
+            partial = b""
         for line in ended:
             if text := plain((partial + line)[: limits.stderr_line].decode(errors="replace")):
                 child.stderr_tail.append(text)

@@ -1,0 +1,28 @@
+"""Short turns: whoever reads a flood lets everybody else run now and then.
+
+Reading what is already there never waits, and so never lets the event loop go round. Called where bytes become lines
+and chunks become bodies; knows neither.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+_TURN = 0.002
+"""Seconds. A call needs some ten turns of the loop, and each may be preceded by one of these."""
+
+
+class Turns:
+    """The turns of one reader."""
+
+    def __init__(self) -> None:
+        self._ends = time.monotonic() + _TURN
+
+    @property
+    def is_over(self) -> bool:
+        return time.monotonic() > self._ends
+
+    async def next(self) -> None:
+        await asyncio.sleep(0)
+        self._ends = time.monotonic() + _TURN
