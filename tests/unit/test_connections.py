@@ -215,6 +215,7 @@ async def test_an_answer_in_chunks_of_one_byte_comes_whole_while_others_run(clos
         others = asyncio.create_task(take_turns())
         assert (await client.get(url)).text == "x" * count
         others.cancel()
+        await asyncio.sleep(0.05)
         assert (await client.get(url)).text == "ok"
     # A slice of the answer is a few thousand chunks, and after each the others have their turns.
     assert turns > count * 6 / 16_384
