@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 
 from benchmarks.search_speed import QUERIES, varied
 from mcp_optimizer import Optimizer
-from mcp_optimizer.db.models import Definition, ServerStatus
+from mcp_optimizer.domain.tools import Definition, ServerStatus
 from mcp_optimizer.errors import RequestError
 from mcp_optimizer.settings import load_settings
 from mcp_optimizer.upstream.listing import Listing
@@ -76,7 +76,7 @@ class Servers:
         spec = ServerSpec(name=name, transport=Transport.STDIO, command=name)
         state = UpstreamState(spec, status, listing, capabilities=CAPABILITIES if up else {})
         self.optimizer.catalog.on_state(state)
-        self.optimizer.passing.on_state(state)
+        self.optimizer.relay.on_state(state)
 
     def tell_all(self, status: ServerStatus) -> None:
         for name in self.listings:
