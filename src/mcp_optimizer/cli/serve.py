@@ -49,7 +49,7 @@ def register(app: typer.Typer) -> None:
 @with_settings(leave_out=ONE_SHOT_ONLY)
 def serve(settings: Settings) -> None:
     """Serve MCP on stdio, or over HTTP with --http HOST:PORT."""
-    _make_room()
+    make_room()
     traces = _start_tracing(settings) if settings.otlp_endpoint else None
     run(_serve_stdio(settings) if settings.http is None else _serve_http(settings))
     if traces is not None:
@@ -66,7 +66,7 @@ def _start_tracing(settings: Settings) -> TracerProvider:
     return start_tracing(settings.otlp_endpoint, __version__)
 
 
-def _make_room() -> None:
+def make_room() -> None:
     """A thousand clients are more than a thousand open files."""
     with contextlib.suppress(ImportError, ValueError, OSError):
         import resource

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -179,22 +180,25 @@ class Gateway:
 
     def _that_fit(self, tools: Sequence[CatalogTool]) -> Sequence[CatalogTool]:
         """The first that fit into a reply, at least one."""
-        left = self.limits.reply_tokens - _AROUND
+        room = self.limits.reply_tokens - _AROUND
         entries = [compact(entry(tool)) for tool in tools]
-        if sum(len(text.encode("utf-8", "surrogatepass")) for text in entries) <= left:
+        if sum(len(text.encode("utf-8", "surrogatepass")) for text in entries) <= room:
             return tools
-        for place, text in enumerate(entries):
-            left -= self._cost(text)
-            if left < 0 and place:
-                return tools[:place]
-        return tools
+        # Counted a few times as a whole and not once for each: every count gives up the interpreter, and where an index
+        # is being built beside us, getting it back takes longer than counting.
+        if self._cost(entries) <= room:
+            return tools
+        places = range(1, len(entries) + 1)
+        fitting = bisect_right(places, room, key=lambda end: self._cost(entries[:end]))
+        return tools[: max(1, fitting)]
 
-    def _cost(self, text: str) -> int:
-        """Tokens, or where they cannot be counted, as many as there can be; and the comma."""
+    def _cost(self, entries: Sequence[str]) -> int:
+        """Tokens, or where they cannot be counted, as many as there can be."""
+        text = ",".join(entries)
         try:
-            return 1 + self.results.count_tokens(text)
+            return self.results.count_tokens(text)
         except ValueError:
-            return 1 + len(text.encode("utf-8", "surrogatepass"))
+            return len(text.encode("utf-8", "surrogatepass"))
 
     async def call(
         self,
@@ -309,7 +313,14 @@ def entry(tool: CatalogTool) -> dict[str, Any]:
 
 def summary(tool: CatalogTool) -> str:
     """The beginning of a tool's description, for lists: one sentence at the most."""
-    text = " ".join((tool.record.details.description or tool.record.details.title or "").split())
+    return _summary(tool.record.definition)
+
+
+@lru_cache(maxsize=4096)
+def _summary(definition: Definition) -> str:
+    """Kept, because a list shows a hundred, and each definition would have to be unpacked for it."""
+    details = definition.parsed()
+    text = " ".join((details.description or details.title or "").split())
     end = text.find(". ")
     text = text[: end + 1] if end > 0 else text
     return text if len(text) <= _SUMMARY else text[: _SUMMARY - 1].rstrip() + "…"

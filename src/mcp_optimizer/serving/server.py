@@ -326,7 +326,9 @@ class _Answers:
         return Detail(wanted)
 
     async def _list_tools(self, arguments: Mapping[str, Any], _caller: Caller) -> dict[str, Any]:
-        page = self._gateway.list_tools(self._text(arguments, "server") or None, _number(arguments, "offset") or 0)
+        server, offset = self._text(arguments, "server") or None, _number(arguments, "offset") or 0
+        # In a thread: a page is a hundred definitions to unpack, and their tokens to count.
+        page = await asyncio.to_thread(self._gateway.list_tools, server, offset)
         return _reply(list_response(page))
 
     async def _call_tool(self, arguments: Mapping[str, Any], caller: Caller) -> dict[str, Any]:
