@@ -13,7 +13,7 @@ import numpy as np
 
 from benchmarks.replies import dumped_tools
 from mcp_optimizer.compression.descriptions import Level, at_level, five_words
-from mcp_optimizer.db.models import McpTool
+from mcp_optimizer.domain.tools import McpTool
 from mcp_optimizer.search.document import Document
 from mcp_optimizer.search.engine import Entry, SearchIndex
 from mcp_optimizer.search.lexical import Vocabulary, count_terms

@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from mcp_optimizer import McpTool, Optimizer, TokenCounter, TokenMetrics
+from mcp_optimizer.upstream.diagnostics import Diagnostics
 from mcp_optimizer.upstream.dumps import read_dumps
-from mcp_optimizer.upstream.evidence import Evidence
 from mcp_optimizer.upstream.session import open_session
 from mcp_optimizer.upstream.spec import ServerSpec, Transport
 
@@ -100,7 +100,7 @@ async def calls() -> None:
     arguments = {"name": "echo", "arguments": value}
     spec = ServerSpec("plain", Transport.STDIO, command=sys.executable, args=(str(PLAIN_SERVER), "plain"))
     info = {"name": "bench", "version": "1"}
-    async with open_session(spec, Transport.STDIO, info, Evidence()) as session:
+    async with open_session(spec, Transport.STDIO, info, Diagnostics()) as session:
         await session.negotiate(legacy=True)
         direct = await _median(lambda: session.request("tools/call", arguments, 10))
     with tempfile.TemporaryDirectory() as folder:

@@ -23,7 +23,7 @@ from pathlib import Path
 from mcp import Client, StdioServerParameters
 
 from mcp_optimizer import Optimizer
-from mcp_optimizer.caller import Caller
+from mcp_optimizer.domain.caller import Caller
 
 ROOT = Path(__file__).parents[1]
 PLAIN_SERVER = ROOT / "tests" / "servers" / "plain.py"

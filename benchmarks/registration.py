@@ -26,7 +26,7 @@ from typing import Any
 import tiktoken
 
 from benchmarks.ground import REPLAY_SERVER, real_tools
-from mcp_optimizer.own_tools import OWN_TOOLS
+from mcp_optimizer.domain.own_tools import OWN_TOOLS
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "benchmarks" / "results" / "registration.md"

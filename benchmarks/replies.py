@@ -19,9 +19,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from mcp_optimizer.app import Optimizer
-from mcp_optimizer.db.models import McpTool
-from mcp_optimizer.forms import Detail
-from mcp_optimizer.server import find_reply
+from mcp_optimizer.catalog.forms import Detail
+from mcp_optimizer.domain.tools import McpTool
+from mcp_optimizer.serving.server import find_reply
 from mcp_optimizer.settings import load_settings
 from mcp_optimizer.token_counter import TokenCounter
 from mcp_optimizer.upstream.dumps import read_dumps

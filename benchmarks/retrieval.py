@@ -21,8 +21,8 @@ from typing import Any
 
 import numpy as np
 
-from mcp_optimizer.db.models import Definition, McpTool
-from mcp_optimizer.ingestion.record import make_records
+from mcp_optimizer.catalog.record import make_records
+from mcp_optimizer.domain.tools import Definition, McpTool
 from mcp_optimizer.search.encoders.choose import load_encoder
 from mcp_optimizer.search.engine import Encoder, Entry, SearchIndex
 from mcp_optimizer.search.lexical import Vocabulary

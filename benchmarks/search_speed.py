@@ -27,9 +27,9 @@ import numpy as np
 
 from benchmarks.ground import real_tools
 from benchmarks.memory import resident_mb
-from mcp_optimizer.db.models import Definition
-from mcp_optimizer.ingestion.record import make_records
-from mcp_optimizer.memory import give_back
+from mcp_optimizer.catalog.record import make_records
+from mcp_optimizer.domain.tools import Definition
+from mcp_optimizer.runtime.memory import give_back
 from mcp_optimizer.search.encoders.choose import load_encoder
 from mcp_optimizer.search.engine import Encoder, Entry, SearchIndex
 from mcp_optimizer.search.lexical import Vocabulary

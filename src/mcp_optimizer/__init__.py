@@ -24,21 +24,21 @@ __all__ = [
 ]
 
 _HOMES = {
-    "FindToolResponse": "server",
-    "McpTool": "db.models",
+    "FindToolResponse": "serving.server",
+    "McpTool": "domain.tools",
     "Optimizer": "app",
     "OptimizerError": "errors",
     "Settings": "settings",
     "TokenCounter": "token_counter",
-    "TokenMetrics": "db.models",
+    "TokenMetrics": "domain.tools",
     "load_settings": "settings",
 }
 
 if TYPE_CHECKING:
     from mcp_optimizer.app import Optimizer
-    from mcp_optimizer.db.models import McpTool, TokenMetrics
+    from mcp_optimizer.domain.tools import McpTool, TokenMetrics
     from mcp_optimizer.errors import OptimizerError
-    from mcp_optimizer.server import FindToolResponse
+    from mcp_optimizer.serving.server import FindToolResponse
     from mcp_optimizer.settings import Settings, load_settings
     from mcp_optimizer.token_counter import TokenCounter
 

@@ -16,21 +16,21 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from mcp_optimizer import __version__
-from mcp_optimizer.caller import LOCAL
 from mcp_optimizer.catalog import LiveCatalog, Snapshot
+from mcp_optimizer.catalog.forms import Detail, ToolForms
+from mcp_optimizer.catalog.ingestion import Ingestion
 from mcp_optimizer.compression.compress import Dialect
 from mcp_optimizer.compression.signature import Notes
-from mcp_optimizer.db.events import Event
-from mcp_optimizer.db.models import ServerStatus
+from mcp_optimizer.db.storage import Storage
 from mcp_optimizer.demo import demo_server_commands
+from mcp_optimizer.domain.caller import LOCAL
+from mcp_optimizer.domain.events import Event
+from mcp_optimizer.domain.own_tools import OWN_TOOLS
+from mcp_optimizer.domain.tools import ServerStatus
 from mcp_optimizer.errors import ConfigurationError, OptimizerError
-from mcp_optimizer.forms import Detail, ToolForms
-from mcp_optimizer.gateway import Found, Gateway, ToolPage
-from mcp_optimizer.ingestion.pipeline import Ingestion
-from mcp_optimizer.json_text import compact
-from mcp_optimizer.lazy import lazy
-from mcp_optimizer.lull import Lull
-from mcp_optimizer.memory import share_pools
+from mcp_optimizer.gateway.gateway import Found, Gateway, ToolPage
+from mcp_optimizer.largejson.raw import has_large, plain
+from mcp_optimizer.largejson.text import compact
 from mcp_optimizer.metrics.accounts import Accounts
 from mcp_optimizer.metrics.event_log import event_logger, log_event
 from mcp_optimizer.metrics.prices import prices_of
@@ -39,12 +39,11 @@ from mcp_optimizer.metrics.report import weights
 from mcp_optimizer.metrics.savings import PLAIN_PRICES, Assumptions, Prices
 from mcp_optimizer.metrics.sizes import MANY, Making, Sizes, measured_beside
 from mcp_optimizer.metrics.usage import make_usage
-from mcp_optimizer.own_tools import OWN_TOOLS
-from mcp_optimizer.passing.face import Passing
+from mcp_optimizer.profiles.lists import ToolLists
+from mcp_optimizer.profiles.refresher import ListRefresher
 from mcp_optimizer.profiles.tiers import ProfileName
-from mcp_optimizer.raw_json import has_large, plain
-from mcp_optimizer.registrar import Registrar
-from mcp_optimizer.registration import Registration
+from mcp_optimizer.profiles.written_descriptions import WrittenDescriptions
+from mcp_optimizer.relay.server import Relay
 from mcp_optimizer.results.cache import ResultCache
 from mcp_optimizer.results.encodings import Encoding
 from mcp_optimizer.results.estimates import Estimator
@@ -52,10 +51,13 @@ from mcp_optimizer.results.options import ResultOptions, Treatment
 from mcp_optimizer.results.pipeline import Results
 from mcp_optimizer.results.price import Price
 from mcp_optimizer.results.store import ResultStore, StoreLimits
+from mcp_optimizer.runtime.foreground_first import ForegroundFirst
+from mcp_optimizer.runtime.lazy import lazy
+from mcp_optimizer.runtime.memory import share_pools
 from mcp_optimizer.search.lexical import Vocabulary
-from mcp_optimizer.server import FaceOptions, FindToolResponse, build_server, find_reply, find_response
+from mcp_optimizer.serving.gate import Gate
+from mcp_optimizer.serving.server import FindToolResponse, ServerOptions, build_server, find_reply, find_response
 from mcp_optimizer.settings import ResultSettings, Settings, load_settings
-from mcp_optimizer.storage import Storage
 from mcp_optimizer.token_counter import TokenCounter
 from mcp_optimizer.upstream.config import read_server_file
 from mcp_optimizer.upstream.dumps import read_dumps
@@ -65,11 +67,10 @@ from mcp_optimizer.upstream.pool import UpstreamPool
 from mcp_optimizer.upstream.processes import DEEPEST, depth
 from mcp_optimizer.upstream.spec import ServerSpec, Transport
 from mcp_optimizer.upstream.state import PoolOptions, UpstreamState
-from mcp_optimizer.written_descriptions import WrittenDescriptions
 
 if TYPE_CHECKING:
     from mcp_optimizer.dashboard.routes import Dashboard
-    from mcp_optimizer.description_writer import DescriptionWriter
+    from mcp_optimizer.profiles.description_writer import DescriptionWriter
 
 logger = logging.getLogger(__name__)
 
@@ -119,8 +120,8 @@ class Optimizer:
         self._stops_at: float | None = None
         self.takes_calls = True
         """Whether whoever calls now is answered: not while we stop."""
-        lull = Lull()
-        self.ingestion = Ingestion(self._counter, self._vocabulary, self.storage.catalog, lull)
+        pace = ForegroundFirst()
+        self.ingestion = Ingestion(self._counter, self._vocabulary, self.storage.catalog, pace)
         is_transparent = settings.mode == "transparent"
         own_names = () if is_transparent else tuple(tool["name"] for tool in OWN_TOOLS)
         self.catalog = LiveCatalog(self.ingestion, self._vocabulary, self._counter, own_names)
@@ -140,15 +141,16 @@ class Optimizer:
         }
         pinned = _items(settings.pinned_tools)
         written = WrittenDescriptions(_description_writer(settings), self.storage.forms)
-        self.registration = Registration(
+        self.lists = ToolLists(
             self.catalog, self.forms, self._counter, pinned, budgets, self._uses_by_name, written.texts
         )
-        self.registrar = Registrar(self.catalog, self.registration, self.forms, self.storage.forms, written, lull)
+        self.refresher = ListRefresher(self.catalog, self.lists, self.forms, self.storage.forms, written, pace)
         self.recorder = Recorder(self.storage.history, settings.history_days)
         self.accounts = Accounts(self.gateway, self._counter, self.recorder)
         if event_logger.isEnabledFor(logging.INFO):
             self.recorder.listen(log_event)
-        self.passing = Passing(
+        self.gate = Gate(settings.limits)
+        self.relay = Relay(
             self._pool,
             lambda: self.catalog.snapshot.states,
             self.catalog.taken_in if is_transparent else None,
@@ -157,7 +159,7 @@ class Optimizer:
         )
         self._has_started = False
         self._pool.listener = self._on_state
-        self._pool.on_notice = self.passing.on_notice
+        self._pool.on_notice = self.relay.on_notice
 
     async def _started_once(self) -> None:
         """Wait for the servers to start, the first time; later they may come and go."""
@@ -171,7 +173,7 @@ class Optimizer:
 
     def _on_state(self, state: UpstreamState) -> None:
         self.catalog.on_state(state)
-        self.passing.on_state(state)
+        self.relay.on_state(state)
 
     @classmethod
     def from_config(cls, config: str | Path | None = None, **options: Any) -> Self:
@@ -231,7 +233,7 @@ class Optimizer:
         self._dumps.clear()
         self._pool.start()
         self._settling = asyncio.create_task(self._settle())
-        self.registrar.start(self._profiles_in_use())
+        self.refresher.start(self._profiles_in_use())
         if self.settings.history and self.settings.database_place is not None:
             self.recorder.start()
 
@@ -287,7 +289,7 @@ class Optimizer:
                 # A thread goes on by itself; nobody waits for what it loads.
                 task.cancel()
         parts = {
-            "the lists of tools": self.registrar.stop,
+            "the lists of tools": self.refresher.stop,
             "the servers": self._pool.stop,
             "the catalog": self.catalog.caught_up,
             "the accounts": self.accounts.settled,
@@ -338,14 +340,14 @@ class Optimizer:
     def mcp_server(self) -> Any:
         """The MCP face, for whichever transport serves it."""
         settings = self.settings
-        options = FaceOptions(
+        options = ServerOptions(
             detail=Detail(settings.detail),
             profile=_profile(settings.tool_profile),
             dialect=Dialect(settings.dialect),
             profile_of_client={name: ProfileName(value.title()) for name, value in settings.client_profiles.items()},
             transparent=settings.mode == "transparent",
         )
-        return build_server(self.gateway, __version__, self.passing, options, self.registrar, self.accounts)
+        return build_server(self.gateway, __version__, self.relay, options, self.refresher, self.accounts, self.gate)
 
     def _profiles_in_use(self) -> set[ProfileName]:
         named = {self.settings.tool_profile, *self.settings.client_profiles.values()}
@@ -353,7 +355,7 @@ class Optimizer:
 
     def http_app(self, host: str) -> Any:
         """The HTTP application: /mcp, /health, /ready, and, if the settings want it, the dashboard."""
-        from mcp_optimizer.http import admitted_hosts, build_http_app, is_loopback
+        from mcp_optimizer.serving.http import admitted_hosts, build_http_app, is_loopback
 
         settings = self.settings
         hosts, origins = _items(settings.allowed_hosts), _items(settings.allowed_origins)
@@ -376,9 +378,7 @@ class Optimizer:
                 version=__version__,
             )
             self._dashboard = Dashboard(sources, guard)
-            meters = Meters(
-                lambda: self.snapshot, self.recorder, lambda: self._assumptions, lambda: self.passing.gate.refused
-            )
+            meters = Meters(lambda: self.snapshot, self.recorder, lambda: self._assumptions, lambda: self.gate.refused)
             self.recorder.listen(meters.take)
             routes += [*self._dashboard.routes(), metrics_route(meters, guard)]
         return build_http_app(
@@ -390,11 +390,11 @@ class Optimizer:
             version=__version__,
             is_ready=lambda: self.is_ready,
             takes_calls=lambda: self.takes_calls,
-            gate=self.passing.gate,
+            gate=self.gate,
             routes=routes,
         )
 
-    def let_go(self) -> None:
+    def release_streams(self) -> None:
         """Before the HTTP server stops: end what would keep it waiting."""
         if self._dashboard is not None:
             self._dashboard.end()
@@ -502,7 +502,7 @@ def _said(settings: ResultSettings) -> dict[str, Any]:
 def _description_writer(settings: Settings) -> DescriptionWriter | None:
     if not settings.description_writer:
         return None
-    from mcp_optimizer.description_writer import DescriptionWriter
+    from mcp_optimizer.profiles.description_writer import DescriptionWriter
 
     return DescriptionWriter(settings.description_writer, settings.description_writer_key)
 

@@ -27,7 +27,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from mcp_optimizer.json_text import compact
+from mcp_optimizer.largejson.text import compact
 
 _LONGEST_QUOTE = 120
 _MOST_LISTED = 20

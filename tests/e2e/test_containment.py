@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from mcp_optimizer import Optimizer
-from mcp_optimizer.db.models import ServerStatus
+from mcp_optimizer.domain.tools import ServerStatus
 from mcp_optimizer.errors import CallLost, CallTimeout, UpstreamRefusal
 from mcp_optimizer.limits import Limits
 from mcp_optimizer.upstream.session import UpstreamSession
@@ -121,13 +121,13 @@ async def test_a_refusal_is_a_refusal_whatever_its_code(write_servers: WriteServ
 
 
 async def test_one_dropped_answer_is_one_lost_call_and_the_others_are_answered(write_servers: WriteServers) -> None:
-    let_go = asyncio.Event()
+    release_streams = asyncio.Event()
 
     async def dropping(writer: asyncio.StreamWriter, message: Any) -> None:
         if message["params"]["arguments"].get("drop"):
             writer.close()
             return
-        await let_go.wait()
+        await release_streams.wait()
         await send(writer, {"jsonrpc": "2.0", "id": message["id"], "result": {"content": []}})
 
     async with http_server(dropping) as url, Optimizer.from_config(write_servers({"far": {"url": url}})) as optimizer:
@@ -138,7 +138,7 @@ async def test_one_dropped_answer_is_one_lost_call_and_the_others_are_answered(w
         # Longer than the checks that look into it take.
         await asyncio.sleep(1)
         assert status_of(optimizer, "far") is ServerStatus.RUNNING
-        let_go.set()
+        release_streams.set()
         assert (await other)["content"] == []
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from mcp_optimizer import Optimizer
-from mcp_optimizer.db.models import ServerStatus
+from mcp_optimizer.domain.tools import ServerStatus
 from mcp_optimizer.errors import CallLost
 from tests.conftest import Entry, WriteServers
 

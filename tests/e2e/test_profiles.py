@@ -15,7 +15,7 @@ from mcp import Client
 from mcp.client.session import IncomingMessage
 
 from mcp_optimizer import Optimizer, TokenCounter
-from mcp_optimizer.own_tools import OWN_TOOLS
+from mcp_optimizer.domain.own_tools import OWN_TOOLS
 from mcp_optimizer.profiles.tiers import ProfileName
 from tests.conftest import WriteServers, plain_server
 from tests.e2e.running import http_gateway, over_stdio, until_found
@@ -69,7 +69,7 @@ async def test_a_pinned_tool_is_in_the_smallest_profile_and_a_tiny_budget_drops_
 
 async def test_every_tool_belongs_to_exactly_one_profile() -> None:
     async with demo_client() as (optimizer, _):
-        profiles = optimizer.registration.profiles()
+        profiles = optimizer.lists.profiles()
         assert set(profiles.tier_of) == set(optimizer.snapshot.by_name)
         minimal = set(profiles.by_name[ProfileName.MINIMAL].tools)
         assert minimal <= set(profiles.by_name[ProfileName.STANDARD].tools)
@@ -91,7 +91,7 @@ async def test_a_tool_of_the_next_profile_is_registered_after_its_first_use_and_
         Client(optimizer.mcp_server(), mode="legacy", message_handler=on_message) as client,
     ):
         before = [tool.name for tool in (await client.list_tools()).tools]
-        tier_of = optimizer.registration.profiles().tier_of
+        tier_of = optimizer.lists.profiles().tier_of
         chosen = next(name for name in tier_of if tier_of[name] is ProfileName.STANDARD)
         await client.call_tool("call_tool", {"tool_name": chosen, "parameters": {}})
         assert [tool.name for tool in (await client.list_tools()).tools] == [*before, chosen]
@@ -104,7 +104,7 @@ async def test_the_list_is_the_same_to_the_byte_after_a_restart(write_servers: W
     lists = []
     for _ in range(2):
         async with Optimizer.from_config(config, tool_profile="standard") as optimizer:
-            lists.append(json.dumps(optimizer.registration.listed(ProfileName.STANDARD).definitions))
+            lists.append(json.dumps(optimizer.lists.listed(ProfileName.STANDARD).definitions))
     assert lists[0] == lists[1]
 
 

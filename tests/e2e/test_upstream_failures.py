@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from mcp_optimizer import Optimizer
-from mcp_optimizer.db.models import ServerStatus
+from mcp_optimizer.domain.tools import ServerStatus
 from mcp_optimizer.errors import CallInterrupted, CallTimeout, UnknownTool
 from tests.conftest import Entry, WriteServers, plain_server
 from tests.e2e.running import command, over_stdio, until_found

@@ -23,7 +23,7 @@ from mcp.shared.exceptions import MCPError
 from pydantic import ValidationError
 
 from mcp_optimizer import Optimizer
-from mcp_optimizer.db.models import ServerStatus
+from mcp_optimizer.domain.tools import ServerStatus
 from mcp_optimizer.errors import OptimizerError
 from tests.conftest import ROOT, Entry
 from tests.hostile import witness as honest_side

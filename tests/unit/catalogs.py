@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from mcp_optimizer.caller import LOCAL, Caller
 from mcp_optimizer.catalog import LiveCatalog
-from mcp_optimizer.db.models import Definition, McpTool, ServerStatus
-from mcp_optimizer.forms import ToolForms
-from mcp_optimizer.gateway import Gateway
-from mcp_optimizer.ingestion.pipeline import Ingestion
-from mcp_optimizer.own_tools import OWN_TOOLS
+from mcp_optimizer.catalog.forms import ToolForms
+from mcp_optimizer.catalog.ingestion import Ingestion
+from mcp_optimizer.domain.caller import LOCAL, Caller
+from mcp_optimizer.domain.own_tools import OWN_TOOLS
+from mcp_optimizer.domain.tools import Definition, McpTool, ServerStatus
+from mcp_optimizer.gateway.gateway import Gateway
 from mcp_optimizer.results.pipeline import Results
 from mcp_optimizer.search.lexical import Vocabulary
 from mcp_optimizer.token_counter import TokenCounter

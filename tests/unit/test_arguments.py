@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_optimizer.arguments import ArgumentCheck, read_arguments
-from mcp_optimizer.db.models import McpTool
+from mcp_optimizer.domain.tools import McpTool
 from mcp_optimizer.errors import InvalidArguments, InvalidRequest, for_model
+from mcp_optimizer.gateway.arguments import ArgumentCheck, read_arguments
 from tests.unit.catalogs import mcp_tool
 
 TITLE = {"title": "Hello"}

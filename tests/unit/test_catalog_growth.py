@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 from mcp_optimizer.catalog import LiveCatalog
+from mcp_optimizer.catalog.ingestion import Ingestion
 from mcp_optimizer.catalog.vectors import KnownVectors
-from mcp_optimizer.db.models import ServerStatus
+from mcp_optimizer.domain.tools import ServerStatus
 from mcp_optimizer.errors import UnknownTool
-from mcp_optimizer.ingestion.pipeline import Ingestion
 from mcp_optimizer.search.lexical import Vocabulary
 from mcp_optimizer.token_counter import TokenCounter
 from tests.unit.catalogs import down, live_catalog, mcp_tool, new_catalog, new_gateway, no_database, running

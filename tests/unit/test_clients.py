@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from mcp_optimizer.clients import KNOWN_CLIENTS, UNKNOWN, ClientHabits, dialect_for, habits_of
 from mcp_optimizer.compression.compress import Dialect
+from mcp_optimizer.serving.known_clients import KNOWN_CLIENTS, UNKNOWN, ClientHabits, dialect_for, habits_of
 from tests.conftest import ROOT
 
 

@@ -26,7 +26,7 @@ from mcp_optimizer.dashboard.guard import HEADERS
 from mcp_optimizer.dashboard.html import el, visible
 from mcp_optimizer.dashboard.report_page import report_page
 from mcp_optimizer.dashboard.routes import event_values
-from mcp_optimizer.db.events import Event, EventKind, Outcome
+from mcp_optimizer.domain.events import Event, EventKind, Outcome
 from mcp_optimizer.metrics.report import make_report
 from mcp_optimizer.settings import Settings, load_settings
 
@@ -374,7 +374,7 @@ def test_an_event_for_the_script_has_its_names_made_visible() -> None:
 async def test_the_report_is_one_page_without_script_or_address(dumps: Path) -> None:
     async with started(dumps) as optimizer:
         await optimizer.find("create an issue")
-        found = make_report(optimizer.snapshot, optimizer.forms, optimizer.registration, optimizer.own_tokens)
+        found = make_report(optimizer.snapshot, optimizer.forms, optimizer.lists, optimizer.own_tokens)
         events = [Event(1.0, EventKind.CALL, "s", "c", "<b>evil", HOSTILE, 5, 50, 100)]
         page = report_page({**found, "usage": optimizer.usage(events)})
     elements = Elements(page)

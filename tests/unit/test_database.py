@@ -21,9 +21,9 @@ from sqlalchemy import create_engine, event
 from mcp_optimizer.db import database as database_module
 from mcp_optimizer.db.catalog import Catalog
 from mcp_optimizer.db.database import open_database, prepare_file
-from mcp_optimizer.db.models import Definition, McpTool, ServerStatus, ToolRow, ToolUpdateDetails
 from mcp_optimizer.db.schema import APPLICATION_ID, HEAD
 from mcp_optimizer.db.tables import metadata
+from mcp_optimizer.domain.tools import Definition, McpTool, ServerStatus, ToolRow, ToolUpdateDetails
 from mcp_optimizer.errors import CatalogError
 from mcp_optimizer.token_counter import TokenCounter
 from tests.unit.catalogs import mcp_tool

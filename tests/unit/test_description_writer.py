@@ -12,19 +12,19 @@ from typing import Any
 import pytest
 
 from mcp_optimizer.catalog import LiveCatalog
+from mcp_optimizer.catalog.forms import ToolForms
 from mcp_optimizer.compression.descriptions import Level, ShortDescription, better_written
 from mcp_optimizer.db.database import Database, open_database
 from mcp_optimizer.db.forms import StoredForms
-from mcp_optimizer.description_writer import DescriptionWriter
+from mcp_optimizer.domain.own_tools import OWN_TOOLS
 from mcp_optimizer.errors import ConfigurationError
-from mcp_optimizer.forms import ToolForms
-from mcp_optimizer.own_tools import OWN_TOOLS
+from mcp_optimizer.profiles.description_writer import DescriptionWriter
+from mcp_optimizer.profiles.lists import Presentation, ToolLists
+from mcp_optimizer.profiles.refresher import ListRefresher
 from mcp_optimizer.profiles.selection import DEFAULT_BUDGETS
 from mcp_optimizer.profiles.tiers import ProfileName
-from mcp_optimizer.registrar import Registrar
-from mcp_optimizer.registration import Presentation, Registration
+from mcp_optimizer.profiles.written_descriptions import WrittenDescriptions
 from mcp_optimizer.token_counter import TokenCounter
-from mcp_optimizer.written_descriptions import WrittenDescriptions
 from tests.unit.catalogs import live_catalog, mcp_tool, running
 from tests.unit.endpoints import serving
 
@@ -129,7 +129,7 @@ def test_what_is_short_and_tells_the_tool_apart_is_taken() -> None:
     assert better_written(OURS, ["Handle cards", None])[0] == OURS[0]
 
 
-def registrar_with(catalog: LiveCatalog, endpoint: Endpoint, database: Database | None) -> Registrar:
+def registrar_with(catalog: LiveCatalog, endpoint: Endpoint, database: Database | None) -> ListRefresher:
     counter = TokenCounter()
     forms = ToolForms(counter)
 
@@ -140,12 +140,12 @@ def registrar_with(catalog: LiveCatalog, endpoint: Endpoint, database: Database 
     own_tokens = sum(counter.count_many([json.dumps(tool) for tool in OWN_TOOLS]))
     budgets = {**DEFAULT_BUDGETS, ProfileName.MINIMAL: own_tokens + 300}
     pinned = [f"get_{noun}" for noun in NOUNS]
-    made = Registration(catalog, forms, counter, pinned, budgets, written=written.texts)
-    return Registrar(catalog, made, forms, opened, written)
+    made = ToolLists(catalog, forms, counter, pinned, budgets, written=written.texts)
+    return ListRefresher(catalog, made, forms, opened, written)
 
 
-async def descriptions(registrar: Registrar) -> list[str]:
-    listed = await registrar.listed(ProfileName.MINIMAL, PLAIN)
+async def descriptions(refresher: ListRefresher) -> list[str]:
+    listed = await refresher.listed(ProfileName.MINIMAL, PLAIN)
     assert listed.profile.level is Level.WORDS
     return [tool["description"] for tool in listed.definitions]
 
@@ -159,17 +159,17 @@ async def test_descriptions_come_after_the_list_is_asked_for_and_stay_for_the_ne
     async def tell() -> None:
         told.set()
 
-    registrar = registrar_with(await live_catalog(TOOLS), endpoint, database)
-    registrar.on_change = tell
-    registrar.start({ProfileName.MINIMAL})
-    await descriptions(registrar)
+    refresher = registrar_with(await live_catalog(TOOLS), endpoint, database)
+    refresher.on_change = tell
+    refresher.start({ProfileName.MINIMAL})
+    await descriptions(refresher)
     await asyncio.wait_for(told.wait(), 10)
     async with asyncio.timeout(10):
-        while not all(text.startswith("Show get_") for text in await descriptions(registrar)):
+        while not all(text.startswith("Show get_") for text in await descriptions(refresher)):
             await asyncio.sleep(0.01)
-    written = await descriptions(registrar)
+    written = await descriptions(refresher)
     assert all(text.startswith("Show get_") and text.endswith(" now") for text in written)
-    await registrar.stop()
+    await refresher.stop()
     asked = len(endpoint.asked)
     endpoint.status = 500
     again = registrar_with(await live_catalog(TOOLS), endpoint, database)
@@ -184,15 +184,15 @@ async def test_an_endpoint_that_fails_costs_nothing_but_a_line_in_the_log(
     endpoint: Endpoint, caplog: pytest.LogCaptureFixture
 ) -> None:
     endpoint.status = 503
-    registrar = registrar_with(await live_catalog(TOOLS), endpoint, None)
-    registrar.start({ProfileName.MINIMAL})
-    before = await descriptions(registrar)
+    refresher = registrar_with(await live_catalog(TOOLS), endpoint, None)
+    refresher.start({ProfileName.MINIMAL})
+    before = await descriptions(refresher)
     async with asyncio.timeout(10):
         while not caplog.records:
             await asyncio.sleep(0.01)
-    assert await descriptions(registrar) == before
+    assert await descriptions(refresher) == before
     assert len(before) > 3
     assert "503" in caplog.text
     assert "The words of the tools themselves are used" in caplog.text
     assert len(endpoint.asked) == 1
-    await registrar.stop()
+    await refresher.stop()

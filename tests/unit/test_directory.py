@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 from mcp import MCPError
 
-from mcp_optimizer.db.models import ServerStatus
+from mcp_optimizer.domain.naming import ServerSchemes, public_uris
+from mcp_optimizer.domain.tools import ServerStatus
 from mcp_optimizer.errors import InvalidRequest, ServerUnavailable
 from mcp_optimizer.limits import DEFAULT_LIMITS, Limits
-from mcp_optimizer.naming import ServerSchemes, public_uris
-from mcp_optimizer.passing.directory import Directory
-from mcp_optimizer.passing.envelope import for_era
-from mcp_optimizer.passing.listings import PROMPTS, RESOURCES, TEMPLATES
-from mcp_optimizer.passing.paging import page
+from mcp_optimizer.relay.directory import Directory
+from mcp_optimizer.relay.envelope import for_era
+from mcp_optimizer.relay.listings import PROMPTS, RESOURCES, TEMPLATES
+from mcp_optimizer.relay.paging import page
 from mcp_optimizer.upstream.spec import ServerSpec, Transport
 from mcp_optimizer.upstream.state import UpstreamState
 

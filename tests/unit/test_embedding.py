@@ -16,15 +16,15 @@ import pytest
 
 from mcp_optimizer.app import Optimizer
 from mcp_optimizer.catalog import LiveCatalog
+from mcp_optimizer.catalog import ingestion as pipeline
+from mcp_optimizer.catalog.ingestion import Ingestion
+from mcp_optimizer.catalog.record import vector_key
 from mcp_optimizer.db.catalog import Catalog
 from mcp_optimizer.db.database import open_database
-from mcp_optimizer.gateway import Found
-from mcp_optimizer.ingestion import pipeline
-from mcp_optimizer.ingestion.pipeline import Ingestion
-from mcp_optimizer.ingestion.record import vector_key
+from mcp_optimizer.gateway.gateway import Found
 from mcp_optimizer.search.engine import Encoder
 from mcp_optimizer.search.lexical import Floats, Vocabulary
-from mcp_optimizer.server import find_response
+from mcp_optimizer.serving.server import find_response
 from mcp_optimizer.settings import load_settings
 from mcp_optimizer.token_counter import TokenCounter
 from mcp_optimizer.upstream.state import UpstreamState

@@ -13,14 +13,14 @@ import pytest
 from mcp import Client, MCPError
 from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
 
-from mcp_optimizer.db.models import McpTool
+from mcp_optimizer.catalog.forms import Detail
+from mcp_optimizer.domain.own_tools import INSTRUCTIONS, OWN_TOOLS
+from mcp_optimizer.domain.tools import McpTool
 from mcp_optimizer.errors import CallTimeout, UpstreamRefusal
-from mcp_optimizer.forms import Detail
-from mcp_optimizer.gateway import SCORES_META_KEY, TOOL_META_KEY
-from mcp_optimizer.own_tools import INSTRUCTIONS, OWN_TOOLS
-from mcp_optimizer.passing.clients import passable
-from mcp_optimizer.passing.face import Passing
-from mcp_optimizer.server import FindToolResponse, build_server
+from mcp_optimizer.gateway.gateway import SCORES_META_KEY, TOOL_META_KEY
+from mcp_optimizer.relay.connected import passable
+from mcp_optimizer.relay.server import Relay
+from mcp_optimizer.serving.server import FindToolResponse, build_server
 from mcp_optimizer.token_counter import VOCABULARIES, TokenCounter
 from mcp_optimizer.upstream.state import UpstreamState
 from tests.unit.catalogs import Answer, RecordingPool, down, gateway_over, mcp_tool, running
@@ -91,7 +91,7 @@ def open_face(mode: str) -> Open:
     @asynccontextmanager
     async def opened(*states: UpstreamState, answer: Answer | None = None) -> AsyncIterator[Face]:
         pool = RecordingPool(answer)
-        server = build_server(await gateway_over(*(states or (GITHUB, SLACK)), pool=pool), "1.2.3", Passing(pool, dict))
+        server = build_server(await gateway_over(*(states or (GITHUB, SLACK)), pool=pool), "1.2.3", Relay(pool, dict))
         sent: list[tuple[str, dict[str, Any]]] = []
 
         async def remember(ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
@@ -380,7 +380,7 @@ async def test_a_server_that_does_not_answer_is_an_error_that_the_model_can_read
 
 @pytest.mark.parametrize("params", [None, {}, {"name": 7}, {"name": "find_tool", "arguments": [1]}])
 async def test_a_call_without_a_name_or_with_arguments_that_are_no_object_is_a_protocol_error(params: Any) -> None:
-    server = build_server(await gateway_over(GITHUB), "1.2.3", Passing(RecordingPool(), dict))
+    server = build_server(await gateway_over(GITHUB), "1.2.3", Relay(RecordingPool(), dict))
 
     async def never(_ctx: Any) -> HandlerResult:
         raise AssertionError("not answered")

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 
 from starlette.types import Message, Receive, Scope, Send
 
-from mcp_optimizer.first_events import HeldFirstEvents
+from mcp_optimizer.serving.first_events import HeldFirstEvents
 
 START: Message = {"type": "http.response.start", "status": 200, "headers": []}
 END: Message = {"type": "http.response.body", "body": b"", "more_body": False}

@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 from mcp_optimizer.catalog import CatalogTool
+from mcp_optimizer.catalog.forms import Detail, ToolForms
 from mcp_optimizer.compression.compress import Dialect
 from mcp_optimizer.compression.signature import Notes
 from mcp_optimizer.db.database import open_database
 from mcp_optimizer.db.forms import StoredForms
-from mcp_optimizer.db.models import DefinitionForm
-from mcp_optimizer.forms import Detail, ToolForms
+from mcp_optimizer.domain.tools import DefinitionForm
 from mcp_optimizer.token_counter import TokenCounter
 from tests.unit.catalogs import live_catalog, mcp_tool, running
 

@@ -12,11 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from mcp_types import JSONRPCError, JSONRPCNotification, JSONRPCRequest, JSONRPCResponse
 
-from mcp_optimizer.cli.pipes import id_of
 from mcp_optimizer.limits import Limits
-from mcp_optimizer.passing.gate import Gate, Refused
-from mcp_optimizer.passing.outbox import Outbox
-from mcp_optimizer.passing.sendable import TooDeep, sendable
+from mcp_optimizer.relay.outbox import Outbox
+from mcp_optimizer.relay.sendable import TooDeep, sendable
+from mcp_optimizer.serving.gate import Gate, Refused
+from mcp_optimizer.serving.stdio import id_of
 from mcp_optimizer.upstream.lines import Overlong, lines
 
 

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from mcp_optimizer.db.models import ServerStatus
+from mcp_optimizer.catalog.forms import Detail
+from mcp_optimizer.domain.tools import ServerStatus
 from mcp_optimizer.errors import (
     AmbiguousTool,
     InvalidArguments,
@@ -16,9 +17,8 @@ from mcp_optimizer.errors import (
     UnknownTool,
     for_model,
 )
-from mcp_optimizer.forms import Detail
-from mcp_optimizer.gateway import TOOL_META_KEY, Gateway, summary
-from mcp_optimizer.server import find_response
+from mcp_optimizer.gateway.gateway import TOOL_META_KEY, Gateway, summary
+from mcp_optimizer.serving.server import find_response
 from mcp_optimizer.token_counter import TokenCounter
 from tests.unit.catalogs import RecordingPool, down, gateway_over, mcp_tool, running
 

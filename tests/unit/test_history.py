@@ -15,16 +15,16 @@ from typing import Any, cast
 
 import pytest
 
-from mcp_optimizer.caller import Caller
 from mcp_optimizer.db.database import open_database
-from mcp_optimizer.db.events import Event, EventKind, Outcome
 from mcp_optimizer.db.history import History
+from mcp_optimizer.domain.caller import Caller
+from mcp_optimizer.domain.events import Event, EventKind, Outcome
+from mcp_optimizer.domain.own_tools import OWN_TOOLS
 from mcp_optimizer.errors import CallTimeout, CatalogError, OptimizerError
-from mcp_optimizer.gateway import Gateway
+from mcp_optimizer.gateway.gateway import Gateway
 from mcp_optimizer.metrics.accounts import Accounts
 from mcp_optimizer.metrics.recorder import Recorder
-from mcp_optimizer.own_tools import OWN_TOOLS
-from mcp_optimizer.server import find_reply
+from mcp_optimizer.serving.server import find_reply
 from mcp_optimizer.token_counter import TokenCounter
 from tests.unit.catalogs import RecordingPool, gateway_over, mcp_tool, running
 

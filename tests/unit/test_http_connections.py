@@ -12,8 +12,8 @@ import pytest
 import uvicorn
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from mcp_optimizer.cli.http_connections import bounded_connections
 from mcp_optimizer.limits import Limits
+from mcp_optimizer.serving.http_connections import bounded_connections
 
 CHUNK = 1_000_000
 

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from mcp_optimizer.catalog.ingestion import Ingestion
+from mcp_optimizer.catalog.record import ToolRecord
 from mcp_optimizer.db.catalog import Catalog
 from mcp_optimizer.db.database import open_database
-from mcp_optimizer.db.models import Definition, McpTool
-from mcp_optimizer.ingestion.pipeline import Ingestion
-from mcp_optimizer.ingestion.record import ToolRecord
+from mcp_optimizer.domain.tools import Definition, McpTool
 from mcp_optimizer.search.lexical import Vocabulary
 from mcp_optimizer.token_counter import TokenCounter
 from tests.unit.catalogs import mcp_tool, no_database, spec

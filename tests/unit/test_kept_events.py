@@ -6,7 +6,7 @@ import pytest
 from mcp.server.streamable_http import EventMessage, EventStore
 from mcp_types import ErrorData, JSONRPCError, JSONRPCMessage, JSONRPCNotification, JSONRPCRequest, JSONRPCResponse
 
-from mcp_optimizer.passing.kept_events import TOO_LARGE, KeptEvents
+from mcp_optimizer.serving.event_store import TOO_LARGE, KeptEvents
 
 
 def answer(text: str) -> JSONRPCResponse:

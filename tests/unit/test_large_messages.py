@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_optimizer.json_spans import decoded_parts, long_strings
-from mcp_optimizer.raw_json import plain
-from mcp_optimizer.upstream.large import read_large as read_raw
+from mcp_optimizer.largejson.raw import plain
+from mcp_optimizer.largejson.reading import read_large as read_raw
+from mcp_optimizer.largejson.spans import decoded_parts, long_strings
 
 
 def read_large(line: bytes, parse: Any) -> Any:

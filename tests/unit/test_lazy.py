@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 
-from mcp_optimizer.lazy import lazy
+from mcp_optimizer.runtime.lazy import lazy
 
 
 class Reading:

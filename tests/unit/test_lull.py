@@ -7,14 +7,14 @@ import time
 
 import pytest
 
-from mcp_optimizer.lull import Lull
+from mcp_optimizer.runtime.foreground_first import ForegroundFirst
 
 
 async def test_whoever_can_wait_goes_on_when_the_last_work_is_done() -> None:
-    lull = Lull()
-    with lull.working():
-        with lull.working():
-            waiting = asyncio.create_task(lull.wait())
+    foreground_first = ForegroundFirst()
+    with foreground_first.working():
+        with foreground_first.working():
+            waiting = asyncio.create_task(foreground_first.wait())
             await asyncio.sleep(0.1)
         await asyncio.sleep(0.1)
         assert not waiting.done()
@@ -23,26 +23,26 @@ async def test_whoever_can_wait_goes_on_when_the_last_work_is_done() -> None:
 
 
 async def test_work_that_fails_is_over_too() -> None:
-    lull = Lull()
-    with pytest.raises(ValueError, match="broken"), lull.working():
+    foreground_first = ForegroundFirst()
+    with pytest.raises(ValueError, match="broken"), foreground_first.working():
         raise ValueError("broken")
     async with asyncio.timeout(5):
-        await lull.wait()
+        await foreground_first.wait()
 
 
 async def test_work_that_begins_with_the_same_news_comes_first() -> None:
-    lull = Lull()
-    waiting = asyncio.create_task(lull.wait())
+    foreground_first = ForegroundFirst()
+    waiting = asyncio.create_task(foreground_first.wait())
     await asyncio.sleep(0)
-    with lull.working():
+    with foreground_first.working():
         await asyncio.sleep(0.2)
         assert not waiting.done()
     await waiting
 
 
 async def test_nobody_waits_for_ever() -> None:
-    lull = Lull(patience=0.05)
+    foreground_first = ForegroundFirst(patience=0.05)
     started = time.monotonic()
-    with lull.working():
-        await lull.wait()
+    with foreground_first.working():
+        await foreground_first.wait()
     assert time.monotonic() - started < 5

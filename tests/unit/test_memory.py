@@ -7,12 +7,12 @@ import sys
 
 import pytest
 
-from mcp_optimizer import memory
+from mcp_optimizer.runtime import memory
 
 # Freed blocks that lie between used ones stay with the process until it is told to give them back.
 HOLD_AND_FREE = """
 from benchmarks.memory import resident_mb
-from mcp_optimizer import memory
+from mcp_optimizer.runtime import memory
 memory.share_pools()
 blocks = [bytes([1]) * 50_000 for _ in range(2_000)]
 used = resident_mb()
@@ -39,7 +39,7 @@ def test_on_another_system_nothing_happens(monkeypatch: pytest.MonkeyPatch) -> N
 # A cycle that has survived for a while is found only by a look at everything.
 LEAVE_A_CYCLE = """
 import asyncio, gc, weakref
-from mcp_optimizer.memory import kept_tidy
+from mcp_optimizer.runtime.memory import kept_tidy
 
 class Node: ...
 

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from mcp_optimizer.db.models import McpTool, TokenMetrics, Tool, ToolUpdateDetails
+from mcp_optimizer.domain.tools import McpTool, TokenMetrics, Tool, ToolUpdateDetails
 from tests.conftest import DATA
 from tests.unit.catalogs import mcp_tool
 

@@ -18,17 +18,17 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as open_metrics
 from prometheus_client.parser import text_string_to_metric_families
 
-from mcp_optimizer.db.events import Event, EventKind, Outcome
+from mcp_optimizer.domain.events import Event, EventKind, Outcome
 from mcp_optimizer.errors import ConfigurationError
-from mcp_optimizer.logs import configure_logging
 from mcp_optimizer.metrics.event_log import log_event
 from mcp_optimizer.metrics.prices import prices_of
 from mcp_optimizer.metrics.prometheus import Meters, RunningSavings
 from mcp_optimizer.metrics.recorder import Recorder
 from mcp_optimizer.metrics.savings import SILENCE, Assumptions, savings
-from mcp_optimizer.passing.face import Passing
-from mcp_optimizer.server import build_server
-from mcp_optimizer.tracing import provider_to
+from mcp_optimizer.relay.server import Relay
+from mcp_optimizer.runtime.logs import configure_logging
+from mcp_optimizer.serving.server import build_server
+from mcp_optimizer.serving.tracing import provider_to
 from tests.unit.catalogs import RecordingPool, down, gateway_over, live_catalog, mcp_tool, running
 
 CALL = Event(1.0, EventKind.CALL, "s", "claude", "git hub", "create_issue", 40, 100, 5_000, 250.0, True, True)
@@ -171,7 +171,7 @@ def spans() -> InMemorySpanExporter:
 async def test_a_call_is_traced_under_the_context_that_its_request_carries(spans: InMemorySpanExporter) -> None:
     gateway = await gateway_over(running("github", mcp_tool("create_issue")))
     spans.clear()
-    async with Client(build_server(gateway, "test", Passing(RecordingPool(), dict)), mode="legacy") as client:
+    async with Client(build_server(gateway, "test", Relay(RecordingPool(), dict)), mode="legacy") as client:
         # The client sends the context of its own span in `_meta`, as the protocol has it.
         with trace.get_tracer("test").start_as_current_span("the agent") as agent:
             await client.call_tool("call_tool", {"tool_name": "create_issue", "parameters": {"p": "secret"}})

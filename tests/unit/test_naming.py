@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_optimizer.naming import ServerNames, alias, public_names
+from mcp_optimizer.domain.naming import ServerNames, alias, public_names
 
 
 def test_a_name_that_only_one_server_has_stays_as_it_is() -> None:

@@ -11,17 +11,17 @@ import mcp_types as types
 import pytest
 from mcp import Client, MCPError
 
+from mcp_optimizer.catalog.forms import Detail, ToolForms
 from mcp_optimizer.db.database import open_database
 from mcp_optimizer.db.kept_results import KeptResults
-from mcp_optimizer.db.models import McpTool
-from mcp_optimizer.forms import Detail, ToolForms
-from mcp_optimizer.gateway import Gateway
+from mcp_optimizer.domain.tools import McpTool
+from mcp_optimizer.gateway.gateway import Gateway
 from mcp_optimizer.limits import DEFAULT_LIMITS, Limits
-from mcp_optimizer.passing.face import Passing
+from mcp_optimizer.relay.server import Relay
 from mcp_optimizer.results.estimates import Estimator
 from mcp_optimizer.results.pipeline import Results
 from mcp_optimizer.results.store import ResultStore
-from mcp_optimizer.server import FindToolResponse, build_server
+from mcp_optimizer.serving.server import FindToolResponse, build_server
 from mcp_optimizer.token_counter import TokenCounter
 from mcp_optimizer.upstream.state import UpstreamState
 from tests.unit.catalogs import RecordingPool, down, live_catalog, mcp_tool, running
@@ -106,7 +106,7 @@ async def face(*states: UpstreamState, limits: Limits = DEFAULT_LIMITS) -> Async
         results = Results(Estimator("auto", COUNTER), ResultStore(opened), bounds=limits)
         pool = RecordingPool()
         gateway = Gateway(await live_catalog(*states), pool, ToolForms(COUNTER), results, 5, limits)
-        async with Client(build_server(gateway, "1", Passing(pool, dict))) as client:
+        async with Client(build_server(gateway, "1", Relay(pool, dict))) as client:
             yield Face(client, gateway)
     finally:
         await database.close()

@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
-from mcp_optimizer.caller import ClientLink
-from mcp_optimizer.upstream.evidence import Evidence
+from mcp_optimizer.domain.caller import ClientLink
+from mcp_optimizer.upstream.diagnostics import Diagnostics
 from mcp_optimizer.upstream.own_sessions import OwnSessions
 from mcp_optimizer.upstream.peer import Peer
 from mcp_optimizer.upstream.session import UpstreamSession
@@ -35,7 +35,7 @@ class Link:
     async def tell(self, method: str, params: Mapping[str, Any]) -> None:
         raise AssertionError("nobody tells")
 
-    async def let_go(self) -> None:
+    async def release_streams(self) -> None:
         raise AssertionError("nobody lets go")
 
 
@@ -50,7 +50,7 @@ class Server:
     async def open(self, _link: ClientLink) -> AsyncIterator[UpstreamSession]:
         peer = Peer(lambda _method, _params: None)
         self.peers.append(peer)
-        yield UpstreamSession(SPEC, peer, {}, Evidence())
+        yield UpstreamSession(SPEC, peer, {}, Diagnostics())
         await self.may_close.wait()
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import mcp_types as types
 import pytest
 
-from mcp_optimizer.caller import Caller, ClientLink
+from mcp_optimizer.domain.caller import Caller, ClientLink
 from mcp_optimizer.errors import CallNotWaiting
 from mcp_optimizer.upstream.endings import ServerGone
 from mcp_optimizer.upstream.parked import ParkedCalls, ParkingLimits, Request
@@ -39,7 +39,7 @@ class Modern:
     async def ask(self, method: str, params: Mapping[str, Any]) -> dict[str, Any]:
         raise AssertionError("such a client is never asked")
 
-    async def let_go(self) -> None:
+    async def release_streams(self) -> None:
         """There is no stream to let go of."""
 
     async def tell(self, method: str, params: Mapping[str, Any]) -> None:
@@ -59,7 +59,7 @@ class Conversation:
         self.sent.append(message)
 
     def begin(self, caller: Caller) -> asyncio.Task[dict[str, Any]]:
-        token = (caller.passing.get("_meta") or {}).get("progressToken")
+        token = (caller.passed_on.get("_meta") or {}).get("progressToken")
 
         async def make(client: Caller) -> dict[str, Any]:
             return await self.peer.request("tools/call", {"name": "ask"}, 60, link=client.link, progress_token=token)

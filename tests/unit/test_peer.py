@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from mcp_optimizer.caller import ClientLink
-from mcp_optimizer.json_text import parsed
+from mcp_optimizer.domain.caller import ClientLink
+from mcp_optimizer.largejson.text import parsed
 from mcp_optimizer.upstream.endings import RpcError, RpcTimeout, ServerGone
 from mcp_optimizer.upstream.peer import Message, Peer, to_wire
 
@@ -33,7 +33,7 @@ class Listening:
         await asyncio.sleep(self._pause)
         return {"asked": self.key}
 
-    async def let_go(self) -> None:
+    async def release_streams(self) -> None:
         """There is no stream to let go of."""
 
     async def tell(self, method: str, params: Mapping[str, Any]) -> None:

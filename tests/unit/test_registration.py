@@ -11,20 +11,20 @@ from contextlib import asynccontextmanager
 import pytest
 
 from mcp_optimizer.catalog import LiveCatalog
+from mcp_optimizer.catalog.forms import ToolForms
 from mcp_optimizer.compression.compress import Dialect
 from mcp_optimizer.compression.descriptions import Level
 from mcp_optimizer.db.database import Database, open_database
 from mcp_optimizer.db.forms import StoredForms
-from mcp_optimizer.db.models import ServerStatus
+from mcp_optimizer.domain.own_tools import OWN_TOOLS
+from mcp_optimizer.domain.tools import ServerStatus
 from mcp_optimizer.errors import CatalogError
-from mcp_optimizer.forms import ToolForms
-from mcp_optimizer.own_tools import OWN_TOOLS
+from mcp_optimizer.profiles.lists import Presentation, ToolLists
+from mcp_optimizer.profiles.refresher import ListRefresher
 from mcp_optimizer.profiles.selection import DEFAULT_BUDGETS
 from mcp_optimizer.profiles.tiers import ProfileName
-from mcp_optimizer.registrar import Registrar
-from mcp_optimizer.registration import Presentation, Registration
+from mcp_optimizer.profiles.written_descriptions import WrittenDescriptions
 from mcp_optimizer.token_counter import TokenCounter
-from mcp_optimizer.written_descriptions import WrittenDescriptions
 from tests.unit.catalogs import down, live_catalog, mcp_tool, new_catalog, running
 
 COUNTER = TokenCounter()
@@ -40,9 +40,9 @@ PLAIN = Presentation()
 
 def registration(
     catalog: LiveCatalog, forms: ToolForms | None = None, minimal: int = 9_000, standard: int = 20_000
-) -> Registration:
+) -> ToolLists:
     budgets = {**DEFAULT_BUDGETS, ProfileName.MINIMAL: minimal, ProfileName.STANDARD: standard}
-    return Registration(catalog, forms or ToolForms(COUNTER), COUNTER, budgets=budgets)
+    return ToolLists(catalog, forms or ToolForms(COUNTER), COUNTER, budgets=budgets)
 
 
 def message_tokens(definitions: tuple[dict[str, object], ...]) -> int:
@@ -121,18 +121,18 @@ async def test_many_who_ask_at_once_get_the_same_list_made_once() -> None:
 @asynccontextmanager
 async def registrar_over(
     catalog: LiveCatalog, database: Database | None = None, *profiles: ProfileName
-) -> AsyncIterator[tuple[Registrar, ToolForms]]:
+) -> AsyncIterator[tuple[ListRefresher, ToolForms]]:
     forms = ToolForms(COUNTER)
 
     async def opened() -> StoredForms | None:
         return StoredForms(database) if database is not None else None
 
-    registrar = Registrar(catalog, registration(catalog, forms), forms, opened, WrittenDescriptions(None, opened))
-    registrar.start(set(profiles))
+    refresher = ListRefresher(catalog, registration(catalog, forms), forms, opened, WrittenDescriptions(None, opened))
+    refresher.start(set(profiles))
     try:
-        yield registrar, forms
+        yield refresher, forms
     finally:
-        await registrar.stop()
+        await refresher.stop()
 
 
 async def test_lists_are_the_same_to_the_byte_after_a_restart_and_nothing_is_compressed_twice() -> None:
@@ -140,12 +140,12 @@ async def test_lists_are_the_same_to_the_byte_after_a_restart_and_nothing_is_com
     lists = []
     for _ in range(2):
         catalog = await live_catalog(CARDS)
-        async with registrar_over(catalog, database) as (registrar, forms):
-            lists.append((await registrar.listed(ProfileName.FULL, PLAIN)).definitions)
+        async with registrar_over(catalog, database) as (refresher, forms):
+            lists.append((await refresher.listed(ProfileName.FULL, PLAIN)).definitions)
         assert forms.unknown(catalog.snapshot.running) == []
     assert json.dumps(lists[0]) == json.dumps(lists[1])
-    async with registrar_over(await live_catalog(CARDS), database) as (registrar, forms):
-        await registrar.listed(ProfileName.FULL, PLAIN)
+    async with registrar_over(await live_catalog(CARDS), database) as (refresher, forms):
+        await refresher.listed(ProfileName.FULL, PLAIN)
         assert forms.take_new() == []
     await database.close()
 
@@ -154,8 +154,8 @@ async def test_a_list_waits_for_servers_that_are_still_starting_but_not_for_fail
     catalog = new_catalog()
     catalog.on_state(down("slow", status=ServerStatus.STARTING))
     catalog.on_state(down("bad"))
-    async with registrar_over(catalog) as (registrar, _):
-        asked = asyncio.create_task(registrar.listed(ProfileName.FULL, PLAIN))
+    async with registrar_over(catalog) as (refresher, _):
+        asked = asyncio.create_task(refresher.listed(ProfileName.FULL, PLAIN))
         await asyncio.sleep(0.05)
         assert not asked.done()
         catalog.on_state(running("slow", mcp_tool("late", "Comes late")))
@@ -169,12 +169,12 @@ async def test_whoever_has_a_list_is_told_when_it_is_another() -> None:
     async def tell() -> None:
         told.set()
 
-    async with registrar_over(catalog, None, ProfileName.FULL) as (registrar, _):
-        registrar.on_change = tell
-        await registrar.listed(ProfileName.FULL, PLAIN)
+    async with registrar_over(catalog, None, ProfileName.FULL) as (refresher, _):
+        refresher.on_change = tell
+        await refresher.listed(ProfileName.FULL, PLAIN)
         catalog.on_state(running("new", mcp_tool("another", "Another tool")))
         await asyncio.wait_for(told.wait(), 5)
-        assert "another" in {tool["name"] for tool in (await registrar.listed(ProfileName.FULL, PLAIN)).definitions}
+        assert "another" in {tool["name"] for tool in (await refresher.listed(ProfileName.FULL, PLAIN)).definitions}
 
 
 async def test_without_its_database_everything_is_made_anew(
@@ -186,8 +186,8 @@ async def test_without_its_database_everything_is_made_anew(
     monkeypatch.setattr(StoredForms, "read", fails)
     monkeypatch.setattr(StoredForms, "write", fails)
     database = await open_database(None)
-    async with registrar_over(await live_catalog(CARDS), database) as (registrar, _):
-        assert len((await registrar.listed(ProfileName.FULL, PLAIN)).definitions) == 4
+    async with registrar_over(await live_catalog(CARDS), database) as (refresher, _):
+        assert len((await refresher.listed(ProfileName.FULL, PLAIN)).definitions) == 4
     assert "compressed anew" in caplog.text
     assert "could not store" in caplog.text
     await database.close()
@@ -196,15 +196,15 @@ async def test_without_its_database_everything_is_made_anew(
 async def test_the_event_loop_goes_on_while_a_list_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
     catalog = await live_catalog(CARDS)
     may_go_on = threading.Event()
-    inside = Registration.listed
+    inside = ToolLists.listed
 
-    def slow(self: Registration, profile: ProfileName, presentation: Presentation | None = None) -> object:
+    def slow(self: ToolLists, profile: ProfileName, presentation: Presentation | None = None) -> object:
         may_go_on.wait(10)
         return inside(self, profile, presentation)
 
-    monkeypatch.setattr(Registration, "listed", slow)
-    async with registrar_over(catalog) as (registrar, _):
-        asked = asyncio.create_task(registrar.listed(ProfileName.FULL, PLAIN))
+    monkeypatch.setattr(ToolLists, "listed", slow)
+    async with registrar_over(catalog) as (refresher, _):
+        asked = asyncio.create_task(refresher.listed(ProfileName.FULL, PLAIN))
         await asyncio.sleep(0.05)
         assert not asked.done()
         may_go_on.set()

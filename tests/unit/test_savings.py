@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_optimizer.db.events import Event, EventKind, Outcome
+from mcp_optimizer.domain.events import Event, EventKind, Outcome
 from mcp_optimizer.metrics.savings import PLAIN_PRICES, SILENCE, Assumptions, Prices, Reading, Savings, savings
 
 LOAD, FIND, CALL = EventKind.LOAD, EventKind.FIND, EventKind.CALL

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mcp_optimizer.forms import ToolForms
+from mcp_optimizer.catalog.forms import ToolForms
 from mcp_optimizer.metrics.sizes import Making, measured_beside, sizes
 from mcp_optimizer.token_counter import TokenCounter
 from tests.unit.catalogs import live_catalog, mcp_tool, running

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from mcp_optimizer import Optimizer
-from mcp_optimizer.db.events import Event, EventKind
-from mcp_optimizer.db.kept import KeptResult
-from mcp_optimizer.storage import Storage
+from mcp_optimizer.db.storage import Storage
+from mcp_optimizer.domain.events import Event, EventKind
+from mcp_optimizer.domain.kept_results import KeptResult
 from tests.conftest import WriteServers, plain_server
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mcp_optimizer.terminal_text import counted, printable
+from mcp_optimizer.runtime.terminal_text import counted, printable
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from typing import Any
 import httpx2
 from mcp.server.lowlevel import Server
 
-from mcp_optimizer.http import UnusedSessions
+from mcp_optimizer.serving.http import UnusedSessions
 
 ACCEPT = {"accept": "application/json, text/event-stream", "content-type": "application/json"}
 HELLO = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}

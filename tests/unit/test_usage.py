@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from mcp_optimizer.cli.reports import read_since
-from mcp_optimizer.db.events import Event, EventKind, Outcome
+from mcp_optimizer.domain.events import Event, EventKind, Outcome
 from mcp_optimizer.errors import ConfigurationError
 from mcp_optimizer.metrics.savings import Assumptions, Prices
 from mcp_optimizer.metrics.usage import Weight, make_usage

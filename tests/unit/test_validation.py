@@ -7,10 +7,10 @@ from typing import Any
 import jsonschema_rs
 import pytest
 
-from mcp_optimizer.arguments import ArgumentCheck
-from mcp_optimizer.db.models import McpTool
+from mcp_optimizer.compression.validation import SchemaCheck
+from mcp_optimizer.domain.tools import McpTool
 from mcp_optimizer.errors import InvalidArguments
-from mcp_optimizer.validation import SchemaCheck
+from mcp_optimizer.gateway.arguments import ArgumentCheck
 
 
 def nested(depth: int, inner: Any = "end") -> Any:

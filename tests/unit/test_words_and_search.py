@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mcp_optimizer.db.models import McpTool
+from mcp_optimizer.domain.tools import McpTool
 from mcp_optimizer.search.document import Document, document
 from mcp_optimizer.search.engine import Encoder, Entry, SearchIndex, SearchResult, learned
 from mcp_optimizer.search.lexical import FIELDS, Floats, LexicalIndex, Vocabulary, count_terms

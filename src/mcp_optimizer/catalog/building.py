@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from mcp_optimizer.catalog.record import ToolRecord
 from mcp_optimizer.catalog.running import Count, NamedTools, RunningTools, name_tools
 from mcp_optimizer.catalog.vectors import vectors_in
-from mcp_optimizer.ingestion.record import ToolRecord
-from mcp_optimizer.naming import ServerNames
+from mcp_optimizer.domain.naming import ServerNames
 from mcp_optimizer.search.engine import Encoder, Entry, SearchIndex
 from mcp_optimizer.search.lexical import Floats, Vocabulary, in_use, translated
 

@@ -9,9 +9,9 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 
+from mcp_optimizer.catalog.ingestion import Ingestion
+from mcp_optimizer.catalog.record import ToolRecord
 from mcp_optimizer.catalog.vectors import KnownVectors
-from mcp_optimizer.ingestion.pipeline import Ingestion
-from mcp_optimizer.ingestion.record import ToolRecord
 from mcp_optimizer.search.engine import Encoder
 
 logger = logging.getLogger(__name__)

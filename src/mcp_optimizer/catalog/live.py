@@ -18,15 +18,15 @@ from typing import Any
 
 from mcp_optimizer.catalog.building import Built, Plan, Records, build
 from mcp_optimizer.catalog.embedding import Embedding
+from mcp_optimizer.catalog.ingestion import Ingestion
+from mcp_optimizer.catalog.record import ToolRecord
 from mcp_optimizer.catalog.running import RunningTools
 from mcp_optimizer.catalog.snapshot import Snapshot
 from mcp_optimizer.catalog.vectors import KnownVectors
-from mcp_optimizer.db.models import Definition, ServerStatus
-from mcp_optimizer.ingestion.pipeline import Ingestion
-from mcp_optimizer.ingestion.record import ToolRecord
-from mcp_optimizer.memory import give_back, leave_alone
-from mcp_optimizer.naming import ServerNames
-from mcp_optimizer.own_tools import OWN_TOOLS
+from mcp_optimizer.domain.naming import ServerNames
+from mcp_optimizer.domain.own_tools import OWN_TOOLS
+from mcp_optimizer.domain.tools import Definition, ServerStatus
+from mcp_optimizer.runtime.memory import give_back, leave_alone
 from mcp_optimizer.search.engine import Encoder, SearchIndex
 from mcp_optimizer.search.lexical import Vocabulary
 from mcp_optimizer.token_counter import TokenCounter

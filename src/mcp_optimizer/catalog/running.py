@@ -13,10 +13,10 @@ from dataclasses import dataclass, field
 import numpy as np
 import pydantic_core
 
+from mcp_optimizer.catalog.record import ToolRecord
 from mcp_optimizer.catalog.tools import CatalogTool, NameTable
-from mcp_optimizer.db.models import Definition
-from mcp_optimizer.ingestion.record import ToolRecord
-from mcp_optimizer.naming import NamesOfServer, ServerNames
+from mcp_optimizer.domain.naming import NamesOfServer, ServerNames
+from mcp_optimizer.domain.tools import Definition
 from mcp_optimizer.search.ranker import Mask
 
 Count = Callable[[str], int]

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from mcp_optimizer.catalog.tools import CatalogTool, NameTable
-from mcp_optimizer.db.models import ServerStatus
-from mcp_optimizer.lazy import lazy
-from mcp_optimizer.naming import ServerNames
+from mcp_optimizer.domain.naming import ServerNames
+from mcp_optimizer.domain.tools import ServerStatus
+from mcp_optimizer.runtime.lazy import lazy
 from mcp_optimizer.search.engine import SearchIndex
 from mcp_optimizer.search.lexical import Vocabulary
 from mcp_optimizer.search.ranker import Mask

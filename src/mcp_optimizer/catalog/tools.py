@@ -11,9 +11,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 
-from mcp_optimizer.db.models import McpTool
-from mcp_optimizer.ingestion.record import ToolRecord
-from mcp_optimizer.naming import ServerNames
+from mcp_optimizer.catalog.record import ToolRecord
+from mcp_optimizer.domain.naming import ServerNames
+from mcp_optimizer.domain.tools import McpTool
 
 _BEGINNINGS = (5, 2)
 """Letters at the beginning of a name by which names that are spelt alike are looked up, the nearest first."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import ChainMap
 from collections.abc import Iterable, Mapping, Sequence
 
-from mcp_optimizer.ingestion.record import ToolRecord
+from mcp_optimizer.catalog.record import ToolRecord
 from mcp_optimizer.search.lexical import Floats
 
 

@@ -10,7 +10,7 @@ import typer
 from mcp_optimizer import __version__
 from mcp_optimizer.cli import inspect_servers, reports, serve, setup, tools
 from mcp_optimizer.errors import ConfigurationError, InvalidArguments, OptimizerError, UnknownTool
-from mcp_optimizer.terminal_text import printable
+from mcp_optimizer.runtime.terminal_text import printable
 
 app = typer.Typer(
     name="mcp-optimizer",

@@ -10,8 +10,8 @@ import typer
 from mcp_optimizer.cli.options import JsonFlag, with_settings
 from mcp_optimizer.cli.running import run, started
 from mcp_optimizer.cli.show import console, print_json
+from mcp_optimizer.runtime.terminal_text import counted, in_a_line
 from mcp_optimizer.settings import Settings
-from mcp_optimizer.terminal_text import counted, in_a_line
 
 if TYPE_CHECKING:
     from mcp_optimizer.app import Optimizer
@@ -85,7 +85,7 @@ def _facts(optimizer: Optimizer, state: UpstreamState) -> dict[str, Any]:
 
 
 async def _doctor(settings: Settings, as_json: bool) -> bool:
-    from mcp_optimizer.db.models import ServerStatus
+    from mcp_optimizer.domain.tools import ServerStatus
 
     # One try each: a restart would hide what the first one said.
     patient = settings.model_copy(update={"restart_pause": 3_600.0, "restart_pause_max": 3_600.0})
@@ -106,7 +106,7 @@ async def _doctor(settings: Settings, as_json: bool) -> bool:
 
 def advise(state: UpstreamState) -> str:
     """What a user can do about a server that does not run."""
-    from mcp_optimizer.db.models import ServerStatus
+    from mcp_optimizer.domain.tools import ServerStatus
     from mcp_optimizer.upstream.spec import Transport
 
     if state.status is not ServerStatus.FAILED:

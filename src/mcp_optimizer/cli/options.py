@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 import typer
 from pydantic.fields import FieldInfo
 
-from mcp_optimizer.logs import configure_logging
+from mcp_optimizer.runtime.logs import configure_logging
 from mcp_optimizer.settings import FILE_ONLY, Settings, load_settings
 
 SERVE_ONLY = frozenset(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from mcp_optimizer.terminal_text import counted, printable
+from mcp_optimizer.runtime.terminal_text import counted, printable
 
 if TYPE_CHECKING:
     from rich.console import Console

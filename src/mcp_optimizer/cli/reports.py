@@ -101,9 +101,7 @@ async def _report(
     selected = _selected(settings)
     moment = read_since(since, datetime.now().astimezone())
     async with _measured(settings, tools_dir) as (optimizer, sizes):
-        found = make_report(
-            optimizer.snapshot, optimizer.forms, optimizer.registration, optimizer.own_tokens, selected, sizes
-        )
+        found = make_report(optimizer.snapshot, optimizer.forms, optimizer.lists, optimizer.own_tokens, selected, sizes)
         found |= {"usage": await _usage(optimizer, moment) if tools_dir is None else None}
     if html is not None:
         _write(html, found)
@@ -158,16 +156,16 @@ def _selected(settings: Settings) -> ProfileName:
 async def _show(settings: Settings, name: str, tools_dir: Path | None, as_json: bool) -> None:
     from rich.text import Text
 
+    from mcp_optimizer.catalog.forms import Detail
     from mcp_optimizer.compression.descriptions import Level
-    from mcp_optimizer.forms import Detail
-    from mcp_optimizer.terminal_text import in_a_line, printable
+    from mcp_optimizer.runtime.terminal_text import in_a_line, printable
 
     async with _catalog(settings, tools_dir) as optimizer:
         tool = optimizer.gateway.resolve(name)
         forms = {detail: optimizer.forms.form(tool, detail) for detail in Detail}
-        words = optimizer.registration.described(tool.name, Level.WORDS)
+        words = optimizer.lists.described(tool.name, Level.WORDS)
         steps = optimizer.forms.steps(tool)
-        schema = optimizer.registration.tool_schema(tool.name, _selected(settings))
+        schema = optimizer.lists.tool_schema(tool.name, _selected(settings))
     if as_json:
         shown = {
             detail.value: {"tokens": f.tokens, "tool": f.definition.model_dump(mode="json")}

@@ -9,8 +9,8 @@ from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from mcp_optimizer.runtime.terminal_text import counted, in_a_line
 from mcp_optimizer.settings import Settings
-from mcp_optimizer.terminal_text import counted, in_a_line
 
 if TYPE_CHECKING:
     from mcp_optimizer.app import Optimizer
@@ -68,7 +68,7 @@ async def _wait_visibly(optimizer: Optimizer, seconds: float) -> None:
     from rich.console import Console
     from rich.markup import escape
 
-    from mcp_optimizer.db.models import ServerStatus
+    from mcp_optimizer.domain.tools import ServerStatus
 
     console = Console(stderr=True)
     waiting = asyncio.create_task(optimizer.wait_for_servers(seconds))

@@ -17,8 +17,8 @@ import typer
 from mcp_optimizer.cli.options import ONE_SHOT_ONLY, with_settings
 from mcp_optimizer.cli.running import run
 from mcp_optimizer.errors import ConfigurationError
+from mcp_optimizer.runtime.terminal_text import counted
 from mcp_optimizer.settings import Settings
-from mcp_optimizer.terminal_text import counted
 
 if TYPE_CHECKING:
     import uvicorn
@@ -49,7 +49,7 @@ def register(app: typer.Typer) -> None:
 @with_settings(leave_out=ONE_SHOT_ONLY)
 def serve(settings: Settings) -> None:
     """Serve MCP on stdio, or over HTTP with --http HOST:PORT."""
-    _make_room()
+    make_room()
     traces = _start_tracing(settings) if settings.otlp_endpoint else None
     run(_serve_stdio(settings) if settings.http is None else _serve_http(settings))
     if traces is not None:
@@ -61,12 +61,12 @@ def serve(settings: Settings) -> None:
 
 def _start_tracing(settings: Settings) -> TracerProvider:
     from mcp_optimizer import __version__
-    from mcp_optimizer.tracing import start_tracing
+    from mcp_optimizer.serving.tracing import start_tracing
 
     return start_tracing(settings.otlp_endpoint, __version__)
 
 
-def _make_room() -> None:
+def make_room() -> None:
     """A thousand clients are more than a thousand open files."""
     with contextlib.suppress(ImportError, ValueError, OSError):
         import resource
@@ -121,15 +121,15 @@ def _end_at_the_latest(seconds: float) -> None:
 
 async def _serve_stdio(settings: Settings) -> None:
     from mcp_optimizer.app import Optimizer
-    from mcp_optimizer.cli.pipes import message_streams
-    from mcp_optimizer.memory import kept_tidy
+    from mcp_optimizer.runtime.memory import kept_tidy
+    from mcp_optimizer.serving.stdio import message_streams
 
     signals = _Signals()
     optimizer = Optimizer.from_settings(settings, has_one_client=True)
     server = optimizer.mcp_server()
     optimizer.start()
     try:
-        async with kept_tidy(), message_streams(optimizer.passing.gate) as (read_stream, write_stream):
+        async with kept_tidy(), message_streams(optimizer.gate) as (read_stream, write_stream):
             serving = asyncio.create_task(server.run(read_stream, write_stream, server.create_initialization_options()))
             await signals.until_asked(serving)
             _end_at_the_latest(settings.shutdown_timeout + _AFTERWARDS)
@@ -147,8 +147,8 @@ async def _serve_http(settings: Settings) -> None:
     import uvicorn
 
     from mcp_optimizer.app import Optimizer
-    from mcp_optimizer.cli.http_connections import bounded_connections
-    from mcp_optimizer.memory import kept_tidy
+    from mcp_optimizer.runtime.memory import kept_tidy
+    from mcp_optimizer.serving.http_connections import bounded_connections
 
     signals = _Signals()
     host, port = settings.http_address
@@ -187,7 +187,7 @@ async def _stop_serving(optimizer: Optimizer, http: uvicorn.Server, serving: asy
         # Whoever spreads calls over several gateways looks at /ready now and then.
         await asyncio.sleep(min(delay, optimizer.settings.shutdown_timeout))
     await optimizer.drained()
-    optimizer.let_go()
+    optimizer.release_streams()
     # Calls that did not finish are told so now; what was answered last is written while the servers end.
     ending = asyncio.create_task(optimizer.stop(_END))
     await asyncio.sleep(0)

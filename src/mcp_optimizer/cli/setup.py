@@ -104,9 +104,9 @@ async def _demo(settings: Settings, as_json: bool) -> None:
 async def _show_demo(optimizer: Optimizer) -> None:
     from rich.text import Text
 
+    from mcp_optimizer.catalog.forms import Detail
     from mcp_optimizer.cli.tools import show_found
-    from mcp_optimizer.forms import Detail
-    from mcp_optimizer.terminal_text import counted, printable
+    from mcp_optimizer.runtime.terminal_text import counted, printable
 
     out = console()
     detail = Detail(optimizer.settings.detail)

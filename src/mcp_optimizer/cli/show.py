@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from mcp_optimizer.terminal_text import printable, printable_json
+from mcp_optimizer.runtime.terminal_text import printable, printable_json
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, ConsoleRenderable

@@ -11,13 +11,13 @@ import typer
 from mcp_optimizer.cli.options import JsonFlag, with_settings
 from mcp_optimizer.cli.running import run, started
 from mcp_optimizer.cli.show import console, print_json
+from mcp_optimizer.runtime.terminal_text import counted, in_a_line, printable, printable_json
 from mcp_optimizer.settings import Settings
-from mcp_optimizer.terminal_text import counted, in_a_line, printable, printable_json
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from mcp_optimizer.gateway import Found
+    from mcp_optimizer.gateway.gateway import Found
 
 
 def register(app: typer.Typer) -> None:
@@ -39,8 +39,8 @@ def find(
 
 
 async def _find(settings: Settings, query: str, keywords: str, limit: int | None, as_json: bool) -> None:
-    from mcp_optimizer.forms import Detail
-    from mcp_optimizer.server import find_response
+    from mcp_optimizer.catalog.forms import Detail
+    from mcp_optimizer.serving.server import find_response
 
     async with started(settings, shows_servers=True) as optimizer:
         found = optimizer.gateway.find(query, keywords, limit, Detail(settings.detail))
@@ -54,7 +54,7 @@ def show_found(out: Console, found: Found) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    from mcp_optimizer.gateway import summary
+    from mcp_optimizer.gateway.gateway import summary
 
     if found.tools:
         table = Table(box=None, pad_edge=False, expand=True, header_style="bold")
@@ -197,7 +197,7 @@ def _show_tools(out: Console, found: list[Any]) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    from mcp_optimizer.gateway import summary
+    from mcp_optimizer.gateway.gateway import summary
 
     table = Table(box=None, pad_edge=False, expand=True, header_style="bold")
     table.add_column("tokens", justify="right")

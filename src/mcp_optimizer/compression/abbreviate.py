@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from mcp_optimizer.db.models import McpTool
-from mcp_optimizer.json_text import compact
+from mcp_optimizer.domain.tools import McpTool
+from mcp_optimizer.largejson.text import compact
 
 
 @dataclass(frozen=True)

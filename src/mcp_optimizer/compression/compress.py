@@ -25,8 +25,8 @@ from mcp_optimizer.compression.references import (
     share_repeated,
 )
 from mcp_optimizer.compression.walk import Schema
-from mcp_optimizer.db.models import McpTool
-from mcp_optimizer.json_text import compact
+from mcp_optimizer.domain.tools import McpTool
+from mcp_optimizer.largejson.text import compact
 
 Cost = Callable[[str], int]
 """Tokens of a text."""

@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from mcp_optimizer.compression.lossless import tidy
 from mcp_optimizer.compression.notes import first_sentence
-from mcp_optimizer.db.models import McpTool
+from mcp_optimizer.domain.tools import McpTool
 from mcp_optimizer.search.words import terms
 
 MOST_WORDS = 5

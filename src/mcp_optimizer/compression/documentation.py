@@ -8,7 +8,7 @@ from typing import Any
 from mcp_optimizer.compression.descriptions import Level, ShortDescription, at_level
 from mcp_optimizer.compression.notes import first_sentence, lift_into, restates
 from mcp_optimizer.compression.walk import Schema, carried
-from mcp_optimizer.db.models import McpTool
+from mcp_optimizer.domain.tools import McpTool
 
 
 def shorten(tool: McpTool, level: Level, short: ShortDescription | None = None) -> McpTool:

@@ -13,7 +13,7 @@ from urllib.parse import unquote
 
 from mcp_optimizer.compression.lossless import DOCUMENTING, joined
 from mcp_optimizer.compression.walk import DEEPEST, Schema, carried, is_seen_whole, keywords, schemas, with_children
-from mcp_optimizer.json_text import compact
+from mcp_optimizer.largejson.text import compact
 
 _DEFINITIONS = ("$defs", "definitions")
 _ELSEWHERE = frozenset({"$anchor", "$dynamicAnchor", "$recursiveAnchor", "$dynamicRef", "$recursiveRef"})

@@ -20,8 +20,8 @@ from mcp_optimizer.compression.lossless import joined, repeats, tidy
 from mcp_optimizer.compression.notes import first_sentence, lift_notes, restates
 from mcp_optimizer.compression.references import resolve
 from mcp_optimizer.compression.walk import Schema, children
-from mcp_optimizer.db.models import McpTool
-from mcp_optimizer.json_text import compact
+from mcp_optimizer.domain.tools import McpTool
+from mcp_optimizer.largejson.text import compact
 
 _TYPES = {"string": "str", "integer": "int", "number": "num", "boolean": "bool", "null": "null", "object": "obj"}
 _UNIONS = ("anyOf", "oneOf")

@@ -23,9 +23,9 @@ from mcp_optimizer.dashboard.parts import (
     table,
     tool_href,
 )
-from mcp_optimizer.db.events import Event, EventKind, Outcome
+from mcp_optimizer.domain.events import Event, EventKind, Outcome
 from mcp_optimizer.metrics.usage import Weight
-from mcp_optimizer.terminal_text import counted
+from mcp_optimizer.runtime.terminal_text import counted
 
 PAGE = 100
 _RECENT = 15

@@ -10,7 +10,7 @@ from urllib.parse import quote, urlencode
 from mcp_optimizer.dashboard.charts import Period, Tile, bars_over_time, treemap
 from mcp_optimizer.dashboard.html import Child, Html, el, number
 from mcp_optimizer.metrics.usage import Weight
-from mcp_optimizer.terminal_text import counted
+from mcp_optimizer.runtime.terminal_text import counted
 
 _MOST_SERVERS = 24
 _MOST_TILES = 220

@@ -17,7 +17,7 @@ from mcp_optimizer.dashboard.parts import (
     table,
 )
 from mcp_optimizer.metrics.usage import Weight
-from mcp_optimizer.terminal_text import counted
+from mcp_optimizer.runtime.terminal_text import counted
 
 _MOST_ROWS = 200
 """Rows of a table; a page of ten thousand helps nobody."""

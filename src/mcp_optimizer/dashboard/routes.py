@@ -20,6 +20,7 @@ from starlette.responses import HTMLResponse, PlainTextResponse, Response, Strea
 from starlette.routing import Route
 
 from mcp_optimizer.catalog import CatalogTool, Snapshot
+from mcp_optimizer.catalog.forms import Detail, Form, ToolForms
 from mcp_optimizer.dashboard.guard import Guard
 from mcp_optimizer.dashboard.html import visible
 from mcp_optimizer.dashboard.pages import (
@@ -39,10 +40,9 @@ from mcp_optimizer.dashboard.pages import (
     tool_page,
 )
 from mcp_optimizer.dashboard.parts import tool_href
-from mcp_optimizer.db.events import Event, EventKind, ToolKey
+from mcp_optimizer.domain.events import Event, EventKind, ToolKey
 from mcp_optimizer.errors import CatalogError, OptimizerError
-from mcp_optimizer.forms import Detail, Form, ToolForms
-from mcp_optimizer.gateway import Found, Gateway, summary
+from mcp_optimizer.gateway.gateway import Found, Gateway, summary
 from mcp_optimizer.metrics.recorder import Recorder
 from mcp_optimizer.metrics.report import weights
 from mcp_optimizer.metrics.usage import Weight

@@ -16,9 +16,9 @@ import numpy as np
 from sqlalchemy import Row, Table, delete, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from mcp_optimizer.db.models import McpServer, McpTool, ServerStatus, Tool, ToolRow, ToolUpdateDetails
 from mcp_optimizer.db.tables import definition_tokens, definition_vector, mcpserver, tool
 from mcp_optimizer.db.transactions import Transactions, chunks, upsert
+from mcp_optimizer.domain.tools import McpServer, McpTool, ServerStatus, Tool, ToolRow, ToolUpdateDetails
 from mcp_optimizer.token_counter import TokenCounter
 
 

@@ -10,9 +10,9 @@ from typing import Any
 
 from sqlalchemy import delete, select
 
-from mcp_optimizer.db.models import DefinitionForm
 from mcp_optimizer.db.tables import definition_form, written_description
 from mcp_optimizer.db.transactions import Transactions, chunks, upsert
+from mcp_optimizer.domain.tools import DefinitionForm
 
 
 class StoredForms(Transactions):

@@ -12,9 +12,9 @@ from typing import Any
 
 from sqlalchemy import Dialect, Row, delete, func, insert, select
 
-from mcp_optimizer.db.events import Event, EventKind, Outcome, ToolKey
 from mcp_optimizer.db.tables import event
 from mcp_optimizer.db.transactions import Transactions
+from mcp_optimizer.domain.events import Event, EventKind, Outcome, ToolKey
 
 _AT_ONCE = 5_000
 """Events forgotten in one transaction: others wait for the file meanwhile."""

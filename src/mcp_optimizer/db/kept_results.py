@@ -11,9 +11,9 @@ from collections.abc import Sequence
 
 from sqlalchemy import delete, insert, select, update
 
-from mcp_optimizer.db.kept import Chunk, KeptResult
 from mcp_optimizer.db.tables import kept_chunk, kept_result
 from mcp_optimizer.db.transactions import Transactions
+from mcp_optimizer.domain.kept_results import Chunk, KeptResult
 
 
 class KeptResults(Transactions):

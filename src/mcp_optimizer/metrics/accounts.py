@@ -17,8 +17,9 @@ from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from mcp_optimizer.caller import Caller
-from mcp_optimizer.db.events import Event, EventKind, Outcome, ToolKey
+from mcp_optimizer.domain.caller import Caller
+from mcp_optimizer.domain.events import Event, EventKind, Outcome, ToolKey
+from mcp_optimizer.domain.result_type import is_input_required
 from mcp_optimizer.errors import (
     CallInterrupted,
     CallTimeout,
@@ -28,12 +29,11 @@ from mcp_optimizer.errors import (
     UpstreamRefusal,
     for_model,
 )
-from mcp_optimizer.gateway import SCORES_META_KEY, TOOL_META_KEY, Gateway
-from mcp_optimizer.json_text import compact
+from mcp_optimizer.gateway.gateway import SCORES_META_KEY, TOOL_META_KEY, Gateway
+from mcp_optimizer.largejson.text import compact
 from mcp_optimizer.metrics.recorder import Recorder
-from mcp_optimizer.result_type import is_input_required
 from mcp_optimizer.results.pipeline import RESULT_META_KEY
-from mcp_optimizer.terminal_text import printable
+from mcp_optimizer.runtime.terminal_text import printable
 from mcp_optimizer.token_counter import TokenCounter
 
 logger = logging.getLogger(__name__)

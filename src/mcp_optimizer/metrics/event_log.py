@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 
-from mcp_optimizer.db.events import Event
+from mcp_optimizer.domain.events import Event
 
 event_logger = logging.getLogger("mcp_optimizer.events")
 

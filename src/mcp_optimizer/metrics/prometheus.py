@@ -17,8 +17,8 @@ from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
 from mcp_optimizer.catalog import Snapshot
-from mcp_optimizer.db.events import Event, EventKind, Outcome
-from mcp_optimizer.db.models import ServerStatus
+from mcp_optimizer.domain.events import Event, EventKind, Outcome
+from mcp_optimizer.domain.tools import ServerStatus
 from mcp_optimizer.metrics.recorder import Recorder
 from mcp_optimizer.metrics.savings import Assumptions, Conversation, Savings
 

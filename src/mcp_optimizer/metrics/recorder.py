@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from itertools import islice
 from typing import Protocol
 
-from mcp_optimizer.db.events import Event
+from mcp_optimizer.domain.events import Event
 from mcp_optimizer.errors import CatalogError
 
 logger = logging.getLogger(__name__)

@@ -11,13 +11,13 @@ from datetime import UTC, datetime
 from typing import Any
 
 from mcp_optimizer.catalog import CatalogTool, Snapshot
+from mcp_optimizer.catalog.forms import ToolForms
 from mcp_optimizer.compression.descriptions import Level
-from mcp_optimizer.forms import ToolForms
 from mcp_optimizer.metrics.phases import MeasurementPhase, TokenMetrics, phase_metrics, tier_metrics
 from mcp_optimizer.metrics.sizes import Sizes, sizes
 from mcp_optimizer.metrics.usage import Weight, advice
+from mcp_optimizer.profiles.lists import ToolLists
 from mcp_optimizer.profiles.tiers import ProfileName
-from mcp_optimizer.registration import Registration
 
 _LARGEST = 3
 
@@ -25,21 +25,21 @@ _LARGEST = 3
 def make_report(
     snapshot: Snapshot,
     forms: ToolForms,
-    registration: Registration,
+    lists: ToolLists,
     own_tokens: int,
     selected: ProfileName = ProfileName.MINIMAL,
     known: Sizes | None = None,
 ) -> dict[str, Any]:
     """Everything, as plain values; the tools largest first."""
     tools = sorted(snapshot.running, key=lambda tool: (-tool.tokens, tool.name))
-    profiles = registration.profiles()
+    profiles = lists.profiles()
     found = known or sizes(tools, forms)
     compressed = {tool.name: found[tool.name][0] for tool in tools}
     signatures = {tool.name: found[tool.name][1] for tool in tools}
     registered = set(profiles.by_name[selected].tools)
-    full = {name: registration.tokens(name, Level.FULL) for name in registered}
-    brief = {name: min(full[name], registration.tokens(name, Level.WORDS)) for name in registered}
-    rows = _rows(tools, compressed, full, brief, registration)
+    full = {name: lists.tokens(name, Level.FULL) for name in registered}
+    brief = {name: min(full[name], lists.tokens(name, Level.WORDS)) for name in registered}
+    rows = _rows(tools, compressed, full, brief, lists)
     baseline = snapshot.baseline_tokens
     largest = tools[:_LARGEST]
     return {
@@ -66,7 +66,7 @@ def make_report(
             {
                 "profile": profile.profile_name.value,
                 "budget": profile.token_budget,
-                "tokens": registration.total_tokens(profile.profile_name),
+                "tokens": lists.total_tokens(profile.profile_name),
                 "tools": len(profile.tools),
                 "measures": profile.measures,
             }
@@ -86,7 +86,7 @@ def make_report(
             for tool in tools
         ],
         "advice": advice((), weights(snapshot), {}, {}),
-        "unclear_descriptions": registration.unclear(),
+        "unclear_descriptions": lists.unclear(),
         "metrics": [row.model_dump(mode="json") for phase in rows.values() for row in phase],
     }
 
@@ -101,11 +101,11 @@ def _rows(
     compressed: dict[str, int],
     full: dict[str, int],
     brief: dict[str, int],
-    registration: Registration,
+    lists: ToolLists,
 ) -> dict[MeasurementPhase, list[TokenMetrics]]:
     """A row a tool and phase; a tool that is not registered costs nothing at the start."""
     now = datetime.now(UTC)
-    tiers = registration.profiles().tier_of
+    tiers = lists.profiles().tier_of
     costs = {
         MeasurementPhase.BASELINE: {tool.name: tool.tokens for tool in tools},
         MeasurementPhase.AFTER_PHASE_1: compressed,

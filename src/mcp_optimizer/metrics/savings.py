@@ -21,7 +21,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from mcp_optimizer.db.events import Event, EventKind, Outcome
+from mcp_optimizer.domain.events import Event, EventKind, Outcome
 
 SILENCE = 1_800.0
 """Seconds without an event after which a new conversation is assumed."""

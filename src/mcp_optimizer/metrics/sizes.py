@@ -16,13 +16,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from mcp_optimizer.catalog import CatalogTool
+from mcp_optimizer.catalog.forms import Detail, Groups, ToolForms
+from mcp_optimizer.catalog.record import ToolRecord
 from mcp_optimizer.compression.compress import Dialect
 from mcp_optimizer.compression.signature import Notes
-from mcp_optimizer.db.models import Definition, DefinitionForm
-from mcp_optimizer.forms import Detail, Groups, ToolForms
-from mcp_optimizer.ingestion.record import ToolRecord
-from mcp_optimizer.naming import ServerNames, public_names
-from mcp_optimizer.own_tools import OWN_TOOLS
+from mcp_optimizer.domain.naming import ServerNames, public_names
+from mcp_optimizer.domain.own_tools import OWN_TOOLS
+from mcp_optimizer.domain.tools import Definition, DefinitionForm
 from mcp_optimizer.search.lexical import FIELDS, TermCounts
 from mcp_optimizer.token_counter import TokenCounter
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from mcp_optimizer.db.events import Event, EventKind, Outcome, ToolKey
+from mcp_optimizer.domain.events import Event, EventKind, Outcome, ToolKey
 from mcp_optimizer.metrics.savings import PLAIN_PRICES, Assumptions, Prices, Savings, savings, sessions
 
 _OFTEN = 5

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from mcp_optimizer.compression.descriptions import Level
-from mcp_optimizer.lazy import lazy
 from mcp_optimizer.profiles.tiers import Candidate, ProfileName, Ranked, Reason
-from mcp_optimizer.terminal_text import counted
+from mcp_optimizer.runtime.lazy import lazy
+from mcp_optimizer.runtime.terminal_text import counted
 
 Size = Callable[[Candidate, Level], int]
 """What a tool costs when it is registered, described at a level."""

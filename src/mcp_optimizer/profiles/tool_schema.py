@@ -14,7 +14,7 @@ from enum import StrEnum
 from typing import Any
 
 from mcp_optimizer.compression.groups import GroupPlan
-from mcp_optimizer.db.models import McpTool
+from mcp_optimizer.domain.tools import McpTool
 from mcp_optimizer.profiles.tiers import ProfileName
 
 _DOCUMENTING = frozenset({"description", "title", "examples", "default"})

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from mcp_optimizer.json_spans import first_filled, value_start, whole_characters, whole_escapes
+from mcp_optimizer.largejson.spans import first_filled, value_start, whole_characters, whole_escapes
 from mcp_optimizer.results.layout import Layout, trunk
 
 Fits = Callable[[bytes], bool]

@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-from mcp_optimizer.json_spans import first_filled
-from mcp_optimizer.lazy import lazy
-from mcp_optimizer.raw_json import LargeText
+from mcp_optimizer.largejson.raw import LargeText
+from mcp_optimizer.largejson.spans import first_filled
 from mcp_optimizer.results.cut import Cut, Fits, cut_json, cut_text
 from mcp_optimizer.results.layout import Layout, json_rows, records, text_lines, trunk
 from mcp_optimizer.results.reading import NO_JSON, PARSED, Text, json_value
 from mcp_optimizer.results.rows import columns_of, find_table, find_text_table
+from mcp_optimizer.runtime.lazy import lazy
 
 _ENCODED = 1 << 20
 _FIRST_ROWS = 20

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from enum import StrEnum
 from functools import cache
 
-from mcp_optimizer.raw_json import LargeText
+from mcp_optimizer.largejson.raw import LargeText
 from mcp_optimizer.results.metadata import TokenInfo
 from mcp_optimizer.results.reading import Text, size_of
 from mcp_optimizer.token_counter import TokenCounter

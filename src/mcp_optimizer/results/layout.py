@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mcp_optimizer.json_spans import (
+from mcp_optimizer.largejson.spans import (
     Items,
     Positions,
     first_filled,

@@ -11,14 +11,14 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from mcp_optimizer.json_spans import first_filled
-from mcp_optimizer.lazy import lazy
-from mcp_optimizer.raw_json import LargeText, LargeValue
+from mcp_optimizer.largejson.raw import LargeText, LargeValue
+from mcp_optimizer.largejson.spans import first_filled
 from mcp_optimizer.results.document import Document, decoded, read_document
 from mcp_optimizer.results.encodings import minified
 from mcp_optimizer.results.metadata import DataInfo
 from mcp_optimizer.results.pages import Pieces, divide
 from mcp_optimizer.results.reading import NO_JSON, PARSED, Reading, Slot, Text, compact, json_value
+from mcp_optimizer.runtime.lazy import lazy
 
 NOTICE_ROOM = 80
 """Tokens that are kept free for the notice."""

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mcp_optimizer.db.kept import Chunk
-from mcp_optimizer.json_spans import Positions, whole_characters
+from mcp_optimizer.domain.kept_results import Chunk
+from mcp_optimizer.largejson.spans import Positions, whole_characters
 from mcp_optimizer.results.cut import at_word_end, most
 from mcp_optimizer.results.document import Document
 

@@ -14,12 +14,13 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
-from mcp_optimizer.caller import LOCAL, Caller
+from mcp_optimizer.compression.validation import SchemaCheck
+from mcp_optimizer.domain.caller import LOCAL, Caller
+from mcp_optimizer.domain.result_type import ANSWERS, is_input_required
 from mcp_optimizer.errors import InvalidRequest
+from mcp_optimizer.largejson.raw import LargeText, LargeValue, RawJson, has_large, wire_size
 from mcp_optimizer.limits import DEFAULT_LIMITS
 from mcp_optimizer.limits import Limits as Bounds
-from mcp_optimizer.raw_json import LargeText, LargeValue, RawJson, has_large, wire_size
-from mcp_optimizer.result_type import ANSWERS, is_input_required
 from mcp_optimizer.results.cache import CacheKey, ResultCache
 from mcp_optimizer.results.encodings import Encoding, in_encoding
 from mcp_optimizer.results.estimates import Estimator
@@ -40,7 +41,6 @@ from mcp_optimizer.results.reading import NO_JSON, Reading
 from mcp_optimizer.results.selecting import MOST_SELECTED, Selecting
 from mcp_optimizer.results.store import ResultStore
 from mcp_optimizer.token_counter import TokenCounter
-from mcp_optimizer.validation import SchemaCheck
 
 RESULT_META_KEY = "mcp-optimizer/result"
 """Where a reply says which whole result stands behind it, and what that would have cost."""
@@ -89,7 +89,7 @@ class Call:
     @property
     def has_answers(self) -> bool:
         """Whether it goes on with a call whose server wanted to know more: what comes of it depends on that."""
-        return any(answer in self.caller.passing for answer in ANSWERS)
+        return any(answer in self.caller.passed_on for answer in ANSWERS)
 
     @property
     def cache_key(self) -> CacheKey:

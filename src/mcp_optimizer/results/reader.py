@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Callable
 from functools import partial
 from typing import Any
 
-from mcp_optimizer.db.kept import KeptResult
+from mcp_optimizer.domain.kept_results import KeptResult
 from mcp_optimizer.errors import InvalidRequest
 from mcp_optimizer.results.cut import most
 from mcp_optimizer.results.document import decoded

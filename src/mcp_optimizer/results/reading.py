@@ -10,11 +10,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from mcp_optimizer import json_text
-from mcp_optimizer.lazy import lazy
-from mcp_optimizer.raw_json import LargeText, LargeValue, RawJson
+from mcp_optimizer.largejson import text as json_text
+from mcp_optimizer.largejson.raw import LargeText, LargeValue, RawJson
 from mcp_optimizer.results.metadata import DataInfo
 from mcp_optimizer.results.rows import find_table, find_text_table
+from mcp_optimizer.runtime.lazy import lazy
 
 _NOT_TEXT = frozenset({"image", "audio"})
 

@@ -16,9 +16,9 @@ from contextlib import suppress
 from typing import Any
 
 from mcp_optimizer.errors import InvalidRequest
-from mcp_optimizer.json_text import parsed
+from mcp_optimizer.largejson.raw import LargeText
+from mcp_optimizer.largejson.text import parsed
 from mcp_optimizer.limits import Limits
-from mcp_optimizer.raw_json import LargeText
 from mcp_optimizer.results.projection import Projection, TooMuch
 from mcp_optimizer.results.reading import PARSED, Text
 

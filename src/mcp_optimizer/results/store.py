@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from mcp_optimizer.db.kept import Chunk, KeptResult
+from mcp_optimizer.domain.kept_results import Chunk, KeptResult
 from mcp_optimizer.errors import CatalogError, InvalidRequest, quoted
 from mcp_optimizer.results.pages import Pieces, unpacked
 

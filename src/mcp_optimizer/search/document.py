@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from mcp_optimizer.db.models import McpTool
+from mcp_optimizer.domain.tools import McpTool
 from mcp_optimizer.search.tooltext import server_words
 
 _DEEPEST = 6

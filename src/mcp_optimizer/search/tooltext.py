@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-from mcp_optimizer.db.models import McpTool
+from mcp_optimizer.domain.tools import McpTool
 
 DESCRIPTION_CHARS: Final = 600
 PARAMETERS_SHOWN: Final = 16

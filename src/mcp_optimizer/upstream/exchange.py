@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Mapping
 from typing import Any
 
-from mcp_optimizer.caller import ClientLink
+from mcp_optimizer.domain.caller import ClientLink
 from mcp_optimizer.limits import Limits
 from mcp_optimizer.upstream.notifications import InOrder
 

@@ -13,7 +13,7 @@ import mcp_types as types
 from mcp.shared.inbound import MCP_METHOD_HEADER, MCP_PROTOCOL_VERSION_HEADER
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, LATEST_HANDSHAKE_VERSION, MODERN_PROTOCOL_VERSIONS
 
-from mcp_optimizer.caller import LOCAL, Caller
+from mcp_optimizer.domain.caller import LOCAL, Caller
 from mcp_optimizer.limits import Limits
 from mcp_optimizer.upstream.endings import ExchangeLost, RpcError
 from mcp_optimizer.upstream.messages import capabilities_of, shortened

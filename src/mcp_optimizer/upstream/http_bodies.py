@@ -13,9 +13,9 @@ from typing import Any
 
 import httpx2
 
-from mcp_optimizer.json_text import parsed
+from mcp_optimizer.largejson.reading import LARGE, read_large
+from mcp_optimizer.largejson.text import parsed
 from mcp_optimizer.upstream.endings import ExchangeLost
-from mcp_optimizer.upstream.large import LARGE, read_large
 from mcp_optimizer.upstream.lines import EndlessLine, Overlong, lines
 from mcp_optimizer.upstream.turns import Turns
 

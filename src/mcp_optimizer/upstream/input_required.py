@@ -12,9 +12,9 @@ from typing import Any
 
 import mcp_types as types
 
-from mcp_optimizer.caller import Caller, ClientLink
+from mcp_optimizer.domain.caller import Caller, ClientLink
+from mcp_optimizer.domain.result_type import is_input_required
 from mcp_optimizer.errors import UpstreamRefusal
-from mcp_optimizer.result_type import is_input_required
 from mcp_optimizer.upstream.endings import RpcError
 from mcp_optimizer.upstream.questions import asked_by, named, refusal
 from mcp_optimizer.upstream.session import UpstreamSession

@@ -13,8 +13,8 @@ import anyio
 import httpx2
 import mcp_types as types
 
+from mcp_optimizer.upstream.diagnostics import STATUS_ADVICE, Diagnostics
 from mcp_optimizer.upstream.endings import ExchangeLost, RpcError, ServerGone
-from mcp_optimizer.upstream.evidence import STATUS_ADVICE, Evidence
 from mcp_optimizer.upstream.http_bodies import events, json_of
 from mcp_optimizer.upstream.http_client import http_client
 from mcp_optimizer.upstream.lines import Overlong
@@ -26,10 +26,10 @@ _LONGEST_ENDPOINT = 4_000
 
 
 @asynccontextmanager
-async def legacy_sse(spec: ServerSpec, peer: Peer, evidence: Evidence) -> AsyncIterator[None]:
+async def legacy_sse(spec: ServerSpec, peer: Peer, diagnostics: Diagnostics) -> AsyncIterator[None]:
     """Bind the peer to a server at a URL, for as long as its stream is open."""
     async with http_client(spec, peer.limits) as client, anyio.create_task_group() as tasks:
-        wire = _LegacySse(httpx2.URL(spec.url), client, peer, evidence)
+        wire = _LegacySse(httpx2.URL(spec.url), client, peer, diagnostics)
         peer.bind(wire)
         tasks.start_soon(wire.read)
         try:
@@ -40,11 +40,11 @@ async def legacy_sse(spec: ServerSpec, peer: Peer, evidence: Evidence) -> AsyncI
 
 
 class _LegacySse:
-    def __init__(self, url: httpx2.URL, client: httpx2.AsyncClient, peer: Peer, evidence: Evidence) -> None:
+    def __init__(self, url: httpx2.URL, client: httpx2.AsyncClient, peer: Peer, diagnostics: Diagnostics) -> None:
         self._url = url
         self._client = client
         self._peer = peer
-        self._evidence = evidence
+        self._diagnostics = diagnostics
         self._endpoint: asyncio.Future[httpx2.URL] = asyncio.get_running_loop().create_future()
 
     async def deliver(self, message: Message, _headers: Mapping[str, str]) -> None:
@@ -62,7 +62,7 @@ class _LegacySse:
         try:
             with broken_exchanges():
                 async with self._client.stream("GET", self._url, headers={"accept": "text/event-stream"}) as response:
-                    self._evidence.http_status = response.status_code
+                    self._diagnostics.http_status = response.status_code
                     if response.status_code == 200:
                         await self._read_events(response)
                     else:

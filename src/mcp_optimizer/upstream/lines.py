@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
-from mcp_optimizer.upstream.large import LARGE
+from mcp_optimizer.largejson.reading import LARGE
 from mcp_optimizer.upstream.turns import Turns
 
 _KEPT = 1_000

@@ -13,7 +13,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from mcp_optimizer.db.models import Definition, McpTool
+from mcp_optimizer.domain.tools import Definition, McpTool
 from mcp_optimizer.limits import DEFAULT_LIMITS, Limits
 from mcp_optimizer.upstream.messages import shortened
 from mcp_optimizer.upstream.selection import ToolSelection

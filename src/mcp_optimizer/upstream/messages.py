@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import mcp_types as types
 
-from mcp_optimizer.json_text import compact
+from mcp_optimizer.largejson.text import compact
 from mcp_optimizer.limits import Limits
 from mcp_optimizer.upstream.endings import RpcError
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 
-from mcp_optimizer.caller import ClientLink
+from mcp_optimizer.domain.caller import ClientLink
 
 _FIRST_WORD = 5.0
 """Seconds that a server waits for the one client of a gateway on stdio to say what it can be asked for."""
@@ -18,7 +18,7 @@ class OnlyClient:
         self.link: ClientLink | None = None
         self._met = asyncio.Event()
 
-    def meet(self, link: ClientLink) -> None:
+    def client_connected(self, link: ClientLink) -> None:
         if self.link is None:
             self.link = link
             self._met.set()

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 
-from mcp_optimizer.caller import ClientLink
+from mcp_optimizer.domain.caller import ClientLink
 from mcp_optimizer.upstream.session import UpstreamSession
 
 logger = logging.getLogger(__name__)

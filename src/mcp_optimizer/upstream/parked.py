@@ -17,9 +17,9 @@ from typing import Any
 
 import mcp_types as types
 
-from mcp_optimizer.caller import Caller, ClientLink
+from mcp_optimizer.domain.caller import Caller, ClientLink
+from mcp_optimizer.domain.result_type import ANSWERS, INPUT_REQUIRED
 from mcp_optimizer.errors import CallNotWaiting
-from mcp_optimizer.result_type import ANSWERS, INPUT_REQUIRED
 from mcp_optimizer.upstream.endings import RpcError
 from mcp_optimizer.upstream.questions import named, refusal
 
@@ -90,7 +90,7 @@ class ParkedCalls:
         call = self._of(caller)
         if call is None or call.request != request:
             raise CallNotWaiting
-        del self._by_state[caller.passing["requestState"]]
+        del self._by_state[caller.passed_on["requestState"]]
         call.resume(caller)
         if not call.questions:
             self._asking.discard(call)
@@ -105,7 +105,7 @@ class ParkedCalls:
         if call is None:
             return None
         if (error := call.error) is not None:
-            del self._by_state[caller.passing["requestState"]]
+            del self._by_state[caller.passed_on["requestState"]]
             self._end(call)
             raise error
         return Parked(call.request.server, call.seconds)
@@ -120,7 +120,7 @@ class ParkedCalls:
             await asyncio.wait({call.task for call in calls}, timeout=_LAST_WORDS)
 
     def _of(self, caller: Caller) -> _Call | None:
-        state = caller.passing.get("requestState")
+        state = caller.passed_on.get("requestState")
         call = self._by_state.get(state) if isinstance(state, str) else None
         # What another client was given is as good as unknown.
         return call if call is not None and call.owner == caller.key else None
@@ -239,7 +239,7 @@ class _Call:
         self._resumed_at = asyncio.get_running_loop().time()
         self._link = caller.link
         self._progress_token = _progress_token(caller)
-        given = caller.passing.get("inputResponses")
+        given = caller.passed_on.get("inputResponses")
         for key, answer in given.items() if isinstance(given, Mapping) else ():
             if isinstance(answer, dict) and (question := self.questions.pop(key, None)) is not None:
                 question.settle(answer)
@@ -301,13 +301,13 @@ class _Call:
             params = {**params, "progressToken": self._progress_token}
         await link.tell(method, params)
 
-    async def let_go(self) -> None:
+    async def release_streams(self) -> None:
         if self._link is not None:
-            await self._link.let_go()
+            await self._link.release_streams()
 
 
 def _progress_token(caller: Caller) -> Any:
-    meta = caller.passing.get("_meta")
+    meta = caller.passed_on.get("_meta")
     return meta.get("progressToken") if isinstance(meta, Mapping) else None
 
 

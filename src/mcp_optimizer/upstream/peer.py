@@ -18,10 +18,10 @@ from typing import Any, Protocol
 import mcp_types as types
 import pydantic_core
 
-from mcp_optimizer.caller import ClientLink
+from mcp_optimizer.domain.caller import ClientLink
 from mcp_optimizer.limits import DEFAULT_LIMITS, Limits
+from mcp_optimizer.upstream.diagnostics import Dropped
 from mcp_optimizer.upstream.endings import ExchangeLost, RpcError, RpcTimeout, ServerGone
-from mcp_optimizer.upstream.evidence import Dropped
 from mcp_optimizer.upstream.exchange import Exchange
 from mcp_optimizer.upstream.lines import Overlong
 from mcp_optimizer.upstream.messages import Answer, Id, Invalid, Notification, Question, is_id, read_message
@@ -102,12 +102,12 @@ class Peer:
         exchange = self._exchanges.get(number)
         return exchange is not None and not exchange.answer.done()
 
-    async def let_go(self, number: int) -> None:
+    async def release_streams(self, number: int) -> None:
         """The server ended the stream of a request before its answer, and will be asked for the rest."""
         exchange = self._exchanges.get(number)
         if exchange is not None and exchange.link is not None:
             await exchange.told()
-            await exchange.link.let_go()
+            await exchange.link.release_streams()
 
     # What we send.
 

@@ -15,8 +15,8 @@ from typing import Any
 
 import anyio
 
-from mcp_optimizer.caller import LOCAL, Caller, ClientLink
-from mcp_optimizer.db.models import ServerStatus
+from mcp_optimizer.domain.caller import LOCAL, Caller, ClientLink
+from mcp_optimizer.domain.tools import ServerStatus
 from mcp_optimizer.errors import UpstreamError
 from mcp_optimizer.upstream import processes
 from mcp_optimizer.upstream.only_client import OnlyClient
@@ -126,11 +126,11 @@ class UpstreamPool:
     async def unwatch_resource(self, server: str, uri: str) -> None:
         await self._servers[server].unwatch(uri)
 
-    def meet(self, client: ClientLink) -> None:
+    def client_connected(self, client: ClientLink) -> None:
         """The one client of a gateway on stdio has said what it is."""
-        self._only_client.meet(client)
+        self._only_client.client_connected(client)
 
-    def part(self, key: str) -> None:
+    def client_left(self, key: str) -> None:
         """A client is gone: its own sessions end."""
         for server in self._servers.values():
             server.own.leave(key)

@@ -12,8 +12,8 @@ from typing import Any
 
 import mcp_types as types
 
-from mcp_optimizer.caller import ClientLink
-from mcp_optimizer.terminal_text import printable
+from mcp_optimizer.domain.caller import ClientLink
+from mcp_optimizer.runtime.terminal_text import printable
 from mcp_optimizer.upstream.endings import RpcError
 
 SERVER_META_KEY = "mcp-optimizer/server"
@@ -110,8 +110,8 @@ class AskedBy:
     async def tell(self, method: str, params: Mapping[str, Any]) -> None:
         await self._link.tell(method, params)
 
-    async def let_go(self) -> None:
-        await self._link.let_go()
+    async def release_streams(self) -> None:
+        await self._link.release_streams()
 
 
 def asked_by(link: ClientLink, server: str) -> ClientLink:

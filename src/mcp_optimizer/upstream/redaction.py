@@ -16,8 +16,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 from urllib.parse import parse_qsl, quote, quote_plus, unquote, urlsplit
 
-from mcp_optimizer.json_text import compact
-from mcp_optimizer.terminal_text import printable
+from mcp_optimizer.largejson.text import compact
+from mcp_optimizer.runtime.terminal_text import printable
 from mcp_optimizer.upstream.spec import ServerSpec
 
 _LEAST = 6

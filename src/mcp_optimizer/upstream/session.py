@@ -26,11 +26,11 @@ from mcp.shared.inbound import (
 )
 from opentelemetry.propagate import inject
 
-from mcp_optimizer.caller import LOCAL, Caller, ClientLink
+from mcp_optimizer.domain.caller import LOCAL, Caller, ClientLink
 from mcp_optimizer.errors import CallInterrupted, CallLost, CallTimeout, UpstreamRefusal
 from mcp_optimizer.limits import DEFAULT_LIMITS, Limits
+from mcp_optimizer.upstream.diagnostics import Diagnostics
 from mcp_optimizer.upstream.endings import ExchangeLost, RpcError, RpcTimeout, ServerGone
-from mcp_optimizer.upstream.evidence import Evidence
 from mcp_optimizer.upstream.handshake import Agreement, Handshake, envelope
 from mcp_optimizer.upstream.legacy_sse import legacy_sse
 from mcp_optimizer.upstream.listing import Listing, list_tools
@@ -52,11 +52,11 @@ _ENVELOPE = (types.PROTOCOL_VERSION_META_KEY, types.CLIENT_INFO_META_KEY, types.
 class UpstreamSession:
     """What the supervisor and its callers see of an open session."""
 
-    def __init__(self, spec: ServerSpec, peer: Peer, client_info: dict[str, Any], evidence: Evidence) -> None:
+    def __init__(self, spec: ServerSpec, peer: Peer, client_info: dict[str, Any], diagnostics: Diagnostics) -> None:
         self._spec = spec
         self._peer = peer
         self._client_info = client_info
-        self._evidence = evidence
+        self._diagnostics = diagnostics
         self._redactor = Redactor(spec)
         self._param_headers: dict[str, dict[tuple[str, ...], str]] = {}
         self._watches: dict[str, asyncio.Task[None]] = {}
@@ -133,14 +133,14 @@ class UpstreamSession:
             raise self._translate(error, timeout) from error
 
     async def _send(self, method: str, params: dict[str, Any], timeout: float | None, caller: Caller) -> dict[str, Any]:
-        given = caller.passing.get("_meta")
+        given = caller.passed_on.get("_meta")
         meta = (
             {key: value for key, value in given.items() if key not in _ENVELOPE} if isinstance(given, Mapping) else {}
         )
         token = meta.pop("progressToken", None)
         # The server's part of the trace hangs below ours; where nobody traces, the caller's context passes as it is.
         inject(meta)
-        extra = {key: value for key, value in caller.passing.items() if key not in ("_meta", *params)}
+        extra = {key: value for key, value in caller.passed_on.items() if key not in ("_meta", *params)}
         if self.is_modern:
             meta |= envelope(self.agreement.protocol_version, self._client_info, caller)
         else:
@@ -184,7 +184,7 @@ class UpstreamSession:
             )
             return CallTimeout(name, f"The server {name!r} {waited}. Whether the call took effect is not known.")
         if isinstance(error, ServerGone):
-            why = self.epitaph() or str(error) or "the connection was closed"
+            why = self.exit_reason() or str(error) or "the connection was closed"
             return CallInterrupted(
                 name,
                 f"The server {name!r} stopped in the middle of the call ({why}). It is being restarted. "
@@ -210,8 +210,8 @@ class UpstreamSession:
         """Nobody should wait for it any more."""
         self._peer.close()
 
-    def epitaph(self) -> str:
-        return self._evidence.epitaph()
+    def exit_reason(self) -> str:
+        return self._diagnostics.exit_reason()
 
     async def wait_closed(self) -> None:
         await self._peer.closed.wait()
@@ -273,21 +273,21 @@ async def open_session(
     spec: ServerSpec,
     transport: Transport,
     client_info: dict[str, Any],
-    evidence: Evidence,
+    diagnostics: Diagnostics,
     on_notice: OnNotice = lambda _method, _params: None,
     owner: ClientLink | None = None,
     limits: Limits = DEFAULT_LIMITS,
 ) -> AsyncIterator[UpstreamSession]:
     """Connect to the server. The handshake is the caller's, under the caller's deadline."""
-    peer = Peer(on_notice, owner, limits, evidence.dropped)
+    peer = Peer(on_notice, owner, limits, diagnostics.dropped)
     async with AsyncExitStack() as stack:
         if transport is Transport.STDIO:
-            evidence.child = await stack.enter_async_context(run_child(spec, peer))
+            diagnostics.child = await stack.enter_async_context(run_child(spec, peer))
         elif transport is Transport.HTTP:
-            await stack.enter_async_context(streamable_http(spec, peer, evidence))
+            await stack.enter_async_context(streamable_http(spec, peer, diagnostics))
         else:
-            await stack.enter_async_context(legacy_sse(spec, peer, evidence))
-        session = UpstreamSession(spec, peer, client_info, evidence)
+            await stack.enter_async_context(legacy_sse(spec, peer, diagnostics))
+        session = UpstreamSession(spec, peer, client_info, diagnostics)
         try:
             yield session
         finally:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from mcp_optimizer.db.models import ServerStatus
+from mcp_optimizer.domain.tools import ServerStatus
 from mcp_optimizer.limits import Limits
 from mcp_optimizer.upstream.listing import Listing
 from mcp_optimizer.upstream.parked import ParkingLimits

@@ -17,12 +17,12 @@ from typing import Any
 
 import anyio
 
-from mcp_optimizer.json_text import parsed
+from mcp_optimizer.largejson.reading import LARGE, read_large
+from mcp_optimizer.largejson.text import parsed
 from mcp_optimizer.limits import DEFAULT_LIMITS, Limits
-from mcp_optimizer.terminal_text import printable
+from mcp_optimizer.runtime.terminal_text import printable
 from mcp_optimizer.upstream import processes
 from mcp_optimizer.upstream.endings import ServerGone
-from mcp_optimizer.upstream.large import LARGE, read_large
 from mcp_optimizer.upstream.lines import EndlessLine, Overlong, lines
 from mcp_optimizer.upstream.peer import Message, Peer, to_wire
 from mcp_optimizer.upstream.redaction import Redactor
@@ -66,7 +66,7 @@ class ChildProcess:
         if not self.being_ended:
             self.hung_up = True
 
-    def epitaph(self) -> str:
+    def exit_reason(self) -> str:
         """Why the connection to this child ended, as far as can be told from outside; empty if it was our doing."""
         if self.is_endless:
             return "it prints a line without end on its stdout"

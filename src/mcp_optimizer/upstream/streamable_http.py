@@ -18,8 +18,8 @@ import httpx2
 import mcp_types as types
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
+from mcp_optimizer.upstream.diagnostics import STATUS_ADVICE, Diagnostics
 from mcp_optimizer.upstream.endings import ExchangeLost, RpcError, ServerGone
-from mcp_optimizer.upstream.evidence import STATUS_ADVICE, Evidence
 from mcp_optimizer.upstream.http_bodies import events, json_of, too_long, whole_body
 from mcp_optimizer.upstream.http_client import http_client
 from mcp_optimizer.upstream.messages import shortened
@@ -44,10 +44,10 @@ _GOODBYE = 1.0
 
 
 @asynccontextmanager
-async def streamable_http(spec: ServerSpec, peer: Peer, evidence: Evidence) -> AsyncIterator[None]:
+async def streamable_http(spec: ServerSpec, peer: Peer, diagnostics: Diagnostics) -> AsyncIterator[None]:
     """Bind the peer to a server at a URL; on the way out, end the session there."""
     async with http_client(spec, peer.limits) as client:
-        wire = _StreamableHttp(spec.url, client, peer, evidence)
+        wire = _StreamableHttp(spec.url, client, peer, diagnostics)
         peer.bind(wire)
         try:
             yield
@@ -58,12 +58,12 @@ async def streamable_http(spec: ServerSpec, peer: Peer, evidence: Evidence) -> A
 
 
 class _StreamableHttp:
-    def __init__(self, url: str, client: httpx2.AsyncClient, peer: Peer, evidence: Evidence) -> None:
+    def __init__(self, url: str, client: httpx2.AsyncClient, peer: Peer, diagnostics: Diagnostics) -> None:
         self._url = httpx2.URL(url)
         self._client = client
         self._peer = peer
         self._most = peer.limits.message_bytes
-        self._evidence = evidence
+        self._diagnostics = diagnostics
         self._headers = {"accept": "application/json, text/event-stream", "content-type": "application/json"}
         self._listening: asyncio.Task[None] | None = None
 
@@ -91,7 +91,7 @@ class _StreamableHttp:
             self._listening.add_done_callback(_log_failure)
 
     async def _take(self, response: httpx2.Response, message: Message) -> None:
-        status = self._evidence.http_status = response.status_code
+        status = self._diagnostics.http_status = response.status_code
         asked = message["id"] if "method" in message and "id" in message else None
         if message.get("method") == "initialize" and (session := response.headers.get(_SESSION_HEADER)):
             if not _SESSION_ID.fullmatch(session):
@@ -129,7 +129,7 @@ class _StreamableHttp:
         while asked is not None and self._peer.awaits(asked):
             if last_event is None or failures >= _MOST_RECONNECTS:
                 raise ExchangeLost("the stream ended without an answer")
-            await self._peer.let_go(asked)
+            await self._peer.release_streams(asked)
             await asyncio.sleep(pause)
             failures += 1
             async with self._client.stream(

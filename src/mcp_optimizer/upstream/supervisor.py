@@ -21,13 +21,13 @@ import anyio
 import httpx2
 from mcp_types.methods import INPUT_REQUIRED_METHODS
 
-from mcp_optimizer.caller import Caller, ClientLink
-from mcp_optimizer.db.models import ServerStatus
+from mcp_optimizer.domain.caller import Caller, ClientLink
+from mcp_optimizer.domain.tools import ServerStatus
 from mcp_optimizer.errors import CallInterrupted, CallLost, CallNotWaiting, ServerUnavailable, UpstreamError
-from mcp_optimizer.json_text import compact
+from mcp_optimizer.largejson.text import compact
 from mcp_optimizer.upstream.admission import Admission
+from mcp_optimizer.upstream.diagnostics import Diagnostics, Dropped
 from mcp_optimizer.upstream.endings import ExchangeLost, RpcError, RpcTimeout, ServerGone
-from mcp_optimizer.upstream.evidence import Dropped, Evidence
 from mcp_optimizer.upstream.input_required import answered
 from mcp_optimizer.upstream.listing import Listing
 from mcp_optimizer.upstream.notifications import Merged
@@ -120,7 +120,7 @@ class Supervisor:
             link = caller.link
             if link is None or not link.is_modern or session.is_modern:
                 return await self._asked(session, method, params, caller)
-            if "requestState" in caller.passing:
+            if "requestState" in caller.passed_on:
                 # Servers of the older era give no states, and we do not know this one.
                 raise CallNotWaiting
             if method not in INPUT_REQUIRED_METHODS or not can_be_asked(link.capabilities):
@@ -141,7 +141,7 @@ class Supervisor:
                 raise CallInterrupted(self._spec.name, _STOPPED) from error
             # Whoever is told that the server is gone must not still find its tools.
             if self._session is session:
-                self._down(session.epitaph() or _CLOSED)
+                self._down(session.exit_reason() or _CLOSED)
                 session.close_now()
             raise
         except CallLost:
@@ -183,8 +183,8 @@ class Supervisor:
 
     @asynccontextmanager
     async def _open_own(self, link: ClientLink) -> AsyncIterator[UpstreamSession]:
-        evidence, limits = self._evidence(), self._options.limits
-        opening = open_session(self._spec, self._transport, self._client_info, evidence, owner=link, limits=limits)
+        diagnostics, limits = self._diagnostics(), self._options.limits
+        opening = open_session(self._spec, self._transport, self._client_info, diagnostics, owner=link, limits=limits)
         async with opening as session:
             with anyio.fail_after(self._options.start_timeout):
                 await session.negotiate(legacy=True)
@@ -229,32 +229,32 @@ class Supervisor:
 
     async def _live_once(self, started: float) -> tuple[str, bool]:
         """One life of the server. Returns why it ended, and whether another way of speaking is worth a try."""
-        evidence = self._evidence()
+        diagnostics = self._diagnostics()
         problem, was_up = "", False
         try:
-            async with self._open(evidence) as session:
+            async with self._open(diagnostics) as session:
                 # Not a local name here: it would keep every definition for as long as the server lives.
                 self._up(session, await self._begin(session), time.monotonic() - started)
                 was_up = True
                 try:
-                    await self._watch(session, evidence)
+                    await self._watch(session, diagnostics)
                 finally:
                     # At once: cleaning up after a dead child may take seconds, and nobody should count on it.
-                    self._down(evidence.epitaph() or _CLOSED)
+                    self._down(diagnostics.exit_reason() or _CLOSED)
         except* _EXPECTED as group:
             problem = self._explain(group.exceptions[0])
         except* Exception as group:  # noqa: BLE001 - whatever it is, it ends this server's life and no other's
             problem = f"a fault of the gateway ({type(_first(group)).__name__}); its log says more"
             logger.error("Server %s: a fault of the gateway ended its session.\n%s", self._spec.name, _where(group))
-        reason = self._redactor.text(evidence.epitaph() or problem or _CLOSED)
-        return reason, not was_up and self._try_another_way(evidence)
+        reason = self._redactor.text(diagnostics.exit_reason() or problem or _CLOSED)
+        return reason, not was_up and self._try_another_way(diagnostics)
 
-    def _evidence(self) -> Evidence:
-        return Evidence(Dropped(self._spec.name))
+    def _diagnostics(self) -> Diagnostics:
+        return Diagnostics(Dropped(self._spec.name))
 
-    def _open(self, evidence: Evidence) -> contextlib.AbstractAsyncContextManager[UpstreamSession]:
+    def _open(self, diagnostics: Diagnostics) -> contextlib.AbstractAsyncContextManager[UpstreamSession]:
         return open_session(
-            self._spec, self._transport, self._client_info, evidence, self._notice, limits=self._options.limits
+            self._spec, self._transport, self._client_info, diagnostics, self._notice, limits=self._options.limits
         )
 
     async def _begin(self, session: UpstreamSession) -> Listing:
@@ -272,19 +272,19 @@ class Supervisor:
                     await session.watch_resource(uri, self._timeout)
             return await session.list_tools(self._options.start_timeout)
 
-    async def _watch(self, session: UpstreamSession, evidence: Evidence) -> None:
+    async def _watch(self, session: UpstreamSession, diagnostics: Diagnostics) -> None:
         """Until the session ends: list again when tools change, and see that an HTTP server still answers."""
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(session.watch_lists)
             tasks.start_soon(self._relisting.run, session, self._relisted)
             if self._transport is not Transport.STDIO:
-                tasks.start_soon(self._end_when_gone, session, evidence)
+                tasks.start_soon(self._end_when_gone, session, diagnostics)
             await session.wait_closed()
             tasks.cancel_scope.cancel()
 
-    async def _end_when_gone(self, session: UpstreamSession, evidence: Evidence) -> None:
+    async def _end_when_gone(self, session: UpstreamSession, diagnostics: Diagnostics) -> None:
         reason = await until_gone(session, self._suspicion, self._options.limits.failed_checks)
-        evidence.verdict = f"it stopped answering: {reason}"
+        diagnostics.verdict = f"it stopped answering: {reason}"
         session.close_now()
 
     def _notice(self, method: str, params: Mapping[str, Any]) -> None:
@@ -337,13 +337,13 @@ class Supervisor:
         self.state = replace(state, listing=state.listing.summary())
         self._changed(state)
 
-    def _try_another_way(self, evidence: Evidence) -> bool:
+    def _try_another_way(self, diagnostics: Diagnostics) -> bool:
         """Some older servers end when they are probed, and some URLs without a type are SSE."""
         if self._spec.transport is Transport.STDIO:
             # If the older way does not work either, the next life begins with the newer one again.
-            self._legacy = not self._legacy and evidence.child is not None and evidence.child.hung_up
+            self._legacy = not self._legacy and diagnostics.child is not None and diagnostics.child.hung_up
             return self._legacy
-        refused = evidence.http_status in (400, 404, 405)
+        refused = diagnostics.http_status in (400, 404, 405)
         if self._transport is Transport.HTTP and not self._spec.transport_is_certain and refused:
             self._transport = Transport.SSE
             return True

@@ -7,7 +7,7 @@ from typing import Any
 import jsonschema_rs
 from hypothesis import strategies as st
 
-from mcp_optimizer.db.models import McpTool
+from mcp_optimizer.domain.tools import McpTool
 
 _KEYWORDS = (
     "type properties required items enum const anyOf oneOf allOf not if then else $ref $defs definitions title "

@@ -8,7 +8,7 @@ import pytest
 
 from mcp_optimizer.compression.abbreviate import abbreviated
 from mcp_optimizer.compression.signature import Notes, signature
-from mcp_optimizer.db.models import McpTool
+from mcp_optimizer.domain.tools import McpTool
 
 VALUES = [f"v{at}" for at in range(1_000)]
 

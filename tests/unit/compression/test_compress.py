@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from mcp_optimizer.compression.compress import SHRINKING, CompressedTool, Dialect, compress, without_envelope
 from mcp_optimizer.compression.groups import NO_GROUPS, expand
 from mcp_optimizer.compression.references import references
-from mcp_optimizer.json_text import compact
+from mcp_optimizer.largejson.text import compact
 from tests.unit.compression.cases import admits, any_schema, nested, tool_with, valid_schemas, values
 
 TEXT = {"type": "string"}

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from mcp_optimizer.caller import LOCAL, Caller
+from mcp_optimizer.domain.caller import LOCAL, Caller
 from mcp_optimizer.results.cache import CacheKey, ResultCache
 from mcp_optimizer.results.estimates import Estimator
 from mcp_optimizer.results.options import ResultOptions, Treatment
@@ -221,7 +221,7 @@ async def test_a_question_is_nobody_elses_and_what_came_of_an_answer_is_not_serv
     free.set()
     assert sorted(result["requestState"] for result in await asyncio.gather(*both)) == ["s1", "s2"]
     server = Server()
-    answering = call(caller=Caller(passing={"requestState": "s1", "inputResponses": {}}), seconds_before=30.0)
+    answering = call(caller=Caller(passed_on={"requestState": "s1", "inputResponses": {}}), seconds_before=30.0)
     result = await pipeline.answer(answering, server.ask)
     assert said(result) == ("answer 1", False)
     assert 30_000 <= result["_meta"]["performance"]["executionTimeMs"] < 40_000

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_optimizer.json_spans import first_filled, items_of
+from mcp_optimizer.largejson.spans import first_filled, items_of
 from mcp_optimizer.results.document import decoded, read_document
 from mcp_optimizer.results.layout import json_rows, trunk
 

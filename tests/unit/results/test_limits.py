@@ -14,12 +14,13 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from mcp_optimizer.caller import LOCAL, Caller
 from mcp_optimizer.db.database import open_database
 from mcp_optimizer.db.kept_results import KeptResults
+from mcp_optimizer.domain.caller import LOCAL, Caller
 from mcp_optimizer.errors import CatalogError, InvalidRequest
-from mcp_optimizer.json_text import parsed
-from mcp_optimizer.raw_json import LargeValue
+from mcp_optimizer.largejson.raw import LargeValue
+from mcp_optimizer.largejson.reading import read_large
+from mcp_optimizer.largejson.text import parsed
 from mcp_optimizer.results.estimates import Estimator
 from mcp_optimizer.results.options import ResultOptions, Treatment
 from mcp_optimizer.results.pipeline import NOT_KEPT, RESULT_META_KEY, Call, Results
@@ -28,7 +29,6 @@ from mcp_optimizer.results.reader import PAGE_META_KEY
 from mcp_optimizer.results.reading import compact
 from mcp_optimizer.results.store import ResultStore, StoreLimits
 from mcp_optimizer.token_counter import TokenCounter
-from mcp_optimizer.upstream.large import read_large
 from tests.unit.results.test_cut import CONTAINERS, ROWS, STYLES
 
 COUNTER = TokenCounter()

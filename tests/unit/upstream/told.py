@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from mcp_optimizer.upstream.diagnostics import Diagnostics
 from mcp_optimizer.upstream.endings import RpcError
-from mcp_optimizer.upstream.evidence import Evidence
 from mcp_optimizer.upstream.handshake import Agreement
 from mcp_optimizer.upstream.peer import Message, Peer
 from mcp_optimizer.upstream.session import UpstreamSession
@@ -35,6 +35,6 @@ class Told:
     def session(self, agreement: Agreement | None = None) -> UpstreamSession:
         self.peer = Peer(lambda _method, _params: None)
         self.peer.bind(self)
-        session = UpstreamSession(ServerSpec("far", Transport.HTTP), self.peer, {}, Evidence())
+        session = UpstreamSession(ServerSpec("far", Transport.HTTP), self.peer, {}, Diagnostics())
         session.agreement = agreement or session.agreement
         return session

@@ -1,0 +1,292 @@
+"""The forms in which a tool's definition is sent: signature, compressed schema, or as its server wrote it.
+
+Each form of a definition is made and counted once and then remembered. None is ever larger than the original:
+where a form would be, the original is sent instead. Called by the gateway; pure but for that memory.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sys
+from collections import OrderedDict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, TypeVar
+
+from mcp_optimizer.catalog import CatalogTool
+from mcp_optimizer.compression.abbreviate import abbreviated
+from mcp_optimizer.compression.compress import CompressedTool, Dialect, Step, compress, without_envelope
+from mcp_optimizer.compression.groups import Group, GroupPlan
+from mcp_optimizer.compression.replies import say_once
+from mcp_optimizer.compression.signature import Notes, signature
+from mcp_optimizer.domain.tools import DefinitionForm, McpTool
+from mcp_optimizer.token_counter import TokenCounter
+
+COMPRESSION = 4
+"""Raised whenever compression gives another result for the same definition: stored forms of before are forgotten."""
+
+_WITH_NOTES = 3
+"""Tools of a reply whose parameters are explained, not only named and typed."""
+
+_ANY_OBJECT: dict[str, Any] = {"type": "object"}
+"""The schema of an entry whose description is its signature."""
+
+_MOST_REMEMBERED = 20_000
+
+_LARGEST = 100_000
+"""Characters of a definition that is compressed, or written as a signature, as a whole. Both take time, and a larger
+one fits into no reply."""
+
+_LEAST_SHARE = 300
+"""Tokens of a reply that each of its tools gets, at least, where they are too many or too large for it."""
+
+_K = TypeVar("_K")
+_V = TypeVar("_V")
+
+
+class Detail(StrEnum):
+    """How much of a definition a reply carries."""
+
+    SIGNATURE = "signature"
+    SCHEMA = "schema"
+    FULL = "full"
+
+
+@dataclass(frozen=True)
+class Form:
+    """A definition as it is sent, and what it costs."""
+
+    definition: McpTool
+    tokens: int
+    is_abbreviated: bool = False
+    """Whether something was left out of it, which it says where that stood."""
+
+    @property
+    def cost(self) -> int:
+        """Tokens, or where they could not be counted, as many as there can be."""
+        return self.tokens or len(self.definition.model_dump_json().encode("utf-8", "surrogatepass"))
+
+
+@dataclass(frozen=True)
+class _Kept:
+    """A compressed definition. As JSON: parsed, it would take ten times the memory, and few are looked at."""
+
+    wire_json: str
+    tokens: int
+    groups: GroupPlan
+
+
+Groups = Mapping[str, Mapping[str, Sequence[str]]]
+"""By tool: the parameter groups that the user wants."""
+
+
+class ToolForms:
+    """Makes and remembers the forms of definitions."""
+
+    def __init__(
+        self,
+        counter: TokenCounter,
+        notes: Notes = Notes.SENTENCE,
+        dialect: Dialect = Dialect.PLAIN,
+        groups: Groups | None = None,
+    ) -> None:
+        self._counter = counter
+        self._notes = notes
+        self.dialect = dialect
+        self._groups = groups or {}
+        self._signatures: OrderedDict[tuple[str, str, Notes], Form] = OrderedDict()
+        self._compressed: OrderedDict[tuple[str, Dialect], _Kept] = OrderedDict()
+        self._new: dict[tuple[str, Dialect], None] = {}
+
+    def form(self, tool: CatalogTool, detail: Detail, notes: Notes | None = None) -> Form:
+        """The definition in a detail, or as it came where that is no larger."""
+        original = Form(tool.definition, tool.tokens)
+        # Not counted (0) is not comparable: what the tokenizer choked on is sent as its server wrote it.
+        if detail is Detail.FULL or not tool.tokens:
+            return original
+        made = self._signature(tool, notes or self._notes) if detail is Detail.SIGNATURE else self.schema(tool)
+        return made if made.tokens < tool.tokens else original
+
+    def reply(self, tools: Sequence[CatalogTool], detail: Detail, most: int | None = None) -> list[Form]:
+        """The forms of tools that are returned together, the best first: what they share is said once.
+
+        The notes of a signature are for the tools that fit best; the others can still be called by names and types.
+        Forms of more than `most` tokens together are abbreviated, the largest first; too many of them are cut off.
+        """
+        most = sys.maxsize if most is None else most
+        least, total = max(1, most // _LEAST_SHARE), 0
+        forms: list[Form] = []
+        for place, tool in enumerate(tools):
+            if total > most and place >= least:
+                break
+            forms.append(self.form(tool, detail, self._notes_at(place)))
+            total += forms[-1].cost
+        if detail is Detail.SIGNATURE and total <= 2 * most:
+            together = self._said_once(forms)
+            total = sum(form.cost for form in together)
+            if total <= most:
+                return together
+        if total <= most:
+            return forms
+        share = _fair_share([form.cost for form in forms[:least]], most)
+        return [
+            form if form.cost <= share else self._abbreviated(tool, detail, self._notes_at(place), share)
+            for place, (tool, form) in enumerate(zip(tools, forms[:least], strict=False))
+        ]
+
+    def _notes_at(self, place: int) -> Notes:
+        """How much is said of the parameters of a tool that stands so far down in a reply."""
+        return Notes.NONE if self._notes is Notes.SENTENCE and place >= _WITH_NOTES else self._notes
+
+    def _abbreviated(self, tool: CatalogTool, detail: Detail, notes: Notes, most: int) -> Form:
+        """As much of a definition as fits into so many tokens."""
+        size = 4 * most
+        while size >= _LEAST_SHARE:
+            short = abbreviated(tool.definition, size)
+            if detail is Detail.SIGNATURE:
+                short = McpTool(name=tool.name, description=signature(short, notes), inputSchema=_ANY_OBJECT)
+            elif detail is Detail.SCHEMA:
+                short = without_envelope(short)
+            form = Form(short, self._count(short), is_abbreviated=True)
+            if form.cost <= most:
+                return form
+            size //= 2
+        bare = McpTool(name=tool.name, description="… not shown: it is too large.", inputSchema=_ANY_OBJECT)
+        return Form(bare, self._count(bare), is_abbreviated=True)
+
+    def _count(self, definition: McpTool) -> int:
+        try:
+            return self._counter.count_tool_tokens(definition)
+        except ValueError:
+            # The tokenizer chokes on some texts, and a tool must be found all the same.
+            return 0
+
+    def _said_once(self, forms: list[Form]) -> list[Form]:
+        forms = list(forms)
+        # What is sent as its server wrote it, because that is smaller, has no signature.
+        written = [at for at, form in enumerate(forms) if form.definition.input_schema == _ANY_OBJECT]
+        texts = say_once([forms[at].definition.description or "" for at in written])
+        for at, text in zip(written, texts, strict=True):
+            if text != forms[at].definition.description:
+                shorter = forms[at].definition.model_copy(update={"description": text})
+                forms[at] = Form(shorter, self._counter.count_tool_tokens(shorter), forms[at].is_abbreviated)
+        return forms
+
+    def schema(self, tool: CatalogTool, dialect: Dialect | None = None) -> Form:
+        """The definition with its schema compressed, under the tool's public name."""
+        kept = self._keep(tool, dialect or self.dialect)
+        definition = McpTool.model_validate_json(kept.wire_json)
+        if tool.name == definition.name:
+            return Form(definition, kept.tokens)
+        renamed = definition.model_copy(update={"name": tool.name})
+        return Form(renamed, self._counter.count_tool_tokens(renamed))
+
+    def listing(self, tool: CatalogTool, dialect: Dialect) -> dict[str, Any]:
+        """What `schema` gives, as an entry of a list."""
+        return {**json.loads(self._keep(tool, dialect).wire_json), "name": tool.name}
+
+    def prepare(self, tools: Iterable[CatalogTool], dialect: Dialect) -> None:
+        """Compress definitions ahead, so that they are there when they are asked for."""
+        for tool in tools:
+            self._keep(tool, dialect)
+
+    def plans(self, tool: CatalogTool) -> list[GroupPlan]:
+        """The ways back from the arguments of the compressed schema, in every dialect that it was sent in."""
+        plans = [self._keep(tool, self.dialect).groups]
+        for dialect in Dialect:
+            kept = self._compressed.get((tool.record.definition_hash, dialect))
+            if kept is not None and kept.groups not in plans:
+                plans.append(kept.groups)
+        return plans
+
+    def steps(self, tool: CatalogTool) -> tuple[Step, ...]:
+        """What each technique did to a tool."""
+        return self._compress(tool, self.dialect, explained=True).steps
+
+    def unknown(self, tools: Iterable[CatalogTool], dialect: Dialect | None = None) -> list[str]:
+        """The definitions, by hash, that were not compressed yet."""
+        wanted = dialect or self.dialect
+        hashes = (tool.record.definition_hash for tool in tools)
+        return [found for found in dict.fromkeys(hashes) if (found, wanted) not in self._compressed]
+
+    def kind(self, dialect: Dialect | None = None) -> str:
+        """Under which name the compressed definitions are stored: whatever else they depend on is part of it."""
+        groups = hashlib.sha256(json.dumps(self._groups, sort_keys=True).encode()).hexdigest()[:12]
+        return f"{COMPRESSION}/{dialect or self.dialect}/{self._counter.encoding_name}/{groups}"
+
+    def learn(self, stored: Iterable[DefinitionForm], dialect: Dialect | None = None) -> None:
+        """Take compressed definitions that were made before."""
+        for one in stored:
+            plan = GroupPlan(tuple(Group(name, members) for name, members in json.loads(one.groups)))
+            _remember(
+                self._compressed,
+                (one.definition_hash, dialect or self.dialect),
+                _Kept(one.definition, one.token_count, plan),
+            )
+
+    def has_new(self, dialect: Dialect) -> bool:
+        """Whether definitions were compressed that are not stored yet."""
+        return any(made == dialect for _, made in list(self._new))
+
+    def take_new(self, dialect: Dialect | None = None) -> list[DefinitionForm]:
+        """The compressed definitions that were made since this was last asked, to be stored."""
+        wanted = dialect or self.dialect
+        made = [key for key in list(self._new) if key[1] == wanted]
+        found = []
+        for key in made:
+            self._new.pop(key, None)
+            if (kept := self._compressed.get(key)) is not None:
+                groups = json.dumps([(group.name, dict(group.members)) for group in kept.groups.groups])
+                found.append(DefinitionForm(key[0], kept.wire_json, kept.tokens, groups))
+        return found
+
+    def _keep(self, tool: CatalogTool, dialect: Dialect) -> _Kept:
+        key = (tool.record.definition_hash, dialect)
+        if (known := self._compressed.get(key)) is None:
+            made = self._compress(tool, dialect)
+            known = _Kept(made.wire_json, made.tokens, made.groups)
+            _remember(self._compressed, key, known)
+            if made.tokens:
+                self._new[key] = None
+                if len(self._new) > _MOST_REMEMBERED:
+                    # Where nothing is stored, nobody takes them.
+                    self._new.pop(next(iter(self._new)), None)
+        return known
+
+    def _compress(self, tool: CatalogTool, dialect: Dialect, *, explained: bool = False) -> CompressedTool:
+        definition, baseline = tool.record.definition, tool.record.token_count
+        if not baseline or len(definition.wire_json) > _LARGEST:
+            return CompressedTool(definition.wire_json, tokens=baseline, baseline_tokens=baseline)
+        details = definition.parsed()
+        wanted = self._groups.get(details.name, {})
+        count = self._counter.count_tokens
+        return compress(details, count, dialect, wanted, baseline=baseline, explained=explained)
+
+    def _signature(self, tool: CatalogTool, notes: Notes) -> Form:
+        key = (tool.record.definition_hash, tool.name, notes)
+        if (known := self._signatures.get(key)) is None:
+            is_large = len(tool.record.definition.wire_json) > _LARGEST
+            details = abbreviated(tool.record.details, _LARGEST) if is_large else tool.record.details
+            definition = McpTool(name=tool.name, description=signature(details, notes), inputSchema=_ANY_OBJECT)
+            known = Form(definition, self._counter.count_tool_tokens(definition), is_large)
+            _remember(self._signatures, key, known)
+        return known
+
+
+def _fair_share(costs: Sequence[int], most: int) -> int:
+    """What each may cost at the most, so that all together cost no more than `most`: the small ones need not give."""
+    left = most
+    for taken, cost in enumerate(sorted(costs)):
+        share = left // (len(costs) - taken)
+        if cost > share:
+            return share
+        left -= cost
+    return most
+
+
+def _remember(memory: OrderedDict[_K, _V], key: _K, value: _V) -> None:
+    memory[key] = value
+    if len(memory) > _MOST_REMEMBERED:
+        memory.popitem(last=False)

@@ -1,0 +1,175 @@
+"""Takes in a server's listing: looks up what is already counted, counts the rest, stores the outcome.
+
+The work is done in threads, so that no request waits for it. The database is a cache here: when it fails,
+that is said once, and ingestion goes on without it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from mcp_optimizer.catalog.record import ToolRecord, make_records
+from mcp_optimizer.domain.tools import Definition, ServerStatus, ToolRow
+from mcp_optimizer.errors import CatalogError
+from mcp_optimizer.runtime.foreground_first import ForegroundFirst
+from mcp_optimizer.search.engine import Encoder
+from mcp_optimizer.search.lexical import Floats, Vocabulary
+from mcp_optimizer.token_counter import TokenCounter
+from mcp_optimizer.upstream.spec import ServerSpec
+
+if TYPE_CHECKING:
+    # At run time the database's libraries load beside everything else, in a thread.
+    from mcp_optimizer.db.catalog import Catalog
+
+logger = logging.getLogger(__name__)
+
+_EMBED_BATCH = 64
+"""Tools embedded between two looks at the database: progress is kept even if we are killed."""
+
+_AT_ONCE = 2
+"""Servers whose lists are read at the same time."""
+
+OpenedCatalog = Callable[[], Awaitable["Catalog | None"]]
+"""Waits for the database to be open; None when there is none. Servers start meanwhile."""
+
+
+class Ingestion:
+    """Turns listings into records, and keeps the database up to date beside that."""
+
+    def __init__(
+        self,
+        counter: TokenCounter,
+        vocabulary: Vocabulary,
+        opened: OpenedCatalog,
+        pace: ForegroundFirst | None = None,
+    ) -> None:
+        self._pace = pace or ForegroundFirst()
+        self._counter = counter
+        self._vocabulary = vocabulary
+        self._opened = opened
+        self._reading = asyncio.Semaphore(_AT_ONCE)
+        self.counted = 0
+        """How many definitions had to be counted; none, at a start where nothing changed."""
+        self.embedded = 0
+        """How many tools had to be embedded; likewise."""
+
+    def use_vocabulary(self, vocabulary: Vocabulary) -> None:
+        """Read tools into another vocabulary from now on."""
+        self._vocabulary = vocabulary
+
+    async def take_in(
+        self, server: str, definitions: Sequence[Definition], before: Sequence[ToolRecord] = ()
+    ) -> list[ToolRecord]:
+        """The records of a server's tools. `before`: those that it had; what did not change is not made anew.
+
+        Waits for no write.
+        """
+        kept = {record.definition_hash: record for record in before}
+        new = [item for item in definitions if item.definition_hash not in kept]
+        known = await self._known_counts(new)
+        # A few at a time: more threads would only take the interpreter from whoever answers requests.
+        async with self._reading:
+            return await asyncio.to_thread(self._make, server, definitions, kept, known)
+
+    def _make(
+        self,
+        server: str,
+        definitions: Sequence[Definition],
+        kept: Mapping[str, ToolRecord],
+        known: Mapping[str, int],
+    ) -> list[ToolRecord]:
+        new = [item for item in definitions if item.definition_hash not in kept]
+        counted = self._count(
+            {item.definition_hash: item.wire_json for item in new if item.definition_hash not in known}
+        )
+        made = make_records(server, new, {**known, **counted}, self._vocabulary)
+        same = [kept[item.definition_hash] for item in definitions if item.definition_hash in kept]
+        return sorted([*same, *made], key=lambda record: record.name)
+
+    async def store(self, spec: ServerSpec, records: Sequence[ToolRecord]) -> None:
+        """Write a server and its tools; a failure is logged and changes nothing for callers."""
+        catalog = await self._opened()
+        if catalog is None:
+            return
+        rows = [ToolRow(record.definition, record.token_count) for record in records]
+        # A count of 0 means that counting failed: it is not remembered, so that the next start tries again.
+        counts = {row.definition.definition_hash: row.token_count for row in rows if row.token_count}
+        try:
+            await self._pace.wait()
+            await catalog.revive()
+            await catalog.save_token_counts(counts, self._counter.encoding_name)
+            await self._pace.wait()
+            server_id = await catalog.save_server(spec.name, spec.fingerprint, spec.transport, ServerStatus.RUNNING)
+            await catalog.replace_tools(server_id, rows)
+        except CatalogError as error:
+            logger.warning("The catalog could not store server %s: %s. Everything else works.", spec.name, error)
+
+    async def embed(self, records: Sequence[ToolRecord], encoder: Encoder) -> AsyncIterator[dict[str, Floats]]:
+        """The vectors of these records by key, as they become known: stored ones first, then batch by batch."""
+        by_key = {record.vector_key: record for record in records}
+        known = await self._known_vectors(list(by_key), encoder)
+        if known:
+            yield known
+        missing = [key for key in by_key if key not in known]
+        for start in range(0, len(missing), _EMBED_BATCH):
+            keys = missing[start : start + _EMBED_BATCH]
+            texts = [by_key[key].text for key in keys]
+            vectors = await asyncio.to_thread(encoder.embed_tools, texts)
+            self.embedded += len(keys)
+            if len(missing) > _EMBED_BATCH:
+                logger.info("Embedded %d of %d tools", start + len(keys), len(missing))
+            new = dict(zip(keys, vectors, strict=True))
+            await self.store_vectors(new, encoder)
+            yield new
+
+    async def _known_vectors(self, keys: Sequence[str], encoder: Encoder) -> dict[str, Floats]:
+        catalog = await self._opened()
+        if catalog is None:
+            return {}
+        try:
+            return await catalog.vectors(keys, encoder.name)
+        except CatalogError as error:
+            logger.warning("The catalog could not be read: %s. Tools are embedded anew.", error)
+            return {}
+
+    async def store_vectors(self, vectors: Mapping[str, Floats], encoder: Encoder) -> None:
+        """Write vectors by their keys; a failure is logged and changes nothing for callers."""
+        catalog = await self._opened()
+        if catalog is None:
+            return
+        try:
+            await catalog.save_vectors(vectors, encoder.name)
+        except CatalogError as error:
+            logger.warning("The catalog could not store vectors: %s. Everything else works.", error)
+
+    async def _known_counts(self, definitions: Sequence[Definition]) -> dict[str, int]:
+        catalog = await self._opened()
+        if catalog is None:
+            return {}
+        try:
+            hashes = [definition.definition_hash for definition in definitions]
+            return await catalog.token_counts(hashes, self._counter.encoding_name)
+        except CatalogError as error:
+            logger.warning("The catalog could not be read: %s. Tokens are counted anew.", error)
+            return {}
+
+    def _count(self, texts: Mapping[str, str]) -> dict[str, int]:
+        if not texts:
+            return {}
+        self.counted += len(texts)
+        try:
+            return dict(zip(texts, self._counter.count_many(list(texts.values())), strict=True))
+        except Exception:
+            # Whatever the tokenizer choked on must not cost the tools: one by one, and 0 for the culprit.
+            logger.exception("Counting a batch of %d definitions failed; counting them one by one", len(texts))
+            return {key: self._count_one(text) for key, text in texts.items()}
+
+    def _count_one(self, text: str) -> int:
+        try:
+            return self._counter.count_tokens(text)
+        except Exception:
+            logger.exception("A definition could not be counted; it counts as 0")
+            return 0

@@ -1,0 +1,61 @@
+"""A tool as the catalog holds it: its definition, what it costs, and how it is found. Pure."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from mcp_optimizer.domain.tools import Definition, McpTool
+from mcp_optimizer.search.document import document
+from mcp_optimizer.search.lexical import TermCounts, Vocabulary, count_terms
+from mcp_optimizer.search.tooltext import tool_text
+
+
+@dataclass(frozen=True, slots=True)
+class ToolRecord:
+    """A tool of a server, ready to be found, counted and called."""
+
+    server: str
+    definition: Definition
+    token_count: int
+    counts: TermCounts
+    vector_key: str
+
+    @property
+    def name(self) -> str:
+        return self.definition.name
+
+    @property
+    def details(self) -> McpTool:
+        return self.definition.details
+
+    @property
+    def definition_hash(self) -> str:
+        return self.definition.definition_hash
+
+    @property
+    def text(self) -> str:
+        """What an encoder reads of it."""
+        return tool_text(self.server, self.definition.parsed())
+
+
+def vector_key(text: str) -> str:
+    """What a vector is stored under: the text that the encoder read, which the server's name is part of."""
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def make_records(
+    server: str, definitions: Sequence[Definition], counts: Mapping[str, int], vocabulary: Vocabulary
+) -> list[ToolRecord]:
+    """In the order of names, whatever order the server lists them in."""
+    return [
+        _record(server, definition, counts.get(definition.definition_hash, 0), vocabulary)
+        for definition in sorted(definitions, key=lambda definition: definition.name)
+    ]
+
+
+def _record(server: str, definition: Definition, token_count: int, vocabulary: Vocabulary) -> ToolRecord:
+    tool = definition.parsed()
+    counts = count_terms(document(server, tool), vocabulary)
+    return ToolRecord(server, definition, token_count, counts, vector_key(tool_text(server, tool)))

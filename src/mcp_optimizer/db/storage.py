@@ -1,0 +1,146 @@
+"""The catalog's database as the gateway has it: opened beside the start, tried again while it cannot be, or none.
+
+Whoever asks waits for the first try and no longer: a database that is down costs what is kept in it, and nothing else.
+Called by the composition root; knows nothing of servers or clients.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from mcp_optimizer.domain.events import ToolKey
+from mcp_optimizer.errors import CatalogError
+
+if TYPE_CHECKING:
+    # At run time the database's libraries load beside everything else, in a thread.
+    from mcp_optimizer.db.catalog import Catalog
+    from mcp_optimizer.db.database import Database
+    from mcp_optimizer.db.forms import StoredForms
+    from mcp_optimizer.db.history import History
+    from mcp_optimizer.db.kept_results import KeptResults
+
+logger = logging.getLogger(__name__)
+
+_FIRST_PAUSE = 5.0
+_LONGEST_PAUSE = 60.0
+
+
+class Storage:
+    """The database at `place` (a file, or PostgreSQL's address; None: nothing is kept), and what is in it."""
+
+    def __init__(self, place: Path | str | None, first_pause: float = _FIRST_PAUSE) -> None:
+        self._place = place
+        self._first_pause = first_pause
+        self._database: Database | None = None
+        self._memory: Database | None = None
+        self._opening: asyncio.Task[None] | None = None
+        self._trying_again: asyncio.Task[None] | None = None
+        self._making_memory = asyncio.Lock()
+        self.uses: Mapping[ToolKey, int] = {}
+        """How often tools were called before the start. Read once: what is registered for that must not change."""
+        self.on_opened_late: Callable[[], Awaitable[None]] | None = None
+        """Told when the database was opened after all: what was found out meanwhile can be stored."""
+
+    def open(self) -> None:
+        """Begin to open it."""
+        if self._place is not None:
+            self._opening = asyncio.create_task(self._open(self._place))
+
+    async def opened(self) -> None:
+        """Wait until it is open, or cannot be opened for now."""
+        if self._opening is not None:
+            # Not the task itself: whoever stops waiting must not stop the opening.
+            await asyncio.wait([self._opening])
+
+    async def close(self) -> None:
+        await self.opened()
+        if self._trying_again is not None:
+            if self._database is None:
+                self._trying_again.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._trying_again
+        for database in (self._database, self._memory):
+            if database is not None:
+                await database.close()
+
+    async def catalog(self) -> Catalog | None:
+        """Servers, tools, and what is known of definitions."""
+        await self.opened()
+        if self._database is None:
+            return None
+        from mcp_optimizer.db.catalog import Catalog
+
+        return Catalog(self._database)
+
+    async def forms(self) -> StoredForms | None:
+        """Definitions as they are sent."""
+        await self.opened()
+        if self._database is None:
+            return None
+        from mcp_optimizer.db.forms import StoredForms
+
+        return StoredForms(self._database)
+
+    async def history(self) -> History | None:
+        """What happened, as far as it is written down."""
+        await self.opened()
+        if self._database is None:
+            return None
+        from mcp_optimizer.db.history import History
+
+        return History(self._database)
+
+    async def kept_results(self) -> KeptResults:
+        """Where whole results are kept: here, or in memory where there is no database."""
+        await self.opened()
+        from mcp_optimizer.db.database import open_database
+        from mcp_optimizer.db.kept_results import KeptResults
+
+        async with self._making_memory:
+            # What was kept in memory is asked for again: memory it stays, even if the database comes later.
+            if self._memory is None and self._database is None:
+                self._memory = await open_database(None)
+        database = self._memory or self._database
+        assert database is not None
+        return KeptResults(database)
+
+    async def _open(self, place: Path | str) -> None:
+        # Loaded in a thread, while servers start: nobody who asks for tools/list should wait for it.
+        await asyncio.to_thread(import_module, "mcp_optimizer.db.catalog")
+        from mcp_optimizer.db.database import open_database
+
+        try:
+            self._database = await open_database(place)
+        except CatalogError as error:
+            logger.warning("%s Going on without it, and trying again: nothing is kept until then.", error)
+            self._trying_again = asyncio.create_task(self._open_later(place))
+            return
+        await self._read_uses(self._database)
+
+    async def _read_uses(self, database: Database) -> None:
+        from mcp_optimizer.db.history import History
+
+        try:
+            self.uses = await History(database).call_counts()
+        except CatalogError as error:
+            logger.warning("Profiles go without what was used before: %s.", error)
+
+    async def _open_later(self, place: Path | str) -> None:
+        from mcp_optimizer.db.database import open_database
+
+        pause = self._first_pause
+        while self._database is None:
+            await asyncio.sleep(pause)
+            pause = min(pause * 2, _LONGEST_PAUSE)
+            with contextlib.suppress(CatalogError):
+                self._database = await open_database(place)
+        logger.warning("The catalog could be opened now.")
+        await self._read_uses(self._database)
+        if self.on_opened_late is not None:
+            await self.on_opened_late()

@@ -1,0 +1,210 @@
+"""The values that the rooms of this package exchange: servers, tools and what they cost.
+
+Everything above may import these; they import nothing but pydantic and numpy. The SDK's own types do not
+appear here, because they drop fields they do not know, and a gateway must not.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import zlib
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from functools import lru_cache
+from typing import Annotated, Any, Self
+
+import numpy as np
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    SerializerFunctionWrapHandler,
+    model_serializer,
+    model_validator,
+)
+
+
+class McpTool(BaseModel):
+    """An MCP tool definition, exactly as its server sent it: fields this version does not know are kept.
+
+    `model_dump_json()` is the wire form (camelCase, compact, no nulls), so counting the tokens of it counts
+    what a client would be sent.
+    """
+
+    model_config = ConfigDict(extra="allow", validate_by_name=True, validate_by_alias=True, serialize_by_alias=True)
+
+    name: str = Field(min_length=1)
+    title: str | None = None
+    description: str | None = None
+    input_schema: dict[str, Any] = Field(alias="inputSchema")
+    output_schema: dict[str, Any] | None = Field(default=None, alias="outputSchema")
+    annotations: dict[str, Any] | None = None
+
+    @model_serializer(mode="wrap")
+    def _without_nulls(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        # Only this object's own fields: a null inside a schema (`"default": null`) means something.
+        return {key: value for key, value in handler(self).items() if value is not None}
+
+    @property
+    def definition_hash(self) -> str:
+        """What token counts and vectors are stored under: the same definition is never counted twice."""
+        return _hash(self.model_dump_json())
+
+
+@dataclass(frozen=True, slots=True)
+class Definition:
+    """A listed tool as it is kept: its wire form, and the hash that what is known of it is stored under.
+
+    Kept as packed JSON: parsed, a definition takes forty times the memory, and few of them are looked at.
+    """
+
+    name: str
+    packed: bytes
+    definition_hash: str
+
+    @classmethod
+    def of(cls, tool: McpTool) -> Self:
+        """Serialise the tool once; the count and the hash both come from this text."""
+        return cls.packing(tool.name, tool.model_dump_json())
+
+    @classmethod
+    def packing(cls, name: str, wire_json: str) -> Self:
+        """Of a tool that was serialised already."""
+        return cls(name, zlib.compress(_bytes(wire_json), level=1), _hash(wire_json))
+
+    @property
+    def wire_json(self) -> str:
+        return zlib.decompress(self.packed).decode("utf-8", "surrogatepass")
+
+    @property
+    def details(self) -> McpTool:
+        """The definition parsed; those that were asked for last stay so."""
+        return _recently_parsed(self)
+
+    def parsed(self) -> McpTool:
+        """Parsed for one look, and not kept."""
+        return McpTool.model_validate_json(self.wire_json, by_name=False, by_alias=True)
+
+
+@lru_cache(maxsize=256)
+def _recently_parsed(definition: Definition) -> McpTool:
+    return definition.parsed()
+
+
+def _hash(wire_json: str) -> str:
+    return hashlib.sha256(_bytes(wire_json)).hexdigest()
+
+
+def _bytes(text: str) -> bytes:
+    # JSON may hold half of a surrogate pair; that is for whoever reads it to judge.
+    return text.encode("utf-8", "surrogatepass")
+
+
+class ServerStatus(StrEnum):
+    """Where an upstream server stands. Only a running server's tools are found, called or counted."""
+
+    STARTING = "starting"
+    RUNNING = "running"
+    FAILED = "failed"
+    STOPPED = "stopped"
+
+
+class McpServer(BaseModel):
+    """An MCP server as the catalog knows it."""
+
+    id: str
+    name: str
+    fingerprint: str
+    transport: str
+    status: ServerStatus
+    last_updated: datetime
+    created_at: datetime
+
+
+def _one_dimensional(array: np.ndarray) -> np.ndarray:
+    if array.ndim != 1:
+        raise ValueError("must be a one-dimensional array")
+    return array
+
+
+Vector = Annotated[np.ndarray, AfterValidator(_one_dimensional)]
+
+
+class Tool(BaseModel):
+    """A tool of a server, with what it costs."""
+
+    model_config = ConfigDict(arbitrary_types_allowed=True)
+
+    id: str
+    mcpserver_id: str
+    details: McpTool
+    details_embedding: Vector | None = Field(default=None, exclude=True)
+    token_count: int = Field(default=0, ge=0)
+    last_updated: datetime
+    created_at: datetime
+
+
+@dataclass(frozen=True)
+class ToolRow:
+    """A tool on its way into the table."""
+
+    definition: Definition
+    token_count: int
+
+
+@dataclass(frozen=True)
+class DefinitionForm:
+    """A definition as it is sent: its JSON, what it costs, and how arguments in its shape are led back (JSON)."""
+
+    definition_hash: str
+    definition: str
+    token_count: int
+    groups: str
+
+
+class BaseUpdateDetails(BaseModel):
+    """Fields of a row to change; what is None stays as it is."""
+
+
+class ToolUpdateDetails(BaseUpdateDetails):
+    """What to change of a tool. New `details` are recounted in the same transaction."""
+
+    model_config = ConfigDict(arbitrary_types_allowed=True)
+
+    mcpserver_id: str | None = None
+    details: McpTool | None = None
+    details_embedding: Vector | None = None
+    token_count: int | None = Field(default=None, ge=0)
+
+
+class TokenMetrics(BaseModel):
+    """What a reply saved against sending every tool of every running server."""
+
+    baseline_tokens: int = Field(ge=0, description="Total tokens for all running server tools")
+    returned_tokens: int = Field(ge=0, description="Total tokens for returned/filtered tools")
+    tokens_saved: int = Field(ge=0, description="Number of tokens saved by filtering")
+    savings_percentage: float = Field(ge=0.0, le=100.0, description="Percentage of tokens saved")
+
+    @classmethod
+    def of(cls, baseline_tokens: int, returned_tokens: int) -> Self:
+        saved = baseline_tokens - returned_tokens
+        percentage = round(saved / baseline_tokens * 100, 2) if baseline_tokens else 0.0
+        return cls(
+            baseline_tokens=baseline_tokens,
+            returned_tokens=returned_tokens,
+            tokens_saved=saved,
+            savings_percentage=percentage,
+        )
+
+    @model_validator(mode="after")
+    def validate_metrics(self) -> Self:
+        if self.tokens_saved != self.baseline_tokens - self.returned_tokens:
+            raise ValueError("tokens_saved must equal baseline_tokens - returned_tokens")
+        if self.baseline_tokens == 0:
+            if self.savings_percentage != 0.0:
+                raise ValueError("savings_percentage must be 0 when baseline_tokens is 0")
+        elif abs(self.savings_percentage - self.tokens_saved / self.baseline_tokens * 100) > 0.01:
+            raise ValueError("savings_percentage does not match calculated value")
+        return self

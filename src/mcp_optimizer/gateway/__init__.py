@@ -1,0 +1,1 @@
+"""Find, list and call tools. No transport."""

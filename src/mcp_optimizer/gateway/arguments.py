@@ -1,0 +1,108 @@
+"""What a model meant by the arguments it gave: forgiving about their shape, exact about their meaning.
+
+Pure but for a cache of compiled validators. Called by the gateway before a call leaves for its server.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Mapping
+from threading import Lock
+from typing import Any
+
+import pydantic_core
+
+from mcp_optimizer.compression.validation import SchemaCheck
+from mcp_optimizer.domain.tools import McpTool
+from mcp_optimizer.errors import InvalidArguments, InvalidRequest
+from mcp_optimizer.limits import DEFAULT_LIMITS
+
+_WRAPPERS = frozenset({"parameters", "arguments", "args", "input", "params"})
+_MOST_PROBLEMS = 5
+_LONGEST_PROBLEM = 300
+_MOST_VALIDATORS = 2_000
+
+
+def read_arguments(given: Any, tool: McpTool) -> dict[str, Any]:
+    """The arguments as an object: parsed if they came as JSON text, unwrapped if nested one level too deep."""
+    arguments = _as_object(given, tool.name)
+    _refuse_unsendable(arguments, tool.name)
+    if len(arguments) != 1:
+        return arguments
+    [(key, inner)] = arguments.items()
+    properties = tool.input_schema.get("properties")
+    declared = isinstance(properties, Mapping) and key in properties
+    if declared or key not in _WRAPPERS | {tool.name}:
+        return arguments
+    try:
+        return _as_object(inner, tool.name)
+    except InvalidRequest:
+        return arguments
+
+
+def _as_object(given: Any, tool: str) -> dict[str, Any]:
+    if given is None or given == "":
+        return {}
+    if isinstance(given, str):
+        try:
+            parsed = pydantic_core.from_json(given)
+        except (ValueError, TypeError) as error:
+            raise InvalidRequest(
+                f"The parameters of {tool!r} are text that is not valid JSON ({error}). Give them as an object."
+            ) from None
+        # Some models encode twice.
+        return _as_object(parsed, tool)
+    if not isinstance(given, dict):
+        raise InvalidRequest(f"The parameters of {tool!r} must be an object, not {type(given).__name__}.")
+    return given
+
+
+def _refuse_unsendable(arguments: Mapping[str, Any], tool: str) -> None:
+    """Here, where it is one call's problem: in the middle of a connection it would be everybody's."""
+    try:
+        pydantic_core.to_json(arguments)
+    except ValueError as error:
+        raise InvalidRequest(f"The parameters of {tool!r} cannot be written as JSON ({error}).") from None
+
+
+class ArgumentCheck:
+    """Validates arguments against tools' own schemas. A schema that is itself broken checks nothing."""
+
+    def __init__(self, most_steps: int = DEFAULT_LIMITS.check_steps) -> None:
+        self._most_steps = most_steps
+        self._checks: OrderedDict[str, SchemaCheck] = OrderedDict()
+        # Large tools are checked in threads.
+        self._lock = Lock()
+
+    def check(self, arguments: Mapping[str, Any], tool: McpTool, definition_hash: str) -> None:
+        """Raises InvalidArguments, with every problem named and the schema to get it right."""
+        check = self._check(tool, definition_hash)
+        if check.admits(arguments):
+            return
+        problems = [
+            f"{_shortened(where)}: {_shortened(message)}" if where else _shortened(message)
+            for where, message in check.problems(arguments, _MOST_PROBLEMS)
+        ]
+        if not problems:
+            return
+        if len(problems) > _MOST_PROBLEMS:
+            problems[_MOST_PROBLEMS:] = ["and more"]
+        raise InvalidArguments(tool.name, problems, tool.input_schema)
+
+    def _check(self, tool: McpTool, definition_hash: str) -> SchemaCheck:
+        with self._lock:
+            if (known := self._checks.get(definition_hash)) is not None:
+                self._checks.move_to_end(definition_hash)
+                return known
+        made = SchemaCheck(tool.input_schema, self._most_steps)
+        with self._lock:
+            self._checks[definition_hash] = made
+            if len(self._checks) > _MOST_VALIDATORS:
+                self._checks.popitem(last=False)
+        return made
+
+
+def _shortened(message: str) -> str:
+    """Both ends of a message that repeats a large value: what it is about, and what is wrong with it."""
+    half = _LONGEST_PROBLEM // 2
+    return message if len(message) <= _LONGEST_PROBLEM else f"{message[:half]} … {message[-half:]}"

@@ -1,0 +1,326 @@
+"""What the gateway does, whoever asks and over whatever wire: find tools, list them, call them.
+
+Called by the MCP face, the library and the command line. Knows no transport and no SDK type; a tool's result
+is the raw object that its server sent, and what `results` says of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any
+
+import pydantic_core
+
+from mcp_optimizer.catalog import CatalogTool, LiveCatalog, Snapshot
+from mcp_optimizer.catalog.forms import Detail, Form, ToolForms
+from mcp_optimizer.compression.groups import expand
+from mcp_optimizer.compression.validation import parts
+from mcp_optimizer.domain.caller import LOCAL, Caller
+from mcp_optimizer.domain.tools import Definition, TokenMetrics
+from mcp_optimizer.errors import InvalidArguments, InvalidRequest, quoted
+from mcp_optimizer.gateway import resolving
+from mcp_optimizer.gateway.arguments import ArgumentCheck, read_arguments
+from mcp_optimizer.largejson.text import compact
+from mcp_optimizer.limits import DEFAULT_LIMITS, Limits
+from mcp_optimizer.results.metadata import of_a_tool
+from mcp_optimizer.results.pipeline import Call, Results
+from mcp_optimizer.upstream.pool import UpstreamPool
+from mcp_optimizer.upstream.state import UpstreamState
+
+TOOL_META_KEY = "mcp-optimizer/tool"
+"""Where a call's reply says which tool, of which server, was really called."""
+
+SCORES_META_KEY = "mcp-optimizer/scores"
+"""Where a find_tool reply says how well each tool fits; in `_meta`, so that it costs the model nothing."""
+
+_HEADER_KEYWORD = '"x-mcp-header"'
+_PAGE = 100
+_SUMMARY = 100
+
+_AROUND = 500
+"""Tokens of a reply that are kept free for what stands around its tools."""
+
+_LEAST_TOOL = 30
+"""Tokens of the smallest tool: no more tools are looked for than a reply could hold of those."""
+
+_LARGE_TOOL = 5_000
+_LARGE_TEXT = 100_000
+_MANY_PARTS = 5_000
+"""Tokens of a definition, characters or values of parameters that take long enough to be read and checked that others
+should not wait for it."""
+
+
+@dataclass(frozen=True)
+class FoundTool:
+    """A tool that fits, how well, and the form in which it is returned."""
+
+    tool: CatalogTool
+    score: float
+    form: Form
+
+
+@dataclass(frozen=True)
+class Found:
+    """The answer to a search: the tools, what leaving out the others saved, and what could not be searched."""
+
+    tools: tuple[FoundTool, ...]
+    token_metrics: TokenMetrics
+    missing: tuple[UpstreamState, ...]
+    fit: float = 0.0
+    """How likely it is that the first tool answers the request, from 0 to 1."""
+    by_words_only: bool = False
+    """The encoder is still loading; what is found by meaning comes in a moment."""
+    left_out: bool = False
+    """Whether more tools fit than the reply has room for."""
+    whole_id: str = ""
+    """Under which id the only tool is kept whole, where it is too large to be shown."""
+
+    @property
+    def abbreviated(self) -> list[str]:
+        """The tools that are too large to be shown whole."""
+        return [found.tool.name for found in self.tools if found.form.is_abbreviated]
+
+
+@dataclass(frozen=True)
+class ToolPage:
+    """A page of the plain list of tools."""
+
+    tools: tuple[CatalogTool, ...]
+    total: int
+    next_offset: int | None
+    missing: tuple[UpstreamState, ...]
+
+
+class Gateway:
+    """Find, list and call, over the newest snapshot of the catalog."""
+
+    def __init__(
+        self,
+        catalog: LiveCatalog,
+        pool: UpstreamPool,
+        forms: ToolForms,
+        results: Results,
+        find_limit: int,
+        limits: Limits = DEFAULT_LIMITS,
+    ) -> None:
+        self._catalog = catalog
+        self._pool = pool
+        self._forms = forms
+        self.results = results
+        self._find_limit = find_limit
+        self.limits = limits
+        self._check = ArgumentCheck(limits.check_steps)
+
+    @property
+    def snapshot(self) -> Snapshot:
+        """What the catalog holds at this moment."""
+        return self._catalog.snapshot
+
+    def find(
+        self,
+        tool_description: str,
+        tool_keywords: str = "",
+        limit: int | None = None,
+        detail: Detail = Detail.FULL,
+    ) -> Found:
+        """The few tools that fit a request, with exact savings against all tools of running servers."""
+        snapshot = self._catalog.snapshot
+        limit = self._find_limit if limit is None else limit
+        if limit < 1:
+            raise InvalidRequest(f"limit must be at least 1, not {quoted(limit)}.")
+        if (length := len(tool_description) + len(tool_keywords)) > (longest := self.limits.query):
+            raise InvalidRequest(
+                f"The request is too long: {length:,} characters, of at most {longest:,}. Describe one action."
+            )
+        room = self.limits.reply_tokens - _AROUND
+        at_once = room // _LEAST_TOOL
+        result = snapshot.index.search(tool_description, tool_keywords, snapshot.allowed, min(limit, at_once))
+        hits = [(tool, hit.score) for hit in result.hits for tool in snapshot.at([hit.position])]
+        forms = self._forms.reply([tool for tool, _ in hits], detail, room)
+        tools = tuple(FoundTool(tool, score, form) for (tool, score), form in zip(hits, forms, strict=False))
+        returned = sum(found.form.tokens for found in tools)
+        metrics = TokenMetrics.of(snapshot.baseline_tokens, returned)
+        left_out = len(tools) < len(hits) or len(hits) == at_once < limit
+        loading = snapshot.encoder_is_loading
+        return Found(tools, metrics, tuple(snapshot.missing()), result.fit, loading, left_out)
+
+    async def search(
+        self,
+        tool_description: str,
+        tool_keywords: str = "",
+        limit: int | None = None,
+        detail: Detail = Detail.FULL,
+        caller: Caller = LOCAL,
+    ) -> Found:
+        """`find`, beside other calls. Who asks for all of one tool that is too large for a reply can read it on."""
+        # In a thread: embedding the request takes milliseconds that other calls need not wait for.
+        found = await asyncio.to_thread(self.find, tool_description, tool_keywords, limit, detail)
+        if detail is Detail.FULL and len(found.tools) == 1 and found.abbreviated:
+            whole = found.tools[0].tool.record.definition.wire_json
+            return replace(found, whole_id=await self.results.keep(whole, caller))
+        return found
+
+    def list_tools(self, server: str | None = None, offset: int = 0) -> ToolPage:
+        """All tools of running servers, or of one server, a page at a time."""
+        snapshot = self._catalog.snapshot
+        if server is not None and server not in snapshot.states:
+            raise resolving.unknown_server(snapshot, server)
+        tools = snapshot.running if server is None else snapshot.of_server(server)
+        if offset < 0:
+            raise InvalidRequest(f"offset must not be negative, but is {quoted(offset)}.")
+        shown = self._that_fit(tools[offset : offset + _PAGE])
+        end = offset + len(shown)
+        missing = tuple(state for state in snapshot.missing() if server in (None, state.name))
+        return ToolPage(tuple(shown), len(tools), end if end < len(tools) else None, missing)
+
+    def _that_fit(self, tools: Sequence[CatalogTool]) -> Sequence[CatalogTool]:
+        """The first that fit into a reply, at least one."""
+        room = self.limits.reply_tokens - _AROUND
+        entries = [compact(entry(tool)) for tool in tools]
+        if sum(len(text.encode("utf-8", "surrogatepass")) for text in entries) <= room:
+            return tools
+        # Counted a few times as a whole and not once for each: every count gives up the interpreter, and where an index
+        # is being built beside us, getting it back takes longer than counting.
+        if self._cost(entries) <= room:
+            return tools
+        places = range(1, len(entries) + 1)
+        fitting = bisect_right(places, room, key=lambda end: self._cost(entries[:end]))
+        return tools[: max(1, fitting)]
+
+    def _cost(self, entries: Sequence[str]) -> int:
+        """Tokens, or where they cannot be counted, as many as there can be."""
+        text = ",".join(entries)
+        try:
+            return self.results.count_tokens(text)
+        except ValueError:
+            return len(text.encode("utf-8", "surrogatepass"))
+
+    async def call(
+        self,
+        tool_name: str,
+        parameters: Any = None,
+        server_name: str | None = None,
+        caller: Caller = LOCAL,
+        select: str = "",
+    ) -> dict[str, Any]:
+        """Call a tool; its result within its limits, with what it cost and the tool's own name and server in `_meta`.
+
+        `select` is a JMESPath expression: only what it selects of the result is returned.
+        """
+        projection = self.results.projection(select)
+        parked = self._pool.parked(caller)
+        tool = self.resolve(tool_name, server_name)
+        arguments = (
+            await asyncio.to_thread(self._understand, tool, parameters)
+            if _takes_long(tool, parameters)
+            else self._understand(tool, parameters)
+        )
+        details = tool.record.details
+        params = {"name": details.name, "arguments": arguments}
+        call = Call(
+            tool.server,
+            details.name,
+            caller,
+            details.output_schema,
+            projection,
+            tool.record.definition_hash,
+            arguments,
+            details.annotations or {},
+            parked.seconds if parked is not None else 0.0,
+        )
+        result = await self.results.answer(call, lambda: self._pool.call(tool.server, "tools/call", params, caller))
+        return _with_origin(result, tool)
+
+    async def pass_on(self, tool_name: str, arguments: Mapping[str, Any] | None, caller: Caller) -> dict[str, Any]:
+        """Call a tool by the name it is listed under, with arguments and result as they are, and what that cost."""
+        parked = self._pool.parked(caller)
+        snapshot = self._catalog.snapshot
+        tool = resolving.exact(snapshot, tool_name)
+        if tool is None:
+            raise resolving.unknown_tool(snapshot, tool_name, advice="")
+        params: dict[str, Any] = {"name": tool.record.name}
+        if arguments is not None:
+            params["arguments"] = arguments
+        started = time.perf_counter() - (parked.seconds if parked is not None else 0.0)
+        result = await self._pool.call(tool.server, "tools/call", params, caller)
+        return await self.results.described(of_a_tool(result), started)
+
+    def definition(self, tool: CatalogTool) -> dict[str, Any]:
+        """A tool as its server sent it, under the name it is called by."""
+        return {**pydantic_core.from_json(tool.record.definition.wire_json), "name": tool.name}
+
+    def input_schema(self, tool_name: str) -> Mapping[str, Any] | None:
+        """The schema of a tool some of whose parameters travel as headers, too; None for any other."""
+        tool = self._catalog.snapshot.by_name.get(tool_name)
+        if tool is None or not _has_header_parameters(tool.record.definition):
+            return None
+        return tool.record.details.input_schema
+
+    def _understand(self, tool: CatalogTool, parameters: Any) -> dict[str, Any]:
+        """The arguments in the tool's original shape, valid; the error shows the schema as we would send it."""
+        details = tool.record.details
+        arguments = read_arguments(parameters, details)
+        for plan in self._forms.plans(tool):
+            arguments = expand(arguments, plan)
+        try:
+            self._check.check(arguments, details, tool.record.definition_hash)
+        except InvalidArguments as error:
+            # Half of a reply: what is wrong needs room, too.
+            [form] = self._forms.reply([tool], Detail.SCHEMA, self.limits.reply_tokens // 2)
+            shown = form.definition.input_schema
+            raise InvalidArguments(details.name, error.problems, shown, abbreviated=form.is_abbreviated) from None
+        return arguments
+
+    def resolve(self, tool_name: str, server_name: str | None = None) -> CatalogTool:
+        """The tool that a name means: exactly one, or an error that helps."""
+        snapshot = self._catalog.snapshot
+        if server_name:
+            return resolving.on_server(snapshot, tool_name, server_name)
+        return resolving.resolve(snapshot, tool_name)
+
+
+@lru_cache(maxsize=1_024)
+def _has_header_parameters(definition: Definition) -> bool:
+    return _HEADER_KEYWORD in definition.wire_json
+
+
+def _takes_long(tool: CatalogTool, parameters: Any) -> bool:
+    """Whether to make sense of the parameters may take long: both come from strangers."""
+    if tool.tokens > _LARGE_TOOL or not tool.tokens:
+        return True
+    if isinstance(parameters, str):
+        return len(parameters) > _LARGE_TEXT
+    return parts(parameters, _MANY_PARTS) > _MANY_PARTS
+
+
+def _with_origin(result: dict[str, Any], tool: CatalogTool) -> dict[str, Any]:
+    origin: dict[str, Any] = {"name": tool.record.name, "server": tool.server}
+    if tool.record.details.annotations:
+        origin["annotations"] = tool.record.details.annotations
+    meta = result.get("_meta")
+    return {**result, "_meta": {**(meta if isinstance(meta, dict) else {}), TOOL_META_KEY: origin}}
+
+
+def entry(tool: CatalogTool) -> dict[str, Any]:
+    """A tool in the plain list of tools."""
+    return {"name": tool.name, "server": tool.server, "description": summary(tool)}
+
+
+def summary(tool: CatalogTool) -> str:
+    """The beginning of a tool's description, for lists: one sentence at the most."""
+    return _summary(tool.record.definition)
+
+
+@lru_cache(maxsize=4096)
+def _summary(definition: Definition) -> str:
+    """Kept, because a list shows a hundred, and each definition would have to be unpacked for it."""
+    details = definition.parsed()
+    text = " ".join((details.description or details.title or "").split())
+    end = text.find(". ")
+    text = text[: end + 1] if end > 0 else text
+    return text if len(text) <= _SUMMARY else text[: _SUMMARY - 1].rstrip() + "…"

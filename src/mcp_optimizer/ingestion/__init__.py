@@ -1,1 +1,0 @@
-"""From what a server lists to what the catalog holds: counted once, indexed, stored."""

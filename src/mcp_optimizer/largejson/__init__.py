@@ -1,0 +1,1 @@
+"""JSON of any size, read and written without making objects of all of it."""

@@ -1,0 +1,285 @@
+"""Large values of a result, kept as they stand in their message: parsed only where somebody must, sent on as they are.
+
+Fifty megabytes as objects are many times that, and making them holds the interpreter. Whoever serializes such a value
+without knowing of it writes what it means; whoever knows writes the rest of the message first and these in pieces
+(`Placeholders`). That it is JSON was checked by whoever made one.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+import secrets
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, ClassVar
+
+import numpy as np
+import pydantic_core
+from pydantic_core import core_schema
+
+from mcp_optimizer.largejson.spans import decoded_parts, value_in_parts, whole_characters
+from mcp_optimizer.runtime.lazy import lazy
+
+Parse = Callable[[bytes], Any]
+
+_PIECE = 256 * 1024
+_ONE_LINE = bytes.maketrans(b"\r\n", b"  ")
+"""Between the tokens of JSON a line end is a blank; and to a client a message is one line."""
+
+
+class RawJson:
+    """A JSON value as its text."""
+
+    __pydantic_serializer__: ClassVar[Any]
+
+    def __init__(self, json: memoryview) -> None:
+        self.json = json
+
+    def pieces(self) -> Iterator[bytes]:
+        """The JSON text, on one line."""
+        for part in _parts(self.json):
+            yield part.translate(_ONE_LINE)
+
+    def parsed(self) -> Any:
+        """What it means."""
+        raise NotImplementedError
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of {len(self.json):,} bytes>"
+
+
+class LargeText(RawJson):
+    """A string."""
+
+    def __init__(self, json: memoryview) -> None:
+        """`json`: with its quotes. Raises ValueError if it is no string."""
+        super().__init__(json)
+        if not _is_plain(json[1:-1]):
+            self.utf8 = _decoded(json)
+
+    @classmethod
+    def of(cls, value: RawJson) -> LargeText:
+        """A JSON value as the text that it is."""
+        text = cls.__new__(cls)
+        text.json = value.json
+        text.utf8 = _copied(value.json)
+        return text
+
+    @lazy
+    def utf8(self) -> bytes:
+        """The text; half surrogate pairs as they are."""
+        return _copied(self.json[1:-1])
+
+    @property
+    def size(self) -> int:
+        return len(self.__dict__["utf8"]) if "utf8" in self.__dict__ else len(self.json) - 2
+
+    @property
+    def characters(self) -> int:
+        """How many characters it has: bytes that do not go on with one."""
+        data = np.frombuffer(self.utf8, dtype=np.uint8)
+        return sum(int(np.count_nonzero((data[at : at + _PIECE] & 0xC0) != 0x80)) for at in range(0, len(data), _PIECE))
+
+    def parts(self, size: int = _PIECE) -> Iterator[str]:
+        """All of it, in parts of about so many bytes."""
+        at = 0
+        while at < len(self.utf8):
+            part = self.utf8[at : at + size]
+            part = whole_characters(part) or part if at + size < len(self.utf8) else part
+            yield part.decode("utf-8", "surrogatepass")
+            at += len(part)
+
+    def sample(self, at: int, size: int) -> str:
+        """The characters that are wholly within these bytes."""
+        return self.utf8[at : at + size].decode("utf-8", "ignore")
+
+    def parsed(self) -> str:
+        if "utf8" not in self.__dict__:
+            # Plain ASCII, and quickly copied: parts would be a second copy, and bytes a third.
+            return str(self.json[1:-1], "ascii")
+        return "".join(self.parts())
+
+
+class LargeValue(RawJson):
+    """An object or array."""
+
+    def __init__(self, json: memoryview, parse: Parse) -> None:
+        super().__init__(json)
+        self._parse = parse
+
+    @property
+    def opening(self) -> bytes:
+        return bytes(self.json[:1])
+
+    def parsed(self) -> Any:
+        return value_in_parts(self.json, 0, len(self.json), self._parse)
+
+
+class LargeList(RawJson):
+    """Very many blocks: objects, but written some at a time."""
+
+    def __init__(self, blocks: list[Any]) -> None:
+        super().__init__(memoryview(b""))
+        self._blocks = blocks
+
+    def pieces(self) -> Iterator[bytes]:
+        for at in range(0, len(self._blocks), _BLOCKS):
+            large = Placeholders()
+            some = _json(self._blocks[at : at + _BLOCKS], large)
+            yield b"," if at else b"["
+            yield from large.filled(some[1:-1])
+        yield b"]"
+
+    def parsed(self) -> list[Any]:
+        return self._blocks
+
+
+def _json(value: Any, large: Placeholders) -> bytes:
+    try:
+        return pydantic_core.to_json(value, context=large)
+    except ValueError:
+        # Half a surrogate pair.
+        return json.dumps(value, separators=(",", ":"), default=large.of).encode()
+
+
+def _parts(view: memoryview) -> Iterator[bytes]:
+    for at in range(0, len(view), _PIECE):
+        yield bytes(view[at : at + _PIECE])
+
+
+def _copied(view: memoryview) -> bytes:
+    whole = io.BytesIO()
+    write_in_parts(view, whole)
+    return whole.getvalue()
+
+
+def write_in_parts(view: memoryview, whole: io.BytesIO) -> None:
+    """In parts, because the interpreter is held for each."""
+    for at in range(0, len(view), _PIECE):
+        whole.write(view[at : at + _PIECE])
+
+
+def _decoded(json: memoryview) -> bytes:
+    whole = io.BytesIO()
+    for part in decoded_parts(json, 1, len(json) - 1):
+        whole.write(part.encode("utf-8", "surrogatepass"))
+    return whole.getvalue()
+
+
+def _is_plain(view: memoryview) -> bool:
+    """Whether the text of a JSON string is its own meaning, byte for byte."""
+    data = np.frombuffer(view, dtype=np.uint8)
+    chunks = (data[at : at + _PIECE] for at in range(0, len(data), _PIECE))
+    return all(
+        bool(chunk.min() >= 0x20) and bool(chunk.max() < 0x7F) and not (chunk == ord("\\")).any() for chunk in chunks
+    )
+
+
+class Placeholders:
+    """Stand for large values while the rest of a message is serialized; then it is written with them in their places.
+
+    Given as the `context` of a serialization, or asked to take what is large out of a result before it.
+    """
+
+    def __init__(self) -> None:
+        self._values: list[RawJson] = []
+        self._mark = ""
+
+    def __bool__(self) -> bool:
+        return bool(self._values)
+
+    def of(self, value: RawJson) -> str:
+        # Nobody outside can know the mark, so nothing in the message can be taken for one.
+        self._mark = self._mark or secrets.token_hex(16)
+        self._values.append(value)
+        return f"{self._mark}{len(self._values) - 1}"
+
+    def take(self, result: dict[str, Any]) -> dict[str, Any]:
+        """The result without what is large, which is kept here."""
+        if not has_large(result):
+            return result
+        many = {
+            key: self.of(LargeList(blocks))
+            for key in _BLOCK_LISTS
+            if isinstance(blocks := result.get(key), list) and len(blocks) > _MANY
+        }
+        return at_large_places(
+            {**result, **many}, lambda value: self.of(value) if isinstance(value, RawJson) else value
+        )
+
+    def filled(self, text: bytes) -> Iterator[bytes]:
+        """The message, in pieces."""
+        if not self._values:
+            yield text
+            return
+        # Of what is split by a group, every second part is what the group matched.
+        for number, part in enumerate(re.split(rb'"%b(\d+)"' % self._mark.encode(), text)):
+            if number % 2:
+                yield from self._values[int(part)].pieces()
+            elif part:
+                yield part
+
+
+def _serialized(value: RawJson, info: Any) -> Any:
+    return info.context.of(value) if isinstance(info.context, Placeholders) else value.parsed()
+
+
+RawJson.__pydantic_serializer__ = pydantic_core.SchemaSerializer(
+    core_schema.any_schema(serialization=core_schema.plain_serializer_function_ser_schema(_serialized, info_arg=True))
+)
+
+_IN_BLOCKS = ("text", "data", "blob")
+_BLOCK_LISTS = ("content", "contents")
+_MANY = 256
+_BLOCKS = 64
+"""Blocks that are written at once."""
+
+
+def at_large_places(result: dict[str, Any], change: Callable[[Any], Any]) -> dict[str, Any]:
+    """The result with what stands where large values may stand changed: in its blocks, and its structured content."""
+    changed = dict(result)
+    for key in _BLOCK_LISTS:
+        if isinstance(blocks := result.get(key), list):
+            changed[key] = [_changed_block(block, change) if isinstance(block, dict) else block for block in blocks]
+    if (structured := result.get("structuredContent")) is not None:
+        structured = change(structured)
+        if isinstance(structured, dict):
+            structured = {name: change(value) for name, value in structured.items()}
+        changed["structuredContent"] = structured
+    return changed
+
+
+def _changed_block(block: dict[str, Any], change: Callable[[Any], Any]) -> dict[str, Any]:
+    found = {key: change(block[key]) for key in _IN_BLOCKS if key in block}
+    if isinstance(resource := block.get("resource"), dict):
+        found["resource"] = _changed_block(resource, change)
+    return {**block, **found}
+
+
+def has_large(result: Mapping[str, Any]) -> bool:
+    """Whether a result holds large values, or very many blocks."""
+    structured = result.get("structuredContent")
+    if isinstance(structured, RawJson):
+        return True
+    if isinstance(structured, dict) and any(isinstance(value, RawJson) for value in structured.values()):
+        return True
+    lists = [blocks for key in _BLOCK_LISTS if isinstance(blocks := result.get(key), list)]
+    return any(len(blocks) > _MANY or any(map(_is_large_block, blocks)) for blocks in lists)
+
+
+def _is_large_block(block: Any) -> bool:
+    return isinstance(block, dict) and (
+        any(isinstance(block.get(key), RawJson) for key in _IN_BLOCKS) or _is_large_block(block.get("resource"))
+    )
+
+
+def wire_size(result: dict[str, Any]) -> int:
+    """Bytes of a result, as it is sent."""
+    large = Placeholders()
+    return sum(map(len, large.filled(_json(large.take(result), large))))
+
+
+def plain(result: dict[str, Any]) -> dict[str, Any]:
+    """The result in plain objects."""
+    return at_large_places(result, lambda value: value.parsed() if isinstance(value, RawJson) else value)

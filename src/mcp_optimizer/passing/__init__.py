@@ -1,1 +1,0 @@
-"""What passes between clients and servers besides tools: resources, prompts, completion, log messages, changes."""

@@ -1,0 +1,283 @@
+"""Which tools a client is given in tools/list besides our own: the profile's, compressed, within its budget.
+
+A list is made once for a catalog, a profile and a presentation, and then stays as it is, byte for byte, so that
+prompt caches hold. Called by the MCP face, from threads; knows no SDK type and no transport.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from mcp_optimizer.catalog import CatalogTool, LiveCatalog, Snapshot
+from mcp_optimizer.catalog.forms import Form, ToolForms
+from mcp_optimizer.compression.compress import Dialect
+from mcp_optimizer.compression.descriptions import Level, ShortDescription, better_written, five_words
+from mcp_optimizer.compression.documentation import shorten
+from mcp_optimizer.domain.own_tools import OWN_TOOLS
+from mcp_optimizer.domain.tools import McpTool
+from mcp_optimizer.gateway.resolving import called
+from mcp_optimizer.largejson.text import compact
+from mcp_optimizer.profiles.selection import DEFAULT_BUDGETS, LoadStrategy, Profiles, ToolProfile
+from mcp_optimizer.profiles.tiers import Candidate, ProfileName, rank
+from mcp_optimizer.profiles.tool_schema import (
+    DescriptionState,
+    LoadState,
+    SchemaState,
+    ToolSchema,
+    shared_by_tool,
+    shared_parameters,
+    tool_schema,
+)
+from mcp_optimizer.token_counter import TokenCounter
+
+_OVERHEAD = 1
+"""Tokens of the comma between two entries of a list, at the most."""
+
+_ENVELOPE = 8
+"""Tokens of `{"tools":[…]}` around a list, at the most."""
+
+_AT_ONCE = 250
+"""Definitions that are compressed ahead before whoever asks for a list has a turn."""
+
+
+@dataclass(frozen=True)
+class Presentation:
+    """What suits a client: the dialect of its schemas, and whether it shows titles and annotations to people."""
+
+    dialect: Dialect = Dialect.PLAIN
+    shows_titles: bool = False
+
+
+@dataclass(frozen=True)
+class Registered:
+    """The tools of a profile as they are listed."""
+
+    profile: ToolProfile
+    definitions: tuple[dict[str, Any], ...]
+
+
+class ToolLists:
+    """Makes the lists of directly registered tools, and remembers them."""
+
+    def __init__(
+        self,
+        catalog: LiveCatalog,
+        forms: ToolForms,
+        counter: TokenCounter,
+        pinned: Sequence[str] = (),
+        budgets: Mapping[ProfileName, int | None] = DEFAULT_BUDGETS,
+        uses: Callable[[], Mapping[str, int]] = dict,
+        written: Callable[[], Mapping[str, str]] = dict,
+    ) -> None:
+        self._catalog = catalog
+        self._forms = forms
+        self._counter = counter
+        self._pinned = tuple(pinned)
+        self._budgets = budgets
+        self._uses = uses
+        self._written = written
+        self._default = Presentation(forms.dialect)
+        self._lists: dict[Presentation, _Lists] = {}
+        self._promoted: dict[str, None] = {}
+        # Asked from several threads; whoever comes second finds the work done.
+        self._making = threading.Lock()
+
+    def profiles(self, presentation: Presentation | None = None) -> Profiles:
+        """The profiles of the catalog as it is now."""
+        with self._making:
+            return self._current(presentation).profiles
+
+    def listed(self, selected: ProfileName, presentation: Presentation | None = None) -> Registered:
+        """The tools of a profile, ours not included, in a fixed order."""
+        with self._making:
+            return self._current(presentation).listed(selected, self._promoted)
+
+    def prepare(self, selected: ProfileName, presentation: Presentation) -> None:
+        """Compress the tools of a profile that has room for all of them, ahead of its list."""
+        if self._budgets.get(selected) is None:
+            tools = self._catalog.snapshot.running
+            for start in range(0, len(tools), _AT_ONCE):
+                with self._making:
+                    self._forms.prepare(tools[start : start + _AT_ONCE], presentation.dialect)
+
+    def tokens(self, tool: str, level: Level) -> int:
+        """What a tool costs when it is registered, described at a level."""
+        with self._making:
+            return self._current(None).definition(tool, level).tokens
+
+    def total_tokens(self, selected: ProfileName) -> int:
+        """What a whole profile costs, our own tools included."""
+        with self._making:
+            return self._current(None).total_tokens(selected)
+
+    def described(self, tool: str, level: Level) -> str:
+        """A tool's description at a level."""
+        with self._making:
+            return self._current(None).definition(tool, level).definition.description or ""
+
+    def tool_schema(self, tool: str, selected: ProfileName) -> ToolSchema:
+        """What a tool's schema holds, what it shares with its server's other tools, and where each phase left it."""
+        with self._making:
+            lists = self._current(None)
+            found, short = lists.snapshot.by_name[tool], lists.shorts[tool]
+            siblings = [other.definition for other in lists.snapshot.running if other.server == found.server]
+            cost = lists.definition(tool, Level.FULL).tokens
+            is_eager = lists.profiles.strategy(tool, selected) is LoadStrategy.IMMEDIATE
+            states = (
+                SchemaState.COMPRESSED if cost < found.tokens else SchemaState.UNCOMPRESSED,
+                LoadState.EAGER if is_eager else LoadState.LAZY,
+                DescriptionState.CONCISE if short.is_clear else DescriptionState.VERBOSE,
+            )
+            shared = shared_by_tool(shared_parameters(siblings))
+            plans = self._forms.plans(found)
+            tier = lists.profiles.tier_of[tool]
+            return tool_schema(found.definition, shared, plans, tier, cost, short.text, states)
+
+    def unclear(self) -> list[str]:
+        """Tools that no five of their words tell from another; their description stays a sentence."""
+        with self._making:
+            return sorted(name for name, short in self._current(None).shorts.items() if not short.is_clear)
+
+    def promote(self, tool: str, selected: ProfileName, presentation: Presentation | None = None) -> bool:
+        """Register a tool after its first use, if its profile wants that and the budget has room for it."""
+        with self._making:
+            lists = self._current(presentation)
+            if tool in self._promoted or tool not in lists.profiles.tier_of:
+                return False
+            if lists.profiles.strategy(tool, selected) is not LoadStrategy.ON_FIRST_USE:
+                return False
+            before = lists.listed(selected, self._promoted)
+            self._promoted[tool] = None
+            return lists.listed(selected, self._promoted).definitions != before.definitions
+
+    def renew(self) -> None:
+        """Make the lists anew when they are next asked for: something besides the catalog has changed."""
+        with self._making:
+            self._lists = {}
+
+    def _current(self, presentation: Presentation | None) -> _Lists:
+        wanted = presentation or self._default
+        snapshot = self._catalog.snapshot
+        known = self._lists.get(wanted)
+        if known is None or known.snapshot.tools is not snapshot.tools:
+            self._lists = {key: lists for key, lists in self._lists.items() if lists.snapshot.tools is snapshot.tools}
+            same = next(iter(self._lists.values()), None)
+            pinned = [tool.name for name in self._pinned for tool in called(snapshot, name)]
+            ranked = rank(_candidates(snapshot, self._uses()), pinned)
+            known = _Lists(snapshot, self._forms, self._counter, wanted, self._written(), known or same)
+            known.profiles = Profiles(ranked, known.size, known.own_tokens, self._budgets)
+            self._lists[wanted] = known
+        return known
+
+
+class _Lists:
+    """The lists over one snapshot, in one presentation."""
+
+    profiles: Profiles
+
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        forms: ToolForms,
+        counter: TokenCounter,
+        presentation: Presentation,
+        written: Mapping[str, str],
+        before: _Lists | None,
+    ) -> None:
+        self.snapshot = snapshot
+        self._forms = forms
+        self._counter = counter
+        self._presentation = presentation
+        self._written = written
+        self._shorts = before.shorts_of(snapshot) if before else None
+        self._sizes: dict[tuple[str, Level], int] = {}
+        self._listed: dict[ProfileName, tuple[tuple[str, ...], Registered]] = {}
+        self.own_tokens = (
+            sum(counter.count_many(list(map(compact, OWN_TOOLS)))) + _OVERHEAD * len(OWN_TOOLS) + _ENVELOPE
+        )
+
+    @property
+    def shorts(self) -> Mapping[str, ShortDescription]:
+        """Five words for every tool: made in view of all of them, and only when somebody wants them."""
+        if self._shorts is None:
+            tools = self.snapshot.running
+            chosen = five_words([tool.record.details for tool in tools])
+            if self._written:
+                chosen = better_written(chosen, [self._written.get(tool.record.definition_hash) for tool in tools])
+            self._shorts = {tool.name: short for tool, short in zip(tools, chosen, strict=True)}
+        return self._shorts
+
+    def shorts_of(self, snapshot: Snapshot) -> Mapping[str, ShortDescription] | None:
+        """The five words, if they are known and still hold."""
+        return self._shorts if snapshot.tools is self.snapshot.tools else None
+
+    def size(self, candidate: Candidate, level: Level) -> int:
+        key = (candidate.name, level)
+        if key not in self._sizes:
+            self._sizes[key] = self.definition(candidate.name, level).tokens + _OVERHEAD
+        return self._sizes[key]
+
+    def definition(self, name: str, level: Level) -> Form:
+        tool = self.snapshot.by_name[name]
+        form = self._forms.schema(tool, self._presentation.dialect)
+        definition = form.definition
+        if level is not Level.FULL:
+            definition = shorten(definition, level, self.shorts.get(name) if level is Level.WORDS else None)
+        if self._presentation.shows_titles:
+            definition = _with_titles(definition, tool)
+        if definition is form.definition:
+            return form
+        return Form(definition, self._counter.count_tool_tokens(definition))
+
+    def listed(self, selected: ProfileName, promoted: Mapping[str, None]) -> Registered:
+        profile = self.profiles.profile(selected)
+        names = (*sorted(profile.tools), *self._promoted(profile, promoted))
+        known = self._listed.get(selected)
+        if known is None or known[0] != names:
+            self._forms.prepare((self.snapshot.by_name[name] for name in names), self._presentation.dialect)
+            made = tuple(self._entry(name, profile.level) for name in names)
+            self._listed[selected] = known = (names, Registered(profile, made))
+        return known[1]
+
+    def _entry(self, name: str, level: Level) -> dict[str, Any]:
+        if level is Level.FULL and not self._presentation.shows_titles:
+            return self._forms.listing(self.snapshot.by_name[name], self._presentation.dialect)
+        entry: dict[str, Any] = json.loads(self.definition(name, level).definition.model_dump_json())
+        return entry
+
+    def total_tokens(self, selected: ProfileName) -> int:
+        profile = self.profiles.profile(selected)
+        if profile.tokens is not None:
+            return profile.tokens
+        return self.own_tokens + sum(self.definition(name, profile.level).tokens + _OVERHEAD for name in profile.tools)
+
+    def _promoted(self, profile: ToolProfile, promoted: Mapping[str, None]) -> list[str]:
+        """Those that came into use and still have room."""
+        room = profile.room
+        registered = set(profile.tools)
+        found = []
+        for name in promoted:
+            if name not in self.snapshot.by_name or name in registered:
+                continue
+            cost = self.definition(name, profile.level).tokens + _OVERHEAD
+            if room is None or cost <= room:
+                found.append(name)
+                room = None if room is None else room - cost
+        return found
+
+
+def _candidates(snapshot: Snapshot, uses: Mapping[str, int]) -> list[Candidate]:
+    return [
+        Candidate(tool.name, tool.server, tool.record.name, tool.tokens, uses.get(tool.name, 0))
+        for tool in snapshot.running
+    ]
+
+
+def _with_titles(definition: McpTool, tool: CatalogTool) -> McpTool:
+    """With what a client shows to people before they agree to a call."""
+    details = tool.record.details
+    return definition.model_copy(update={"title": details.title, "annotations": details.annotations})

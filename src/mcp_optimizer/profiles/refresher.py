@@ -1,0 +1,187 @@
+"""Has the lists of registered tools ready when clients ask for them, and says when they have changed.
+
+The lists are made in a thread, ahead where a profile is known to be wanted, from forms that were stored by an
+earlier start where there are any. Called by the MCP face; knows no SDK type and no transport.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING
+
+from mcp_optimizer.catalog import CatalogTool, LiveCatalog
+from mcp_optimizer.catalog.forms import ToolForms
+from mcp_optimizer.compression.compress import Dialect
+from mcp_optimizer.compression.descriptions import Level
+from mcp_optimizer.domain.tools import ServerStatus
+from mcp_optimizer.errors import CatalogError
+from mcp_optimizer.profiles.lists import Presentation, Registered, ToolLists
+from mcp_optimizer.profiles.tiers import ProfileName
+from mcp_optimizer.profiles.written_descriptions import WrittenDescriptions
+from mcp_optimizer.runtime.foreground_first import ForegroundFirst
+
+if TYPE_CHECKING:
+    # At run time the database's libraries load beside everything else, in a thread.
+    from mcp_optimizer.db.forms import StoredForms
+
+logger = logging.getLogger(__name__)
+
+_PATIENCE = 5.0
+"""Seconds that a list waits, once, for servers that are still starting: many clients never ask again."""
+
+_QUIET = 0.3
+"""Seconds without news before lists are made anew: servers that start together make one list, not a dozen."""
+
+OpenedForms = Callable[[], Awaitable["StoredForms | None"]]
+"""Waits for the database to be open; None when there is none."""
+
+Wanted = tuple[ProfileName, Presentation]
+
+
+class ListRefresher:
+    """Lists of registered tools, made ahead and kept up to date."""
+
+    def __init__(
+        self,
+        catalog: LiveCatalog,
+        lists: ToolLists,
+        forms: ToolForms,
+        opened: OpenedForms,
+        written: WrittenDescriptions,
+        pace: ForegroundFirst | None = None,
+    ) -> None:
+        self._pace = pace or ForegroundFirst()
+        self._catalog = catalog
+        self._lists = lists
+        self._forms = forms
+        self._opened = opened
+        self._written = written
+        self._wanted: dict[Wanted, Registered | None] = {}
+        self._read_for: dict[Dialect, object] = {}
+        self._storing: set[asyncio.Task[None]] = set()
+        self._settling: asyncio.Task[None] | None = None
+        self._watching: asyncio.Task[None] | None = None
+        self.on_change: Callable[[], Awaitable[None]] | None = None
+        """Told when a list that somebody has is no longer what they would get."""
+
+    def start(self, profiles: set[ProfileName]) -> None:
+        """Begin to make the lists of these profiles; others when they are first asked for."""
+        for profile in profiles:
+            self._wanted[(profile, Presentation(self._forms.dialect))] = None
+        self._settling = asyncio.create_task(self._settle())
+        self._watching = asyncio.create_task(self._watch())
+
+    async def stop(self) -> None:
+        for task in (self._settling, self._watching):
+            if task is not None:
+                task.cancel()
+                with contextlib.suppress(asyncio.CancelledError):
+                    await task
+        if self._storing:
+            await asyncio.wait(self._storing)
+        self._written.close()
+
+    async def listed(self, profile: ProfileName, presentation: Presentation) -> Registered:
+        """The tools of a profile; waits a little for servers that are still coming up."""
+        if self._settling is not None and not self._settling.done():
+            await asyncio.wait([self._settling], timeout=_PATIENCE)
+        made = await self._make((profile, presentation))
+        self._wanted[(profile, presentation)] = made
+        return made
+
+    async def promote(self, tool: str, profile: ProfileName, presentation: Presentation) -> bool:
+        """Register a tool after its first use; whether the list changed by that."""
+        return await asyncio.to_thread(self._lists.promote, tool, profile, presentation)
+
+    async def _settle(self) -> None:
+        """Until no server is in its first start, and what the running ones listed is taken in."""
+        while any(state.status is not ServerStatus.FAILED for state in self._catalog.snapshot.missing()):
+            await self._catalog.changed()
+
+    async def _watch(self) -> None:
+        """Make the wanted lists anew whenever the catalog changed and came to rest."""
+        while True:
+            made_from = self._catalog.snapshot.tools
+            if self._wanted:
+                await self._renew()
+                await self._improve()
+            if self._catalog.snapshot.tools is made_from:
+                await self._catalog.changed()
+            await self._rested()
+
+    async def _rested(self) -> None:
+        """Until the catalog comes to rest; what will be listed in any case is compressed meanwhile."""
+        while True:
+            for profile, presentation in list(self._wanted):
+                await self._recall(presentation.dialect)
+                with self._pace.working():
+                    await asyncio.to_thread(self._lists.prepare, profile, presentation)
+            try:
+                async with asyncio.timeout(_QUIET):
+                    await self._catalog.changed()
+            except TimeoutError:
+                return
+
+    async def _renew(self) -> None:
+        has_changed = False
+        for wanted, before in list(self._wanted.items()):
+            made = await self._make(wanted)
+            has_changed |= before is not None and made.definitions != before.definitions
+            self._wanted[wanted] = made
+        if has_changed and self.on_change is not None:
+            await self.on_change()
+
+    async def _improve(self) -> None:
+        """Have short descriptions written for the tools that are listed with them, if somebody writes any."""
+        # Other descriptions leave other room, and so may bring in tools that have none yet.
+        while await self._written.ask(self._listed_in_words()):
+            self._lists.renew()
+            await self._renew()
+
+    def _listed_in_words(self) -> list[CatalogTool]:
+        by_name = self._catalog.snapshot.by_name
+        profiles = [made.profile for made in self._wanted.values() if made is not None]
+        names = {name for profile in profiles if profile.level is Level.WORDS for name in profile.tools}
+        return [by_name[name] for name in sorted(names) if name in by_name]
+
+    async def _make(self, wanted: Wanted) -> Registered:
+        profile, presentation = wanted
+        stored = await self._recall(presentation.dialect)
+        with self._pace.working():
+            made = await asyncio.to_thread(self._lists.listed, profile, presentation)
+        if stored is not None and self._forms.has_new(presentation.dialect):
+            task = asyncio.create_task(self._store(stored, presentation.dialect))
+            self._storing.add(task)
+            task.add_done_callback(self._storing.discard)
+        return made
+
+    async def _recall(self, dialect: Dialect) -> StoredForms | None:
+        """Learn what earlier starts stored about the tools there are now; None where nothing is stored."""
+        snapshot, stored = self._catalog.snapshot, await self._opened()
+        if stored is not None and self._read_for.get(dialect) is not snapshot.tools:
+            self._read_for[dialect] = snapshot.tools
+            await self._read(stored, dialect)
+            await self._written.recall(snapshot.running)
+        return stored
+
+    async def _read(self, stored: StoredForms, dialect: Dialect) -> None:
+        try:
+            # In a thread: of a hundred thousand tools even the look at what is known takes long.
+            unknown = await asyncio.to_thread(self._unknown, dialect)
+            self._forms.learn(await stored.read(unknown, self._forms.kind(dialect)), dialect)
+        except CatalogError as error:
+            logger.warning("The catalog could not be read: %s. Definitions are compressed anew.", error)
+
+    def _unknown(self, dialect: Dialect) -> list[str]:
+        return self._forms.unknown(self._catalog.snapshot.running, dialect)
+
+    async def _store(self, stored: StoredForms, dialect: Dialect) -> None:
+        await self._pace.wait()
+        new = await asyncio.to_thread(self._forms.take_new, dialect)
+        try:
+            await stored.write(new, self._forms.kind(dialect))
+        except CatalogError as error:
+            logger.warning("The catalog could not store compressed definitions: %s. Everything else works.", error)

@@ -1,0 +1,1 @@
+"""Everything but tools between clients and servers: resources, prompts, completion, log messages, changes."""

@@ -1,0 +1,228 @@
+"""The clients that are connected, and the links by which servers speak to them.
+
+The one place that knows how the SDK reaches a client: on the stream of the request under way, or on the
+connection itself when no request is. A client of the newer era has no connection, only requests.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import anyio
+import mcp_types as types
+from mcp.server.context import ServerRequestContext
+from mcp.server.session import ServerSession
+from mcp.server.streamable_http import MCP_SESSION_ID_HEADER
+from mcp.shared.exceptions import MCPError
+from mcp.shared.message import ServerMessageMetadata
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+from pydantic import RootModel, ValidationError
+from starlette.requests import Request
+
+from mcp_optimizer.domain.caller import Caller, ClientLink
+from mcp_optimizer.domain.result_type import ANSWERS
+from mcp_optimizer.limits import DEFAULT_LIMITS, Limits
+from mcp_optimizer.relay.outbox import Outbox
+from mcp_optimizer.relay.sendable import TooDeep, sendable
+from mcp_optimizer.upstream.endings import RpcError
+from mcp_optimizer.upstream.questions import refusal
+
+Context = ServerRequestContext[Any, Any]
+
+_STATE_KEY = "mcp-optimizer/client"
+_TASKS = "io.modelcontextprotocol/tasks"
+_PASSED_ON = ("_meta", *ANSWERS)
+
+
+class _Raw(RootModel[dict[str, Any]]):
+    """A client's answer, as it is."""
+
+
+@dataclass
+class Client:
+    """A connected client of the older era, for as long as its connection lasts."""
+
+    key: str
+    name: str
+    capabilities: Mapping[str, Any]
+    session: ServerSession
+    outbox: Outbox
+    log_level: str | None = None
+    watched: set[str] = field(default_factory=set)
+
+
+@dataclass(frozen=True)
+class _Link:
+    """To one client, on the stream of one request, or on none."""
+
+    key: str
+    capabilities: Mapping[str, Any]
+    is_modern: bool
+    log_level: str | None
+    session: ServerSession
+    request_id: types.RequestId | None
+    outbox: Outbox | None = None
+    """For what is told on no request; None in the newer era, where there is no such thing."""
+    close_stream: Callable[[], Awaitable[None]] | None = None
+    """Ends the stream of the request, whose client then asks for the rest; None where it could not."""
+
+    @property
+    def lasting(self) -> ClientLink:
+        return _Link(self.key, self.capabilities, self.is_modern, self.log_level, self.session, None, self.outbox)
+
+    async def ask(self, method: str, params: Mapping[str, Any]) -> dict[str, Any]:
+        if (refused := refusal(self.capabilities, method, params)) is not None:
+            raise refused
+        if self.is_modern:
+            raise RpcError(
+                types.METHOD_NOT_FOUND,
+                f"{method}: this client speaks a protocol revision in which it can be asked only by the answer to its "
+                "own tools/call, prompts/get or resources/read, and it is not known which of them this is about",
+            )
+        try:
+            request: Any = types.Request[dict[str, Any], str](method=method, params=sendable(dict(params)))
+        except TooDeep as error:
+            raise RpcError(types.INVALID_PARAMS, f"{method}: the parameters are {error}") from error
+        related = ServerMessageMetadata(related_request_id=self.request_id) if self.request_id is not None else None
+        try:
+            return (await self.session.send_request(request, _Raw, metadata=related)).root
+        except MCPError as error:
+            raise RpcError(error.code, error.message, error.error.data) from error
+        except ValidationError as error:
+            raise RpcError(types.INTERNAL_ERROR, f"{method}: the client's answer is not valid") from error
+
+    async def tell(self, method: str, params: Mapping[str, Any]) -> None:
+        if self.is_modern and (self.request_id is None or (self.log_level is None and method == _LOG)):
+            # In the newer era everything belongs to a request, and log messages to one that wants them.
+            return
+        if self.request_id is None and self.outbox is not None:
+            self.outbox.put(method, params)
+            return
+        await _notify(self.session, method, params, self.request_id)
+
+    async def release_streams(self) -> None:
+        if self.close_stream is not None:
+            await self.close_stream()
+
+
+_LOG = "notifications/message"
+
+
+async def _notify(
+    session: ServerSession, method: str, params: Mapping[str, Any] | None, request_id: types.RequestId | None = None
+) -> None:
+    try:
+        written = sendable(dict(params)) if params is not None else None
+    except TooDeep:
+        # Nobody could read it.
+        return
+    notice: Any = types.Notification[dict[str, Any] | None, str](method=method, params=written)
+    try:
+        await session.send_notification(notice, related_request_id=request_id)
+    except (MCPError, anyio.BrokenResourceError, anyio.ClosedResourceError):
+        return
+
+
+class Clients:
+    """All clients of the older era, and how each request finds its caller."""
+
+    def __init__(self, left: Callable[[Client], None], limits: Limits = DEFAULT_LIMITS) -> None:
+        self._left = left
+        self._most_waiting = limits.pending_notifications
+        self._connected: dict[int, Client] = {}
+
+    def connected(self) -> list[Client]:
+        return list(self._connected.values())
+
+    def of(self, ctx: Context) -> Client | None:
+        """The client of a request, remembered with its connection; None in the newer era, which has none."""
+        if ctx.protocol_version in MODERN_PROTOCOL_VERSIONS:
+            return None
+        # The SDK has no public way from a request to its connection.
+        connection = ctx.session._connection
+        found = connection.state.get(_STATE_KEY)
+        if isinstance(found, Client):
+            return found
+        if ctx.session.client_params is None:
+            return None
+        session = ctx.session
+        outbox = Outbox(lambda method, params: _notify(session, method, params), self._most_waiting)
+        client = Client(_key(ctx), client_name(ctx), _declared(session), session, outbox)
+        connection.state[_STATE_KEY] = client
+        self._connected[id(client)] = client
+        connection.exit_stack.callback(self._leave, client)
+        return client
+
+    def _leave(self, client: Client) -> None:
+        self._connected.pop(id(client), None)
+        client.outbox.close()
+        self._left(client)
+
+    def link(self, ctx: Context) -> _Link:
+        """The way back to the client of a request."""
+        client = self.of(ctx)
+        if client is not None:
+            return _Link(
+                client.key,
+                client.capabilities,
+                False,
+                client.log_level,
+                ctx.session,
+                ctx.request_id,
+                client.outbox,
+                ctx.close_sse_stream,
+            )
+        meta = _raw_meta(ctx)
+        capabilities = meta.get(types.CLIENT_CAPABILITIES_META_KEY)
+        return _Link(
+            _key(ctx),
+            passable(capabilities) if isinstance(capabilities, dict) else {},
+            ctx.protocol_version in MODERN_PROTOCOL_VERSIONS,
+            meta.get(types.LOG_LEVEL_META_KEY),
+            ctx.session,
+            ctx.request_id,
+        )
+
+    def caller(self, ctx: Context) -> Caller:
+        params = ctx.params or {}
+        passed_on = {name: params[name] for name in _PASSED_ON if name in params}
+        return Caller(client_name(ctx), _key(ctx), self.link(ctx), passed_on)
+
+
+def _declared(session: ServerSession) -> dict[str, Any]:
+    declared = session.client_capabilities
+    return passable(declared.model_dump(by_alias=True, exclude_none=True, mode="json")) if declared is not None else {}
+
+
+def passable(capabilities: Mapping[str, Any]) -> dict[str, Any]:
+    """What servers are told that a client can do: not tasks, which nobody here could ask after.
+
+    A capability is an object. What is anything else declares nothing.
+    """
+    passed = {name: value for name, value in capabilities.items() if name != "tasks" and isinstance(value, Mapping)}
+    if isinstance(extensions := passed.get("extensions"), Mapping) and _TASKS in extensions:
+        passed["extensions"] = {name: value for name, value in extensions.items() if name != _TASKS}
+    return passed
+
+
+def _raw_meta(ctx: Context) -> Mapping[str, Any]:
+    meta = (ctx.params or {}).get("_meta")
+    return meta if isinstance(meta, Mapping) else {}
+
+
+def _key(ctx: Context) -> str:
+    """A session over HTTP, where there is one; in the newer era, which has none, the client as it calls itself."""
+    if not isinstance(ctx.request, Request):
+        return "local"
+    return f"http:{ctx.request.headers.get(MCP_SESSION_ID_HEADER) or client_name(ctx)}"
+
+
+def client_name(ctx: Context) -> str:
+    """How the client calls itself: in its handshake, or in each request of the newer era."""
+    if ctx.session.client_params is not None:
+        return ctx.session.client_params.client_info.name
+    info = _raw_meta(ctx).get(types.CLIENT_INFO_META_KEY)
+    name = info.get("name") if isinstance(info, Mapping) else None
+    return name if isinstance(name, str) else ""

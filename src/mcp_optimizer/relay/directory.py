@@ -1,0 +1,234 @@
+"""The prompts, resources and resource templates of all running servers, under names that are unique.
+
+And the way back from a name or URI to its server. One that fails, or takes too long, is left out of a list, and the
+others stay; only if all fail is that an error. What speaks of a server, or has its scheme and authority, is that
+server's alone, also while it is down.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from mcp_optimizer.domain.naming import ServerNames, ServerSchemes, public_names, public_uris
+from mcp_optimizer.domain.tools import ServerStatus
+from mcp_optimizer.errors import InvalidRequest, ServerUnavailable, UpstreamError
+from mcp_optimizer.limits import DEFAULT_LIMITS, Limits
+from mcp_optimizer.relay.listings import PROMPTS, RESOURCES, TEMPLATES, Answer, Call, Kind, Listed, Listings
+from mcp_optimizer.relay.places import Holding, answering, place_of
+from mcp_optimizer.runtime.lazy import lazy
+from mcp_optimizer.upstream.state import UpstreamState
+
+logger = logging.getLogger(__name__)
+
+_TTL_MS = 60_000
+_MANY = 500
+"""Entries from which on a list is put together beside the event loop."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One thing that a server has."""
+
+    server: str
+    own: str
+    public: str
+    definition: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Found:
+    """A whole list, and how long it may be kept."""
+
+    entries: tuple[Entry, ...]
+    ttl_ms: int
+    scope: str
+
+    @lazy
+    def by_public(self) -> Mapping[str, Entry]:
+        return {entry.public: entry for entry in self.entries}
+
+
+@dataclass(frozen=True)
+class _Configured:
+    """All servers of the file, running or not."""
+
+    names: ServerNames
+    schemes: ServerSchemes
+
+
+class Directory:
+    """What the running servers list."""
+
+    def __init__(
+        self,
+        states: Callable[[], Mapping[str, UpstreamState]],
+        call: Call,
+        limits: Limits = DEFAULT_LIMITS,
+        on_late: Callable[[str], None] = lambda _capability: None,
+    ) -> None:
+        """`on_late`: told which lists have changed when a server answers that lists came without."""
+        self._states = states
+        self._listings = Listings(call, self._tells_changes, limits, on_late)
+        self._known = _Configured(ServerNames(), ServerSchemes(()))
+        self._made: dict[str, tuple[dict[str, Listed], Found]] = {}
+        self._holdings: dict[str, Holding] = {}
+        self._held_from: dict[str, tuple[Listed | None, Listed | None]] = {}
+
+    def forget(self, server: str, capability: str | None = None) -> None:
+        """A server's lists are not what they were: those of one capability, or all."""
+        # Whose its URIs are is not forgotten: nobody else answers for them while it is down.
+        self._listings.forget(server, capability)
+        self._held_from.pop(server, None)
+        self._made.clear()
+
+    def providers(self, capability: str) -> list[str]:
+        """The running servers that have such things, in the order in which they are always listed."""
+        return sorted(
+            name
+            for name, state in self._states().items()
+            if state.status is ServerStatus.RUNNING and state.capabilities.get(capability) is not None
+        )
+
+    def _tells_changes(self, server: str, kind: Kind) -> bool:
+        state = self._states().get(server)
+        declared = state.capabilities.get(kind.capability) if state is not None else None
+        return isinstance(declared, Mapping) and bool(declared.get("listChanged"))
+
+    def _configured(self) -> _Configured:
+        states = self._states()
+        if states.keys() != self._known.names.all:
+            self._known = _Configured(ServerNames(states), ServerSchemes(states))
+        return self._known
+
+    async def listed(self, kind: Kind) -> Found:
+        """The whole list. Made once for as long as the servers' lists are the same."""
+        answers = await self._listings.of(self.providers(kind.capability), kind)
+        errors = {server: answer for server, answer in answers.items() if isinstance(answer, UpstreamError)}
+        if errors and len(errors) == len(answers):
+            raise next(iter(errors.values()))
+        for server, error in errors.items():
+            logger.warning("The %s of %s cannot be listed: %s", kind.result_key, server, error)
+        found = await self._made_of(_usable(answers), kind)
+        # Somebody is missing who may answer in a moment.
+        return replace(found, ttl_ms=0) if None in answers.values() else found
+
+    async def _made_of(self, listed: dict[str, Listed], kind: Kind) -> Found:
+        before = self._made.get(kind.method)
+        if before is not None and _are_same(before[0], listed):
+            return before[1]
+        if sum(len(one.entries) for one in listed.values()) > _MANY:
+            found = await asyncio.to_thread(_put_together, listed, kind, self._configured())
+        else:
+            found = _put_together(listed, kind, self._configured())
+        self._made[kind.method] = (listed, found)
+        return found
+
+    async def prompt(self, name: str) -> tuple[str, str] | None:
+        """The server and own name of a prompt; an unknown one may still be the only server's."""
+        names = self._configured().names
+        meant = names.meant(name)
+        if len(meant) > 1:
+            raise InvalidRequest(f"The prompt {name!r} may be one of {' or '.join(meant)}: see prompts/list.")
+        for server, rests in meant.items():
+            listed = await self._of_server(server, PROMPTS)
+            own = next((own for own in names.own_names(name, server) if own in listed), rests[0])
+            return server, own
+        if (entry := (await self.listed(PROMPTS)).by_public.get(name)) is not None:
+            return entry.server, entry.own
+        providers = self.providers(PROMPTS.capability)
+        return (providers[0], name) if len(providers) == 1 else None
+
+    async def resource(self, uri: str) -> list[tuple[str, str]]:
+        """Where a URI may be read, the likeliest first: server and own URI. Servers have more than they list."""
+        if (read := self._configured().schemes.reading(uri)) is not None:
+            server, own = read
+            # A scheme like git+ssh may also be the server's own.
+            is_own = uri in await self._of_server(server, RESOURCES)
+            return [(server, uri), (server, own)] if is_own else [(server, own), (server, uri)]
+        providers = self.providers(RESOURCES.capability)
+        if len(providers) == 1:
+            self._refuse_others(uri, providers)
+            return [(providers[0], uri)]
+        resources = await self._listings.of(providers, RESOURCES)
+        found = await self._made_of(_usable(resources), RESOURCES)
+        if (entry := found.by_public.get(uri)) is not None:
+            return [(entry.server, entry.own)]
+        if shared := [entry.public for entry in found.entries if entry.own == uri]:
+            raise InvalidRequest(f"Several servers have the resource {uri}. Read one of: {', '.join(shared)}.")
+        templates = await self._listings.of(providers, TEMPLATES)
+        self._learn(_usable(resources), _usable(templates))
+        self._refuse_others(uri, providers)
+        holdings = {server: self._holdings.get(server, Holding()) for server in providers}
+        return [(server, uri) for server in answering(uri, holdings)]
+
+    async def template(self, uri: str) -> tuple[str, str] | None:
+        """The server and own form of a template, or of a resource, for completing its arguments."""
+        if (entry := (await self.listed(TEMPLATES)).by_public.get(uri)) is not None:
+            return entry.server, entry.own
+        places = await self.resource(uri)
+        return places[0] if places else None
+
+    async def _of_server(self, server: str, kind: Kind) -> Mapping[str, Any]:
+        """What one server lists, and no other is asked; nothing, if it does not say."""
+        state = self._states()[server]
+        if state.status is not ServerStatus.RUNNING:
+            raise _unavailable(state)
+        if state.capabilities.get(kind.capability) is None:
+            return {}
+        answer = (await self._listings.of([server], kind))[server]
+        return answer.entries if isinstance(answer, Listed) else {}
+
+    def _learn(self, resources: Mapping[str, Listed], templates: Mapping[str, Listed]) -> None:
+        """Which schemes and authorities are whose, from what the servers list now."""
+        for server in resources.keys() | templates.keys():
+            now = (resources.get(server), templates.get(server))
+            before = self._held_from.get(server, (None, None))
+            if now[0] is not before[0] or now[1] is not before[1]:
+                self._held_from[server] = now
+                self._holdings[server] = Holding.of(*(one.entries if one else () for one in now))
+
+    def _refuse_others(self, uri: str, providers: list[str]) -> None:
+        """Refuse a URI that is that of a server which is down, or may be that of several: no guess is good enough."""
+        place = place_of(uri)
+        if place is None:
+            return
+        states = self._states()
+        owners = sorted(name for name, held in self._holdings.items() if name in states and held.owns(place))
+        if owners and not set(owners) & set(providers):
+            raise _unavailable(states[owners[0]])
+        if len(owners) > 1 and place.authority:
+            schemes = self._configured().schemes
+            choice = ", ".join(schemes.public(server, uri) for server in owners)
+            raise InvalidRequest(f"Several servers have resources at {place.authority!r}. Read one of: {choice}.")
+
+
+def _usable(answers: Mapping[str, Answer]) -> dict[str, Listed]:
+    return {server: answer for server, answer in answers.items() if isinstance(answer, Listed)}
+
+
+def _are_same(one: Mapping[str, Listed], other: Mapping[str, Listed]) -> bool:
+    return one.keys() == other.keys() and all(one[server] is other[server] for server in one)
+
+
+def _put_together(listed: Mapping[str, Listed], kind: Kind, configured: _Configured) -> Found:
+    pairs = [(server, own) for server, one in listed.items() for own in one.entries]
+    names = public_names(pairs, configured.names) if kind.is_named else public_uris(pairs, configured.schemes)
+    entries = tuple(
+        _entry(server, own, public, listed[server].entries[own], kind.identity)
+        for (server, own), public in zip(pairs, names, strict=True)
+    )
+    ttl_ms = min((one.ttl_ms for one in listed.values()), default=_TTL_MS)
+    is_public = bool(listed) and all(one.scope == "public" for one in listed.values())
+    return Found(entries, ttl_ms, "public" if is_public else "private")
+
+
+def _entry(server: str, own: str, public: str, definition: dict[str, Any], identity: str) -> Entry:
+    return Entry(server, own, public, definition if own == public else {**definition, identity: public})
+
+
+def _unavailable(state: UpstreamState) -> ServerUnavailable:
+    return ServerUnavailable(state.name, f"The server {state.name!r} is not running: {state.reason or state.status}.")

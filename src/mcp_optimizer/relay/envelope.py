@@ -1,0 +1,30 @@
+"""What a client's protocol revision requires around a result, and nothing that it does not know. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import mcp_types as types
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+
+from mcp_optimizer.domain.result_type import is_input_required
+
+_ONLY_MODERN = frozenset({"resultType", "ttlMs", "cacheScope"})
+
+
+def for_era(
+    result: Mapping[str, Any],
+    version: str,
+    server_info: Mapping[str, Any],
+    *,
+    ttl_ms: int | None = None,
+    scope: str = "private",
+) -> dict[str, Any]:
+    """A result as this revision has it. `ttl_ms`: how long a list may be kept; hints of the server come first."""
+    if version not in MODERN_PROTOCOL_VERSIONS:
+        return {key: value for key, value in result.items() if key not in _ONLY_MODERN}
+    hints = {} if ttl_ms is None or is_input_required(result) else {"ttlMs": ttl_ms, "cacheScope": scope}
+    meta = result.get("_meta")
+    stamped = {types.SERVER_INFO_META_KEY: server_info, **(meta if isinstance(meta, dict) else {})}
+    return {"resultType": "complete", **hints, **result, "_meta": stamped}

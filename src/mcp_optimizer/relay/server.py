@@ -1,0 +1,294 @@
+"""Answers everything but tools, out of what all servers have, as raw objects: what passes is not judged.
+
+A middleware of the MCP face. Names and URIs that clients know are turned into those of the server that has
+the thing, and back in what is returned.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from typing import Any
+
+import mcp_types as types
+from mcp.server.context import CallNext, HandlerResult
+from mcp.server.subscriptions import InMemorySubscriptionBus
+from mcp.shared.exceptions import MCPError
+from mcp_types.methods import CLIENT_REQUESTS
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+
+from mcp_optimizer.domain.caller import LOCAL
+from mcp_optimizer.domain.tools import ServerStatus
+from mcp_optimizer.errors import OptimizerError, RequestError, ServerBusy, UpstreamError, UpstreamRefusal
+from mcp_optimizer.limits import DEFAULT_LIMITS, Limits
+from mcp_optimizer.relay.changes import Changes, Watches
+from mcp_optimizer.relay.connected import Client, Clients, Context
+from mcp_optimizer.relay.directory import Directory
+from mcp_optimizer.relay.envelope import for_era
+from mcp_optimizer.relay.listings import PROMPTS, RESOURCES, TEMPLATES, Kind
+from mcp_optimizer.relay.paging import page
+from mcp_optimizer.results.metadata import without_ours
+from mcp_optimizer.upstream.pool import UpstreamPool
+from mcp_optimizer.upstream.state import UpstreamState
+
+REGISTERED: Mapping[str, type[types.RequestParams]] = {
+    "prompts/list": types.PaginatedRequestParams,
+    "prompts/get": types.GetPromptRequestParams,
+    "resources/list": types.PaginatedRequestParams,
+    "resources/templates/list": types.PaginatedRequestParams,
+    "resources/read": types.ReadResourceRequestParams,
+    "resources/subscribe": types.SubscribeRequestParams,
+    "resources/unsubscribe": types.UnsubscribeRequestParams,
+    "completion/complete": types.CompleteRequestParams,
+    "logging/setLevel": types.SetLevelRequestParams,
+}
+"""What the face must register with the SDK, so that it is announced."""
+
+Handler = Callable[[Context, Mapping[str, Any]], Awaitable[dict[str, Any]]]
+
+
+class Relay:
+    """Resources, prompts, completion, log levels, subscriptions."""
+
+    def __init__(
+        self,
+        pool: UpstreamPool,
+        states: Callable[[], Mapping[str, UpstreamState]],
+        tools_ready: Callable[[], Coroutine[Any, Any, None]] | None = None,
+        started: Callable[[], Awaitable[None]] | None = None,
+        limits: Limits = DEFAULT_LIMITS,
+    ) -> None:
+        """`tools_ready`: if clients are to be told that tools changed, waits until the new ones can be listed.
+
+        `started`: waits, at first and not for long, until the servers are up: many clients ask once, and at once.
+        """
+        self._pool = pool
+        self._limits = limits
+        self.started = started or _at_once
+        self._tools_ready = tools_ready
+        self.server_info: Callable[[], dict[str, Any]] = dict
+        self.bus = bus = InMemorySubscriptionBus()
+        self.clients = Clients(self._part, limits)
+        self.changes = Changes(bus, self.clients)
+        self._directory = Directory(
+            states,
+            lambda server, method, params: pool.call(server, method, params, LOCAL),
+            limits,
+            self.changes.announce,
+        )
+        self._watches = Watches(pool.watch_resource, pool.unwatch_resource, limits)
+        self._telling_roots: dict[str, bool] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._running: dict[str, frozenset[str]] = {}
+        self._told = frozenset({"prompts", "resources"} | ({"tools"} if tools_ready is not None else set()))
+        self._handlers: dict[str, Handler] = {
+            "prompts/list": lambda ctx, params: self._list(PROMPTS, ctx, params),
+            "resources/list": lambda ctx, params: self._list(RESOURCES, ctx, params),
+            "resources/templates/list": lambda ctx, params: self._list(TEMPLATES, ctx, params),
+            "prompts/get": self._get_prompt,
+            "resources/read": self._read,
+            "completion/complete": self._complete,
+            "resources/subscribe": self._subscribe,
+            "resources/unsubscribe": self._unsubscribe,
+            "logging/setLevel": self._set_level,
+        }
+
+    async def __call__(self, ctx: Context, call_next: CallNext) -> HandlerResult:
+        handler = self._handlers.get(ctx.method)
+        if handler is not None and (ctx.method, ctx.protocol_version) in CLIENT_REQUESTS:
+            return await self._answer(ctx, handler)
+        if ctx.method == "subscriptions/listen":
+            self._meet(ctx)
+            return await self._listen(ctx, call_next)
+        if ctx.method == "notifications/roots/list_changed":
+            await self._tell_roots(self.clients.link(ctx).key, ctx.method)
+        elif ctx.method != "initialize":
+            self._meet(ctx)
+        return await call_next(ctx)
+
+    async def _tell_roots(self, key: str, method: str) -> None:
+        """Servers are told that a client's roots changed; what comes meanwhile is told once, behind it."""
+        if key in self._telling_roots:
+            self._telling_roots[key] = True
+            return
+        try:
+            while self._telling_roots.get(key, True):
+                self._telling_roots[key] = False
+                await self._pool.tell(key, method, None)
+        finally:
+            self._telling_roots.pop(key, None)
+
+    def _meet(self, ctx: Context) -> None:
+        """Remember who is there: also a client that only listens is told of changes."""
+        if self.clients.of(ctx) is not None or ctx.protocol_version in MODERN_PROTOCOL_VERSIONS:
+            self._pool.client_connected(self.clients.link(ctx).lasting)
+
+    async def _answer(self, ctx: Context, handler: Handler) -> dict[str, Any]:
+        """Answered from the raw request, which the gate has checked, with the raw result."""
+        self._meet(ctx)
+        await self.started()
+        try:
+            result = await handler(ctx, ctx.params or {})
+        except OptimizerError as error:
+            raise as_mcp_error(error) from error
+        ttl_ms = 0 if ctx.method == "resources/read" else None
+        return for_era(result, ctx.protocol_version, self.server_info(), ttl_ms=ttl_ms)
+
+    async def _list(self, kind: Kind, _ctx: Context, params: Mapping[str, Any]) -> dict[str, Any]:
+        found = await self._directory.listed(kind)
+        listed = page(found.entries, kind.result_key, params, lambda entry: entry.definition)
+        return {**listed, "ttlMs": found.ttl_ms, "cacheScope": found.scope}
+
+    async def _get_prompt(self, ctx: Context, params: Mapping[str, Any]) -> dict[str, Any]:
+        name = params["name"]
+        self._pool.parked(self.clients.caller(ctx))
+        place = await self._directory.prompt(name)
+        if place is None:
+            raise MCPError(types.INVALID_PARAMS, f"Unknown prompt {name!r}: see prompts/list")
+        server, own = place
+        return await self._pass(ctx, server, {"name": own})
+
+    async def _read(self, ctx: Context, params: Mapping[str, Any]) -> dict[str, Any]:
+        uri = params["uri"]
+        refusal: UpstreamError | None = None
+        parked = self._pool.parked(self.clients.caller(ctx))
+        for server, own in await self._directory.resource(uri):
+            if parked is not None and parked.server != server:
+                continue
+            try:
+                result = await self._pass(ctx, server, {"uri": own})
+            except UpstreamRefusal as error:
+                refusal = refusal or error
+                continue
+            return _renamed(result, own, uri) if own != uri else result
+        if refusal is not None:
+            raise refusal
+        raise MCPError(types.INVALID_PARAMS, f"Resource not found: {uri}", {"uri": uri})
+
+    async def _complete(self, ctx: Context, params: Mapping[str, Any]) -> dict[str, Any]:
+        reference = params["ref"]
+        key = "name" if reference.get("type") == "ref/prompt" else "uri"
+        asked = reference.get(key)
+        place = await (self._directory.prompt(asked) if key == "name" else self._directory.template(asked))
+        if place is None:
+            raise MCPError(types.INVALID_PARAMS, f"Nothing to complete: {asked!r} is not known")
+        server, own = place
+        if server not in self._directory.providers("completions"):
+            return {"completion": {"values": [], "hasMore": False}}
+        return await self._pass(ctx, server, {"ref": {**reference, key: own}})
+
+    async def _pass(self, ctx: Context, server: str, changed: Mapping[str, Any]) -> dict[str, Any]:
+        """The request as it is, but with the server's own names."""
+        params = {key: value for key, value in (ctx.params or {}).items() if key != "_meta"}
+        result = await self._pool.call(server, ctx.method, {**params, **changed}, self.clients.caller(ctx))
+        return without_ours(result)
+
+    async def _subscribe(self, ctx: Context, params: Mapping[str, Any]) -> dict[str, Any]:
+        uri, client = params["uri"], self.clients.of(ctx)
+        if client is not None and uri not in client.watched:
+            if len(client.watched) >= self._limits.subscriptions:
+                text = f"A client may watch {self._limits.subscriptions:,} resources at a time: unsubscribe from some."
+                raise MCPError(types.INVALID_PARAMS, text)
+            # At once, so that many that come together are counted.
+            client.watched.add(uri)
+            with contextlib.ExitStack() as undo:
+                undo.callback(client.watched.discard, uri)
+                await self._begin_watch(uri)
+                undo.pop_all()
+        return {}
+
+    async def _unsubscribe(self, ctx: Context, params: Mapping[str, Any]) -> dict[str, Any]:
+        uri, client = params["uri"], self.clients.of(ctx)
+        if client is not None and uri in client.watched:
+            client.watched.discard(uri)
+            await self._watches.end(uri)
+        return {}
+
+    async def _begin_watch(self, uri: str) -> None:
+        places = await self._directory.resource(uri)
+        if not places:
+            raise MCPError(types.INVALID_PARAMS, f"Resource not found: {uri}", {"uri": uri})
+        await self._watches.begin(uri, places[0])
+
+    async def _listen(self, ctx: Context, call_next: CallNext) -> HandlerResult:
+        """A client of the newer era listens; what it wants to watch is watched for as long as it does."""
+        wanted = (ctx.params or {}).get("notifications") or {}
+        uris = wanted.get("resourceSubscriptions") if isinstance(wanted, Mapping) else None
+        begun: list[str] = []
+        try:
+            for uri in uris if isinstance(uris, list) else []:
+                try:
+                    await self._begin_watch(uri)
+                except (OptimizerError, MCPError):
+                    # As with a resource that does not exist: it is honoured, and never fires.
+                    continue
+                begun.append(uri)
+            return await call_next(ctx)
+        finally:
+            for uri in begun:
+                self._spawn(self._watches.end(uri))
+
+    async def _set_level(self, ctx: Context, params: Mapping[str, Any]) -> dict[str, Any]:
+        client, level = self.clients.of(ctx), params["level"]
+        if client is not None:
+            client.log_level = level
+            await self._pool.set_log_level(client.key, level)
+        return {}
+
+    def _part(self, client: Client) -> None:
+        self._pool.client_left(client.key)
+        for uri in client.watched:
+            self._spawn(self._watches.end(uri))
+
+    def on_notice(self, server: str, method: str, params: Mapping[str, Any]) -> None:
+        """A server says something that is meant for everybody."""
+        if method == "notifications/resources/updated":
+            if (uri := self._watches.public(server, params)) is not None:
+                self._spawn(self.changes.updated(uri))
+            return
+        if method == "notifications/tools/list_changed" and self._tools_ready is not None:
+            self.changes.announce("tools", self._tools_ready())
+        kind = method.removeprefix("notifications/").removesuffix("/list_changed")
+        if kind in ("prompts", "resources"):
+            self._directory.forget(server, kind)
+            self.changes.announce(kind)
+
+    def on_state(self, state: UpstreamState) -> None:
+        """A server came or went, and its lists with it."""
+        is_running = state.status is ServerStatus.RUNNING
+        had = self._running.get(state.name, frozenset())
+        has = frozenset(state.capabilities) & self._told if is_running else frozenset[str]()
+        if had != has or not is_running:
+            self._directory.forget(state.name)
+        self._running[state.name] = has
+        for kind in had ^ has:
+            ready = self._tools_ready() if kind == "tools" and self._tools_ready is not None else None
+            self.changes.announce(kind, ready)
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+
+async def _at_once() -> None:
+    """There is nothing to wait for."""
+
+
+def as_mcp_error(error: OptimizerError) -> MCPError:
+    """How a failure reaches a client in answer to anything but a tool call."""
+    if isinstance(error, UpstreamRefusal):
+        return MCPError(error.code, str(error), error.data)
+    hint = {"retryAfter": error.retry_after} if isinstance(error, ServerBusy) else None
+    code = types.INVALID_PARAMS if isinstance(error, RequestError) else types.INTERNAL_ERROR
+    return MCPError(code, str(error), hint)
+
+
+def _renamed(result: dict[str, Any], own: str, public: str) -> dict[str, Any]:
+    """What was read, under the URI that the client asked for."""
+    contents = result.get("contents")
+    if not isinstance(contents, list):
+        return result
+    renamed = [{**c, "uri": public} if isinstance(c, dict) and c.get("uri") == own else c for c in contents]
+    return {**result, "contents": renamed}

@@ -1,0 +1,71 @@
+"""Logs to stderr: lines for people on a terminal, JSON objects for programs. Ours only.
+
+The SDK's own log lines quote messages, and with them arguments and secrets: they are left out. So is the message of
+an exception, which may quote what it choked on; its kind and where it happened are logged.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+import traceback
+from datetime import UTC, datetime
+from types import TracebackType
+from typing import Any, TextIO
+
+from mcp_optimizer.runtime.terminal_text import printable
+
+EXTRA = "fields"
+"""Where a log call puts further values: `logger.info(..., extra={"fields": {...}})`."""
+
+_Raised = tuple[type[BaseException], BaseException, TracebackType | None] | tuple[None, None, None]
+
+
+def configure_logging(level: str, form: str = "auto", stream: TextIO | None = None) -> None:
+    """`form` is auto, human or json; auto is human on a terminal."""
+    out = stream or sys.stderr
+    is_human = form == "human" or (form == "auto" and out.isatty())
+    handler = logging.StreamHandler(out)
+    handler.setFormatter(HumanFormatter() if is_human else JsonFormatter())
+    ours = logging.getLogger("mcp_optimizer")
+    ours.handlers = [handler]
+    ours.propagate = False
+    ours.setLevel(level.upper())
+    logging.getLogger().setLevel(logging.CRITICAL)
+
+
+class HumanFormatter(logging.Formatter):
+    """Time, level, message: one line, whatever a server put into its name."""
+
+    def __init__(self) -> None:
+        super().__init__("%(asctime)s %(levelname)s %(message)s", "%H:%M:%S")
+
+    def format(self, record: logging.LogRecord) -> str:
+        return printable(super().format(record))
+
+    def formatException(self, ei: Any) -> str:  # noqa: N802 - the name that logging calls
+        return raised(ei)
+
+
+class JsonFormatter(logging.Formatter):
+    """One JSON object a line."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        values: dict[str, Any] = {
+            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+            **getattr(record, EXTRA, {}),
+        }
+        if record.exc_info:
+            values["exception"] = raised(record.exc_info)
+        return json.dumps(values, ensure_ascii=True, default=str)
+
+
+def raised(ei: _Raised) -> str:
+    """What was raised, and where; not what it says."""
+    kind, _, where = ei
+    lines = [f"{frame.filename}:{frame.lineno} in {frame.name}" for frame in traceback.extract_tb(where)]
+    return "\n".join([*lines, kind.__name__ if kind is not None else ""])

@@ -1,0 +1,68 @@
+"""JSON of a client, read strictly and within bounds: of any size without stopping everything else. Pure.
+
+Called by the gate. Only what every server can be sent in turn is let in: valid text, numbers that JSON can write, no
+more values than were agreed. Knows nothing of MCP.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import Any
+
+import pydantic_core
+
+from mcp_optimizer.largejson.reading import LARGE, read_large
+from mcp_optimizer.largejson.spans import structure_marks
+
+_LONG = 10_000
+"""Characters from which a text may have been read apart from the others."""
+
+_PART = 256 * 1024
+_HALF_PAIR = re.compile("[\ud800-\udfff]")
+
+
+class NotReadable(ValueError):
+    """What is wrong, for whoever sent it. Says nothing of what was in it."""
+
+
+def read_json(data: bytes | bytearray, most_values: int) -> Any:
+    """The value; raises NotReadable."""
+    if len(data) > most_values and structure_marks(data, most_values) > most_values:
+        raise NotReadable(f"there are more than {most_values:,} values in it")
+    try:
+        value = read_large(data, _strict) if len(data) >= LARGE else _strict(data)
+    except RecursionError:
+        raise NotReadable("it is nested too deeply") from None
+    except ValueError as error:
+        # The parser says what it expected and where, and quotes nothing.
+        raise NotReadable(str(error)) from None
+    if not _can_be_written(value):
+        raise NotReadable("a number in it is too large, or a text is half of a surrogate pair")
+    return value
+
+
+def _strict(data: bytes | bytearray) -> Any:
+    return pydantic_core.from_json(data, allow_inf_nan=False, cache_strings="keys")
+
+
+def _can_be_written(value: Any) -> bool:
+    """Not 1e999, which is read as infinity; nor long texts with halves of pairs, which the parser does not look at."""
+    waiting = [value]
+    while waiting:
+        item = waiting.pop()
+        if isinstance(item, dict):
+            waiting.extend(item.values())
+        elif isinstance(item, list):
+            waiting.extend(item)
+        elif isinstance(item, float):
+            if not math.isfinite(item):
+                return False
+        elif isinstance(item, str) and len(item) > _LONG and not item.isascii() and _has_half_pair(item):
+            return False
+    return True
+
+
+def _has_half_pair(text: str) -> bool:
+    """In parts, because the interpreter is held for each."""
+    return any(_HALF_PAIR.search(text, at, at + _PART) for at in range(0, len(text), _PART))

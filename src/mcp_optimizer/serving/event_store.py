@@ -1,0 +1,140 @@
+"""What was sent on streams of the older era, for clients that lost a stream and ask for the rest of it.
+
+For a while, and no more than a few megabytes of all sessions together; the oldest go first. Each session sees only
+its own: the SDK names streams after request ids, which every client counts from one.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from mcp.server.streamable_http import EventCallback, EventMessage, EventStore
+from mcp_types import INTERNAL_ERROR, ErrorData, JSONRPCError, JSONRPCMessage, JSONRPCResponse
+
+from mcp_optimizer.largejson.raw import RawJson
+from mcp_optimizer.limits import DEFAULT_LIMITS
+
+_SECONDS = 120.0
+TOO_LARGE = "The result was too large to be kept, and its connection broke. Call again, or ask for less at a time."
+_EVENT = 256
+"""Bytes that an event takes beside its result."""
+_LONGEST_ID = 20
+"""Digits of an event's id."""
+_MOST_NOT_WHOLE = 1_000
+
+
+@dataclass(frozen=True)
+class _Kept:
+    session: object
+    stream: str
+    message: JSONRPCMessage | None
+    size: int
+    at: float
+
+
+class KeptEvents:
+    """The events of all sessions."""
+
+    def __init__(
+        self,
+        seconds: float = _SECONDS,
+        size: int = DEFAULT_LIMITS.kept_events,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._seconds = seconds
+        self._most = size
+        self._clock = clock
+        self._events: OrderedDict[int, _Kept] = OrderedDict()
+        self._last = 0
+        self.size = 0
+
+    def of_session(self) -> SessionEvents:
+        """The events of one session, new and empty."""
+        return SessionEvents(self)
+
+    def keep(self, session: object, stream: str, message: JSONRPCMessage | None) -> str:
+        self._last += 1
+        kept = _Kept(session, stream, message, _size(message) + len(stream), self._clock())
+        if kept.size <= self._most:
+            self._events[self._last] = kept
+            self.size += kept.size
+        while self._events:
+            oldest = next(iter(self._events.values()))
+            if self.size <= self._most and kept.at - oldest.at <= self._seconds:
+                break
+            self._events.popitem(last=False)
+            self.size -= oldest.size
+        return str(self._last)
+
+    def after(self, session: object, event_id: str) -> tuple[str, list[tuple[str, JSONRPCMessage]]] | None:
+        """The stream of an event, and what came after it on that stream; None if the event is not known any more."""
+        number = int(event_id) if event_id.isdecimal() and len(event_id) <= _LONGEST_ID else 0
+        last = self._events.get(number)
+        if last is None or last.session is not session:
+            return None
+        following = [
+            (str(key), kept.message)
+            for key, kept in self._events.items()
+            if key > number and kept.session is session and kept.stream == last.stream and kept.message is not None
+        ]
+        return last.stream, following
+
+
+class SessionEvents(EventStore):
+    """The events of one session."""
+
+    def __init__(self, events: KeptEvents) -> None:
+        self._events = events
+        self._not_whole: set[str] = set()
+
+    def leave_out(self, stream: str) -> None:
+        """The answer on this stream is about to be sent, and is not whole without its response."""
+        if len(self._not_whole) >= _MOST_NOT_WHOLE:
+            # Of requests that were cancelled, and never answered.
+            self._not_whole.clear()
+        self._not_whole.add(stream)
+
+    async def store_event(self, stream_id: str, message: JSONRPCMessage | None) -> str:
+        if stream_id in self._not_whole and isinstance(message, JSONRPCResponse):
+            self._not_whole.discard(stream_id)
+            message = JSONRPCError(
+                jsonrpc="2.0", id=message.id, error=ErrorData(code=INTERNAL_ERROR, message=TOO_LARGE)
+            )
+        return self._events.keep(self, stream_id, message)
+
+    async def replay_events_after(self, last_event_id: str, send_callback: EventCallback) -> str | None:
+        found = self._events.after(self, last_event_id)
+        if found is None:
+            return None
+        stream, following = found
+        for event_id, message in following:
+            await send_callback(EventMessage(message, event_id))
+        return stream
+
+
+def _size(message: JSONRPCMessage | None) -> int:
+    """About as many bytes as an event takes; written out, it would cost as much as sending it."""
+    if isinstance(message, JSONRPCResponse):
+        return _EVENT + _bytes_of(message.result)
+    if isinstance(message, JSONRPCError):
+        return _EVENT + _bytes_of([message.error.message, message.error.data])
+    return _EVENT + (_bytes_of(message.params) if message is not None else 0)
+
+
+def _bytes_of(value: Any) -> int:
+    """Of a value with all that it holds. Not by recursion: a result may be nested more deeply than that goes."""
+    size, waiting = 0, [value]
+    while waiting:
+        item = waiting.pop()
+        size += len(item.json) if isinstance(item, RawJson) else sys.getsizeof(item)
+        if isinstance(item, Mapping):
+            waiting.extend(item)
+            waiting.extend(item.values())
+        elif isinstance(item, list | tuple):
+            waiting.extend(item)
+    return size

@@ -1,0 +1,224 @@
+"""The one gate for clients: whatever a client sends is checked here, once, on every transport and in both eras.
+
+Bytes become one JSON-RPC message or a refusal (`read`), called by what reads stdin and by what reads HTTP bodies.
+Parameters are checked against the protocol before anything else sees them (`check`, the first middleware of the MCP
+server). What is refused is answered with the protocol's error and counted. Knows no tools and no servers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import mcp_types as types
+from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
+from mcp.shared.exceptions import MCPError
+from mcp_types import JSONRPCError, JSONRPCMessage, JSONRPCNotification, JSONRPCRequest, JSONRPCResponse
+from mcp_types.methods import SPEC_CLIENT_METHODS, validate_client_request
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+from pydantic import ValidationError
+from starlette.requests import Request
+
+from mcp_optimizer.limits import DEFAULT_LIMITS, Limits
+from mcp_optimizer.relay.sendable import TooDeep, sendable
+from mcp_optimizer.serving.client_json import NotReadable, read_json
+
+logger = logging.getLogger(__name__)
+
+Context = ServerRequestContext[Any, Any]
+
+LARGE = 1_000_000
+"""Bytes from which a message is read in a thread."""
+
+PARAMS_KEY = "mcp_optimizer.params"
+"""Where an HTTP request carries the parameters of a large message: the SDK gets the message without them."""
+
+_BEFORE_INITIALIZE = frozenset({"initialize", "ping"})
+_NAMING = ("name", "uri", "cursor")
+"""Parameters that name something: nothing has such long names, and they are looked up, compared and repeated."""
+
+_LARGEST_ID = 2**63
+
+
+class Refused(Exception):
+    """A client's message that goes no further. `reason` is one of a few words, for counting."""
+
+    def __init__(self, reason: str, code: int, message: str, request_id: types.RequestId | None = None) -> None:
+        super().__init__(message)
+        self.reason = reason
+        self.code = code
+        self.message = message
+        self.request_id = request_id
+        self.wants_answer = True
+        """Whether the sender is told: to a notification nothing is answered."""
+        self.retry_after: int | None = None
+
+    def as_message(self) -> JSONRPCError:
+        more = {"data": {"retryAfter": self.retry_after}} if self.retry_after is not None else {}
+        error = types.ErrorData(code=self.code, message=self.message, **more)
+        return JSONRPCError(jsonrpc="2.0", id=self.request_id, error=error)
+
+
+class Gate:
+    """Checks messages of clients."""
+
+    def __init__(self, limits: Limits = DEFAULT_LIMITS) -> None:
+        self.limits = limits
+        self.refused: Counter[str] = Counter()
+
+    async def read(self, data: bytes | bytearray) -> JSONRPCMessage:
+        """The message that these bytes are; raises Refused."""
+        try:
+            if len(data) >= LARGE:
+                return await asyncio.to_thread(self._read, data)
+            return self._read(data)
+        except Refused as refused:
+            self.refused[refused.reason] += 1
+            raise
+
+    def refuse(self, refused: Refused) -> Refused:
+        """Count a refusal that was found elsewhere, such as a body that does not end."""
+        self.refused[refused.reason] += 1
+        return refused
+
+    def _read(self, data: bytes | bytearray) -> JSONRPCMessage:
+        try:
+            message = read_json(data, self.limits.request_values)
+        except NotReadable as error:
+            raise Refused("json", types.PARSE_ERROR, f"Parse error: {error}") from None
+        if isinstance(message, list):
+            raise Refused("shape", types.INVALID_REQUEST, "Batches are not supported: send one message at a time.")
+        if not isinstance(message, dict):
+            raise Refused("shape", types.INVALID_REQUEST, "A message must be a JSON object.")
+        return self._request(message, len(data)) if "method" in message else self._answer(message)
+
+    def _request(self, message: Mapping[str, Any], size: int) -> JSONRPCMessage:
+        method, params = message["method"], message.get("params")
+        has_id, number = "id" in message, message.get("id")
+        known_id = number if self._is_id(number) else None
+
+        def refused(text: str, code: int = types.INVALID_REQUEST) -> Refused:
+            error = Refused("shape", code, text, known_id)
+            error.wants_answer = has_id
+            return error
+
+        if has_id and known_id is None:
+            raise refused("The id of a request must be a short text or a whole number.")
+        if message.get("jsonrpc") != "2.0":
+            raise refused('A message must say "jsonrpc": "2.0".')
+        if not isinstance(method, str) or len(method) > self.limits.identifier:
+            raise refused("The method of a request must be a short text.")
+        if params is not None and not isinstance(params, dict):
+            raise refused("The params of a message must be an object.", types.INVALID_PARAMS)
+        if method == "initialize" and size > self.limits.introduction_bytes:
+            most = self.limits.introduction_bytes
+            raise refused(f"An initialize request may have {most:,} bytes, not {size:,}.", types.INVALID_PARAMS)
+        if known_id is None:
+            return JSONRPCNotification(jsonrpc="2.0", method=method, params=params)
+        return JSONRPCRequest(jsonrpc="2.0", id=known_id, method=method, params=params)
+
+    def _answer(self, message: Mapping[str, Any]) -> JSONRPCMessage:
+        """An answer to a question of ours. One that is not valid is told to whoever asked, who waits for it."""
+        number: Any = message.get("id")
+        result, error = message.get("result"), message.get("error")
+        if not self._is_id(number) or not ("result" in message or "error" in message):
+            raise Refused("shape", types.INVALID_REQUEST, "A message must have a method, or be an answer with an id.")
+        if isinstance(result, dict) and error is None:
+            return JSONRPCResponse(jsonrpc="2.0", id=number, result=result)
+        code, text = types.INTERNAL_ERROR, "The client's answer is not valid."
+        data = None
+        if isinstance(error, dict) and _is_whole(error.get("code")) and isinstance(error.get("message"), str):
+            code, text, data = error["code"], error["message"], error.get("data")
+        else:
+            self.refused["shape"] += 1
+        return JSONRPCError(jsonrpc="2.0", id=number, error=types.ErrorData(code=code, message=text, data=data))
+
+    def _is_id(self, value: Any) -> bool:
+        if isinstance(value, str):
+            return len(value) <= self.limits.identifier
+        return _is_whole(value)
+
+    async def check(self, ctx: Context, call_next: CallNext) -> HandlerResult:
+        """A middleware of the MCP server: lets through what the protocol allows, and no exception back."""
+        if ctx.request_id is None:
+            return await call_next(ctx)
+        if isinstance(ctx.request, Request) and (params := ctx.request.scope.get(PARAMS_KEY)) is not None:
+            ctx = replace(ctx, params=params)
+        try:
+            self._check(ctx)
+        except (MCPError, ValidationError):
+            self.refused["params"] += 1
+            raise
+        try:
+            result = await call_next(ctx)
+            return sendable(result) if isinstance(result, dict) else result
+        except MCPError as error:
+            raise _sendable_error(error) from error
+        except ValidationError:
+            raise
+        except TooDeep as error:
+            raise MCPError(types.INTERNAL_ERROR, f"The result cannot be sent: it is {error}") from None
+        except Exception:
+            # The last line: a bug of ours costs its request an answer, and nobody anything else.
+            logger.exception("A request could not be answered")
+            text = "Internal error of the gateway. Its log says more."
+            raise MCPError(types.INTERNAL_ERROR, text) from None
+
+    def _check(self, ctx: Context) -> None:
+        """Raises an MCPError or a ValidationError, which the SDK answers with the protocol's errors."""
+        params = ctx.params or {}
+        is_modern = ctx.protocol_version in MODERN_PROTOCOL_VERSIONS
+        for name in _NAMING:
+            if isinstance(value := params.get(name), str) and len(value) > self.limits.identifier:
+                raise _invalid(f"{name} may have {self.limits.identifier:,} characters, not {len(value):,}.")
+        if ctx.method in SPEC_CLIENT_METHODS:
+            try:
+                validate_client_request(ctx.method, ctx.protocol_version, _tolerated(ctx.method, params))
+            except KeyError:
+                raise MCPError(types.METHOD_NOT_FOUND, "Method not found", ctx.method) from None
+        if not is_modern and ctx.method not in _BEFORE_INITIALIZE and ctx.session.client_params is None:
+            raise MCPError(types.INVALID_REQUEST, "The first request must be initialize")
+        if len(_client_name(ctx.method, params)) > self.limits.client_name:
+            raise _invalid(f"The name of a client may have {self.limits.client_name:,} characters.")
+        if ctx.method == "subscriptions/listen":
+            wanted = params["notifications"].get("resourceSubscriptions") or ()
+            if len(wanted) > self.limits.subscriptions:
+                raise _invalid(f"A client may watch {self.limits.subscriptions:,} resources at a time.")
+
+
+def _sendable_error(error: MCPError) -> MCPError:
+    """The same, with what a server put into it as it can be written."""
+    details = {"message": error.message, "data": error.error.data}
+    try:
+        written = sendable(details)
+    except TooDeep:
+        written = {"message": error.message, "data": None}
+    return error if written is details else MCPError(error.code, **written)
+
+
+def _invalid(text: str) -> MCPError:
+    return MCPError(types.INVALID_PARAMS, text)
+
+
+def _tolerated(method: str, params: Mapping[str, Any]) -> Mapping[str, Any]:
+    """No arguments at all are written in many ways, of which an empty list is the most frequent."""
+    if method == "tools/call" and not params.get("arguments"):
+        return {key: value for key, value in params.items() if key != "arguments"}
+    return params
+
+
+def _client_name(method: str, params: Mapping[str, Any]) -> str:
+    meta = params.get("_meta")
+    info = params.get("clientInfo") if method == "initialize" else None
+    if info is None and isinstance(meta, Mapping):
+        info = meta.get(types.CLIENT_INFO_META_KEY)
+    name = info.get("name") if isinstance(info, Mapping) else None
+    return name if isinstance(name, str) else ""
+
+
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and abs(value) < _LARGEST_ID

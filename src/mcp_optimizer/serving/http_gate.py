@@ -1,0 +1,220 @@
+"""The gate in front of `/mcp`: reads the body of a request within bounds, and lets only messages through to the SDK.
+
+An ASGI application around the SDK's own. Host and Origin are looked at first; a body has to come within a time and a
+size; ids of requests under way are not used twice in a session. Knows nothing of what messages mean.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Mapping
+from typing import Any
+
+import mcp_types as types
+import pydantic_core
+from mcp.server.streamable_http import MCP_SESSION_ID_HEADER
+from mcp.server.transport_security import TransportSecurityMiddleware, TransportSecuritySettings
+from mcp_types import JSONRPCError, JSONRPCMessage, JSONRPCRequest
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from mcp_optimizer.serving.gate import LARGE, PARAMS_KEY, Gate, Refused
+
+_FREE = 16_000
+"""Bytes of each body that are not counted together: ordinary requests always come in."""
+
+_AT_ONCE = 4
+"""Bodies of the largest size that may be in the making at the same time."""
+
+_CLOSING = 1.0
+"""Seconds in which the stream of an answered request is closed."""
+
+_DISCARDING = 5.0
+_SHORT = 10_000
+_RETRY_AFTER = 1
+
+_STATUS = {"size": 413, "slow": 408, "busy": 429, "full": 503}
+"""By the reason of a refusal; anything else is a bad request."""
+
+
+class HttpGate:
+    """Bodies become messages here."""
+
+    def __init__(self, app: ASGIApp, gate: Gate, hosts: TransportSecuritySettings | None) -> None:
+        self._app = app
+        self._gate = gate
+        self._hosts = TransportSecurityMiddleware(hosts)
+        self._held = 0
+        self._under_way: dict[str, dict[str, asyncio.Event]] = {}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        request = Request(scope)
+        refusal = await self._hosts.validate_request(request, is_post=request.method == "POST")
+        if refusal is not None:
+            await refusal(scope, receive, send)
+        elif request.method == "POST":
+            await self._post(request, scope, receive, send)
+        else:
+            await self._app(scope, receive, _with_retry(send))
+
+    async def _post(self, request: Request, scope: Scope, receive: Receive, send: Send) -> None:
+        held = _Held(self)
+        try:
+            body = await self._body(receive, held)
+            if body is None:
+                return
+            message = await self._gate.read(body)
+            await self._admit(request, message)
+        except Refused as refused:
+            await _answer(refused)(scope, receive, send)
+            return
+        finally:
+            held.release()
+        try:
+            await self._pass(message, body, scope, receive, _with_retry(send))
+        finally:
+            self._leave(request, message)
+
+    async def _body(self, receive: Receive, held: _Held) -> bytearray | None:
+        """The whole body; None if the client left."""
+        limits, body = self._gate.limits, bytearray()
+        try:
+            async with asyncio.timeout(limits.request_seconds):
+                while True:
+                    message = await receive()
+                    if message["type"] != "http.request":
+                        return None
+                    body += message.get("body", b"")
+                    if len(body) > limits.request_bytes:
+                        body.clear()
+                        await _discard(receive)
+                        text = f"A message may have {limits.request_bytes:,} bytes."
+                        raise self._gate.refuse(Refused("size", types.INVALID_REQUEST, text))
+                    held.grow(len(body))
+                    if not message.get("more_body", False):
+                        return body
+        except TimeoutError:
+            text = f"The body of a request must come within {limits.request_seconds:g} s."
+            raise self._gate.refuse(Refused("slow", types.INVALID_REQUEST, text)) from None
+
+    def hold(self, more: int) -> None:
+        """Room for so many more bytes of large bodies."""
+        if more > 0 and self._held + more > _AT_ONCE * self._gate.limits.request_bytes:
+            refused = Refused("full", types.INTERNAL_ERROR, "Too many large requests at a time. Try again shortly.")
+            refused.retry_after = _RETRY_AFTER
+            raise self._gate.refuse(refused)
+        self._held += more
+
+    async def _admit(self, request: Request, message: JSONRPCMessage) -> None:
+        session = request.headers.get(MCP_SESSION_ID_HEADER)
+        if session is None or not isinstance(message, JSONRPCRequest):
+            return
+        number = str(message.id)
+        if (before := self._under_way.get(session, {}).get(number)) is not None:
+            # Its client may have the answer already, while the stream of it is being closed.
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(before.wait(), _CLOSING)
+        under_way = self._under_way.setdefault(session, {})
+        if number in under_way:
+            text = "The id of this request is that of another one that is not answered yet."
+            raise self._gate.refuse(Refused("duplicate", types.INVALID_REQUEST, text, message.id))
+        if len(under_way) >= self._gate.limits.requests:
+            text = f"{len(under_way):,} requests of this session are under way. Wait for answers before you ask again."
+            refused = Refused("busy", types.INTERNAL_ERROR, text, message.id)
+            refused.retry_after = _RETRY_AFTER
+            raise self._gate.refuse(refused)
+        under_way[number] = asyncio.Event()
+
+    def _leave(self, request: Request, message: JSONRPCMessage) -> None:
+        session = request.headers.get(MCP_SESSION_ID_HEADER)
+        if session is None or not isinstance(message, JSONRPCRequest):
+            return
+        self._under_way[session].pop(str(message.id)).set()
+        if not self._under_way[session]:
+            del self._under_way[session]
+
+    async def _pass(self, message: JSONRPCMessage, body: bytearray, scope: Scope, receive: Receive, send: Send) -> None:
+        params = message.params if isinstance(message, JSONRPCRequest) else None
+        if isinstance(message, JSONRPCError):
+            # Perhaps made of an answer that was none.
+            whole = message.model_dump_json(by_alias=True, exclude_unset=True).encode()
+        elif params is not None and len(body) >= LARGE:
+            scope[PARAMS_KEY] = params
+            whole = pydantic_core.to_json({**message.model_dump(exclude={"params"}), "params": _outline(params)})
+        else:
+            whole = bytes(body)
+        body.clear()
+        waiting: list[Message] = [{"type": "http.request", "body": whole, "more_body": False}]
+        del whole
+
+        async def replay() -> Message:
+            return waiting.pop() if waiting else await receive()
+
+        try:
+            await self._app(scope, replay, send)
+        finally:
+            scope.pop(PARAMS_KEY, None)
+
+
+async def _discard(receive: Receive) -> None:
+    """Read the rest of a body, if that is soon done: who is still sending when we hang up never sees our answer."""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(_DISCARDING):
+            while (message := await receive())["type"] == "http.request" and message.get("more_body", False):
+                pass
+
+
+class _Held:
+    """What one body takes of the room that all large bodies share."""
+
+    def __init__(self, gate: HttpGate) -> None:
+        self._gate = gate
+        self._counted = 0
+
+    def grow(self, size: int) -> None:
+        counted = max(0, size - _FREE)
+        self._gate.hold(counted - self._counted)
+        self._counted = counted
+
+    def release(self) -> None:
+        self._gate.hold(-self._counted)
+        self._counted = 0
+
+
+def _outline(params: Mapping[str, Any]) -> dict[str, Any]:
+    """A large request's parameters as far as the SDK looks at them; the rest comes by `PARAMS_KEY`."""
+    return {name: value if name == "_meta" else _short(value) for name, value in params.items()}
+
+
+def _short(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: item for key, item in value.items() if _is_short(key) and _is_short(item)}
+    return value if _is_short(value) else None
+
+
+def _is_short(value: Any) -> bool:
+    return isinstance(value, bool | int | float) or (isinstance(value, str) and len(value) <= _SHORT)
+
+
+def _answer(refused: Refused) -> Response:
+    headers = {"Retry-After": str(refused.retry_after)} if refused.retry_after is not None else {}
+    if refused.reason in ("size", "slow", "full"):
+        # The rest of the body is not read.
+        headers["Connection"] = "close"
+    content = refused.as_message().model_dump_json(by_alias=True, exclude_unset=True)
+    status = _STATUS.get(refused.reason, 400)
+    return Response(content, status_code=status, headers=headers, media_type="application/json")
+
+
+def _with_retry(send: Send) -> Send:
+    """The SDK's answer when there are too many sessions, with the time after which to try again."""
+
+    async def sent(message: Message) -> None:
+        if message["type"] == "http.response.start" and message["status"] == 503:
+            headers = [*message.get("headers", ()), (b"retry-after", str(_RETRY_AFTER).encode())]
+            message = {**message, "headers": headers}
+        await send(message)
+
+    return sent

@@ -1,0 +1,196 @@
+"""The gateway's own stdin and stdout as message streams, read and written by the event loop itself.
+
+The SDK reads and writes them in threads, and each message would wait for three of them. Only where both are
+pipes or sockets, which is how clients start a server; anything else is the SDK's. Every line goes through the gate,
+and a client that does not read its answers is not read either.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import stat
+import sys
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Any
+
+import anyio
+import mcp_types as types
+from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
+from mcp.server.stdio import stdio_server
+from mcp.shared.message import SessionMessage
+from mcp_types import JSONRPCError, JSONRPCMessage, JSONRPCNotification, JSONRPCRequest, JSONRPCResponse
+
+from mcp_optimizer.largejson.raw import Placeholders, has_large
+from mcp_optimizer.serving.gate import Gate, Refused
+from mcp_optimizer.upstream.lines import Overlong, lines
+
+_CHUNK = 256 * 1024
+
+Incoming = MemoryObjectSendStream[SessionMessage | Exception]
+Outgoing = MemoryObjectSendStream[SessionMessage]
+
+
+def message_streams(gate: Gate) -> AbstractAsyncContextManager[tuple[Any, Any]]:
+    """What arrives on stdin, and what is to go to stdout."""
+    if sys.platform == "win32" or not (_is_pipe(0) and _is_pipe(1)):
+        return stdio_server()
+    return _piped(gate)
+
+
+def _is_pipe(descriptor: int) -> bool:
+    try:
+        mode = os.fstat(descriptor).st_mode
+    except OSError:
+        return False
+    return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)
+
+
+@asynccontextmanager
+async def _piped(gate: Gate) -> AsyncIterator[tuple[Any, Any]]:
+    loop = asyncio.get_running_loop()
+    # Duplicates: whoever prints by mistake must not print into the protocol.
+    stdin, stdout = os.fdopen(os.dup(0), "rb", 0), os.fdopen(os.dup(1), "wb", 0)
+    os.dup2(2, 1)
+    reader = asyncio.StreamReader(_CHUNK)
+    reading, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), stdin)
+    writing, protocol = await loop.connect_write_pipe(asyncio.streams.FlowControlMixin, stdout)
+    writer = asyncio.StreamWriter(writing, protocol, None, loop)
+    incoming, read_stream = anyio.create_memory_object_stream[SessionMessage | Exception](0)
+    write_stream, outgoing = anyio.create_memory_object_stream[SessionMessage](0)
+    client = _Client(gate, incoming, write_stream.clone())
+    try:
+        # Whatever is to be written is written to the end; nobody waits for what is still to be read.
+        async with anyio.create_task_group() as writes, write_stream, anyio.create_task_group() as reads:
+            writes.start_soon(_write, writer, outgoing, client)
+            reads.start_soon(client.read, reader)
+            yield read_stream, write_stream
+            reads.cancel_scope.cancel()
+    finally:
+        reading.close()
+        writing.close()
+
+
+class _Client:
+    """The one client on stdio: its messages as they come in, and which of its requests are not answered yet."""
+
+    def __init__(self, gate: Gate, incoming: Incoming, replies: Outgoing) -> None:
+        self._gate = gate
+        self._incoming = incoming
+        self._replies = replies
+        self._under_way: set[types.RequestId] = set()
+        self._wrote = asyncio.Event()
+
+    async def read(self, reader: asyncio.StreamReader) -> None:
+        async def chunks() -> AsyncIterator[bytes]:
+            while chunk := await reader.read(_CHUNK):
+                yield chunk
+
+        # The replies end with the reading: the writing would wait for more of them.
+        async with self._incoming, self._replies:
+            async for line in lines(chunks(), self._gate.limits.request_bytes, gives_up=False):
+                refused = await self._take(line)
+                # The next message may be hours away, and this one megabytes long.
+                del line
+                try:
+                    if refused is not None and refused.wants_answer:
+                        await self._replies.send(SessionMessage(refused.as_message()))
+                except (anyio.BrokenResourceError, anyio.ClosedResourceError):
+                    return
+
+    async def _take(self, line: bytes | bytearray | Overlong) -> Refused | None:
+        """Pass a message on; or what is to be answered instead."""
+        try:
+            if isinstance(line, Overlong):
+                text = f"A message may have {self._gate.limits.request_bytes:,} bytes."
+                raise self._gate.refuse(Refused("size", types.INVALID_REQUEST, text, id_of(line)))
+            if not line or line.isspace():
+                return None
+            message = await self._gate.read(line)
+            self._admit(message)
+        except Refused as refused:
+            return refused
+        while self._replies.statistics().tasks_waiting_send >= self._gate.limits.pending_replies:
+            self._wrote.clear()
+            await self._wrote.wait()
+        try:
+            await self._incoming.send(SessionMessage(message))
+        except (anyio.BrokenResourceError, anyio.ClosedResourceError):
+            # The server no longer listens. The reading ends with stdin, or with the server's own end.
+            return None
+        return None
+
+    def _admit(self, message: JSONRPCMessage) -> None:
+        if isinstance(message, JSONRPCNotification) and message.method == "notifications/cancelled":
+            # Such a request is never answered.
+            self._under_way.discard(_same((message.params or {}).get("requestId")))
+        if not isinstance(message, JSONRPCRequest):
+            return
+        if _same(message.id) in self._under_way:
+            # Not under that id: it would be taken for the answer to the other one.
+            text = "The id of a request is that of another one that is not answered yet."
+            raise self._gate.refuse(Refused("duplicate", types.INVALID_REQUEST, text))
+        if len(self._under_way) >= (most := self._gate.limits.requests):
+            text = f"{most:,} requests are under way already. Wait for answers before you ask for more."
+            refused = Refused("busy", types.INTERNAL_ERROR, text, message.id)
+            refused.retry_after = 1
+            raise self._gate.refuse(refused)
+        self._under_way.add(_same(message.id))
+
+    def answered(self, message: JSONRPCMessage) -> None:
+        """Something is on its way to the client: once it has its answer, it may use the id again."""
+        if isinstance(message, JSONRPCResponse | JSONRPCError) and message.id is not None:
+            self._under_way.discard(_same(message.id))
+        self._wrote.set()
+
+
+def _same(request_id: Any) -> types.RequestId:
+    """Ids that the SDK takes for the same are the same: "7" and 7."""
+    return str(request_id)
+
+
+_FIELD = rb'\s*"(?:jsonrpc|method|id)"\s*:\s*(?:"[^"\\]{0,200}"|-?\d{1,18})\s*'
+_HEAD = re.compile(rb"\s*\{(?:" + _FIELD + rb",)*")
+_TAIL = re.compile(rb"(?:," + _FIELD + rb")*\}\s*$")
+_ID = re.compile(rb'"id"\s*:\s*(?:"([^"\\]{0,200})"|(-?\d{1,18}))')
+
+
+def id_of(line: Overlong) -> types.RequestId | None:
+    """The id of a request of which only the ends are known: clients write it first, or last."""
+    ends = [_HEAD.match(line.head), _TAIL.search(line.tail)]
+    found = next((found for end in ends if end is not None and (found := _ID.search(end.group())) is not None), None)
+    if found is None:
+        return None
+    return int(found.group(2)) if found.group(2) else found.group(1).decode("utf-8", "replace")
+
+
+def _line(message: JSONRPCMessage) -> bytes:
+    try:
+        return message.model_dump_json(by_alias=True, exclude_unset=True).encode("utf-8", "surrogatepass") + b"\n"
+    except ValueError:
+        # Half a surrogate pair: no valid text, but JSON can carry it.
+        return json.dumps(message.model_dump(by_alias=True, exclude_unset=True)).encode() + b"\n"
+
+
+async def _write(
+    writer: asyncio.StreamWriter, outgoing: MemoryObjectReceiveStream[SessionMessage], client: _Client
+) -> None:
+    async with outgoing:
+        async for item in outgoing:
+            message, large = item.message, Placeholders()
+            client.answered(message)
+            if isinstance(message, JSONRPCResponse) and has_large(message.result):
+                message = message.model_copy(update={"result": large.take(message.result)})
+            try:
+                for piece in large.filled(_line(message)):
+                    writer.write(piece)
+                    await writer.drain()
+                    if large:
+                        # A client that reads quickly would never make us wait, nor let others run.
+                        await asyncio.sleep(0)
+            except OSError:
+                # The client no longer reads.
+                return

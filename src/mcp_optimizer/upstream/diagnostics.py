@@ -1,0 +1,54 @@
+"""What can be seen of a server besides its answers: why its session ended, and what it sent that nobody could use."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from mcp_optimizer.upstream.stdio import ChildProcess
+
+logger = logging.getLogger(__name__)
+
+STATUS_ADVICE = {
+    401: " (not authorised: check its headers)",
+    403: " (forbidden: check its headers)",
+    404: " (not found: check its url)",
+    405: " (wrong method: check its url and type)",
+}
+
+
+class Dropped:
+    """Counts what was dropped, by reason, and logs each reason once. Reasons are our own words, never a server's."""
+
+    def __init__(self, server: str = "") -> None:
+        self._server = server
+        self.counts: Counter[str] = Counter()
+
+    def __call__(self, why: str) -> None:
+        if why not in self.counts:
+            logger.warning("Server %s: %s; dropped, as are others like it.", self._server, why)
+        self.counts[why] += 1
+
+
+@dataclass
+class Diagnostics:
+    """It outlives the session, to say why that ended."""
+
+    dropped: Dropped = field(default_factory=Dropped)
+    child: ChildProcess | None = None
+    http_status: int | None = None
+    verdict: str = ""
+    """Why we ended the session ourselves, if we did."""
+
+    def exit_reason(self) -> str:
+        """Why the session ended, as far as can be told; empty when nothing is known."""
+        if self.verdict:
+            return self.verdict
+        if self.child is not None:
+            return self.child.exit_reason()
+        if self.http_status is not None and self.http_status >= 400:
+            return f"it answers with HTTP status {self.http_status}{STATUS_ADVICE.get(self.http_status, '')}"
+        return ""
