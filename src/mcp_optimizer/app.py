@@ -415,7 +415,7 @@ class Optimizer:
             choosing = await asyncio.to_thread(import_module, "mcp_optimizer.search.encoders.choose")
             encoder = await asyncio.to_thread(choosing.load_encoder, choice, self.settings.encoder_key)
         except (OptimizerError, OSError, ImportError, RuntimeError, ValueError) as error:
-            logger.warning("The encoder %r cannot be used: %s. Search goes by words only.", choice, error)
+            logger.warning("The encoder %r cannot be used: %s. Searching by words only.", choice, error)
             encoder = None
         await self.catalog.use_encoder(encoder)
 
@@ -453,17 +453,17 @@ async def end_all(parts: Mapping[str, Callable[[], Coroutine[Any, Any, None]]], 
         await asyncio.wait({task}, timeout=left)
         if not task.done():
             task.cancel()
-            logger.error("Stopping: %s did not end within %.1f s.", what, left)
+            logger.error("Shutdown: %s did not end within %.1f s.", what, left)
         elif not task.cancelled() and (error := task.exception()) is not None:
-            logger.error("Stopping: %s failed to end.", what, exc_info=error)
+            logger.error("Shutdown: %s failed to end.", what, exc_info=error)
 
 
 def _check_driver(settings: Settings) -> None:
     """Said at once, and not when the catalog is opened: the user must do something about it."""
     if isinstance(settings.database_place, str) and find_spec("asyncpg") is None:
         raise ConfigurationError(
-            "PostgreSQL needs a further package: pip install 'mcp-optimizer-gateway[postgres]', "
-            "or choose a file with --database FILE."
+            "PostgreSQL needs another package: pip install 'mcp-optimizer-gateway[postgres]', "
+            "or use a file with --database FILE."
         )
 
 

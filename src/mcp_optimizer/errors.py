@@ -65,7 +65,7 @@ class ServerBusy(UpstreamError):
     def __init__(self, server: str, under_way: int, waiting: int, retry_after: float) -> None:
         super().__init__(
             server,
-            f"The server {server!r} is busy: {under_way} calls are under way and {waiting} are waiting. "
+            f"The server {server!r} is busy: {under_way} calls in progress, {waiting} waiting. "
             f"Try again in about {retry_after:.0f} s.",
         )
         self.retry_after = retry_after
@@ -135,8 +135,8 @@ class CallNotWaiting(RequestError):
 
     def __init__(self) -> None:
         super().__init__(
-            "No call waits for these answers: its requestState is unknown, was used before, has expired, or belongs to "
-            "another client or another call. Call again from the start, without inputResponses and requestState."
+            "No call waits for these answers: the requestState is unknown, used, expired, or belongs to "
+            "another client or another call. Call again without inputResponses and requestState."
         )
 
 

@@ -83,7 +83,7 @@ async def test_a_postgresql_that_cannot_be_used_costs_the_catalog_and_nothing_el
         done = await command(name, "--config", config, "--database", unreachable, "--log-level", "debug")
         assert done.code == 0
         assert "Cannot open the catalog postgresql://127.0.0.1:1/name: " in done.err
-        assert "Going on without it" in done.err
+        assert "Continuing without it" in done.err
         assert "hunter2" not in done.out + done.err
     done = await command("servers", "--config", config, "--database", "mysql://me:hunter2@host/name")
     assert done.code == 2

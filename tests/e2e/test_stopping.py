@@ -93,7 +93,7 @@ async def test_a_call_that_takes_too_long_is_told_that_the_gateway_was_stopped_a
     [content] = result.content
     assert isinstance(content, types.TextContent)
     assert result.is_error
-    assert content.text.startswith("The gateway was stopped in the middle of the call")
+    assert content.text.startswith("The gateway stopped in the middle of the call")
 
 
 async def test_a_gateway_is_ready_when_a_tool_can_be_called_and_not_before(write_servers: WriteServers) -> None:

@@ -271,7 +271,7 @@ async def test_a_file_deleted_while_it_is_open_is_begun_anew_before_the_next_wri
         await fill(catalog, "after")
         assert [server.name for server in await catalog.servers()] == ["after"]
     assert asked(path, "SELECT name FROM mcpserver") == [("after",)]
-    assert "was deleted; a new one is begun" in caplog.text
+    assert "was deleted; creating a new one" in caplog.text
 
 
 async def test_a_file_that_is_still_there_is_not_begun_anew(path: Path) -> None:

@@ -193,6 +193,6 @@ async def test_an_endpoint_that_fails_costs_nothing_but_a_line_in_the_log(
     assert await descriptions(refresher) == before
     assert len(before) > 3
     assert "503" in caplog.text
-    assert "The words of the tools themselves are used" in caplog.text
+    assert "Using words from the tools themselves" in caplog.text
     assert len(endpoint.asked) == 1
     await refresher.stop()

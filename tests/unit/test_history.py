@@ -345,4 +345,4 @@ async def test_a_mistake_in_the_accounts_is_logged_and_the_answer_stands(caplog:
             )
     assert reply["content"] == []
     assert seen == []
-    assert "could not be recorded" in caplog.text
+    assert "Cannot record" in caplog.text

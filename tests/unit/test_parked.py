@@ -151,7 +151,7 @@ async def test_a_state_is_good_for_one_answer_of_one_client_to_one_call() -> Non
         (REQUEST, calling(requestState=7)),
         (REQUEST, calling()),
     ):
-        with pytest.raises(CallNotWaiting, match="Call again from the start"):
+        with pytest.raises(CallNotWaiting, match="Call again without inputResponses"):
             await conversation.calls.go_on(request, caller)
     call = conversation.go_on(state, {"q1": ACCEPTED})
     await conversation.heard(2)

@@ -148,7 +148,7 @@ def test_variables_are_filled_in(text: str, expected: str) -> None:
         ("${env:MISSING}", '"env.A" uses ${MISSING}, but the environment variable MISSING is not set'),
         (
             "${input:token}",
-            '"env.A" uses ${input:token}, which only its own client can fill in; '
+            '"env.A" uses ${input:token}, which only the original client can replace; '
             "use ${VAR}, ${VAR:-default} or ${env:VAR}",
         ),
         ("${workspaceFolder}/x", "workspaceFolder is not set"),
@@ -253,8 +253,8 @@ def test_the_transport_is_what_the_entry_says_or_what_its_url_suggests(
 @pytest.mark.parametrize(
     ("entry", "reason"),
     [
-        ({}, 'needs a "command" to start or a "url" to reach'),
-        ({"args": ["x"]}, 'needs a "command" to start or a "url" to reach'),
+        ({}, 'needs a "command" or a "url"'),
+        ({"args": ["x"]}, 'needs a "command" or a "url"'),
         ({"comand": "npx"}, '"comand" is no key of a server; "command" may be meant'),
         ({"command": "npx", "arg": ["-y"]}, '"arg" is no key of a server; "args" may be meant'),
         ({"URL": "https://example.com/mcp"}, '"URL" is no key of a server; "url" may be meant'),
@@ -334,8 +334,8 @@ def test_invalid_json_is_an_error_at_the_place_the_user_sees_in_the_file(text: s
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("[]", "must hold a JSON object"),
-        ('"x"', "must hold a JSON object"),
+        ("[]", "must contain a JSON object"),
+        ('"x"', "must contain a JSON object"),
         ("{}", 'has no "mcpServers".*it has nothing'),
         ('{"mcpservers": {}}', "it has 'mcpservers'"),
         ('{"mcpServers": []}', "must be an object of servers by name"),

@@ -60,7 +60,7 @@ async def test_a_database_that_was_down_at_the_start_is_used_when_it_is_there(
     storage.on_opened_late = tell
     storage.open()
     assert await storage.catalog() is None
-    assert "Going on without it, and trying again" in caplog.text
+    assert "Continuing without it and trying again" in caplog.text
     in_memory = await storage.kept_results()
     result = KeptResult("a", "me", "lines", 1, 100, 10)
     await in_memory.begin(result)

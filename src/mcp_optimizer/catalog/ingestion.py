@@ -105,7 +105,7 @@ class Ingestion:
             server_id = await catalog.save_server(spec.name, spec.fingerprint, spec.transport, ServerStatus.RUNNING)
             await catalog.replace_tools(server_id, rows)
         except CatalogError as error:
-            logger.warning("The catalog could not store server %s: %s. Everything else works.", spec.name, error)
+            logger.warning("Cannot store server %s in the catalog: %s. Everything else works.", spec.name, error)
 
     async def embed(self, records: Sequence[ToolRecord], encoder: Encoder) -> AsyncIterator[dict[str, Floats]]:
         """The vectors of these records by key, as they become known: stored ones first, then batch by batch."""
@@ -132,7 +132,7 @@ class Ingestion:
         try:
             return await catalog.vectors(keys, encoder.name)
         except CatalogError as error:
-            logger.warning("The catalog could not be read: %s. Tools are embedded anew.", error)
+            logger.warning("Cannot read the catalog: %s. Embedding the tools again.", error)
             return {}
 
     async def store_vectors(self, vectors: Mapping[str, Floats], encoder: Encoder) -> None:
@@ -143,7 +143,7 @@ class Ingestion:
         try:
             await catalog.save_vectors(vectors, encoder.name)
         except CatalogError as error:
-            logger.warning("The catalog could not store vectors: %s. Everything else works.", error)
+            logger.warning("Cannot store vectors in the catalog: %s. Everything else works.", error)
 
     async def _known_counts(self, definitions: Sequence[Definition]) -> dict[str, int]:
         catalog = await self._opened()
@@ -153,7 +153,7 @@ class Ingestion:
             hashes = [definition.definition_hash for definition in definitions]
             return await catalog.token_counts(hashes, self._counter.encoding_name)
         except CatalogError as error:
-            logger.warning("The catalog could not be read: %s. Tokens are counted anew.", error)
+            logger.warning("Cannot read the catalog: %s. Counting tokens again.", error)
             return {}
 
     def _count(self, texts: Mapping[str, str]) -> dict[str, int]:
@@ -164,12 +164,12 @@ class Ingestion:
             return dict(zip(texts, self._counter.count_many(list(texts.values())), strict=True))
         except Exception:
             # Whatever the tokenizer choked on must not cost the tools: one by one, and 0 for the culprit.
-            logger.exception("Counting a batch of %d definitions failed; counting them one by one", len(texts))
+            logger.exception("Counting a batch of %d definitions failed; counting one by one", len(texts))
             return {key: self._count_one(text) for key, text in texts.items()}
 
     def _count_one(self, text: str) -> int:
         try:
             return self._counter.count_tokens(text)
         except Exception:
-            logger.exception("A definition could not be counted; it counts as 0")
+            logger.exception("Cannot count a definition; it counts as 0")
             return 0

@@ -143,7 +143,7 @@ class LiveCatalog:
             try:
                 await self._take_in(state, self._listings[state.name])
             except Exception:
-                logger.exception("The tools of %s could not be taken in", state.name)
+                logger.exception("Cannot add the tools of %s to the catalog", state.name)
             finally:
                 self._taking_in -= 1
             # Hundreds of servers at once are indexed together, not each by itself; a few are not kept waiting.
@@ -205,7 +205,7 @@ class LiveCatalog:
     def _finished(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
-            logger.error("Taking in a server's tools failed", exc_info=error)
+            logger.error("Adding a server's tools to the catalog failed", exc_info=error)
         if not self._tasks and not self._is_closing:
             # Reading, counting and embedding thousands of tools leaves a hundred megabytes of free memory behind.
             asyncio.get_running_loop().run_in_executor(None, give_back)
@@ -315,7 +315,7 @@ class LiveCatalog:
             return self._counter.count_tokens(wire_json)
         except Exception:
             # As at ingestion: what the tokenizer chokes on must not cost the tools.
-            logger.exception("A tool could not be counted under its longer name; it counts as 0")
+            logger.exception("Cannot count a tool under its longer name; it counts as 0")
             return 0
 
 

@@ -31,7 +31,7 @@ def servers(*, settings: Settings, as_json: JsonFlag = False) -> None:
 
 @with_settings()
 def doctor(*, settings: Settings, as_json: JsonFlag = False) -> None:
-    """Try every server, and say what is wrong and how to mend it. Exit code 1 if something is."""
+    """Check every server; report problems and how to fix them. Exit code 1 if there are any."""
     healthy = run(_doctor(settings, as_json))
     if not healthy:
         sys.exit(1)
@@ -113,20 +113,20 @@ def advise(state: UpstreamState) -> str:
         return ""
     reason, target = state.reason, state.spec.target
     if "was not found" in reason:
-        return f'Install {target!r}, or write its full path as the server\'s "command".'
+        return f'Install {target!r}, or set the server\'s "command" to its full path.'
     if "is not set" in reason:
-        return 'Set the variable where mcp-optimizer is started, or give the value in the server\'s "env".'
+        return 'Set the variable in the environment of mcp-optimizer, or put the value in the server\'s "env".'
     if "did not answer" in reason:
         return (
-            "It starts, but does not speak MCP in time. Run its command by hand and see whether it waits for input or "
-            "a login; if it is only slow (a first npx or uvx download), raise --start-timeout."
+            "It starts, but does not speak MCP in time. Run its command in a terminal: it may wait for input or "
+            "a login. If it is only slow (a first npx or uvx download), raise --start-timeout."
         )
     if "not MCP" in reason:
-        return "Its stdout must carry MCP messages only. Look for an option that sends its logs to stderr."
+        return "It must write only MCP messages to stdout. Look for an option that sends its logs to stderr."
     if "exited" in reason or "ended by" in reason or "closed its stdout" in reason:
-        return "Run its command by hand to see the whole message; most often an argument, a key or a file is missing."
+        return "Run its command in a terminal to see the full message. Usually an argument, a key or a file is missing."
     if state.spec.transport is not Transport.STDIO:
-        return f"Check that {target} is right and that the server behind it is running."
+        return f"Check that {target} is correct and that its server is running."
     return "Correct its entry in the server file."
 
 
@@ -157,4 +157,4 @@ def _show_diagnosis(rows: list[dict[str, Any]]) -> None:
         if "advice" in row:
             out.print(Text(f"    {row['advice']}", style="cyan"))
     failed = sum(row["status"] not in ("running", "stopped") for row in rows)
-    out.print(f"{counted(len(rows), 'server')}, {f'{failed} with a problem' if failed else 'all well'}")
+    out.print(f"{counted(len(rows), 'server')}, {f'{failed} with a problem' if failed else 'no problems'}")

@@ -32,7 +32,7 @@ def show_report(out: Console, report: dict[str, Any]) -> None:
     _pair(out, _weights("server", report["servers"], "server"), _weights("tool", report["tools"], "name"))
     if names := report["unclear_descriptions"]:
         some = f"{', '.join(names[:3])}{' …' if len(names) > 3 else ''}"
-        told = f"{counted(len(names), 'tool')} listed with a sentence, since five words do not tell them apart: {some}"
+        told = f"{counted(len(names), 'tool')} listed with a sentence, because five words are not distinctive:  {some}"
         out.print(printable(told), "\n", markup=False)
     if lines := (usage["advice"] if usage else report["advice"]):
         out.print("[bold]What to do[/]")
@@ -46,7 +46,7 @@ def _show_usage(out: Console, usage: dict[str, Any]) -> None:
     days = f"{usage['since'][:10]} to {usage['until'][:10]}"
     out.print(f"[bold]Saved[/] from {days}, in {sessions} with {requests}")
     rows = [
-        ("tokens read, all at the full price", *_change(saved["uncached"])),
+        ("tokens read, at full price", *_change(saved["uncached"])),
         ("tokens read, with a prompt cache *", *_change(saved["cached"])),
     ]
     if (money := usage["money"]) is not None:
@@ -99,7 +99,7 @@ def _forms(report: dict[str, Any]) -> Table:
         (f"{report['profile']}, five words", report["total"]),
     ]
     cells = [(label, _n(row["before"]), _n(row["after"]), f"{row['percent']:.1f} %") for label, row in rows]
-    return _table(("what is sent", "before", "after", "saved"), cells)
+    return _table(("form", "before", "after", "saved"), cells)
 
 
 def _phases(report: dict[str, Any]) -> Table:

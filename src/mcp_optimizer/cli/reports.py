@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from mcp_optimizer.profiles.tiers import ProfileName
 
 ToolsDir = Annotated[
-    Path | None, typer.Option("--tools-dir", help="Read tools/list dumps (*.json) from a folder; starts nothing.")
+    Path | None, typer.Option("--tools-dir", help="Read tools/list dumps (*.json) from a folder; start no server.")
 ]
 
 
@@ -37,8 +37,8 @@ def report(
     *,
     settings: Settings,
     tools_dir: ToolsDir = None,
-    since: Annotated[str | None, typer.Option(help="History from then on: 12h, 7d, 2w, or a date.")] = None,
-    html: Annotated[Path | None, typer.Option(help="Write one self-contained page, with charts, to a file.")] = None,
+    since: Annotated[str | None, typer.Option(help="Only history since then: 12h, 7d, 2w, or a date.")] = None,
+    html: Annotated[Path | None, typer.Option(help="Write a self-contained HTML page with charts to a file.")] = None,
     as_json: JsonFlag = False,
 ) -> None:
     """What was saved, found, called and never used; what all tools cost, and what each measure saves."""
@@ -110,7 +110,7 @@ async def _report(
     elif html is None:
         show_report(console(), found)
     else:
-        print(f"The report is in {html}.")
+        print(f"Wrote the report to {html}.")
 
 
 async def _usage(optimizer: Optimizer, since: float) -> dict[str, Any] | None:
@@ -142,7 +142,7 @@ def read_since(text: str | None, now: datetime) -> float:
         moment = datetime.fromisoformat(text)
     except ValueError:
         raise ConfigurationError(
-            f"--since {text!r} is neither a time span, such as 12h, 7d or 2w, nor a date, such as {now.date()}."
+            f"--since {text!r} is neither a period, such as 12h, 7d or 2w, nor a date, such as {now.date()}."
         ) from None
     return (moment if moment.tzinfo else moment.replace(tzinfo=now.tzinfo)).timestamp()
 

@@ -61,7 +61,7 @@ def _name_missing(optimizer: Optimizer) -> None:
         reason = f": {state.reason}" if state.reason else ""
         print(in_a_line(f"without server {state.name} ({state.status}){reason}"), file=sys.stderr)
     if missing:
-        print("`mcp-optimizer doctor` says how to mend that.", file=sys.stderr)
+        print("Run `mcp-optimizer doctor` to see how to fix that.", file=sys.stderr)
 
 
 async def _wait_visibly(optimizer: Optimizer, seconds: float) -> None:

@@ -208,7 +208,9 @@ def _listen(host: str, port: int) -> socket.socket:
         listening.bind((host, port))
     except OSError as error:
         listening.close()
-        raise ConfigurationError(f"Cannot listen on {host}:{port}: {error.strerror}. Choose another --http.") from error
+        raise ConfigurationError(
+            f"Cannot listen on {host}:{port}: {error.strerror}. Choose another address with --http."
+        ) from error
     # Clients may connect from now on; they are answered when the application is up.
     listening.listen(_BACKLOG)
     listening.setblocking(False)

@@ -94,7 +94,7 @@ class Guard:
         given = parse_qs(body.decode("utf-8", "replace"), max_num_fields=_MOST_FIELDS).get("token", [""])[0]
         if not self._token or not hmac.compare_digest(given.encode(), self._token.encode()):
             await asyncio.sleep(_WRONG_TOKEN_PAUSE)
-            response: Response = self._ask(for_people=True, problem="That is not the token.")
+            response: Response = self._ask(for_people=True, problem="Wrong token.")
         else:
             response = RedirectResponse("/", status_code=303)
             response.set_cookie(
@@ -120,13 +120,13 @@ class Guard:
     def _ask(self, *, for_people: bool, problem: str = "") -> Response:
         if not self._token:
             told = (
-                "This server is not on loopback, so its dashboard and metrics need a token: set dashboard_token "
+                "This server is not on loopback, so the dashboard and metrics require a token: set dashboard_token "
                 "(MCP_OPTIMIZER_DASHBOARD_TOKEN)."
             )
             return PlainTextResponse(told, status_code=403)
         if not for_people:
             return PlainTextResponse(
-                "A bearer token is needed.", status_code=401, headers={"WWW-Authenticate": "Bearer"}
+                "A bearer token is required.", status_code=401, headers={"WWW-Authenticate": "Bearer"}
             )
         form = el(
             "form",
@@ -137,5 +137,5 @@ class Guard:
             method="post",
             class_="filter",
         )
-        hint = el("p", problem or "The one that dashboard_token is set to.", class_="empty")
+        hint = el("p", problem or "The value of dashboard_token.", class_="empty")
         return HTMLResponse(frame("Sign in", el("h1", "Sign in"), hint, form), status_code=401)

@@ -160,7 +160,7 @@ def catalog_map(weights: Sequence[Weight], *, links: bool = True) -> Html:
     tiles = _tiles(weights, links=links)
     told = (
         f"Map of {len(weights):,} tools by the tokens of their definitions, grouped by server. "
-        "The same numbers stand in tables."
+        "The same numbers are in tables."
     )
     return el("div", treemap(tiles, told, 1080, 420, "wide"), treemap(tiles, told, 380, 480, "narrow"), class_="maps")
 

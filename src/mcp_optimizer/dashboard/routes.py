@@ -250,13 +250,13 @@ class Dashboard:
             )
             for hit, parts in zip(found.tools, why, strict=True)
         ]
-        note = "By words only: the encoder is still being prepared." if found.by_words_only else ""
+        note = "By words only: the encoder is still loading." if found.by_words_only else ""
         baseline = found.token_metrics.baseline_tokens
         return SearchPage(sources.version, query, hits, found.fit, reply_tokens, baseline, taken, note)
 
     async def _events(self, _request: Request) -> Response:
         if self._watching >= _MOST_WATCHING:
-            return PlainTextResponse("Too many watch already.", status_code=503, headers={"Retry-After": "60"})
+            return PlainTextResponse("Too many viewers.", status_code=503, headers={"Retry-After": "60"})
         headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
         return StreamingResponse(self._stream(), media_type="text/event-stream", headers=headers)
 

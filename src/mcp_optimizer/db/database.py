@@ -55,7 +55,7 @@ class Database:
         """Begin a new file if this one was deleted under us; SQLite itself would go on writing into nowhere."""
         if self.path is None or self.path.exists():
             return
-        logger.warning("The catalog %s was deleted; a new one is begun.", self.path)
+        logger.warning("The catalog %s was deleted; creating a new one.", self.path)
         await self.engine.dispose()
         await asyncio.to_thread(prepare_file, self.path)
 
@@ -95,14 +95,14 @@ def prepare_file(path: Path) -> None:
     except OSError as error:
         raise CatalogError(
             f"Cannot create the catalog's folder {path.parent}: {error.strerror}. "
-            "Choose another place with --database FILE, or --database none."
+            "Choose another file with --database FILE, or use --database none."
         ) from error
     problem = _why_unusable(path)
     if problem:
         kept = _set_aside(path)
         if problem != _FOREIGN:
             mend(kept)
-        logger.warning("The catalog %s %s; it was moved to %s and is rebuilt.", path, problem, kept.name)
+        logger.warning("The catalog %s %s; moved it to %s and rebuilding.", path, problem, kept.name)
     _keep_private(path)
     engine = create_engine(f"sqlite:///{path}")
     _set_pragmas(engine)

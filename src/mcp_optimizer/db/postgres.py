@@ -40,7 +40,7 @@ async def _prepare(url: str) -> None:
             await connection.run_sync(migrate)
     except (SQLAlchemyError, OSError) as error:
         raise CatalogError(
-            f"Cannot open the catalog {shown(url)}: {reason(error)}. Mend that, or choose another with --database."
+            f"Cannot open the catalog {shown(url)}: {reason(error)}. Fix that, or choose another with --database."
         ) from None
     finally:
         await engine.dispose()
@@ -56,7 +56,7 @@ def engine_of(url: str) -> AsyncEngine:
             connection = await asyncpg.connect(url, timeout=_CONNECT_SECONDS, command_timeout=_COMMAND_SECONDS)
             await connection.execute(f"SET search_path = {SCHEMA}; SET lock_timeout = '{_LOCK_SECONDS}s'")
         except TimeoutError:
-            raise ConnectionError(f"no answer within {_CONNECT_SECONDS} seconds") from None
+            raise ConnectionError(f"no response within {_CONNECT_SECONDS} seconds") from None
         except (asyncpg.PostgresError, asyncpg.InterfaceError, ValueError) as error:
             raise ConnectionError(str(error)) from None
         return connection

@@ -52,4 +52,4 @@ def mend(path: Path) -> None:
     except (FileNotFoundError, NotADirectoryError):
         return
     except OSError as error:
-        logger.warning("Others may read %s, and that cannot be changed: %s.", path, error.strerror)
+        logger.warning("Other users can read %s, and its permissions cannot be changed: %s.", path, error.strerror)

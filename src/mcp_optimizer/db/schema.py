@@ -61,6 +61,6 @@ def _is_newest(connection: Connection) -> bool:
     if revision is not None and revision > HEAD:
         raise CatalogError(
             f"The catalog was written by a newer mcp-optimizer (schema {revision}, this one knows {HEAD}). "
-            "Upgrade, or choose another one with --database."
+            "Upgrade mcp-optimizer, or choose another database with --database."
         )
     return bool(revision == HEAD)

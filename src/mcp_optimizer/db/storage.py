@@ -118,7 +118,7 @@ class Storage:
         try:
             self._database = await open_database(place)
         except CatalogError as error:
-            logger.warning("%s Going on without it, and trying again: nothing is kept until then.", error)
+            logger.warning("%s Continuing without it and trying again; nothing is stored until then.", error)
             self._trying_again = asyncio.create_task(self._open_later(place))
             return
         await self._read_uses(self._database)
@@ -129,7 +129,7 @@ class Storage:
         try:
             self.uses = await History(database).call_counts()
         except CatalogError as error:
-            logger.warning("Profiles go without what was used before: %s.", error)
+            logger.warning("Profiles ignore earlier use of tools: %s.", error)
 
     async def _open_later(self, place: Path | str) -> None:
         from mcp_optimizer.db.database import open_database
@@ -140,7 +140,7 @@ class Storage:
             pause = min(pause * 2, _LONGEST_PAUSE)
             with contextlib.suppress(CatalogError):
                 self._database = await open_database(place)
-        logger.warning("The catalog could be opened now.")
+        logger.warning("The catalog is open now.")
         await self._read_uses(self._database)
         if self.on_opened_late is not None:
             await self.on_opened_late()

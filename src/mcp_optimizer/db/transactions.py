@@ -60,7 +60,7 @@ def _translated_errors() -> Iterator[None]:
 def reason(error: Exception) -> str:
     """What the database itself said, without the statement that it was said about."""
     said = getattr(error, "orig", None) or error
-    return str(said) or ("no answer in time" if isinstance(said, TimeoutError) else type(said).__name__)
+    return str(said) or ("no response in time" if isinstance(said, TimeoutError) else type(said).__name__)
 
 
 def upsert(connection: AsyncConnection, table: Table) -> sqlite.Insert | postgresql.Insert:

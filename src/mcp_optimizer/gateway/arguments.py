@@ -48,7 +48,7 @@ def _as_object(given: Any, tool: str) -> dict[str, Any]:
             parsed = pydantic_core.from_json(given)
         except (ValueError, TypeError) as error:
             raise InvalidRequest(
-                f"The parameters of {tool!r} are text that is not valid JSON ({error}). Give them as an object."
+                f"The parameters of {tool!r} are not valid JSON ({error}). Give them as an object."
             ) from None
         # Some models encode twice.
         return _as_object(parsed, tool)

@@ -134,7 +134,7 @@ class Gateway:
             raise InvalidRequest(f"limit must be at least 1, not {quoted(limit)}.")
         if (length := len(tool_description) + len(tool_keywords)) > (longest := self.limits.query):
             raise InvalidRequest(
-                f"The request is too long: {length:,} characters, of at most {longest:,}. Describe one action."
+                f"The request is too long: {length:,} characters, maximum {longest:,}. Describe one action."
             )
         room = self.limits.reply_tokens - _AROUND
         at_once = room // _LEAST_TOOL

@@ -148,8 +148,8 @@ def _unavailable(snapshot: Snapshot, server: str) -> ServerUnavailable:
 
 def _ours(snapshot: Snapshot, name: str) -> str:
     called_so = [tool.name for tool in snapshot.at(snapshot.names.called(name))][:_NEAREST]
-    others = f" A server's tool of that name is called {', '.join(called_so)}." if called_so else ""
-    return f"{name!r} is one of the gateway's own tools: call it by itself, not through call_tool.{others}"
+    others = f" A server's tool with that name is called {', '.join(called_so)}." if called_so else ""
+    return f"{name!r} is one of the gateway's own tools: call it directly, not through call_tool.{others}"
 
 
 def nearest_names(snapshot: Snapshot, name: str, servers: Iterable[str] | None = None) -> list[str]:

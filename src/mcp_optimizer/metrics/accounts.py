@@ -173,7 +173,7 @@ class Accounts:
                 self._record(self._event(answer, stated))
         except Exception:
             # Whoever asked has a right to the answer, whatever is wrong with the accounts.
-            logger.exception("An event could not be recorded")
+            logger.exception("Cannot record an event")
 
     def loaded(
         self,
@@ -240,7 +240,7 @@ class Accounts:
                     self._recorder.record(event._replace(tokens=all_tokens, full_tokens=full_tokens))
         except Exception:
             # Whoever asked has its answer, whatever is wrong with the accounts.
-            logger.exception("Events could not be recorded")
+            logger.exception("Cannot record events")
         finally:
             self._counting = None
 
@@ -300,7 +300,7 @@ def _never_failing() -> Iterator[None]:
     try:
         yield
     except Exception:
-        logger.exception("An event could not be recorded")
+        logger.exception("Cannot record an event")
 
 
 def _stated_tokens(answer: Answer) -> int | None:

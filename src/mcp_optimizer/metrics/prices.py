@@ -27,7 +27,7 @@ def prices_of(model: str) -> Prices:
         )
     except LookupError as error:
         raise ConfigurationError(
-            f"No price is known for the model {model!r}. Name it as its provider does, such as claude-sonnet-4-5, "
+            f"No known price for the model {model!r}. Use its provider's name for it, such as claude-sonnet-4-5, "
             "gpt-5 or google:gemini-2.5-pro."
         ) from error
     scale = 1_000_000 / _SAMPLE

@@ -123,13 +123,13 @@ class Meters(Collector):
         )
         for (kind, outcome), count in list(self._events.items()):
             events.add_metric([kind.value, outcome.value], count)
-        calls = CounterMetricFamily("mcp_optimizer_calls", "Calls of tools, by server.", labels=["server", "outcome"])
+        calls = CounterMetricFamily("mcp_optimizer_calls", "Tool calls, by server.", labels=["server", "outcome"])
         for (server, outcome), count in list(self._calls.items()):
             calls.add_metric([server, outcome.value], count)
         sent = CounterMetricFamily("mcp_optimizer_tokens_sent", "Tokens sent to clients.", labels=["kind"])
         for kind, tokens in list(self._sent.items()):
             sent.add_metric([kind.value], tokens)
-        seconds = HistogramMetricFamily("mcp_optimizer_duration_seconds", "Time to an answer.", labels=["kind"])
+        seconds = HistogramMetricFamily("mcp_optimizer_duration_seconds", "Time to a reply.", labels=["kind"])
         for kind, taken in list(self._seconds.items()):
             seconds.add_metric([kind.value], taken.buckets, taken.total)
         by_server = HistogramMetricFamily(
@@ -139,18 +139,18 @@ class Meters(Collector):
             by_server.add_metric([server], taken.buckets, taken.total)
         read = CounterMetricFamily(
             "mcp_optimizer_prompt_tokens",
-            "Tokens that models read, uncached, with this gateway; and without it, as it would have been.",
+            "Tokens that models read, uncached, with the gateway and, calculated, without it.",
             labels=["gateway"],
         )
         read.add_metric(["with"], self._savings.with_us)
         read.add_metric(["without"], self._savings.without)
         refused = CounterMetricFamily(
-            "mcp_optimizer_refused_messages", "Messages of clients that were refused.", labels=["reason"]
+            "mcp_optimizer_refused_messages", "Client messages that were refused.", labels=["reason"]
         )
         for reason, count in dict(self._refused()).items():
             refused.add_metric([reason], count)
         yield from (events, calls, sent, seconds, by_server, read, refused)
-        yield CounterMetricFamily("mcp_optimizer_tokens_cut", "Tokens that limits kept from clients.", self._cut)
+        yield CounterMetricFamily("mcp_optimizer_tokens_cut", "Tokens that limits held back.", self._cut)
         yield CounterMetricFamily("mcp_optimizer_cached_results", "Results served from the cache.", self._cached)
         yield CounterMetricFamily("mcp_optimizer_truncated_results", "Results that were cut.", self._truncated)
 
@@ -170,7 +170,7 @@ class _State(Collector):
             "mcp_optimizer_definition_tokens", "Tokens of the definitions of running servers.", labels=["server"]
         )
         states = GaugeMetricFamily(
-            "mcp_optimizer_server_state", "1 for the state that a server is in.", labels=["server", "state"]
+            "mcp_optimizer_server_state", "1 for a server's current state.", labels=["server", "state"]
         )
         restarts = CounterMetricFamily("mcp_optimizer_server_restarts", "Restarts of a server.", labels=["server"])
         counts = dict.fromkeys(snapshot.states, 0)
@@ -186,10 +186,14 @@ class _State(Collector):
                 states.add_metric([name, status.value], float(state.status is status))
         yield from (tools, tokens, states, restarts)
         yield GaugeMetricFamily(
-            "mcp_optimizer_baseline_tokens", "What every prompt would carry.", snapshot.baseline_tokens
+            "mcp_optimizer_baseline_tokens",
+            "Tokens every prompt would carry without the gateway.",
+            snapshot.baseline_tokens,
         )
-        yield GaugeMetricFamily("mcp_optimizer_own_tokens", "What every prompt carries instead.", self._own_tokens())
+        yield GaugeMetricFamily(
+            "mcp_optimizer_own_tokens", "Tokens every prompt carries with the gateway.", self._own_tokens()
+        )
         recorder = self._recorder
-        yield GaugeMetricFamily("mcp_optimizer_history_queue", "Events that wait to be written.", recorder.waiting)
-        yield CounterMetricFamily("mcp_optimizer_history_written", "Events written down.", recorder.written)
+        yield GaugeMetricFamily("mcp_optimizer_history_queue", "Events waiting to be written.", recorder.waiting)
+        yield CounterMetricFamily("mcp_optimizer_history_written", "Events written.", recorder.written)
         yield CounterMetricFamily("mcp_optimizer_history_dropped", "Events lost.", recorder.dropped)

@@ -149,7 +149,7 @@ class Recorder:
             await self._forget_old(store)
         except CatalogError as error:
             logger.warning(
-                "History cannot be written now: %s. %d events wait, %d were dropped.",
+                "Cannot write history now: %s. %d events waiting, %d dropped.",
                 error,
                 len(self._queue),
                 self.dropped,
@@ -157,7 +157,7 @@ class Recorder:
             return False
         except Exception:
             # A mistake of ours must not end the writing for good; what waits is tried again, or dropped and counted.
-            logger.exception("History could not be written")
+            logger.exception("Cannot write history")
             return False
         return True
 

@@ -207,7 +207,7 @@ def _unused(catalog: Sequence[Weight], called: Mapping[ToolKey, int]) -> list[st
         server, tools, every, tokens = row["server"], row["tools"], row["of"], row["tokens"]
         if tools == every:
             told.append(
-                f"No tool of `{server}` was ever called: {tokens:,} tokens. If nobody needs it, set "
+                f"No tool of `{server}` was ever called: {tokens:,} tokens. If unused, set "
                 '"disabled": true in the server file.'
             )
         elif tools > 1:
@@ -226,8 +226,8 @@ def _pins(events: Sequence[Event], catalog: Collection[Weight]) -> list[str]:
     if not often:
         return []
     names = ",".join(tool for _, tool in often)
-    return [f"Most conversations call {', '.join(f'`{tool}`' for _, tool in often)}: register directly what is "
-            f"always wanted, with --profile minimal --pinned-tools {names}."]  # fmt: skip
+    return [f"Most conversations call {', '.join(f'`{tool}`' for _, tool in often)}: register them directly "
+            f"with --profile minimal --pinned-tools {names}."]  # fmt: skip
 
 
 def _troubles(events: Sequence[Event]) -> list[str]:
@@ -243,9 +243,7 @@ def _troubles(events: Sequence[Event]) -> list[str]:
                 f"`{tool}` of `{server}` was called wrongly {wrong} of {len(own)} times: its description misleads."
             )
         if average >= _LARGE_RESULT:
-            told.append(
-                f"A result of `{tool}` of `{server}` has {average:,} tokens on average: limit results, or ask for less."
-            )
+            told.append(f"Results of `{tool}` of `{server}` average {average:,} tokens: limit them, or request less.")
     return told
 
 

@@ -173,7 +173,7 @@ class ListRefresher:
             unknown = await asyncio.to_thread(self._unknown, dialect)
             self._forms.learn(await stored.read(unknown, self._forms.kind(dialect)), dialect)
         except CatalogError as error:
-            logger.warning("The catalog could not be read: %s. Definitions are compressed anew.", error)
+            logger.warning("Cannot read the catalog: %s. Compressing definitions again.", error)
 
     def _unknown(self, dialect: Dialect) -> list[str]:
         return self._forms.unknown(self._catalog.snapshot.running, dialect)
@@ -184,4 +184,4 @@ class ListRefresher:
         try:
             await stored.write(new, self._forms.kind(dialect))
         except CatalogError as error:
-            logger.warning("The catalog could not store compressed definitions: %s. Everything else works.", error)
+            logger.warning("Cannot store compressed definitions in the catalog: %s. Everything else works.", error)

@@ -50,7 +50,7 @@ class WrittenDescriptions:
         try:
             self._texts |= await stored.descriptions(unknown, self._writer.name)
         except CatalogError as error:
-            logger.warning("Written descriptions could not be read: %s. They are asked for anew.", error)
+            logger.warning("Cannot read stored descriptions: %s. Requesting them again.", error)
 
     async def ask(self, tools: Sequence[CatalogTool]) -> bool:
         """Have descriptions written for those of the tools that have none; whether there are new ones."""
@@ -68,7 +68,7 @@ class WrittenDescriptions:
             try:
                 written = await asyncio.to_thread(self._writer.write, details)
             except ConnectionError as error:
-                logger.warning("%s. The words of the tools themselves are used.", error)
+                logger.warning("%s. Using words from the tools themselves.", error)
                 self._not_before = loop.time() + _PAUSE_AFTER_FAILURE
                 break
             await self._keep(dict(zip(batch, written, strict=True)))
@@ -82,7 +82,7 @@ class WrittenDescriptions:
         try:
             await stored.write_descriptions(texts, self._writer.name)
         except CatalogError as error:
-            logger.warning("Written descriptions could not be stored: %s. Everything else works.", error)
+            logger.warning("Cannot store written descriptions: %s. Everything else works.", error)
 
     def close(self) -> None:
         if self._writer is not None:

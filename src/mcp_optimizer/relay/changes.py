@@ -71,7 +71,7 @@ class Changes:
 
     def _announced(self, task: asyncio.Task[None]) -> None:
         if not task.cancelled() and (error := task.exception()) is not None:
-            logger.error("A change could not be announced", exc_info=error)
+            logger.error("Cannot announce a change", exc_info=error)
 
     async def updated(self, uri: str) -> None:
         """A watched resource changed."""
@@ -95,7 +95,7 @@ class Watches:
         """`place`: the server and its own URI."""
         if uri not in self._watching:
             if len(self._watching) >= self._most:
-                raise InvalidRequest(f"Clients watch {self._most:,} resources already, and there is no room for more.")
+                raise InvalidRequest(f"Clients already subscribe to {self._most:,} resources, the maximum.")
             await self._watch(*place)
             self._places[uri] = place
         self._watching[uri] = self._watching.get(uri, 0) + 1
@@ -109,7 +109,7 @@ class Watches:
             try:
                 await self._unwatch(*self._places.pop(uri))
             except UpstreamError as error:
-                logger.debug("A resource is no longer watched, and its server was not told: %s", error)
+                logger.debug("Cannot tell a server that a resource is no longer watched: %s", error)
 
     def public(self, server: str, params: Mapping[str, Any]) -> str | None:
         """The URI under which clients know the resource that a server says has changed."""

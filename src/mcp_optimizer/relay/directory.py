@@ -111,7 +111,7 @@ class Directory:
         if errors and len(errors) == len(answers):
             raise next(iter(errors.values()))
         for server, error in errors.items():
-            logger.warning("The %s of %s cannot be listed: %s", kind.result_key, server, error)
+            logger.warning("Cannot list the %s of %s: %s", kind.result_key, server, error)
         found = await self._made_of(_usable(answers), kind)
         # Somebody is missing who may answer in a moment.
         return replace(found, ttl_ms=0) if None in answers.values() else found

@@ -161,7 +161,7 @@ class Listings:
             return
         if (error := task.exception()) is not None:
             if asking.is_late:
-                logger.warning("The %s of %s cannot be listed: %s", kind.result_key, server, error)
+                logger.warning("Cannot list the %s of %s: %s", kind.result_key, server, error)
             return
         if not is_current:
             return
@@ -178,7 +178,9 @@ class Listings:
             async with asyncio.timeout(_LONGEST):
                 return await self._read_pages(server, kind)
         except TimeoutError:
-            raise CallTimeout(server, f"The server {server!r} did not end its list in {_LONGEST:.0f} s.") from None
+            raise CallTimeout(
+                server, f"The server {server!r} did not finish its list within {_LONGEST:.0f} s."
+            ) from None
 
     async def _read_pages(self, server: str, kind: Kind) -> Listed:
         entries: dict[str, dict[str, Any]] = {}

@@ -49,7 +49,7 @@ class Outbox:
                 await self._send(method, params)
         except Exception:
             # Whatever it was about: what waits behind it is not lost for it.
-            logger.exception("A client could not be told of a change")
+            logger.exception("Cannot notify a client of a change")
         finally:
             self._sending = None
             if self._waiting and not self._is_closed:

@@ -23,7 +23,7 @@ def page(
     if isinstance(cursor, str) and cursor.isdecimal() and len(cursor) <= _LONGEST_CURSOR:
         start = int(cursor)
     if cursor is not None and not 0 < start < len(entries):
-        raise MCPError(types.INVALID_PARAMS, "This cursor is not valid (any more): list from the beginning")
+        raise MCPError(types.INVALID_PARAMS, "This cursor is not or no longer valid: list from the beginning")
     result: dict[str, Any] = {key: [shown(entry) for entry in entries[start : start + _SIZE]]}
     if start + _SIZE < len(entries):
         result["nextCursor"] = str(start + _SIZE)

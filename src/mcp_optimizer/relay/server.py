@@ -188,7 +188,7 @@ class Relay:
         uri, client = params["uri"], self.clients.of(ctx)
         if client is not None and uri not in client.watched:
             if len(client.watched) >= self._limits.subscriptions:
-                text = f"A client may watch {self._limits.subscriptions:,} resources at a time: unsubscribe from some."
+                text = f"A client may watch {self._limits.subscriptions:,} resources at a time. Unsubscribe from some."
                 raise MCPError(types.INVALID_PARAMS, text)
             # At once, so that many that come together are counted.
             client.watched.add(uri)

@@ -185,6 +185,6 @@ def json_size(value: Any, spend: Callable[[int], None]) -> int:
             return 5
         if isinstance(value, int):
             return 1 + value.bit_length() // 3
-        raise TypeError("an expression that begins with & is no value")
+        raise TypeError("an expression that begins with & is not a value")
 
     return size(value)

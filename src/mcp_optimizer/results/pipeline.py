@@ -323,7 +323,7 @@ class Results:
             raise InvalidRequest("No results are kept here.")
         projection = self.projection(select)
         if projection is not None and (search or offset):
-            raise InvalidRequest("select works on all of a result: give it without search and offset.")
+            raise InvalidRequest("select applies to the complete result: omit search and offset.")
         kept = await self._store.find(result_id, caller.key)
         if projection is not None:
             found = await self._reader.select(kept, projection)
@@ -375,7 +375,7 @@ async def _small(reading: Reading) -> AsyncIterator[bytes]:
 def _value(reading: Reading) -> Any:
     value = reading.value if reading.structured is NO_JSON else reading.structured
     if value is NO_JSON or isinstance(value, RawJson):
-        raise InvalidRequest("the result is no JSON")
+        raise InvalidRequest("the result is not JSON")
     return value
 
 

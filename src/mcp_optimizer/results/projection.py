@@ -42,7 +42,7 @@ class Projection:
         except self._errors as error:
             problem = _reason(error)
         if problem is not None:
-            raise InvalidRequest(f"select is no JMESPath expression: {problem}. {_EXAMPLE}") from None
+            raise InvalidRequest(f"select is not a JMESPath expression: {problem}. {_EXAMPLE}") from None
 
     def steps(self, size: int) -> int:
         """Steps that it may take for a result of so many bytes."""

@@ -54,7 +54,7 @@ class ResultStore:
             await kept.finish(result, stored)
             await kept.forget(self._limits.hours * 3_600, self._limits.megabytes * 1_000_000)
         except CatalogError as error:
-            logger.warning("A result that was cut could not be kept: %s.", error)
+            logger.warning("Cannot keep a result that was cut: %s.", error)
             return False
         return True
 

@@ -20,7 +20,7 @@ from mcp_optimizer.largejson.raw import RawJson
 from mcp_optimizer.limits import DEFAULT_LIMITS
 
 _SECONDS = 120.0
-TOO_LARGE = "The result was too large to be kept, and its connection broke. Call again, or ask for less at a time."
+TOO_LARGE = "The connection broke, and the result was too large to keep. Call again, or request less at a time."
 _EVENT = 256
 """Bytes that an event takes beside its result."""
 _LONGEST_ID = 20

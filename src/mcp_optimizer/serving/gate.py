@@ -107,11 +107,11 @@ class Gate:
             return error
 
         if has_id and known_id is None:
-            raise refused("The id of a request must be a short text or a whole number.")
+            raise refused("The id of a request must be a short string or an integer.")
         if message.get("jsonrpc") != "2.0":
             raise refused('A message must say "jsonrpc": "2.0".')
         if not isinstance(method, str) or len(method) > self.limits.identifier:
-            raise refused("The method of a request must be a short text.")
+            raise refused("The method of a request must be a short string.")
         if params is not None and not isinstance(params, dict):
             raise refused("The params of a message must be an object.", types.INVALID_PARAMS)
         if method == "initialize" and size > self.limits.introduction_bytes:
@@ -126,7 +126,7 @@ class Gate:
         number: Any = message.get("id")
         result, error = message.get("result"), message.get("error")
         if not self._is_id(number) or not ("result" in message or "error" in message):
-            raise Refused("shape", types.INVALID_REQUEST, "A message must have a method, or be an answer with an id.")
+            raise Refused("shape", types.INVALID_REQUEST, "A message must have a method, or be a response with an id.")
         if isinstance(result, dict) and error is None:
             return JSONRPCResponse(jsonrpc="2.0", id=number, result=result)
         code, text = types.INTERNAL_ERROR, "The client's answer is not valid."
@@ -164,8 +164,8 @@ class Gate:
             raise MCPError(types.INTERNAL_ERROR, f"The result cannot be sent: it is {error}") from None
         except Exception:
             # The last line: a bug of ours costs its request an answer, and nobody anything else.
-            logger.exception("A request could not be answered")
-            text = "Internal error of the gateway. Its log says more."
+            logger.exception("Cannot answer a request")
+            text = "Internal error of the gateway; see its log."
             raise MCPError(types.INTERNAL_ERROR, text) from None
 
     def _check(self, ctx: Context) -> None:

@@ -67,8 +67,8 @@ def build_http_app(
     """
     if not is_loopback(host) and not allowed_hosts:
         raise ConfigurationError(
-            f"Serving on {host} reaches beyond this machine, and there is no authentication. If that is what you want, "
-            "name the hosts that clients may use with --allowed-hosts, such as 'gateway.internal:8765'."
+            f"Serving on {host} is reachable from other machines, without authentication. If you want that, "
+            "list the host names that clients may use in --allowed-hosts, such as 'gateway.internal:8765'."
         )
 
     async def health(_request: Request) -> JSONResponse:
@@ -144,7 +144,7 @@ class LastCalls:
         read = await _beginning(receive)
         body = b"".join(message.get("body", b"") for message in read)
         if read[-1].get("more_body") or _is_request(body):
-            stopping = {"code": INTERNAL_ERROR, "message": "The gateway is being stopped. Call again when it is back."}
+            stopping = {"code": INTERNAL_ERROR, "message": "The gateway is stopping. Call again when it is back."}
             answer = {"jsonrpc": "2.0", "id": None, "error": stopping}
             refusal = JSONResponse(answer, status_code=503, headers={"retry-after": str(_RETRY_AFTER)})
             await refusal(scope, receive, send)

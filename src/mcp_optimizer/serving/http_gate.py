@@ -96,7 +96,7 @@ class HttpGate:
                     if not message.get("more_body", False):
                         return body
         except TimeoutError:
-            text = f"The body of a request must come within {limits.request_seconds:g} s."
+            text = f"The body of a request must arrive within {limits.request_seconds:g} s."
             raise self._gate.refuse(Refused("slow", types.INVALID_REQUEST, text)) from None
 
     def hold(self, more: int) -> None:
@@ -118,10 +118,12 @@ class HttpGate:
                 await asyncio.wait_for(before.wait(), _CLOSING)
         under_way = self._under_way.setdefault(session, {})
         if number in under_way:
-            text = "The id of this request is that of another one that is not answered yet."
+            text = "Another request with this id is still in progress."
             raise self._gate.refuse(Refused("duplicate", types.INVALID_REQUEST, text, message.id))
         if len(under_way) >= self._gate.limits.requests:
-            text = f"{len(under_way):,} requests of this session are under way. Wait for answers before you ask again."
+            text = (
+                f"{len(under_way):,} requests of this session are in progress. Wait for responses before sending more."
+            )
             refused = Refused("busy", types.INTERNAL_ERROR, text, message.id)
             refused.retry_after = _RETRY_AFTER
             raise self._gate.refuse(refused)

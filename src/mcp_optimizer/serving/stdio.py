@@ -131,10 +131,10 @@ class _Client:
             return
         if _same(message.id) in self._under_way:
             # Not under that id: it would be taken for the answer to the other one.
-            text = "The id of a request is that of another one that is not answered yet."
+            text = "Another request with this id is still in progress."
             raise self._gate.refuse(Refused("duplicate", types.INVALID_REQUEST, text))
         if len(self._under_way) >= (most := self._gate.limits.requests):
-            text = f"{most:,} requests are under way already. Wait for answers before you ask for more."
+            text = f"{most:,} requests are in progress. Wait for responses before sending more."
             refused = Refused("busy", types.INTERNAL_ERROR, text, message.id)
             refused.retry_after = 1
             raise self._gate.refuse(refused)

@@ -35,7 +35,7 @@ def start_tracing(endpoint: str, version: str) -> TracerProvider:
         from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
     except ImportError:
         raise ConfigurationError(
-            "Traces need further packages: pip install 'mcp-optimizer-gateway[otel]', or leave otlp_endpoint unset."
+            "Traces need more packages: pip install 'mcp-optimizer-gateway[otel]', or leave otlp_endpoint unset."
         ) from None
     from opentelemetry.sdk.trace.export import BatchSpanProcessor
     from opentelemetry.trace import set_tracer_provider

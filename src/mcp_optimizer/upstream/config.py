@@ -59,7 +59,7 @@ def read_server_file(path: Path, environment: Mapping[str, str]) -> list[ServerS
         text = path.read_text(encoding="utf-8-sig")
     except FileNotFoundError:
         raise ConfigurationError(
-            f"No server file at {path}. Write one with `mcp-optimizer init`, name another with --config FILE, "
+            f"No server file at {path}. Create one with `mcp-optimizer init`, choose another with --config FILE, "
             "or try --demo."
         ) from None
     except (OSError, UnicodeDecodeError) as error:
@@ -85,7 +85,7 @@ def _blank_out(match: re.Match[str]) -> str:
 
 def _entries(document: Any, path: Path) -> dict[str, Any]:
     if not isinstance(document, dict):
-        raise ConfigurationError(f'{path} must hold a JSON object with "mcpServers".')
+        raise ConfigurationError(f'{path} must contain a JSON object with "mcpServers".')
     key = "mcpServers" if "mcpServers" in document else "servers"
     # VS Code's settings.json keeps the servers one level down.
     nested = document.get("mcp")
@@ -157,7 +157,7 @@ def _refuse_mistyped(entry: Mapping[str, Any]) -> None:
     """A key that is all but one of ours. Other clients' own keys pass: their files are read as they are."""
     for key in entry.keys() - _KEYS:
         if meant := get_close_matches(key.lower(), sorted(_KEYS - entry.keys()), n=1, cutoff=_ALIKE):
-            raise _Unusable(f'"{key}" is no key of a server; "{meant[0]}" may be meant')
+            raise _Unusable(f'"{key}" is not a key of a server; did you mean "{meant[0]}"?')
 
 
 def _transport(entry: Mapping[str, Any]) -> tuple[Transport, bool]:
@@ -173,7 +173,7 @@ def _transport(entry: Mapping[str, Any]) -> tuple[Transport, bool]:
     if "url" in entry or "serverUrl" in entry or "httpUrl" in entry:
         url = _url(entry).partition("?")[0].rstrip("/")
         return (Transport.SSE, True) if url.endswith("/sse") else (Transport.HTTP, "httpUrl" in entry)
-    raise _Unusable('the entry needs a "command" to start or a "url" to reach')
+    raise _Unusable('the entry needs a "command" or a "url"')
 
 
 def _expand(value: Any, where: str, environment: Mapping[str, str]) -> Any:
@@ -191,7 +191,7 @@ def _variable(expression: str, where: str, environment: Mapping[str, str]) -> st
     match = _NAME.fullmatch(expression)
     if match is None:
         raise _Unusable(
-            f'"{where}" uses ${{{expression}}}, which only its own client can fill in; '
+            f'"{where}" uses ${{{expression}}}, which only the original client can replace; '
             "use ${VAR}, ${VAR:-default} or ${env:VAR}"
         )
     name, default = match.groups()

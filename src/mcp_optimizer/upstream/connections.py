@@ -278,7 +278,7 @@ class _Connection(asyncio.Protocol):
         if self._status and error is None and not self._has_length():
             # An answer without a length ends with its connection.
             self._is_complete = True
-        self._fail(httpx2.RemoteProtocolError(str(error) if error else "it closed the connection without an answer"))
+        self._fail(httpx2.RemoteProtocolError(str(error) if error else "it closed the connection without a response"))
 
     def _has_length(self) -> bool:
         return any(name.lower() in (b"content-length", b"transfer-encoding") for name, _ in self._headers)

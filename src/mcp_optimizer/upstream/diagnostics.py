@@ -29,7 +29,7 @@ class Dropped:
 
     def __call__(self, why: str) -> None:
         if why not in self.counts:
-            logger.warning("Server %s: %s; dropped, as are others like it.", self._server, why)
+            logger.warning("Server %s: %s; dropped, and further ones will be.", self._server, why)
         self.counts[why] += 1
 
 

@@ -22,7 +22,7 @@ from mcp_optimizer.upstream.peer import Peer
 _PROBE_TIMEOUT = 10.0
 _LONGEST_NAME = 200
 
-NOT_MODERN = "it does not speak the newer era"
+NOT_MODERN = "it does not speak modern MCP"
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ class Handshake:
         except ExchangeLost as error:
             if not error.was_sent:
                 raise
-        # Whatever it says: it does not speak the newer era.
+        # Whatever it says: it does not speak modern MCP.
         return await self._initialize_after_probe()
 
     async def _initialize_after_probe(self) -> Agreement:

@@ -36,7 +36,7 @@ class BodyUnreadable(ExchangeLost):
 
 
 def too_long(most: int) -> BodyUnreadable:
-    return BodyUnreadable(f"its answer is longer than {most:,} bytes, which limits.message_bytes allows")
+    return BodyUnreadable(f"its response is longer than {most:,} bytes (limits.message_bytes)")
 
 
 @dataclass
@@ -84,7 +84,7 @@ async def _decoded(response: httpx2.Response) -> AsyncIterator[bytes]:
                 await turns.next()
         return
     if packing not in ("gzip", "x-gzip"):
-        raise BodyUnreadable("its answer is packed in a way that it was not asked for")
+        raise BodyUnreadable("its response has an encoding that was not requested")
     unpacking = zlib.decompressobj(_GZIP)
     try:
         async for chunk in response.aiter_raw():
@@ -96,7 +96,7 @@ async def _decoded(response: httpx2.Response) -> AsyncIterator[bytes]:
                     await turns.next()
         yield unpacking.flush()
     except zlib.error:
-        raise BodyUnreadable("its answer is not the gzip that it says it is") from None
+        raise BodyUnreadable("its response is not valid gzip") from None
 
 
 async def events(response: httpx2.Response, most: int) -> AsyncIterator[Event]:

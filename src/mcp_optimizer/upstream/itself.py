@@ -18,7 +18,7 @@ from mcp_optimizer.settings import APP_NAME, PREFIX, SERVER_FILE
 from mcp_optimizer.upstream.spec import ServerSpec
 
 SAME_FILE = (
-    "it is this gateway with this same file, and would start itself without end; remove the entry, or give it another "
+    "it is this gateway with this same file and would start itself forever; remove the entry, or give it another "
     "--config"
 )
 SAME_ADDRESS = "it is the address of this gateway itself; remove the entry"

@@ -93,5 +93,5 @@ class _LegacySse:
         except (ValueError, httpx2.InvalidURL):
             raise ExchangeLost("the address it wants messages posted to is not a URL") from None
         if (url.scheme, url.host, url.port) != (self._url.scheme, self._url.host, self._url.port):
-            raise ExchangeLost("it wants messages posted to another host than its own")
+            raise ExchangeLost("it wants messages posted to a host other than its own")
         return url

@@ -138,11 +138,9 @@ class _Reading:
             self._unnamed += 1
 
     def listing(self) -> Listing:
-        more = [LeftOut("…", f"{self._unnamed:,} more cannot be used either")] if self._unnamed else []
+        more = [LeftOut("…", f"{self._unnamed:,} more cannot be used")] if self._unnamed else []
         if self.is_full:
-            reason = (
-                f"it lists more than {self._limits.tools:,} tools, which limits.tools allows; the others are not used"
-            )
+            reason = f"it lists more than {self._limits.tools:,} tools (limits.tools); the others are left out"
             more.append(LeftOut("…", reason))
         return Listing(tuple(self._tools.values()), (*self._left_out, *more))
 
@@ -151,16 +149,14 @@ def _definition(entry: Any, limits: Limits) -> Definition:
     """What is kept of a tool; raises ValueError with the reason why it cannot be used."""
     tool = _read_tool(entry)
     if len(tool.name) > limits.tool_name:
-        raise ValueError(f"its name is longer than {limits.tool_name:,} characters, which limits.tool_name allows")
+        raise ValueError(f"its name is longer than {limits.tool_name:,} characters (limits.tool_name)")
     if len(tool.description or "") > limits.description:
-        raise ValueError(
-            f"its description is longer than {limits.description:,} characters, which limits.description allows"
-        )
+        raise ValueError(f"its description is longer than {limits.description:,} characters (limits.description)")
     wire_json = tool.model_dump_json()
     if len(wire_json) > limits.definition_bytes:
-        raise ValueError(f"it is larger than {limits.definition_bytes:,} bytes, which limits.definition_bytes allows")
+        raise ValueError(f"it is larger than {limits.definition_bytes:,} bytes (limits.definition_bytes)")
     if wire_json.count("{") + wire_json.count("[") > limits.schema_depth and _depth(entry) > limits.schema_depth:
-        raise ValueError(f"it is nested more than {limits.schema_depth} levels deep, which limits.schema_depth allows")
+        raise ValueError(f"it is nested more than {limits.schema_depth} levels deep (limits.schema_depth)")
     return Definition.packing(tool.name, wire_json)
 
 

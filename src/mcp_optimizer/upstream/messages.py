@@ -61,14 +61,14 @@ def read_message(message: Any, limits: Limits) -> Answer | Question | Notificati
         return _answer(message, limits)
     if not isinstance(method, str) or len(method) > _LONGEST_METHOD or not method.isprintable():
         # Half a surrogate pair in it would cost the client that it is passed on to its stream.
-        return Invalid("the method of a message is not a name")
+        return Invalid("the method of a message is not a string")
     return _question(message, method) if "id" in message else _notification(message, method)
 
 
 def _question(message: Mapping[str, Any], method: str) -> Question | Invalid:
     asked = message["id"]
     if not is_id(asked):
-        return Invalid("the id of a request is neither a text nor a number")
+        return Invalid("the id of a request is neither a string nor a number")
     params = _params(message)
     if params is None:
         return Invalid("the params of a request are not an object", asked)
@@ -81,7 +81,7 @@ def _notification(message: Mapping[str, Any], method: str) -> Notification | Inv
         return Invalid("the params of a notification are not an object")
     is_counted = number(params.get("progress")) and is_id(params.get("progressToken"))
     if method == "notifications/progress" and not is_counted:
-        return Invalid("a notification of progress has no number, or no token")
+        return Invalid("a progress notification has no number or no token")
     level = params.get("level")
     if method == "notifications/message" and not (isinstance(level, str) and level in _LEVELS):
         return Invalid("a log message has no known level")
@@ -99,7 +99,7 @@ def _params(message: Mapping[str, Any]) -> Mapping[str, Any] | None:
 def _answer(message: Mapping[str, Any], limits: Limits) -> Answer | Invalid:
     asked = _our_number(message.get("id"))
     if asked is None:
-        return Invalid("an answer has an id that no request had")
+        return Invalid("a response has an id that no request had")
     error = message.get("error")
     if error is not None:
         return Answer(asked, {}, _error(error, limits))
@@ -117,7 +117,7 @@ def _error(error: Any, limits: Limits) -> RpcError:
     text = message if isinstance(message, str) else "" if message is None else compact(message)
     text = shortened(text, limits.error_text) or "no message"
     if data is not None and len(compact(data)) > 10 * limits.error_text:
-        text, data = f"{text} (its data was too large and is left out)", None
+        text, data = f"{text} (data left out: too large)", None
     return RpcError(code if type(code) is int and abs(code) < 2**53 else types.INTERNAL_ERROR, text, data)
 
 

@@ -94,7 +94,7 @@ class OwnSessions:
                 finally:
                     self._retire(key, own)
         except* self._expected as group:
-            logger.debug("A client's own session failed: %s", group.exceptions[0])
+            logger.debug("A client's own session with a server failed: %s", group.exceptions[0])
         finally:
             self._retire(key, own)
             self._closing.discard(own)

@@ -269,7 +269,7 @@ class _Call:
             raise refused
         if len(self.questions) >= _MOST_QUESTIONS or not self._may_ask(self):
             raise RpcError(
-                types.INTERNAL_ERROR, f"{method}: too many questions wait for their answers. Ask again later."
+                types.INTERNAL_ERROR, f"{method}: too many questions are waiting for answers. Ask again later."
             )
         loop = asyncio.get_running_loop()
         self._asked += 1

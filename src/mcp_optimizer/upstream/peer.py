@@ -202,12 +202,12 @@ class Peer:
         """A message was too long to be read."""
         self._dropped("a message is longer than limits.message_bytes allows")
         most = self.limits.message_bytes
-        self._lose(line, f"its answer is longer than {most:,} bytes, which limits.message_bytes allows")
+        self._lose(line, f"its response is longer than {most:,} bytes (limits.message_bytes)")
 
     def lose_unreadable(self, line: bytes | bytearray) -> None:
         """A message is no JSON that can be read, such as one nested thousands of levels deep."""
         self._dropped("a message cannot be read")
-        self._lose(Overlong.of(line), "its answer cannot be read")
+        self._lose(Overlong.of(line), "its response cannot be read")
 
     def _lose(self, line: Overlong, why: str) -> None:
         """The call that such a message answers, if that can be told, need not wait."""
@@ -278,9 +278,9 @@ class Peer:
         if question.method == "ping":
             self._reply(question.id, {})
         elif question.id in self._answering:
-            self._dropped("a request has the id of another one that is not answered yet")
+            self._dropped("a request has the id of another one in progress")
         elif self._asked >= self.limits.pending_questions:
-            refusal = "too many requests of this server wait for their answers (limits.pending_questions)"
+            refusal = "too many questions of this server are waiting for answers (limits.pending_questions)"
             self._reply(question.id, RpcError(types.INTERNAL_ERROR, refusal))
         else:
             task = self._spawn(self._answer(question, self._whose(related)))
@@ -296,7 +296,7 @@ class Peer:
             self._reply(question.id, error)
         except Exception:
             # Ours, and logged as such; the server must not wait for it.
-            self._reply(question.id, RpcError(types.INTERNAL_ERROR, "The client could not be asked."))
+            self._reply(question.id, RpcError(types.INTERNAL_ERROR, "Cannot ask the client."))
             raise
         finally:
             self._asked -= 1
@@ -351,6 +351,6 @@ class Peer:
         self._tasks.discard(task)
         error = None if task.cancelled() else task.exception()
         if isinstance(error, ExchangeLost | ServerGone | RpcError):
-            logger.debug("A message could not be passed on: %s", error)
+            logger.debug("Cannot pass on a message: %s", error)
         elif error is not None:
-            logger.error("A message could not be passed on", exc_info=error)
+            logger.error("Cannot pass on a message", exc_info=error)

@@ -97,7 +97,7 @@ class UpstreamPool:
             try:
                 await server.run()
             except Exception:
-                logger.exception("Server %s: its supervisor failed and is started again", server.state.name)
+                logger.exception("Server %s: its supervisor failed; restarting it", server.state.name)
                 await asyncio.sleep(self._options.longest_pause)
 
     def states(self) -> list[UpstreamState]:
@@ -165,4 +165,4 @@ class UpstreamPool:
         try:
             yield
         except Exception:
-            logger.exception("News of the server %s could not be taken in", server)
+            logger.exception("Cannot process news from the server %s", server)

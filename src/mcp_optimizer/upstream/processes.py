@@ -77,7 +77,7 @@ async def spawn(spec: ServerSpec) -> asyncio.subprocess.Process:
     executable = shutil.which(spec.command, path=environment.get("PATH"))
     if executable is None:
         raise FileNotFoundError(
-            f"the command {spec.command!r} was not found; install it, or give its full path in the server file"
+            f"the command {spec.command!r} was not found; install it, or set its full path in the server file"
         )
     if spec.cwd is not None and not os.path.isdir(spec.cwd):
         raise FileNotFoundError(f"its folder {spec.cwd} does not exist")
@@ -221,7 +221,7 @@ class _Watch:
         try:
             reading, self._pipe = os.pipe()
         except OSError as error:
-            logger.warning("Servers may outlive a gateway that is killed: %s.", error.strerror)
+            logger.warning("Servers may survive if the gateway is killed: %s.", error.strerror)
             return
         # Whoever stops reading must not stop us.
         os.set_blocking(self._pipe, False)
@@ -241,7 +241,7 @@ class _Watch:
                 command, stdin=reading, stdout=null, stderr=null, env=environment, cwd="/", start_new_session=True
             )
         except OSError as error:
-            logger.warning("Servers may outlive a gateway that is killed: %s.", error.strerror)
+            logger.warning("Servers may survive if the gateway is killed: %s.", error.strerror)
         finally:
             os.close(reading)
 

@@ -170,7 +170,7 @@ class UpstreamSession:
                 if method == "tools/call" and name in self._param_headers:
                     headers |= mcp_param_headers(self._param_headers[name], params.get("arguments") or {})
             except UnicodeEncodeError:
-                raise RpcError(types.INVALID_PARAMS, "what travels as a header is not valid text") from None
+                raise RpcError(types.INVALID_PARAMS, "a value to be sent as a header is not valid text") from None
         return headers
 
     def _translate(self, error: RpcError | ExchangeLost | ServerGone, timeout: float) -> Exception:
@@ -190,7 +190,7 @@ class UpstreamSession:
                 f"The server {name!r} stopped in the middle of the call ({why}). It is being restarted. "
                 "Whether the call took effect is not known.",
             )
-        effect = "Whether the call took effect is not known" if error.was_sent else "The call was not made: try again"
+        effect = "Whether the call took effect is not known" if error.was_sent else "The call was not made; try again"
         return CallLost(
             name,
             f"The connection to the server {name!r} broke in this call ({self._redactor.text(str(error))}). {effect}.",

@@ -69,7 +69,7 @@ class ChildProcess:
     def exit_reason(self) -> str:
         """Why the connection to this child ended, as far as can be told from outside; empty if it was our doing."""
         if self.is_endless:
-            return "it prints a line without end on its stdout"
+            return "it prints an endless line on its stdout"
         if self.gave_up:
             printed = self._redactor.text(self.garbage[0])
             return f"it prints text that is not MCP on its stdout, such as {printed!r}"
@@ -177,7 +177,7 @@ class _LargeMessages:
     def _done(self, task: asyncio.Task[None]) -> None:
         del self._tasks[task]
         if not task.cancelled() and (error := task.exception()) is not None:
-            logger.error("A large message could not be read", exc_info=error)
+            logger.error("Cannot read a large message", exc_info=error)
 
     async def taken(self) -> None:
         if self._tasks:

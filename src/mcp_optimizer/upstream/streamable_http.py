@@ -95,7 +95,7 @@ class _StreamableHttp:
         asked = message["id"] if "method" in message and "id" in message else None
         if message.get("method") == "initialize" and (session := response.headers.get(_SESSION_HEADER)):
             if not _SESSION_ID.fullmatch(session):
-                raise RpcError(types.INVALID_REQUEST, "the id it gives its session is not one that HTTP can carry")
+                raise RpcError(types.INVALID_REQUEST, "its session id is not valid in an HTTP header")
             self._headers[_SESSION_HEADER] = session
         if status == 404 and _SESSION_HEADER in self._headers:
             self._peer.close()
@@ -120,7 +120,7 @@ class _StreamableHttp:
         if asked is not None and self._peer.awaits(asked):
             if response.status_code >= 400:
                 raise _refused(response.status_code)
-            raise ExchangeLost("its response does not hold an answer that can be read")
+            raise ExchangeLost("its response contains no readable message")
 
     async def _read_stream(self, response: httpx2.Response, asked: int | None) -> None:
         """Until the answer is there; a server may close the stream before, and go on where it is asked to."""
@@ -128,7 +128,7 @@ class _StreamableHttp:
         failures = 0
         while asked is not None and self._peer.awaits(asked):
             if last_event is None or failures >= _MOST_RECONNECTS:
-                raise ExchangeLost("the stream ended without an answer")
+                raise ExchangeLost("the stream ended without a response")
             await self._peer.release_streams(asked)
             await asyncio.sleep(pause)
             failures += 1
@@ -153,7 +153,7 @@ class _StreamableHttp:
             if event.data and event.kind == "message":
                 message = await json_of(event.data)
                 if message is None and asked is not None:
-                    raise ExchangeLost("its stream holds a message that cannot be read")
+                    raise ExchangeLost("its stream contains a message that cannot be read")
                 self._peer.receive(message, asked)
                 if asked is not None and not self._peer.awaits(asked):
                     break

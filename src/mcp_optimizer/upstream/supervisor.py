@@ -52,7 +52,7 @@ _EXPECTED = (RpcError, ExchangeLost, ServerGone, UpstreamError, OSError, Timeout
 """What connecting to somebody else's server may raise. Anything else is our own bug, and logged as one."""
 
 _CLOSED = "the connection was closed"
-_STOPPED = "The gateway was stopped in the middle of the call. Whether the call took effect is not known."
+_STOPPED = "The gateway stopped in the middle of the call. Whether the call took effect is not known."
 
 
 class Supervisor:
@@ -108,7 +108,7 @@ class Supervisor:
 
     async def request(self, method: str, params: dict[str, Any], caller: Caller) -> dict[str, Any]:
         if self.is_closing:
-            raise ServerUnavailable(self._spec.name, "The gateway is being stopped. Call again when it is back.")
+            raise ServerUnavailable(self._spec.name, "The gateway is stopping. Call again when it is back.")
         if caller.link is not None:
             caller = replace(caller, link=asked_by(caller.link, self._spec.name))
         request = Request.of(self._spec.name, method, params)
@@ -221,7 +221,7 @@ class Supervisor:
             self._down(reason)
             if time.monotonic() - started > _HEALTHY_AFTER:
                 pause = self._options.first_pause
-            restarts.warning("Server %s is down: %s. Next start in %.0f s.", self._spec.name, reason, pause)
+            restarts.warning("Server %s is down: %s. Restarting in %.0f s.", self._spec.name, reason, pause)
             # Spread out, so that ten servers behind one broken network do not all come back in step.
             await asyncio.sleep(pause * random.uniform(0.8, 1.2))  # noqa: S311
             pause = min(pause * 2, self._options.longest_pause)
@@ -244,7 +244,7 @@ class Supervisor:
         except* _EXPECTED as group:
             problem = self._explain(group.exceptions[0])
         except* Exception as group:  # noqa: BLE001 - whatever it is, it ends this server's life and no other's
-            problem = f"a fault of the gateway ({type(_first(group)).__name__}); its log says more"
+            problem = f"a fault of the gateway ({type(_first(group)).__name__}); see its log"
             logger.error("Server %s: a fault of the gateway ended its session.\n%s", self._spec.name, _where(group))
         reason = self._redactor.text(diagnostics.exit_reason() or problem or _CLOSED)
         return reason, not was_up and self._try_another_way(diagnostics)

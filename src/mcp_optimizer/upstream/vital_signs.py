@@ -98,9 +98,7 @@ class Relisting:
                 listing = await session.list_tools(self._timeout)
             except (RpcError, ExchangeLost, TimeoutError) as error:
                 kind = type(error).__name__
-                logger.warning(
-                    "Server %s says that its tools changed, but does not list them (%s).", self._server, kind
-                )
+                logger.warning("Server %s reports changed tools but does not list them (%s).", self._server, kind)
                 continue
             except ServerGone:
                 return
