@@ -72,7 +72,7 @@ def limits_page() -> str:
         "",
         "Generated from `src/mcp_optimizer/limits.py` by `scripts/make_docs.py`; do not edit.",
         "",
-        "The gateway trusts neither servers nor clients. Every input that could grow without end has one of these limits;",
+        "The gateway trusts neither servers nor clients. Every input that could grow without end has a limit here;",
         "reaching it affects no other server or client. Change a limit in the `[limits]` table of the settings file:",
         "",
         "    [limits]",
