@@ -35,9 +35,7 @@ from mcp_optimizer.upstream.state import UpstreamState
 logger = logging.getLogger(__name__)
 
 _TOGETHER = 0.5
-"""Minimum seconds between indexes while servers are ingested; also kept low enough that indexing takes a tenth of the
-time.
-"""
+"""Minimum seconds between indexes while servers are ingested; longer if the last index took more than a tenth of it."""
 
 _TAKEN_IN = 10.0
 """Seconds after which a change is announced, whether or not its tools can be listed yet."""

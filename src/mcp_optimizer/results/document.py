@@ -86,7 +86,7 @@ class Document:
 def encoded(text: str) -> bytes:
     """UTF-8, including half surrogate pairs; in chunks, because each chunk holds the interpreter."""
     if len(text) <= _ENCODED or text.isascii():
-        # The usual case, and fast.
+        # ASCII is a plain copy, however long.
         return text.encode("utf-8", "surrogatepass")
     # Joining a list would hold the text twice.
     whole = io.BytesIO()

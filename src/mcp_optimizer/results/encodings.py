@@ -80,7 +80,7 @@ def _is_plain(value: Any) -> bool:
 
 
 def smaller(text: str, value: Any, encoding: Encoding, count: Callable[[str], int]) -> str:
-    """The text in the requested encoding, if it is a flat table and takes fewer tokens that way; otherwise unchanged."""
+    """The text in the requested encoding, if it is a flat table and takes fewer tokens; otherwise unchanged."""
     write = {Encoding.CSV: as_csv, Encoding.TOON: as_toon}.get(encoding)
     table = flat_table(value) if write is not None else None
     if write is None or table is None:

@@ -87,7 +87,7 @@ _NAMES = {
 
 
 def without_ours(result: dict[str, Any]) -> dict[str, Any]:
-    """A server's result without the keys in `_meta` that are reserved for the gateway, so nobody takes them for ours."""
+    """A server's result without the keys in `_meta` that are reserved for the gateway."""
     if "_meta" not in result:
         return result
     rest = {key: value for key, value in result.items() if key != "_meta"}

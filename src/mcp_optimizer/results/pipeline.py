@@ -174,7 +174,7 @@ class Results:
         if is_shared and not is_input_required(result):
             return self._served_again(result, started)
         if is_shared:
-            # Not shared: every call reaches the server.
+            # A request for input belongs to one caller, so this one asks for itself.
             return await self._asked(call, ask, treatment)
         if may_keep and not result.get("isError") and result.get("resultType", "complete") == "complete":
             self._cache.put(key, result, wire_size(result), seconds)
