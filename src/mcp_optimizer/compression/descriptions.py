@@ -61,7 +61,7 @@ class Level(StrEnum):
 
 @dataclass(frozen=True)
 class ShortDescription:
-    """A tool's description in at most five words; `is_clear` is False if they do not distinguish it from another tool."""
+    """A tool's description in at most five words; `is_clear` is False if another tool has the same."""
 
     text: str
     is_clear: bool

@@ -98,7 +98,7 @@ def named_groups(schema: Schema, wanted: Mapping[str, Sequence[str]]) -> GroupPl
 
 
 def candidate_groups(schema: Schema) -> GroupPlan:
-    """Groups worth trying: pairs of one array to add and one to remove, and three or more parameters with one prefix."""
+    """Groups worth trying: pairs of an array to add and one to remove, and three or more parameters with one prefix."""
     properties = _properties(schema)
     groups = [
         Group(stem, {"add": f"{stem}{_ADD}", "remove": f"{stem}{_REMOVE}"})

@@ -130,7 +130,7 @@ def _without(node: Schema, *keys: str) -> Schema:
 
 
 def drop_unknown_keywords(schema: Schema) -> Schema:
-    """Drops `$comment`, `x-…`, and `$schema` if all drafts read this schema alike: nothing that validates or explains."""
+    """Drops `$comment`, `x-…`, and `$schema` if all drafts read this schema alike."""
     known = KNOWN | {"$schema"} if _needs_its_draft(schema) else KNOWN
     if keywords(schema) <= known:
         return schema

@@ -30,7 +30,7 @@ _MOST_NODES = 20_000
 
 
 def is_free_to_move(schema: Schema) -> bool:
-    """Whether parts may be moved or removed: every reference is to a complete definition at the root, or to the root."""
+    """Whether parts may be moved or removed: all references are to complete root definitions or to the root."""
     if _BINDING.isdisjoint(keywords(schema)):
         return is_seen_whole(schema)
     return has_one_scope(schema) and all(

@@ -32,7 +32,7 @@ class Transactions:
 
     @asynccontextmanager
     async def _writing(self, *, alone: bool = False) -> AsyncIterator[AsyncConnection]:
-        """One transaction. PostgreSQL allows several writers; one that deletes, or reads before it writes, is `alone`."""
+        """One transaction. PostgreSQL allows several writers; one that deletes or reads before writing is `alone`."""
         with _translated_errors():
             async with self._database.turn, self._database.engine.begin() as connection:
                 if alone:

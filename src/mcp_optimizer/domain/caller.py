@@ -47,7 +47,7 @@ class ClientLink(Protocol):
         ...
 
     async def release_streams(self) -> None:
-        """The server closed the call's stream and will be asked for the rest; a client that can do the same is told to."""
+        """The server closed the call's stream and will be asked for the rest; ask the client to do the same."""
         ...
 
 

@@ -94,7 +94,7 @@ class NamesOfServer:
         self._servers = servers
 
     def stands_alone(self, name: str) -> bool:
-        """Whether one of its names, unchanged, refers to no other server, to nothing else of this one, and not to us."""
+        """Whether one of its names, unchanged, refers to no other server, nothing else of this one, and not to us."""
         if self._servers.is_ours(name):
             return False
         meant = self._servers.meant(name)
