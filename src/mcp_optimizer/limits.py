@@ -1,7 +1,7 @@
-"""Every bound on what comes from outside, once: its name, its default, and what happens beyond it.
+"""Every limit on input from outside, defined once: its name, its default, and what happens beyond it.
 
-Servers and clients are strangers: whatever they can send without end stops at one of these. They are the
-`[limits]` table of the settings file, and `docs/limits.md` is made from here. Values only.
+Servers and clients are not trusted: every input that could grow without end has a limit here. They are the `[limits]`
+table of the settings file, and `docs/limits.md` is generated from here. Values only.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ MEGABYTE = 1_000_000
 
 
 class Limits(BaseModel):
-    """How much the gateway takes from one server, one client, or one request."""
+    """How much the gateway accepts from one server, one client, or in one request."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 

@@ -1,8 +1,7 @@
-"""Every option, once: its name, its default, what it means. Reading them has no effect on anything.
+"""Every option, defined once: its name, default and meaning. Reading them has no effect.
 
-Flags beat the environment (`MCP_OPTIMIZER_*`), which beats a TOML file. An unknown option or a bad value is
-an error that names it and says where it came from; that is why the sources are merged here and not by a
-settings library, which would have forgotten by then.
+Flags beat the environment (`MCP_OPTIMIZER_*`), which beats a TOML file. An error in an option names the option and its
+source. The sources are merged here because a settings library would no longer know the source.
 """
 
 from __future__ import annotations
@@ -25,16 +24,16 @@ APP_NAME = "mcp-optimizer"
 PREFIX = "MCP_OPTIMIZER_"
 
 DEPTH_VARIABLE = f"{PREFIX}DEPTH"
-"""How many gateways a process runs inside of. Given to every server, which may be a gateway: no option of its own."""
+"""How many gateways a process is nested in. Passed to every server, which may be a gateway; not an option."""
 
 _NO_OPTIONS = ("settings", "depth", "child")
-"""Variables that name the settings file, or that a gateway gives to those it starts."""
+"""Variables that name the settings file, or that a gateway passes to its children."""
 
 SERVER_FILE = "mcp.json"
 SETTINGS_FILE = "mcp-optimizer.toml"
 
 FILE_ONLY = frozenset({"groups", "client_profiles", "server_results", "tool_results", "limits"})
-"""Options with a structure of their own, which only a file can give."""
+"""Structured options that can only be set in a file."""
 
 LEAST_MAX_TOKENS = 200
 
@@ -44,7 +43,7 @@ ResultEncoding = Literal["compact", "original", "csv", "toon"]
 
 
 class ResultSettings(BaseModel):
-    """How the results of one server or tool are treated; what is not given is as everywhere."""
+    """How the results of one server or tool are handled; missing values fall back to the global ones."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -60,14 +59,14 @@ class ResultSettings(BaseModel):
 
 
 def enough_tokens(value: int) -> int:
-    """A limit must leave room to say that something was cut, and for something worth reading."""
+    """A limit must leave room for the notice and for something worth reading."""
     if 0 < value < LEAST_MAX_TOKENS or value < 0:
         raise ValueError(f"must be 0 (no limit) or at least {LEAST_MAX_TOKENS}")
     return value
 
 
 def readable_database(value: str) -> str:
-    """A URL must be one that can be used, and shown without its password."""
+    """A URL must be usable, and printable without its password."""
     scheme, separator, _ = value.partition("://")
     if not separator:
         return value
@@ -78,7 +77,7 @@ def readable_database(value: str) -> str:
     try:
         before_path = urlsplit(value).netloc
     except ValueError:
-        # Not passed on: it may quote the password.
+        # Not passed on, because the error may quote the password.
         before_path = "@@"
     if value.count("@") != before_path.count("@") or before_path.count("@") > 1:
         raise ValueError("it cannot be read; write what is special in a password as %XX, such as %40 for @, %2F for /")
@@ -296,7 +295,7 @@ class Settings(BaseModel):
 
     @property
     def database_place(self) -> Path | str | None:
-        """The file, or the URL of a PostgreSQL database, or neither."""
+        """The file, the URL of a PostgreSQL database, or None."""
         if self.database.lower() == "none":
             return None
         if "://" in self.database:
@@ -305,7 +304,7 @@ class Settings(BaseModel):
 
     @property
     def server_file(self) -> Path:
-        """The server file to read: the one named, else the first that exists."""
+        """The server file to read: the configured one, otherwise the first that exists."""
         if self.config is not None:
             return self.config.expanduser()
         here = Path(SERVER_FILE)
@@ -313,7 +312,7 @@ class Settings(BaseModel):
 
     @property
     def http_address(self) -> tuple[str, int]:
-        """Host and port to serve on; a bare port means loopback: to listen everywhere has to be said."""
+        """Host and port to serve on. A bare port means loopback; listening everywhere must be explicit."""
         host, _, port = (self.http or "").rpartition(":")
         host = host.strip("[]") or "127.0.0.1"
         if not port.isdecimal() or int(port) > 65535:
@@ -326,7 +325,7 @@ def load_settings(
     environment: Mapping[str, str] | None = None,
     settings_file: Path | None = None,
 ) -> Settings:
-    """Merge the sources and validate them; each value remembers where it came from, for the error."""
+    """Merge and validate the sources, remembering where each value came from for error messages."""
     environment = os.environ if environment is None else environment
     flags = {name: value for name, value in (flags or {}).items() if value is not None}
     path = settings_file or _settings_path(environment)
@@ -383,6 +382,6 @@ def _explain(problem: Any, origins: Mapping[str, str]) -> str:
     message = problem["msg"].removeprefix("Value error, ")
     if not name:
         return f"{message[:1].upper()}{message[1:]}."
-    # What is not to be shown is a secret, or may hold one.
+    # A hidden value is a secret, or may contain one.
     shown = f" {problem['input']!r}" if Settings.model_fields[name].repr else ""
     return f"Bad value{shown} for {name!r} {origins.get(name, 'by default')}: {message}."

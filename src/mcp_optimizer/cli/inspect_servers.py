@@ -1,4 +1,4 @@
-"""`servers` and `doctor`: which servers there are, how they stand, and how to mend those that do not work."""
+"""`servers` and `doctor`: the configured servers, their state, and how to fix those that do not work."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def register(app: typer.Typer) -> None:
 
 @with_settings()
 def servers(*, settings: Settings, as_json: JsonFlag = False) -> None:
-    """List the configured servers, their state and what their tools cost."""
+    """List the configured servers, their state and the cost of their tools."""
     run(_servers(settings, as_json))
 
 
@@ -87,7 +87,7 @@ def _facts(optimizer: Optimizer, state: UpstreamState) -> dict[str, Any]:
 async def _doctor(settings: Settings, as_json: bool) -> bool:
     from mcp_optimizer.domain.tools import ServerStatus
 
-    # One try each: a restart would hide what the first one said.
+    # One attempt each: a restart would hide the first error.
     patient = settings.model_copy(update={"restart_pause": 3_600.0, "restart_pause_max": 3_600.0})
     patient = patient.model_copy(update={"wait": settings.start_timeout + 10})
     async with started(patient, shows_servers=True) as optimizer:

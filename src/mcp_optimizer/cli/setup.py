@@ -73,7 +73,7 @@ def init(
     if path.exists() and not force:
         raise ConfigurationError(f"{path} already exists. Choose another path, or overwrite it with --force.")
     try:
-        # Soon it holds keys.
+        # Users will add keys to it.
         write_file(path, STARTER)
     except OSError as error:
         raise ConfigurationError(f"Cannot write {path}: {error.strerror}.") from error

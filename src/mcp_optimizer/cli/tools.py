@@ -121,7 +121,7 @@ async def _read(
 ) -> dict[str, Any]:
     from mcp_optimizer.app import Optimizer
 
-    # No server is needed to read what is kept.
+    # Reading a kept result needs no server.
     async with Optimizer([], settings.model_copy(update={"encoder": "none"})) as optimizer:
         return await optimizer.read_result(result_id, offset, limit, select=select, search=search)
 
@@ -137,7 +137,7 @@ def _answer(result: dict[str, Any], as_json: bool) -> None:
 
 
 def _cost(meta: dict[str, Any]) -> str:
-    """What a result cost, in a line."""
+    """The cost of a result, in one line."""
     tokens, data = meta["tokens"], meta.get("data") or {}
     said = [f"{tokens['estimated']:,} tokens ({tokens['approximationMethod']})"]
     if "rowCount" in data:
@@ -152,7 +152,7 @@ def _cost(meta: dict[str, Any]) -> str:
 
 
 def _show_result(result: dict[str, Any]) -> None:
-    """What a tool answered, for people; a server may send anything in place of a block."""
+    """A tool's result, for people; a server may send anything in place of a block."""
     blocks = result.get("content")
     blocks = blocks if isinstance(blocks, list) else []
     for block in blocks:
