@@ -17,8 +17,9 @@
         ├── CallNotWaiting        no call waits for the answers that were given
         └── InvalidRequest        one of the gateway's own tools was called wrongly
 
-A `RequestError` and an `UpstreamError` reach the model as a tool result with `isError: true`, because a model can act on
-that (an `UpstreamRefusal` stays the JSON-RPC error it was). No error ever becomes an empty result. `for_model` translates.
+A `RequestError` and an `UpstreamError` reach the model as a tool result with `isError: true`, because a model can act
+on that (an `UpstreamRefusal` stays the JSON-RPC error it was). No error ever becomes an empty result; `for_model`
+translates.
 """
 
 from __future__ import annotations

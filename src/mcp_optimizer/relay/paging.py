@@ -1,4 +1,4 @@
-"""Lists a page at a time. Pages are large, because many clients read the first one only. Pure."""
+"""Lists, page by page. Pages are large, because many clients read only the first. Pure."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ T = TypeVar("T")
 def page(
     entries: Sequence[T], key: str, params: Mapping[str, Any] | None, shown: Callable[[T], Mapping[str, Any]]
 ) -> dict[str, Any]:
-    """The page that a request's cursor asks for, under the list's own key; only its entries are `shown`."""
+    """The page at a request's cursor, under the list's own key; `shown` converts only its entries."""
     cursor = (params or {}).get("cursor")
     start = 0
     if isinstance(cursor, str) and cursor.isdecimal() and len(cursor) <= _LONGEST_CURSOR:
