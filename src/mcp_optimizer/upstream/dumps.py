@@ -1,4 +1,4 @@
-"""Reads tools/list dumps: files that hold what servers list, for looking at catalogs without starting anything."""
+"""Reads tools/list dumps: files with servers' listings, to examine catalogs without starting anything."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from mcp_optimizer.upstream.listing import Listing, read_tools
 
 
 def read_dumps(folder: Path) -> Iterator[tuple[str, Listing]]:
-    """A server a file, named after it: a list of tools, or {"tools": [...]}."""
+    """One server per file, named after it: a list of tools, or {"tools": [...]}."""
     if not folder.is_dir():
         raise ConfigurationError(f"No folder at {folder}. --tools-dir takes a folder of tools/list dumps (*.json).")
     files = sorted(folder.glob("*.json"))

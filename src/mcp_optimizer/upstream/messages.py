@@ -1,7 +1,7 @@
-"""The gate: what a server sent, checked once, as typed values. Pure.
+"""The gate for servers: checks everything a server sent, once, and returns typed values. Pure.
 
-JSON-RPC says what a message is; servers say whatever they like. Behind this module there are only answers, questions
-and notifications whose parts have the types they should have. What is none of them is `Invalid`, with the reason.
+JSON-RPC defines messages; servers send anything. Behind this module there are only responses, questions and
+notifications whose parts have the right types. Everything else is `Invalid`, with the reason.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _LONGEST_METHOD = 200
 _LEVELS = frozenset({"debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"})
 
 Id = int | float | str
-"""How a server names its own requests. It gets back exactly what it sent."""
+"""The id of a server's own request. The reply returns exactly what it sent."""
 
 
 class Answer(NamedTuple):
@@ -33,7 +33,7 @@ class Answer(NamedTuple):
 
 
 class Question(NamedTuple):
-    """A request of the server."""
+    """A request from the server."""
 
     id: Id
     method: str
@@ -46,21 +46,21 @@ class Notification(NamedTuple):
 
 
 class Invalid(NamedTuple):
-    """No message. `id`: of the request that it wants to be, which can then be answered with an error."""
+    """Not a valid message. `id` is that of an invalid request, which gets an error."""
 
     why: str
     id: Id | None = None
 
 
 def read_message(message: Any, limits: Limits) -> Answer | Question | Notification | Invalid:
-    """One message of a server, or why it is none."""
+    """One message from a server, or why it is invalid."""
     if not isinstance(message, dict):
         return Invalid("a message is not an object")
     method = message.get("method")
     if method is None:
         return _answer(message, limits)
     if not isinstance(method, str) or len(method) > _LONGEST_METHOD or not method.isprintable():
-        # Half a surrogate pair in it would cost the client that it is passed on to its stream.
+        # Half a surrogate pair in it would break the stream of the client it is passed to.
         return Invalid("the method of a message is not a string")
     return _question(message, method) if "id" in message else _notification(message, method)
 
@@ -91,7 +91,7 @@ def _notification(message: Mapping[str, Any], method: str) -> Notification | Inv
 def _params(message: Mapping[str, Any]) -> Mapping[str, Any] | None:
     params = message.get("params")
     if params is None or params == []:
-        # What PHP writes for an object without members.
+        # PHP writes an object without members this way.
         return {}
     return params if isinstance(params, dict) else None
 
@@ -126,19 +126,19 @@ def shortened(text: str, most: int) -> str:
 
 
 def is_id(value: Any) -> bool:
-    """Whether a value can name a request: hashable, finite and short."""
+    """Whether a value can be a request id: hashable, finite and short."""
     return (isinstance(value, str) and len(value) <= _LONGEST_ID) or number(value)
 
 
 def number(value: Any) -> bool:
-    """Whether a value is a number that JSON has. Not true or false, which Python counts among them."""
+    """Whether a value is a JSON number. Excludes true and false, which Python counts as numbers."""
     if isinstance(value, bool):
         return False
     return (isinstance(value, int) and abs(value) < 2**63) or (isinstance(value, float) and math.isfinite(value))
 
 
 def _our_number(value: Any) -> int | None:
-    """The number of one of our requests, also if it comes back as a text, or as 7.0."""
+    """The number of one of our requests, even if it comes back as a text or as 7.0."""
     if type(value) is int:
         return value
     if isinstance(value, str) and len(value) < 20 and value.isascii() and value.isdecimal():
@@ -147,7 +147,7 @@ def _our_number(value: Any) -> int | None:
 
 
 def capabilities_of(declared: Any) -> dict[str, dict[str, Any]]:
-    """What a server declared, each capability as an object: `[]` and `true` are how some write an empty one."""
+    """The declared capabilities, each as an object; some servers write an empty one as `[]` or `true`."""
     if not isinstance(declared, dict):
         return {}
     return {
