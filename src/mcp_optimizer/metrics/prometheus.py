@@ -1,4 +1,4 @@
-"""What happens, as numbers for Prometheus: counted as it happens, read when it is asked for.
+"""Metrics for Prometheus: counted as events happen, read on request.
 
 Labels are bounded: kinds and outcomes are ours, and servers are those of the server file. No client, tool or
 conversation is ever a label.
@@ -27,7 +27,7 @@ _MOST_SESSIONS = 10_000
 
 
 class RunningSavings:
-    """The tokens that models read, with us and without, as reports tell them, added up event by event."""
+    """The tokens that models read, with the gateway and without, as in reports, added up event by event."""
 
     def __init__(self, assumptions: Callable[[], Assumptions]) -> None:
         self._assumptions = assumptions
@@ -55,7 +55,7 @@ class RunningSavings:
 
 
 class _Histogram:
-    """How long things took, by a label; kept plainly, because it is added to on every call."""
+    """Durations by label; a simple structure, because every call adds to it."""
 
     def __init__(self) -> None:
         self.counts = [0] * (len(_SECONDS) + 1)
@@ -67,13 +67,13 @@ class _Histogram:
 
     @property
     def buckets(self) -> list[tuple[str, float]]:
-        """As Prometheus has them: each with all that are smaller."""
+        """Cumulative, as Prometheus expects them."""
         bounds = [*(str(float(bound)) for bound in _SECONDS), "+Inf"]
         return list(zip(bounds, map(float, accumulate(self.counts)), strict=True))
 
 
 class Meters(Collector):
-    """All numbers of one gateway, in a registry of their own. `take` is a listener of the recorder."""
+    """All metrics of one gateway, in their own registry. `take` is a listener of the recorder."""
 
     def __init__(
         self,
@@ -82,7 +82,7 @@ class Meters(Collector):
         assumptions: Callable[[], Assumptions],
         refused: Callable[[], Mapping[str, int]] = dict,
     ) -> None:
-        """`refused`: how many messages of clients were, by reason."""
+        """`refused` returns the number of refused client messages by reason."""
         self._snapshot = snapshot
         self._refused = refused
         self._savings = RunningSavings(assumptions)
@@ -103,7 +103,7 @@ class Meters(Collector):
         self._sent[kind] += event.tokens
         self._seconds[kind].add(seconds)
         if kind is EventKind.CALL:
-            # Only those of the server file: a label that anybody could choose would have values without end.
+            # Only servers of the server file: a label that anyone could choose would have endless values.
             server = event.server if event.server in self._snapshot().states else "none"
             self._calls[server, outcome] += 1
             self._call_seconds[server].add(seconds)
@@ -113,7 +113,7 @@ class Meters(Collector):
         self._savings.take(event)
 
     def exposition(self, accept: str = "") -> tuple[bytes, str]:
-        """All numbers in the format that is asked for, and its content type."""
+        """All metrics in the requested format, and its content type."""
         encode, content_type = choose_encoder(accept)
         return encode(self._registry), content_type
 
@@ -156,7 +156,7 @@ class Meters(Collector):
 
 
 class _State(Collector):
-    """What is so at the moment: read when asked, not kept."""
+    """The current state: read on request, not stored."""
 
     def __init__(self, snapshot: Callable[[], Snapshot], recorder: Recorder, own_tokens: Callable[[], int]) -> None:
         self._snapshot = snapshot

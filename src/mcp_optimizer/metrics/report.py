@@ -1,4 +1,4 @@
-"""The report on a catalog: what it costs by server and tool, and what each phase, form and profile makes of it.
+"""The report on a catalog: its cost by server and tool, and the effect of each phase, form and profile.
 
 Called by the command line. Reads a snapshot; starts nothing.
 """

@@ -1,4 +1,4 @@
-"""What was done with a catalog: found, called, never used, how quickly, at what cost; and what to do about it. Pure.
+"""How a catalog was used: found, called, never used, how fast, at what cost; and what to do about it. Pure.
 
 Events in, plain values out, for the terminal, for pages and for programs.
 """
