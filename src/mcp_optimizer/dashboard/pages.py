@@ -33,7 +33,7 @@ _RECENT = 15
 
 @dataclass(frozen=True)
 class ServerRow:
-    """A server as the overview shows it."""
+    """A server in the overview."""
 
     name: str
     status: str
@@ -46,7 +46,7 @@ class ServerRow:
 
 @dataclass(frozen=True)
 class Overview:
-    """What the first page shows."""
+    """The content of the first page."""
 
     version: str
     own_tokens: int
@@ -67,7 +67,7 @@ def overview_page(values: Overview) -> str:
 
 
 def figures_part(values: Overview) -> Html:
-    """The part that changes with every event, and is fetched anew when one comes."""
+    """The part that changes with every event and is then fetched again."""
     usage = dict(values.usage)
     now = el(
         "p",
@@ -131,7 +131,7 @@ def _server_note(server: ServerRow) -> Html | None:
 def live_table(events: Sequence[Event]) -> Html:
     rows = [event_cells(event) for event in reversed(events[-_RECENT:])]
     titles = ("time", "what", "which", "#tokens", "#ms")
-    # An empty table stays: the script fills it.
+    # An empty table stays, because the script fills it.
     return el("div", table(titles, rows, "Current activity, newest first", "events"), id="live")
 
 
@@ -167,7 +167,7 @@ class CatalogPage:
 
     version: str
     weights: Sequence[Weight]
-    """Those that the filter leaves, largest first."""
+    """The filtered tools, largest first."""
     heaviest: int
     called: Mapping[tuple[str, str], int]
     found: Mapping[tuple[str, str], int]
@@ -305,7 +305,7 @@ class HitShown:
 
 @dataclass(frozen=True)
 class SearchPage:
-    """What find_tool would answer."""
+    """What find_tool would return."""
 
     version: str
     query: str

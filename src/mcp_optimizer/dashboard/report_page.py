@@ -1,4 +1,4 @@
-"""The report as one page that needs nothing else: no script, no network, no server. Pure."""
+"""The report as one self-contained page: no script, no network, no server. Pure."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def style_sheet() -> str:
 
 
 def report_page(report: dict[str, Any]) -> str:
-    """The whole report."""
+    """The complete report."""
     usage = report.get("usage")
     policy = "default-src 'none'; style-src 'unsafe-inline'"
     head = el(
@@ -38,7 +38,7 @@ def report_page(report: dict[str, Any]) -> str:
         el("meta", name="viewport", content="width=device-width, initial-scale=1"),
         el("meta", name="color-scheme", content="light dark"),
         el("title", "mcp-optimizer report"),
-        # Ours, and so no stranger's text: the only markup that is not made of elements.
+        # Our own style sheet: the only markup that is not made from elements.
         el("style", Html(style_sheet())),
     )
     weights = [Weight(row["server"], row["name"], row["baseline"]) for row in report["tools"]]
