@@ -68,7 +68,7 @@ async def test_a_gateway_that_stops_says_so_first_then_refuses_new_calls_and_fin
         while (refused := await http.post(address, json=ping)).status_code != 503:
             await asyncio.sleep(0.1)
         assert int(refused.headers["retry-after"]) > 0
-        assert "being stopped" in refused.json()["error"]["message"]
+        assert "is stopping" in refused.json()["error"]["message"]
         assert not under_way.done()
         assert not (await under_way).is_error
         assert await asyncio.wait_for(process.wait(), 10) == 0

@@ -357,7 +357,7 @@ def test_the_areas_of_a_map_are_as_large_as_the_weights() -> None:
 
 def test_a_chart_has_a_bar_for_each_period_and_words_for_it() -> None:
     drawn = bars_over_time([Period("1 May", "05-01", 1_000, 10), Period("2 May", "05-02", 0, 0)])
-    assert "1 May: 10 tokens read, 1,000 without us" in drawn
+    assert "1 May: 10 tokens read, 1,000 without mcp-optimizer" in drawn
     assert drawn.count('class="without"') == 2
     assert bars_over_time([]).startswith("<svg")
 

@@ -255,9 +255,9 @@ def test_the_transport_is_what_the_entry_says_or_what_its_url_suggests(
     [
         ({}, 'needs a "command" or a "url"'),
         ({"args": ["x"]}, 'needs a "command" or a "url"'),
-        ({"comand": "npx"}, '"comand" is no key of a server; "command" may be meant'),
-        ({"command": "npx", "arg": ["-y"]}, '"arg" is no key of a server; "args" may be meant'),
-        ({"URL": "https://example.com/mcp"}, '"URL" is no key of a server; "url" may be meant'),
+        ({"comand": "npx"}, '"comand" is not a key of a server; did you mean "command"?'),
+        ({"command": "npx", "arg": ["-y"]}, '"arg" is not a key of a server; did you mean "args"?'),
+        ({"URL": "https://example.com/mcp"}, '"URL" is not a key of a server; did you mean "url"?'),
         ({"type": "stdio"}, '"command" is missing or empty'),
         ({"command": ""}, '"command" is missing or empty'),
         ({"command": ["npx", "x"]}, '"command" must be a string'),

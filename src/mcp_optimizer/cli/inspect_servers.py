@@ -150,7 +150,7 @@ def _show_diagnosis(rows: list[dict[str, Any]]) -> None:
         if off := row.get("turned_off"):
             out.print(Text(f"    {counted(len(off), 'tool')} turned off: {', '.join(off)}", style="dim"))
         for name in row.get("no_such_tools", []):
-            told = f"    the server file names the tool {name!r}, which this server does not have"
+            told = f"    the server file names the tool {name!r}, but this server does not have it"
             out.print(Text(told, style="yellow"))
         for tool in row.get("left_out", []):
             out.print(Text(f"    tool {tool['tool']!r} is left out: {in_a_line(tool['reason'])}", style="yellow"))

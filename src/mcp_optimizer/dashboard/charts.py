@@ -43,7 +43,9 @@ def bars_over_time(periods: Sequence[Period], width: int = 1080, height: int = 2
         shapes.append(
             el(
                 "g",
-                el("title", f"{period.label}: {period.with_us:,} tokens read, {period.without:,} without us"),
+                el(
+                    "title", f"{period.label}: {period.with_us:,} tokens read, {period.without:,} without mcp-optimizer"
+                ),
                 _rect(x, top + inner_height - whole, bar, whole, "without"),
                 _rect(x, top + inner_height - ours, bar, ours, "with"),
             )

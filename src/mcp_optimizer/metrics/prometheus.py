@@ -33,9 +33,9 @@ class RunningSavings:
         self._assumptions = assumptions
         self._open: OrderedDict[str, Conversation] = OrderedDict()
         self.total = Savings()
-        """Of all conversations, each as it stands now."""
+        """All conversations, as they are now."""
         self.with_us = self.without = 0
-        """The most that the total ever was: it may fall a little when a list becomes shorter, and a counter may not."""
+        """The highest total so far: the total may fall a little when a list becomes shorter, and a counter may not."""
 
     def take(self, event: Event) -> None:
         known = self._open.pop(event.session, None)
@@ -43,7 +43,7 @@ class RunningSavings:
             known = Conversation(self._assumptions())
         elif known.is_over(event):
             known = known.following()
-        # The last is the one that spoke last: who has been silent for longest is forgotten first.
+        # Ordered by the last event, so the client silent for longest is dropped first.
         self._open[event.session] = known
         if len(self._open) > _MOST_SESSIONS:
             self._open.popitem(last=False)

@@ -120,13 +120,13 @@ class Savings:
 
 
 class Conversation:
-    """One conversation, told event by event: the one arithmetic, for reports and for what is counted as it happens.
+    """One conversation, event by event; used for reports and for live counting alike.
 
-    One without a single call has cost nothing yet: nobody knows that a model was asked.
+    A conversation without a call has cost nothing yet, because it is not known whether a model was asked.
     """
 
     def __init__(self, assumptions: Assumptions, menu: int | None = None) -> None:
-        """`menu`: tokens of the list that the client loaded before, if it is known to have one."""
+        """`menu` are the tokens of the list that the client loaded before, if known."""
         self._assumptions = assumptions
         self.menu = menu
         self._ours = _Side()
@@ -135,11 +135,11 @@ class Conversation:
         self._last_at: float | None = None
 
     def is_over(self, event: Event) -> bool:
-        """Whether so much silence lies before this event that it begins another conversation."""
+        """Whether this event comes after a silence that starts another conversation."""
         return self._last_at is not None and is_silence(self._last_at, event.at)
 
     def following(self) -> Conversation:
-        """The next one of the same client: the list that it loaded before the silence is still what it sends."""
+        """The next conversation of the same client, which still sends the list that it loaded before the silence."""
         return Conversation(self._assumptions, self.menu)
 
     def add(self, event: Event) -> None:
@@ -158,7 +158,7 @@ class Conversation:
 
     @property
     def savings(self) -> Savings:
-        """As it stands now."""
+        """The savings so far."""
         if not self._ours.turns:
             return Savings()
         further = max(1, (self._assumptions.requests_per_session or 0) - self._ours.turns)
@@ -166,7 +166,7 @@ class Conversation:
 
 
 class _Side:
-    """What a model reads in a conversation: requests one after the other, each with the list and all replies so far."""
+    """What a model reads in a conversation: successive requests, each with the list and all replies so far."""
 
     def __init__(self) -> None:
         self.turns = 0
@@ -174,7 +174,7 @@ class _Side:
         self._before: int | None = None
 
     def turn(self, definitions: int, reply: int) -> None:
-        """A request with this list was answered with that much."""
+        """A request with this list got a reply of this size."""
         size, known = self._next(definitions)
         self._repeated += known
         self._fresh += size - known
@@ -183,13 +183,15 @@ class _Side:
         self.turns += 1
 
     def read(self, last_list: int, further: int) -> Reading:
-        """All of it, with `further` requests at the end: the first reads the last reply, the others the same again."""
+        """The total, with `further` requests at the end: the first reads the last reply, the others read everything
+        again.
+        """
         size, known = self._next(last_list)
         repeated = self._repeated + known + size * (further - 1)
         return Reading(self.turns + further, self._fresh + size - known, repeated)
 
     def _next(self, definitions: int) -> tuple[int, int]:
-        """The size of the next request, and how much of it the last one held."""
+        """The size of the next request, and how much of it the previous one contained."""
         return definitions + self._conversation, self._held if definitions == self._before else 0
 
 
@@ -208,14 +210,14 @@ def sessions(events: Iterable[Event]) -> Iterator[list[Event]]:
         for at in range(1, len(found) + 1):
             if at < len(found) and not is_silence(found[at - 1].at, found[at].at):
                 continue
-            # The list that a client loaded before the silence is still what it sends.
+            # The client still sends the list that it loaded before the silence.
             yield [*([menu] if menu is not None else []), *found[begin:at]]
             menu = next((event for event in reversed(found[:at]) if event.kind is EventKind.LOAD), None)
             begin = at
 
 
 def is_silence(before: float, at: float) -> bool:
-    """Whether what is said at this time belongs to another conversation than what was said before."""
+    """Whether an event at this time belongs to another conversation than the previous one."""
     return at - before > SILENCE
 
 

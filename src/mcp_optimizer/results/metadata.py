@@ -111,7 +111,7 @@ def _others(meta: Mapping[str, Any], parts: Sequence[str]) -> dict[str, Any]:
 
 
 def with_metadata(result: Mapping[str, Any], metadata: ResponseMetadata, *, plain: bool = False) -> dict[str, Any]:
-    """The result with the metadata in its `_meta`, beside what the server put there; and as `meta`, if asked."""
+    """The result with the metadata added to its `_meta`, and as `meta`, if requested."""
     parts = metadata.on_the_wire()
     meta = result.get("_meta")
     written = {**result, "_meta": {**(meta if isinstance(meta, Mapping) else {}), **parts}}

@@ -32,7 +32,7 @@ class Projection:
         self.limits = limits
         if len(expression) > limits.expression:
             raise InvalidRequest(
-                f"select is too long: {len(expression):,} characters, of at most {limits.expression:,}. {_EXAMPLE}"
+                f"select is too long: {len(expression):,} characters, maximum {limits.expression:,}. {_EXAMPLE}"
             )
         try:
             self._parsed = jmespath.compile(expression).parsed

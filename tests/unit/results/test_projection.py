@@ -81,7 +81,7 @@ def doubled(times: int) -> str:
 @pytest.mark.parametrize(
     ("expression", "problem"),
     [
-        ("a" + ".a" * 300_000, "600,001 characters, of at most 2,000"),
+        ("a" + ".a" * 300_000, "600,001 characters, maximum 2,000"),
         ("|".join(["a"] * 900), "nested too deeply"),
         ("||".join(["a"] * 600), "nested too deeply"),
         ("(" * 900 + "a" + ")" * 900, "nested too deeply"),

@@ -72,7 +72,7 @@ async def test_an_expression_selects_the_same_whether_it_takes_few_steps_or_many
 
 async def test_the_limits_of_expressions_are_those_of_the_settings() -> None:
     limits = Limits(expression=100, expression_steps=1_000, expression_output=10_000)
-    with pytest.raises(InvalidRequest, match="of at most 100"):
+    with pytest.raises(InvalidRequest, match="maximum 100"):
         Projection("a" * 101, limits)
     async with gate() as opened:
         narrow = await opened.pass_through(text_result(SENT), select=Projection("items[].[id]", limits))
