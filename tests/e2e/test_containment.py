@@ -68,7 +68,7 @@ async def test_whoever_listens_to_the_pool_may_fail_and_servers_go_on(
 
 @asynccontextmanager
 async def http_server(answer: Any) -> AsyncIterator[str]:
-    """A server of the older era whose tools/call is answered by `answer(writer, message)`; everything else well."""
+    """A legacy server whose tools/call is answered by `answer(writer, message)`; everything else works."""
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:

@@ -1,4 +1,4 @@
-"""A server of the older era asks in the middle of a call, and the client of the newer one answers by calling again."""
+"""A legacy server asks in the middle of a call, and the modern client answers by calling again."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ async def modern_client(
 async def in_front(
     write_servers: WriteServers, transport: str, person: Person, server: str, *options: str, mode: str = "transparent"
 ) -> AsyncIterator[Client]:
-    """A client of the newer era, a gateway, and a server that speaks only the older era."""
+    """A modern client, a gateway, and a legacy-only server."""
     async with (
         upstream(server, "legacy") as entry,
         modern_client(write_servers({"old": entry}), transport, person, *options, mode=mode) as client,

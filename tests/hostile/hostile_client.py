@@ -93,7 +93,7 @@ class HostileClient:
 
 
 def _said_twice(body: bytes) -> dict[str, str]:
-    """What a request of the newer era repeats in its headers, as far as it is text."""
+    """What a modern request repeats in its headers, as far as it is text."""
     try:
         message = json.loads(body)
         method, params = message.get("method"), message.get("params")

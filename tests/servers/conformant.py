@@ -82,7 +82,7 @@ def capabilities(context: Context) -> dict[str, Any]:
 
 
 async def ask(context: Context, method: str, params: dict[str, Any]) -> dict[str, Any]:
-    """A request to the client in the middle of a call, as the older era has it."""
+    """A request to the client in the middle of a call, as in legacy."""
     request: Any = types.Request[dict[str, Any], str](method=method, params=params)
     related = ServerMessageMetadata(related_request_id=context.request_id)
     return (await context.session.send_request(request, Raw, metadata=related)).root
@@ -207,7 +207,7 @@ async def test_reconnection(context: Context, _params: Params) -> Answer:
     return text("Answered after the stream was ended.")
 
 
-# Asking the client, in the older era.
+# Asking the client, in legacy.
 
 
 @tool("Asks the client's model", takes(prompt={"type": "string"}))
@@ -318,7 +318,7 @@ async def list_roots(context: Context, _params: Params) -> Answer:
     return text(json.dumps((await ask(context, "roots/list", {}))["roots"]))
 
 
-# Asking the client, in the newer era: what is missing is said in the result.
+# Asking the client, in modern: the result asks for what is missing.
 
 
 def elicitation(message: str, **properties: Any) -> dict[str, Any]:
@@ -687,7 +687,7 @@ class Events(EventStore):
 
 
 class _Conformant(Server[Any]):
-    """Also older clients are told of changes."""
+    """Legacy clients are notified of changes too."""
 
     def create_initialization_options(self, *_args: Any, **_fields: Any) -> Any:
         every = NotificationOptions(prompts_changed=True, resources_changed=True, tools_changed=True)

@@ -22,7 +22,7 @@ ACCEPTED = {"action": "accept", "content": {}}
 
 
 class Modern:
-    """A client of the newer era, by one of its requests."""
+    """A modern client, by one of its requests."""
 
     is_modern = True
     log_level: str | None = None
