@@ -219,7 +219,7 @@ class Settings(BaseModel):
     )
     limits: Limits = Field(
         default_factory=Limits,
-        description="Bounds on what servers and clients may send, such as limits.message_bytes = 50000000. See "
+        description="Limits on what servers and clients may send, such as limits.message_bytes = 50000000. See "
         "limits.md.",
     )
     shutdown_timeout: float = Field(

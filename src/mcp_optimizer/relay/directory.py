@@ -132,7 +132,7 @@ class Directory:
         names = self._configured().names
         meant = names.meant(name)
         if len(meant) > 1:
-            raise InvalidRequest(f"The prompt {name!r} may be one of {' or '.join(meant)}: see prompts/list.")
+            raise InvalidRequest(f"The prompt {name!r} is ambiguous: {' or '.join(meant)}. See prompts/list.")
         for server, rests in meant.items():
             listed = await self._of_server(server, PROMPTS)
             own = next((own for own in names.own_names(name, server) if own in listed), rests[0])

@@ -60,9 +60,9 @@ class Projection:
             found = interpreter.visit(self._parsed, value)
             interpreter.make(interpreter.size(found))
         except OutOfSteps:
-            raise TooMuch(f"select takes more than {steps:,} steps here. Select less of it.") from None
+            raise TooMuch(f"select exceeds {steps:,} steps on this result. Select less.") from None
         except OutOfRoom:
-            raise TooMuch(f"select makes more than {output:,} characters. Select less of it.") from None
+            raise TooMuch(f"select produces more than {output:,} characters. Select less.") from None
         except RecursionError:
             raise InvalidRequest("select cannot be applied to this result: it is nested too deeply.") from None
         except self._errors as error:

@@ -66,7 +66,7 @@ class Selecting:
             async with asyncio.timeout(_MOST_SECONDS), self._one:
                 code, said = await _answered(texts(), projection, size)
         except TimeoutError:
-            raise InvalidRequest(f"select took longer than {_MOST_SECONDS:g} s. Select less of it.") from None
+            raise InvalidRequest(f"select took longer than {_MOST_SECONDS:g} s. Select less.") from None
         if code == _REFUSED:
             raise InvalidRequest(said.decode("utf-8", "replace"))
         if code != 0:

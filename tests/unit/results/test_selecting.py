@@ -37,14 +37,14 @@ async def test_a_select_that_makes_too_much_costs_a_call_its_selection_and_nothi
     async with gate(max_tokens=1_000) as opened:
         result = await opened.pass_through(text_result(SENT), select=Projection(doubled(28)))
         *_, notice = texts(result)
-        assert notice == "[Not selected: select makes more than 10,000,000 characters. Select less of it.]"
+        assert notice == "[Not selected: select produces more than 10,000,000 characters. Select less.]"
         assert whole(await opened.all_pages(id_of(result))) == SENT
 
 
 async def test_a_select_that_makes_too_much_is_refused_when_a_result_is_read() -> None:
     async with gate(max_tokens=1_000) as opened:
         cut = await opened.pass_through(text_result(SENT))
-        with pytest.raises(InvalidRequest, match="makes more than 10,000,000 characters"):
+        with pytest.raises(InvalidRequest, match="produces more than 10,000,000 characters"):
             await opened.results.read(id_of(cut), select=doubled(28))
 
 
