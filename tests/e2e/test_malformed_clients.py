@@ -1,4 +1,4 @@
-"""Clients that break every rule: each message is answered or dropped, and whoever speaks next is served."""
+"""Clients that break every rule: each message is answered or dropped, and the next client is served."""
 
 from __future__ import annotations
 

@@ -67,7 +67,7 @@ async def test_a_second_gateway_on_one_postgresql_takes_its_counts_from_there(
         async with asyncio.timeout(15):
             while ask(postgres_url, "SELECT count(*) FROM tool") != [("9",)]:
                 await asyncio.sleep(0.1)
-        # Whoever counts for itself would not come to this.
+        # A gateway that counts for itself would not get this number.
         ask(postgres_url, "UPDATE definition_tokens SET token_count = 5000")
         listed = await command("tools", "--config", config, "--json")
         assert {tool["tokens"] for tool in listed.json["tools"]} == {5000}

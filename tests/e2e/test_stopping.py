@@ -1,4 +1,4 @@
-"""A gateway that is stopped finishes what is under way, then ends every child."""
+"""A gateway that is stopped finishes the calls in progress, then ends every child."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""A server that has everything the official conformance suite asks for, and what our own tests ask for beside it.
-
-python conformant.py [--http PORT] [--era legacy|modern]: on stdio, or over HTTP at /mcp. It speaks both protocol
-eras, or only one. Built on the SDK's low-level server.
-"""
+"""A server with everything that the official conformance suite and our own tests require."""
 
 from __future__ import annotations
 
@@ -563,7 +559,7 @@ async def on_call_tool(context: Context, params: Params) -> Any:
 
 
 async def on_list_resources(_context: Context, params: Any) -> Any:
-    # Two pages, so that whoever lists them has to follow the cursor.
+    # Two pages, so that clients have to follow the cursor.
     if params is None or params.cursor is None:
         return {"resources": RESOURCES[:2], "nextCursor": "more"}
     return {"resources": RESOURCES[2:]}
@@ -658,7 +654,7 @@ async def only_the_older_era(ctx: ServerRequestContext[Any, Any], call_next: Cal
 
 
 def completed(handler: Callable[[Context, Any], Awaitable[Any]]) -> Callable[[Context, Any], Awaitable[Any]]:
-    """Results say that they are complete, where the client's era wants to be told."""
+    """Results say that they are complete, if the client's era requires it."""
 
     async def handle(context: Context, params: Any) -> Any:
         result = await handler(context, params)

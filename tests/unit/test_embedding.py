@@ -1,4 +1,4 @@
-"""Embedding beside everything else: once per text and encoder, off the way of every search, and never in doubt."""
+"""Embedding in the background: once per text and encoder, and no search waits for it."""
 
 from __future__ import annotations
 

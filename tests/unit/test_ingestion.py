@@ -111,7 +111,7 @@ async def test_another_encoding_counts_anew_and_the_first_is_not_forgotten(path:
 
 
 class Choking(TokenCounter):
-    """Fails on any text that speaks of poison."""
+    """Fails on any text that mentions poison."""
 
     def count_tokens(self, text: str) -> int:
         if "poison" in text:

@@ -24,7 +24,7 @@ def parse(text: str, **environment: str) -> list[ServerSpec]:
 
 
 def one(entry: Any, **environment: str) -> ServerSpec:
-    """The spec of an entry, which stands beside a good one that must never be harmed."""
+    """The spec of an entry next to a good one, which must never be affected."""
     document = {"mcpServers": {"it": entry, "good": {"command": "good"}}}
     it, good = parse(json.dumps(document), **environment)
     assert good == ServerSpec(name="good", transport=Transport.STDIO, command="good")
