@@ -110,8 +110,8 @@ def prepare_file(path: Path) -> None:
             migrate(connection)
     except DatabaseError as error:
         raise CatalogError(
-            f"Cannot open the catalog {path}: {error.orig}. Choose another place with --database FILE, "
-            "or --database none."
+            f"Cannot open the catalog {path}: {error.orig}. Choose another file with --database FILE, "
+            "or use --database none."
         ) from error
     finally:
         engine.dispose()
