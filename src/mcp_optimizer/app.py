@@ -1,4 +1,4 @@
-"""The composition root: settings in, a running optimizer out. The only place that knows concrete parts."""
+"""The composition root: settings in, a running optimizer out. The only module that knows concrete parts."""
 
 from __future__ import annotations
 
@@ -75,13 +75,14 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _FIRST_LISTS = 10.0
-"""Seconds that the first lists wait for servers that start; what comes later is announced as a change."""
+"""Seconds that the first lists wait for servers that are starting; later arrivals are announced as a change."""
 
 _END = 10.0
-"""Seconds in which everything ends, once the calls under way have. Servers take one or two; the rest is for a database
-that is just being opened."""
+"""Seconds for everything to end after the calls in progress have. Servers take one or two; the rest is for a database
+that is just being opened.
+"""
 _LEAST = 0.1
-"""Seconds that a part has to end in any case, also if another took all of the time."""
+"""Minimum seconds for a part to end, even if another took all the time."""
 
 
 class Optimizer:
@@ -119,7 +120,7 @@ class Optimizer:
         self._is_settled = False
         self._stops_at: float | None = None
         self.takes_calls = True
-        """Whether whoever calls now is answered: not while we stop."""
+        """Whether calls are accepted; not during shutdown."""
         pace = ForegroundFirst()
         self.ingestion = Ingestion(self._counter, self._vocabulary, self.storage.catalog, pace)
         is_transparent = settings.mode == "transparent"
@@ -162,7 +163,7 @@ class Optimizer:
         self._pool.on_notice = self.relay.on_notice
 
     async def _started_once(self) -> None:
-        """Wait for the servers to start, the first time; later they may come and go."""
+        """Wait for the servers to start, the first time only; later they may come and go."""
         if self._has_started:
             return
         with contextlib.suppress(TimeoutError):
@@ -182,12 +183,12 @@ class Optimizer:
 
     @classmethod
     def from_settings(cls, settings: Settings, *, has_one_client: bool = False) -> Self:
-        """`has_one_client`: serves a single client, as on stdio, and so every server's session is that client's."""
+        """With `has_one_client`, serves a single client, as on stdio, which then owns every server's session."""
         return cls(server_specs(settings), settings, has_one_client=has_one_client)
 
     @classmethod
     def from_dumps(cls, folder: Path, settings: Settings) -> Self:
-        """A catalog of tools/list dumps, one server a file; nothing is started and nothing can be called."""
+        """A catalog of tools/list dumps, one server per file; nothing is started and nothing can be called."""
         optimizer = cls([], settings.model_copy(update={"database": "none"}))
         for name, listing in read_dumps(folder):
             spec = ServerSpec(name=name, transport=Transport.STDIO)
@@ -195,7 +196,7 @@ class Optimizer:
         return optimizer
 
     async def measure_dumps(self) -> Sizes | None:
-        """Take the dumps in for a report. So many that it pays are measured in other processes, and not indexed."""
+        """Read the dumps for a report. A large number is measured in other processes, and not indexed."""
         listed = [(state.name, state.listing.tools) for state in self._dumps]
         if sum(len(tools) for _, tools in listed) < MANY:
             self.start()
@@ -222,7 +223,7 @@ class Optimizer:
         await self.stop()
 
     def start(self) -> None:
-        """Begin to start the servers; returns at once, and so may be asked at once."""
+        """Start the servers in the background; returns at once, and requests are answered from then on."""
         share_pools()
         self.storage.on_opened_late = self.catalog.store
         self.storage.open()
@@ -238,7 +239,7 @@ class Optimizer:
             self.recorder.start()
 
     async def wait_for_servers(self, seconds: float) -> None:
-        """Wait until every server is up or has failed, and what they list can be found."""
+        """Wait until every server is up or has failed, and its tools can be found."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._pool.settled(seconds)
@@ -247,7 +248,7 @@ class Optimizer:
                 await self.catalog.caught_up()
 
     async def _settle(self) -> None:
-        """Wait until what the servers list can be found; for those that are slow to start, not for ever."""
+        """Wait until the servers' tools can be found; for slow servers only a limited time."""
         await self._pool.settled(_FIRST_LISTS)
         while any(state.status is ServerStatus.RUNNING for state in self.snapshot.missing()):
             await self.catalog.changed()
@@ -255,7 +256,7 @@ class Optimizer:
 
     @property
     def is_ready(self) -> bool:
-        """Whether a tool can be found and called: the servers had their time to start, and one of them is there.
+        """Whether a tool can be found and called: the servers had their time to start, and one of them runs.
 
         Without any server there is nothing to wait for.
         """
@@ -266,27 +267,27 @@ class Optimizer:
         return not used or any(state.status is ServerStatus.RUNNING and state.name not in missing for state in used)
 
     def announce_stop(self) -> None:
-        """Be ready no longer. Calls still go on, until they are to be `drained`."""
+        """Report not ready. Calls are still accepted, until `drained`."""
         if self._stops_at is None:
             self._stops_at = time.monotonic() + self.settings.shutdown_timeout
 
     async def drained(self) -> None:
-        """Take no more calls, and wait for those under way: as long as the settings say, however often asked."""
+        """Accept no more calls, and wait for those in progress: as long as the settings say, however often called."""
         self.announce_stop()
         assert self._stops_at is not None
         self.takes_calls = False
         await self._pool.drained(max(0.0, self._stops_at - time.monotonic()))
 
     async def stop(self, seconds: float = _END) -> None:
-        """End everything, one part after the other, whatever fails or hangs on the way.
+        """End everything, one part after the other, whatever fails or hangs.
 
-        `seconds`: how long that may take once the calls under way have ended.
+        `seconds` is how long that may take after the calls in progress have ended.
         """
         await self.drained()
         self.catalog.close()
         for task in (self._settling, self._loading, self._warming):
             if task is not None:
-                # A thread goes on by itself; nobody waits for what it loads.
+                # A thread continues by itself; nothing waits for what it loads.
                 task.cancel()
         parts = {
             "the lists of tools": self.refresher.stop,
@@ -301,7 +302,7 @@ class Optimizer:
     async def find(
         self, tool_description: str, tool_keywords: str = "", limit: int | None = None, detail: str | None = None
     ) -> FindToolResponse:
-        """The tools that fit, with what finding them saved; `detail` is signature, schema or full."""
+        """The tools that fit, with the savings; `detail` is signature, schema or full."""
         wanted = Detail(detail or self.settings.detail)
         with self.accounts.answering("find_tool", {}, LOCAL) as account:
             found = await self.gateway.search(tool_description, tool_keywords, limit, wanted)
@@ -311,7 +312,7 @@ class Optimizer:
     async def call(
         self, tool_name: str, parameters: Any = None, server_name: str | None = None, select: str = ""
     ) -> dict[str, Any]:
-        """Call a tool; the CallToolResult as on the wire. `select`: only what this JMESPath selects of it."""
+        """Call a tool; returns the CallToolResult as sent to clients. `select` (JMESPath) returns only a part of it."""
         asked = {"tool_name": tool_name, "server_name": server_name}
         with self.accounts.answering("call_tool", asked, LOCAL) as account:
             result = account.reply(await self.gateway.call(tool_name, parameters, server_name, LOCAL, select))
@@ -331,14 +332,14 @@ class Optimizer:
 
     @property
     def snapshot(self) -> Snapshot:
-        """What the catalog holds at this moment."""
+        """The current snapshot of the catalog."""
         return self.catalog.snapshot
 
     def servers(self) -> list[UpstreamState]:
         return self._pool.states()
 
     def mcp_server(self) -> Any:
-        """The MCP face, for whichever transport serves it."""
+        """The MCP server, for any transport."""
         settings = self.settings
         options = ServerOptions(
             detail=Detail(settings.detail),
@@ -354,7 +355,7 @@ class Optimizer:
         return {ProfileName(name.title()) for name in named if name is not None}
 
     def http_app(self, host: str) -> Any:
-        """The HTTP application: /mcp, /health, /ready, and, if the settings want it, the dashboard."""
+        """The HTTP application: /mcp, /health, /ready, and, if enabled, the dashboard."""
         from mcp_optimizer.serving.http import admitted_hosts, build_http_app, is_loopback
 
         settings = self.settings
@@ -395,18 +396,18 @@ class Optimizer:
         )
 
     def release_streams(self) -> None:
-        """Before the HTTP server stops: end what would keep it waiting."""
+        """Before the HTTP server stops, end the streams that would keep it waiting."""
         if self._dashboard is not None:
             self._dashboard.end()
 
     def _find_and_count(self, query: str) -> tuple[Found, int]:
-        """What find_tool answers by default, and what that reply costs."""
+        """The default reply of find_tool, and its cost."""
         found = self.gateway.find(query, detail=Detail(self.settings.detail))
         text = find_reply(found)["content"][0]["text"]
         return found, self._counter.count_tokens(text)
 
     async def _load_encoder(self) -> None:
-        """Load the encoder beside the start; until it is there, search goes by words and says so."""
+        """Load the encoder in the background; until then, search uses words only and says so."""
         choice = self.settings.encoder
         if choice == "none":
             return
@@ -415,7 +416,7 @@ class Optimizer:
             choosing = await asyncio.to_thread(import_module, "mcp_optimizer.search.encoders.choose")
             encoder = await asyncio.to_thread(choosing.load_encoder, choice, self.settings.encoder_key)
         except (OptimizerError, OSError, ImportError, RuntimeError, ValueError) as error:
-            logger.warning("The encoder %r cannot be used: %s. Search goes by words only.", choice, error)
+            logger.warning("The encoder %r cannot be used: %s. Searching by words only.", choice, error)
             encoder = None
         await self.catalog.use_encoder(encoder)
 
@@ -425,12 +426,12 @@ class Optimizer:
 
     @lazy
     def own_tokens(self) -> int:
-        """What our own tools cost in every prompt."""
+        """The cost of our own tools in every prompt."""
         return sum(self._counter.count_many([compact(tool) for tool in OWN_TOOLS]))
 
     @lazy
     def prices(self) -> Prices:
-        """Of the model that the settings name; else how prices relate to each other."""
+        """The prices of the configured model; otherwise typical ratios."""
         model = self.settings.price_model
         return prices_of(model) if model else PLAIN_PRICES
 
@@ -444,31 +445,31 @@ class Optimizer:
 
 
 async def end_all(parts: Mapping[str, Callable[[], Coroutine[Any, Any, None]]], seconds: float) -> None:
-    """End some parts, in their order. One that fails or takes too long is named, and the others go on."""
+    """End some parts, in their order. One that fails or takes too long is logged, and the others continue."""
     ends_at = time.monotonic() + seconds
     for what, end in parts.items():
         left = max(_LEAST, ends_at - time.monotonic())
         task = asyncio.create_task(end())
-        # Not a timeout around it: what does not end when it is told to may not end when it is cancelled, either.
+        # Not a timeout around it: a part that does not end when told to may not end when cancelled either.
         await asyncio.wait({task}, timeout=left)
         if not task.done():
             task.cancel()
-            logger.error("Stopping: %s did not end within %.1f s.", what, left)
+            logger.error("Shutdown: %s did not end within %.1f s.", what, left)
         elif not task.cancelled() and (error := task.exception()) is not None:
-            logger.error("Stopping: %s failed to end.", what, exc_info=error)
+            logger.error("Shutdown: %s failed to end.", what, exc_info=error)
 
 
 def _check_driver(settings: Settings) -> None:
-    """Said at once, and not when the catalog is opened: the user must do something about it."""
+    """Reported at once, not when the catalog is opened, because the user must act."""
     if isinstance(settings.database_place, str) and find_spec("asyncpg") is None:
         raise ConfigurationError(
-            "PostgreSQL needs a further package: pip install 'mcp-optimizer-gateway[postgres]', "
-            "or choose a file with --database FILE."
+            "PostgreSQL needs another package: pip install 'mcp-optimizer-gateway[postgres]', "
+            "or use a file with --database FILE."
         )
 
 
 def result_options(settings: Settings) -> ResultOptions:
-    """How results are treated, as the settings say."""
+    """How results are handled, from the settings."""
     return ResultOptions(
         everywhere=Treatment(
             max_rows=settings.max_rows,
@@ -487,7 +488,7 @@ def _items(text: str) -> list[str]:
 
 
 def price_of_results(settings: Settings) -> Price | None:
-    """What results cost, if a model is named."""
+    """What results cost, if a model is set."""
     if not settings.price_model:
         return None
     prices = prices_of(settings.price_model)
@@ -512,7 +513,7 @@ def _profile(name: str | None) -> ProfileName | None:
 
 
 def server_specs(settings: Settings) -> list[ServerSpec]:
-    """The servers that the settings name."""
+    """The servers in the settings."""
     if (deep := depth(os.environ)) > DEEPEST:
         raise ConfigurationError(
             f"This gateway runs inside of {deep} others, each started by the one before: most likely a server file "

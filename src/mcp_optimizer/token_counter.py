@@ -1,8 +1,8 @@
 """Counts tokens with tiktoken, from vocabularies that ship with the package.
 
-The one way to count in this product. tiktoken's own loader downloads its rank tables; ours are read from
-`vocabularies/`, and refused unless their SHA-256 is the one tiktoken publishes. Knows nothing of tools
-beyond "it can be dumped to JSON", of databases or of servers.
+The only way to count in this product. tiktoken's own loader downloads its rank tables; ours are read from
+`vocabularies/` and refused unless their SHA-256 is the one tiktoken publishes. Knows nothing of databases or servers,
+and of tools only that they can be dumped to JSON.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ DEFAULT_ENCODING = "cl100k_base"
 
 
 class Dumpable(Protocol):
-    """Anything whose JSON form can be counted; an MCP tool, above all."""
+    """Anything whose JSON form can be counted, such as an MCP tool."""
 
     def model_dump_json(self) -> str: ...
 
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """What tiktoken needs to know of an encoding besides its rank table."""
+    """What tiktoken needs to know about an encoding in addition to its rank table."""
 
     name: str
     sha256: str
@@ -66,7 +66,7 @@ VOCABULARIES = {
 
 
 def read_rank_table(vocabulary: Vocabulary) -> bytes:
-    """The rank table as tiktoken publishes it, byte for byte; refused when the hash differs."""
+    """The rank table as tiktoken publishes it, byte for byte; refused if the hash differs."""
     packed = resources.files("mcp_optimizer") / "vocabularies" / f"{vocabulary.name}.tiktoken.xz"
     try:
         table = lzma.decompress(packed.read_bytes())
@@ -82,22 +82,22 @@ def read_rank_table(vocabulary: Vocabulary) -> bytes:
 
 @cache
 def load_encoding(name: str) -> tiktoken.Encoding:
-    """Build the encoding; about a tenth of a second the first time, nothing after that."""
+    """Build the encoding: about a tenth of a second the first time, cached afterwards."""
     vocabulary = VOCABULARIES[name]
     ranks = {
         base64.b64decode(token): int(rank)
         for token, rank in (line.split() for line in read_rank_table(vocabulary).splitlines())
     }
-    # No special tokens: "<|endoftext|>" in a tool's description is text like any other.
+    # No special tokens: "<|endoftext|>" in a tool's description is ordinary text.
     encoding = tiktoken.Encoding(name=name, pat_str=vocabulary.pattern, mergeable_ranks=ranks, special_tokens={})
-    # Its Rust part has a table of its own by now; this one would be held for nothing.
+    # tiktoken's Rust part has its own table by now, so free this one.
     ranks.clear()
     return encoding
 
 
 @contextmanager
 def _panic_as_error() -> Iterator[None]:
-    """A panic of tiktoken's Rust part is no `Exception`, and would pass every handler on its way up."""
+    """A panic in tiktoken's Rust part is not an `Exception` and would escape every handler."""
     try:
         yield
     except BaseException as panic:
@@ -119,7 +119,7 @@ class TokenCounter:
 
     @cached_property
     def encoding(self) -> tiktoken.Encoding:
-        # Loaded on first use: a start where every count is already stored never pays for it.
+        # Loaded on first use, so a start where every count is stored does not pay for it.
         return load_encoding(self.encoding_name)
 
     def count_tokens(self, text: str) -> int:
@@ -132,9 +132,9 @@ class TokenCounter:
         return self.count_tokens(tool.model_dump_json())
 
     def count_many(self, texts: Sequence[str]) -> list[int]:
-        """Count a batch of texts; the interpreter is free while each of them is looked at.
+        """Count a batch of texts; the interpreter is released during each.
 
-        One after the other: tiktoken's own batches, on several threads, take half as long again for texts of this size.
+        One after the other: tiktoken's own multi-threaded batches take half as long again for texts of this size.
         """
         encode = self.encoding.encode_ordinary
         with _panic_as_error():

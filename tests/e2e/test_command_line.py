@@ -133,7 +133,7 @@ async def test_a_server_that_is_missing_is_named_once(write_servers: WriteServer
     assert done.code == 0
     assert done.err.count("gone") == 1
     assert "without server gone (failed): the command 'no-such-command-here' was not found" in done.err
-    assert done.err.strip().endswith("`mcp-optimizer doctor` says how to mend that.")
+    assert done.err.strip().endswith("Run `mcp-optimizer doctor` to see how to fix that.")
     assert "gone" not in (await command("servers", "--config", config)).err
 
 

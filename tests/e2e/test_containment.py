@@ -63,12 +63,12 @@ async def test_whoever_listens_to_the_pool_may_fail_and_servers_go_on(
     optimizer._pool.listener = faulty
     async with optimizer:
         assert (await optimizer.call("echo", {"value": "here"}))["content"]
-    assert "News of the server well could not be taken in" in caplog.text
+    assert "Cannot process news from the server well" in caplog.text
 
 
 @asynccontextmanager
 async def http_server(answer: Any) -> AsyncIterator[str]:
-    """A server of the older era whose tools/call is answered by `answer(writer, message)`; everything else well."""
+    """A legacy server whose tools/call is answered by `answer(writer, message)`; everything else works."""
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:

@@ -240,8 +240,8 @@ async def test_a_call_that_is_interrupted_on_stdio_says_that_the_gateway_was_sto
             answers[json.loads(line).get("id")] = line.decode()
         assert await process.wait() == 0
         assert time.monotonic() - started < 0.5 + 2 + SLOW_MACHINE
-    assert "The gateway was stopped in the middle of the call" in answers["long"]
-    assert "The gateway is being stopped. Call again when it is back" in answers["late"]
+    assert "The gateway stopped in the middle of the call" in answers["long"]
+    assert "The gateway is stopping. Call again when it is back" in answers["late"]
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""Descriptions that an endpoint writes: asked for beside the requests, checked like our own, stored, never needed."""
+"""Descriptions written by an endpoint: requested in the background, checked like our own, stored, never required."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def test_what_is_short_and_tells_the_tool_apart_is_taken() -> None:
         ShortDescription("Move cards", True),
         ShortDescription("Rename a lane", True),
     ]
-    # Two may not be told the same, whoever wrote it.
+    # Two tools may not get the same description, whoever wrote it.
     assert better_written(OURS, ["Change things", "Change things"]) == [
         ShortDescription("Change things", True),
         OURS[1],
@@ -193,6 +193,6 @@ async def test_an_endpoint_that_fails_costs_nothing_but_a_line_in_the_log(
     assert await descriptions(refresher) == before
     assert len(before) > 3
     assert "503" in caplog.text
-    assert "The words of the tools themselves are used" in caplog.text
+    assert "Using words from the tools themselves" in caplog.text
     assert len(endpoint.asked) == 1
     await refresher.stop()

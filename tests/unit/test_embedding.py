@@ -1,4 +1,4 @@
-"""Embedding beside everything else: once per text and encoder, off the way of every search, and never in doubt."""
+"""Embedding in the background: once per text and encoder, and no search waits for it."""
 
 from __future__ import annotations
 
@@ -173,11 +173,11 @@ async def test_while_the_encoder_loads_search_goes_by_words_and_says_so() -> Non
     loading = find(catalog, "draw an image")
     assert [hit.tool.name for hit in loading.tools] == ["draw"]
     assert loading.by_words_only
-    assert find_response(loading).note == "Searched by words only: the encoder is still being prepared."
+    assert find_response(loading).note == "Searched by words only: the encoder is still loading."
     nothing = find_response(find(catalog, "photo"))
     assert nothing.tools == []
     assert "No tool fits." in (nothing.note or "")
-    assert "still being prepared" in (nothing.note or "")
+    assert "still loading" in (nothing.note or "")
     await catalog.use_encoder(ToyEncoder())
     await catalog.caught_up()
     ready = find(catalog, "photo")
@@ -295,8 +295,8 @@ async def test_a_database_that_fails_does_not_stop_embedding(path: Path, caplog:
         await gateway.catalog.caught_up()
         assert gateway.ingestion.embedded == 3
         assert names(gateway.catalog, "photo") == ["draw"]
-    assert "Tools are embedded anew" in caplog.text
-    assert "could not store vectors" in caplog.text
+    assert "Embedding the tools again" in caplog.text
+    assert "Cannot store vectors" in caplog.text
 
 
 async def test_an_encoder_that_is_out_of_reach_leaves_tools_to_be_found_by_words(

@@ -1,4 +1,4 @@
-"""What was saved is told from the events by rules that can be recomputed by hand."""
+"""Savings are calculated from the events by rules that can be recomputed by hand."""
 
 from __future__ import annotations
 

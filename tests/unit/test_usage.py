@@ -58,7 +58,7 @@ def test_advice_names_the_unused_the_failing_and_the_large() -> None:
     told = "\n".join(usage(*calls)["advice"])
     assert "No tool of `mail` was ever called: 400 tokens" in told
     assert "`create_issue` of `git` failed 5 of 5 times" in told
-    assert "`list_issues` of `git` has 9,000 tokens on average" in told
+    assert "Results of `list_issues` of `git` average 9,000 tokens" in told
     assert "pinned" not in told
 
 

@@ -1,4 +1,4 @@
-"""A tool as the catalog holds it: its definition, what it costs, and how it is found. Pure."""
+"""A tool in the catalog: its definition, its cost, and how it is found. Pure."""
 
 from __future__ import annotations
 
@@ -36,19 +36,19 @@ class ToolRecord:
 
     @property
     def text(self) -> str:
-        """What an encoder reads of it."""
+        """The text that an encoder reads."""
         return tool_text(self.server, self.definition.parsed())
 
 
 def vector_key(text: str) -> str:
-    """What a vector is stored under: the text that the encoder read, which the server's name is part of."""
+    """The key of its vector: the text that the encoder read, which includes the server's name."""
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def make_records(
     server: str, definitions: Sequence[Definition], counts: Mapping[str, int], vocabulary: Vocabulary
 ) -> list[ToolRecord]:
-    """In the order of names, whatever order the server lists them in."""
+    """Ordered by name, whatever order the server uses."""
     return [
         _record(server, definition, counts.get(definition.definition_hash, 0), vocabulary)
         for definition in sorted(definitions, key=lambda definition: definition.name)

@@ -1,4 +1,4 @@
-"""The report in a terminal: tables that fit eighty columns, and stand side by side where there is room."""
+"""The report in a terminal: tables that fit eighty columns, side by side if there is room."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 _WIDE = 130
-"""Columns from which on two tables stand side by side."""
+"""Columns from which two tables are printed side by side."""
 
 _MOST_ROWS = 15
 
 
 def show_report(out: Console, report: dict[str, Any]) -> None:
-    """Headline, what was saved, what was used, what each measure saves, what is heavy, what to do."""
+    """Headline, savings, use, the effect of each measure, large tools, advice."""
     out.print(
         f"[bold]{counted(report['tool_count'], 'tool')} of {counted(len(report['servers']), 'server')}: "
         f"{report['baseline_tokens']:,} tokens[/] of definitions in every prompt; "
@@ -32,7 +32,7 @@ def show_report(out: Console, report: dict[str, Any]) -> None:
     _pair(out, _weights("server", report["servers"], "server"), _weights("tool", report["tools"], "name"))
     if names := report["unclear_descriptions"]:
         some = f"{', '.join(names[:3])}{' …' if len(names) > 3 else ''}"
-        told = f"{counted(len(names), 'tool')} listed with a sentence, since five words do not tell them apart: {some}"
+        told = f"{counted(len(names), 'tool')} listed with a sentence, because five words are not distinctive:  {some}"
         out.print(printable(told), "\n", markup=False)
     if lines := (usage["advice"] if usage else report["advice"]):
         out.print("[bold]What to do[/]")
@@ -46,7 +46,7 @@ def _show_usage(out: Console, usage: dict[str, Any]) -> None:
     days = f"{usage['since'][:10]} to {usage['until'][:10]}"
     out.print(f"[bold]Saved[/] from {days}, in {sessions} with {requests}")
     rows = [
-        ("tokens read, all at the full price", *_change(saved["uncached"])),
+        ("tokens read, at full price", *_change(saved["uncached"])),
         ("tokens read, with a prompt cache *", *_change(saved["cached"])),
     ]
     if (money := usage["money"]) is not None:
@@ -57,7 +57,7 @@ def _show_usage(out: Console, usage: dict[str, Any]) -> None:
         rows.append(("results, before and after limits", *_change(change)))
     out.print(_table(("", "without us", "with us", "saved"), rows))
     stated = (money or saved)["assumptions"]
-    out.print("[dim]* counted as full-price tokens. " + " ".join(stated) + "[/]\n")
+    out.print("[dim]* as full-price tokens. " + " ".join(stated) + "[/]\n")
     kinds = _table(
         ("what", "times", "tokens", "failed", "p50 ms", "p95 ms"),
         [
@@ -99,7 +99,7 @@ def _forms(report: dict[str, Any]) -> Table:
         (f"{report['profile']}, five words", report["total"]),
     ]
     cells = [(label, _n(row["before"]), _n(row["after"]), f"{row['percent']:.1f} %") for label, row in rows]
-    return _table(("what is sent", "before", "after", "saved"), cells)
+    return _table(("form", "before", "after", "saved"), cells)
 
 
 def _phases(report: dict[str, Any]) -> Table:
@@ -139,7 +139,7 @@ def _weights(title: str, entries: Sequence[dict[str, Any]], key: str) -> Table:
 
 
 def _table(titles: tuple[str, ...], rows: Sequence[tuple[str, ...]], texts: tuple[str, ...] = ()) -> Table:
-    """Names at the left, which give way where it is narrow, and numbers at the right, which do not."""
+    """Names on the left, shortened if it is narrow, and numbers on the right, which are not."""
     from rich.table import Table
     from rich.text import Text
 
@@ -174,7 +174,7 @@ def _pair(out: Console, left: Table, right: Table | None) -> None:
 
 
 def _bullet(line: str) -> Table:
-    """A point, with the lines under it set in."""
+    """A bullet point with indented continuation lines."""
     from rich.table import Table
     from rich.text import Text
 

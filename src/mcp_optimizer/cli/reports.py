@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from mcp_optimizer.profiles.tiers import ProfileName
 
 ToolsDir = Annotated[
-    Path | None, typer.Option("--tools-dir", help="Read tools/list dumps (*.json) from a folder; starts nothing.")
+    Path | None, typer.Option("--tools-dir", help="Read tools/list dumps (*.json) from a folder; start no server.")
 ]
 
 
@@ -37,11 +37,11 @@ def report(
     *,
     settings: Settings,
     tools_dir: ToolsDir = None,
-    since: Annotated[str | None, typer.Option(help="History from then on: 12h, 7d, 2w, or a date.")] = None,
-    html: Annotated[Path | None, typer.Option(help="Write one self-contained page, with charts, to a file.")] = None,
+    since: Annotated[str | None, typer.Option(help="Only history since then: 12h, 7d, 2w, or a date.")] = None,
+    html: Annotated[Path | None, typer.Option(help="Write a self-contained HTML page with charts to a file.")] = None,
     as_json: JsonFlag = False,
 ) -> None:
-    """What was saved, found, called and never used; what all tools cost, and what each measure saves."""
+    """Show what was saved, found, called and never used, what all tools cost, and what each measure saves."""
     run(_report(settings, tools_dir, as_json, html, since))
 
 
@@ -59,7 +59,7 @@ def show(
 
 @asynccontextmanager
 async def _catalog(settings: Settings, tools_dir: Path | None) -> AsyncIterator[Optimizer]:
-    """The servers' tools, or those of dumps. No encoder: nothing is searched by meaning."""
+    """The servers' tools, or those of dumps. No encoder, because nothing is searched by meaning."""
     settings = settings.model_copy(update={"encoder": "none"})
     if tools_dir is None:
         async with started(settings) as optimizer:
@@ -78,7 +78,7 @@ async def _catalog(settings: Settings, tools_dir: Path | None) -> AsyncIterator[
 
 @asynccontextmanager
 async def _measured(settings: Settings, tools_dir: Path | None) -> AsyncIterator[tuple[Optimizer, Sizes | None]]:
-    """The same for a report, with the tools' sizes if they are known already."""
+    """The same for a report, with the tools' sizes if already known."""
     if tools_dir is None:
         async with _catalog(settings, None) as optimizer:
             yield optimizer, None
@@ -110,11 +110,11 @@ async def _report(
     elif html is None:
         show_report(console(), found)
     else:
-        print(f"The report is in {html}.")
+        print(f"Wrote the report to {html}.")
 
 
 async def _usage(optimizer: Optimizer, since: float) -> dict[str, Any] | None:
-    """What was done with these servers' tools; None where nothing is kept."""
+    """The recorded use of these servers' tools; None without history."""
     history = await optimizer.storage.history()
     return None if history is None else optimizer.usage(await history.read(since))
 
@@ -133,7 +133,7 @@ _UNITS = {"h": 3_600, "d": 86_400, "w": 7 * 86_400}
 
 
 def read_since(text: str | None, now: datetime) -> float:
-    """A moment, as people say it: 7d, 12h, 2w, or a date."""
+    """A moment as people write it: 7d, 12h, 2w, or a date."""
     if text is None:
         return 0.0
     if text[:-1].isdecimal() and text[-1:] in _UNITS:
@@ -142,7 +142,7 @@ def read_since(text: str | None, now: datetime) -> float:
         moment = datetime.fromisoformat(text)
     except ValueError:
         raise ConfigurationError(
-            f"--since {text!r} is neither a time span, such as 12h, 7d or 2w, nor a date, such as {now.date()}."
+            f"--since {text!r} is neither a period, such as 12h, 7d or 2w, nor a date, such as {now.date()}."
         ) from None
     return (moment if moment.tzinfo else moment.replace(tzinfo=now.tzinfo)).timestamp()
 

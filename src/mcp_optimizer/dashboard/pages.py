@@ -33,7 +33,7 @@ _RECENT = 15
 
 @dataclass(frozen=True)
 class ServerRow:
-    """A server as the overview shows it."""
+    """A server in the overview."""
 
     name: str
     status: str
@@ -46,7 +46,7 @@ class ServerRow:
 
 @dataclass(frozen=True)
 class Overview:
-    """What the first page shows."""
+    """The content of the first page."""
 
     version: str
     own_tokens: int
@@ -67,27 +67,27 @@ def overview_page(values: Overview) -> str:
 
 
 def figures_part(values: Overview) -> Html:
-    """The part that changes with every event, and is fetched anew when one comes."""
+    """The part that changes with every event and is then fetched again."""
     usage = dict(values.usage)
     now = el(
         "p",
         el("strong", number(values.baseline)),
         " tokens of definitions from ",
         el("strong", number(len(values.weights))),
-        f" tools of {counted(len(values.servers), 'server')} would stand in every prompt. With mcp-optimizer it is ",
+        f" tools of {counted(len(values.servers), 'server')} would be in every prompt. With mcp-optimizer: ",
         el("strong", number(values.own_tokens)),
         ".",
         class_="lead",
     )
     if not usage["events"]:
-        waiting = "No client has asked yet. Connect one to /mcp, and what it saves appears here."
+        waiting = "No client has asked yet. Connect one to /mcp to see its savings here."
         return el("div", now, el("p", waiting, class_="empty"), id="figures")
     return el("div", now, savings_figures(usage), assumptions(usage), id="figures")
 
 
 def overview_rest(values: Overview) -> Html:
     usage = dict(values.usage)
-    kept = None if values.keeps_history else "Nothing is written down: these numbers are of this process alone."
+    kept = None if values.keeps_history else "History is off: these numbers cover this process only."
     over_time = section("Over time", savings_chart(usage), note=kept) if usage["periods"] else None
     advice = el("ul", [el("li", marked(line)) for line in usage["advice"]], class_="advice")
     return join([
@@ -119,7 +119,7 @@ def servers_table(servers: Sequence[ServerRow], baseline: int) -> Html:
         )
         for server in servers
     ]
-    return table(("server", "state", "#tools", "#tokens", "share"), rows, "Servers and how they stand", "bars")
+    return table(("server", "state", "#tools", "#tokens", "share"), rows, "Servers and their state", "bars")
 
 
 def _server_note(server: ServerRow) -> Html | None:
@@ -131,8 +131,8 @@ def _server_note(server: ServerRow) -> Html | None:
 def live_table(events: Sequence[Event]) -> Html:
     rows = [event_cells(event) for event in reversed(events[-_RECENT:])]
     titles = ("time", "what", "which", "#tokens", "#ms")
-    # An empty table stays: the script fills it.
-    return el("div", table(titles, rows, "What happens now, newest first", "events"), id="live")
+    # An empty table stays, because the script fills it.
+    return el("div", table(titles, rows, "Current activity, newest first", "events"), id="live")
 
 
 def event_cells(event: Event) -> tuple[object, ...]:
@@ -167,7 +167,7 @@ class CatalogPage:
 
     version: str
     weights: Sequence[Weight]
-    """Those that the filter leaves, heaviest first."""
+    """The filtered tools, largest first."""
     heaviest: int
     called: Mapping[tuple[str, str], int]
     found: Mapping[tuple[str, str], int]
@@ -203,8 +203,8 @@ def catalog_page(values: CatalogPage) -> str:
     )
     total = sum(weight.tokens for weight in values.weights)
     title = f"Tools of {values.server}" if values.server else "All tools"
-    note = f"{counted(len(values.weights), 'tool')}, {total:,} tokens; heaviest first"
-    body = table(("tool", "#tokens", "weight", "#called", "#found"), rows, "Tools by weight", "bars catalog")
+    note = f"{counted(len(values.weights), 'tool')}, {total:,} tokens; largest first"
+    body = table(("tool", "#tokens", "weight", "#called", "#found"), rows, "Tools by size", "bars catalog")
     return frame(
         title, el("h1", title), el("p", note, class_="lead"), filters, body, _pager(values),
         current="/catalog", version=values.version,
@@ -305,7 +305,7 @@ class HitShown:
 
 @dataclass(frozen=True)
 class SearchPage:
-    """What find_tool would answer."""
+    """What find_tool would return."""
 
     version: str
     query: str
@@ -332,13 +332,13 @@ def _search_result(values: SearchPage) -> Html | list[Html]:
     if values.problem:
         return el("p", values.problem, class_="empty")
     if not values.query:
-        return el("p", "Ask for an action, as a model would: “move a card to another column”.", class_="empty")
+        return el("p", "Search for an action, as a model does: “move a card to another column”.", class_="empty")
     saved = 1 - values.reply_tokens / values.baseline if values.baseline else 0.0
     figures = el(
         "dl",
         figure("The reply costs", number(values.reply_tokens), "tokens, once"),
         figure("Against all definitions", f"{saved * 100:.1f} %", f"less than {number(values.baseline)} tokens"),
-        figure("Likely to answer", f"{values.fit * 100:.0f} %", "how well the first fits"),
+        figure("Likely to answer", f"{values.fit * 100:.0f} %", "match of the first tool"),
         figure("Took", f"{values.milliseconds:.1f} ms", "on this machine"),
         class_="figures",
     )

@@ -1,4 +1,4 @@
-"""What pages are made of: the frame, tables, figures, a tool's tile. Pure."""
+"""Building blocks of pages: the frame, tables, figures, a tool's tile. Pure."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _MOST_TILES = 220
 
 
 def frame(title: str, *body: Child, current: str = "", version: str = "", query: str = "") -> str:
-    """A whole page of the dashboard."""
+    """A complete page of the dashboard."""
     links = [("/", "Overview"), ("/catalog", "Catalog")]
     search = el(
         "form",
@@ -56,14 +56,14 @@ def section(title: str, *body: Child, note: Child = None, css: str = "", id_: st
 
 
 def figure(label: str, value: str, note: Child = None, css: str = "") -> Html:
-    """One number that matters, with what it is."""
+    """One important number and its label."""
     return el(
         "div", el("dt", label), el("dd", value), el("dd", note, class_="note") if note else None, class_=f"figure {css}"
     )
 
 
 def table(titles: Sequence[str], rows: Iterable[Sequence[Child]], caption: str, css: str = "") -> Html:
-    """Names at the left; columns whose title begins with # are numbers, at the right."""
+    """Names on the left; columns whose title begins with # are numbers, on the right."""
     numeric = [title.startswith("#") for title in titles]
     head = el("tr", [
         el("th", title.lstrip("#"), scope="col", class_="n" if is_number else None)
@@ -87,7 +87,7 @@ def server_href(server: str) -> str:
 
 
 def savings_figures(usage: dict[str, Any]) -> Html:
-    """What was saved, both ways to pay, and in money if a model is named."""
+    """The savings, both ways to pay, and in money if a model is set."""
     saved, money = usage["savings"], usage["money"]
     figures = [
         figure(
@@ -156,11 +156,11 @@ def savings_chart(usage: dict[str, Any]) -> Html:
 
 
 def catalog_map(weights: Sequence[Weight], *, links: bool = True) -> Html:
-    """The catalog as a picture: area is tokens. Twice, for wide and for narrow screens."""
+    """The catalog as a chart: area is tokens. Twice, for wide and for narrow screens."""
     tiles = _tiles(weights, links=links)
     told = (
         f"Map of {len(weights):,} tools by the tokens of their definitions, grouped by server. "
-        "The same numbers stand in tables."
+        "The same numbers are in tables."
     )
     return el("div", treemap(tiles, told, 1080, 420, "wide"), treemap(tiles, told, 380, 480, "narrow"), class_="maps")
 

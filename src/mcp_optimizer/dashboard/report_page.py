@@ -1,4 +1,4 @@
-"""The report as one page that needs nothing else: no script, no network, no server. Pure."""
+"""The report as one self-contained page: no script, no network, no server. Pure."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def style_sheet() -> str:
 
 
 def report_page(report: dict[str, Any]) -> str:
-    """The whole report."""
+    """The complete report."""
     usage = report.get("usage")
     policy = "default-src 'none'; style-src 'unsafe-inline'"
     head = el(
@@ -38,13 +38,13 @@ def report_page(report: dict[str, Any]) -> str:
         el("meta", name="viewport", content="width=device-width, initial-scale=1"),
         el("meta", name="color-scheme", content="light dark"),
         el("title", "mcp-optimizer report"),
-        # Ours, and so no stranger's text: the only markup that is not made of elements.
+        # Our own style sheet: the only markup that is not made from elements.
         el("style", Html(style_sheet())),
     )
     weights = [Weight(row["server"], row["name"], row["baseline"]) for row in report["tools"]]
     told = usage["advice"] if usage else report["advice"]
     body = [
-        el("h1", "What the tools cost, and what is saved"),
+        el("h1", "What tools cost, and what is saved"),
         _lead(report),
         _usage(usage) if usage and usage["events"] else None,
         section("Catalog", catalog_map(weights, links=False), note="Area is tokens; colour is the server."),
@@ -64,7 +64,7 @@ def _lead(report: dict[str, Any]) -> Html:
         el("strong", counted(report["tool_count"], "tool")),
         f" of {counted(len(report['servers']), 'server')}: ",
         el("strong", number(report["baseline_tokens"])),
-        " tokens of definitions in every prompt. With mcp-optimizer it is ",
+        " tokens of definitions in every prompt. With mcp-optimizer: ",
         el("strong", number(report["own_tokens"])),
         ".",
         class_="lead",
@@ -105,7 +105,7 @@ def _forms(report: dict[str, Any]) -> Html:
         (f"profile {report['profile']}, five-word descriptions", report["total"]),
     ]
     cells = [(label, number(row["before"]), number(row["after"]), f"{row['percent']:.1f} %") for label, row in rows]
-    return table(("what is sent", "#before", "#after", "#saved"), cells, "Forms of definitions")
+    return table(("form", "#before", "#after", "#saved"), cells, "Forms of definitions")
 
 
 def _phases(report: dict[str, Any]) -> Html:
@@ -141,6 +141,6 @@ def _weights(entries: list[dict[str, Any]], key: str, title: str) -> list[Child]
          number(entry["schema"]), number(entry["signature"]))
         for entry in entries[:_MOST_ROWS]
     ]  # fmt: skip
-    shown = table((title, "#tokens", "weight", "#schema", "#signature"), rows, f"Weight by {title}", "bars")
+    shown = table((title, "#tokens", "weight", "#schema", "#signature"), rows, f"Size by {title}", "bars")
     more = f"and {len(entries) - _MOST_ROWS:,} more" if len(entries) > _MOST_ROWS else None
     return [shown, el("p", more, class_="note") if more else None]

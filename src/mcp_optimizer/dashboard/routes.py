@@ -1,6 +1,6 @@
-"""The dashboard over HTTP: reads the gateway and its history, and answers with pages. Changes nothing.
+"""The dashboard over HTTP: reads the gateway and its history, and returns pages. Changes nothing.
 
-Built by the composition root with what it may look at; `guard` decides who may look.
+Built by the composition root with the parts it may read; `guard` decides who may see it.
 """
 
 from __future__ import annotations
@@ -55,13 +55,13 @@ _MOST_EVENTS = 50_000
 _LEAST_PAUSE = 1.0
 _LONGEST_PAUSE = 5.0
 _REST = 10
-"""Times as long as it took to sum up the history, before that is done again."""
+"""The pause before history is summed up again, as a multiple of the time it took."""
 
 _REMEMBERED = 5_000
 _SHOWN = 15
 _KEEP_ALIVE = 15.0
 _MOST_WATCHING = 100
-"""Pages that are told of events as they happen."""
+"""Pages that may receive events as they happen."""
 
 _LONGEST_QUERY = 500
 _FILES = {"style.css": "text/css", "dashboard.js": "text/javascript", "icon.svg": "image/svg+xml"}
@@ -75,12 +75,12 @@ _PARTS = {
     "parameters": ("bm25_parameters",),
     "all words": ("bm25_all", "bm25_part", "query_met"),
 }
-"""The ranker's features, as people can follow them."""
+"""The ranker's features, in words for people."""
 
 
 @dataclass(frozen=True)
 class Sources:
-    """What the dashboard looks at."""
+    """The parts that the dashboard reads."""
 
     gateway: Gateway
     forms: ToolForms
@@ -88,13 +88,13 @@ class Sources:
     history: Callable[[], Awaitable[History | None]]
     usage: Callable[[Sequence[Event]], dict[str, Any]]
     find: Callable[[str], tuple[Found, int]]
-    """What find_tool answers, and the tokens of that reply."""
+    """The reply of find_tool, and its tokens."""
     own_tokens: Callable[[], int]
     version: str
 
 
 class Dashboard:
-    """Answers with pages."""
+    """Responds with pages."""
 
     def __init__(self, sources: Sources, guard: Guard) -> None:
         self._sources = sources
@@ -122,7 +122,7 @@ class Dashboard:
         ]
 
     def end(self) -> None:
-        """Let go of those who watch: the server is about to stop."""
+        """Disconnect the viewers, because the server is about to stop."""
         self._ending.set()
 
     async def _overview(self, _request: Request) -> Response:
@@ -142,7 +142,7 @@ class Dashboard:
         return Overview(sources.version, own, found, servers, usage, recent, is_kept)
 
     async def _summed_up(self) -> tuple[dict[str, Any], bool]:
-        """What history says, at most a few seconds old; and whether it is kept at all."""
+        """The summary of the history, at most a few seconds old; and whether history is kept."""
         async with self._summing:
             if self._usage is None or time.monotonic() > self._fresh_until:
                 started = time.monotonic()
@@ -160,7 +160,7 @@ class Dashboard:
                 written = await history.read(time.time() - _DAYS * 86_400, _MOST_EVENTS)
                 return _with_newest(written, self._recent), True
             except CatalogError:
-                # Locked or gone: what this process remembers is better than no page.
+                # Locked or missing: what this process remembers is better than no page.
                 pass
         return list(self._recent), False
 
@@ -225,7 +225,7 @@ class Dashboard:
         return HTMLResponse(search_page(values))
 
     def _found(self, query: str) -> SearchPage:
-        """What find_tool would answer, and why."""
+        """What find_tool would return, and why."""
         sources = self._sources
         started = time.perf_counter()
         try:
@@ -236,7 +236,7 @@ class Dashboard:
         snapshot = sources.gateway.snapshot
         places = {tool.name: at for at, tool in enumerate(snapshot.tools) if tool is not None}
         at = [places[hit.tool.name] for hit in found.tools if hit.tool.name in places]
-        # A server may have gone since; then nothing is explained rather than something wrong.
+        # A server may be gone since; no explanation is better than a wrong one.
         why = snapshot.index.contributions(query, at) if len(at) == len(found.tools) else [{} for _ in found.tools]
         hits = [
             HitShown(
@@ -250,13 +250,13 @@ class Dashboard:
             )
             for hit, parts in zip(found.tools, why, strict=True)
         ]
-        note = "By words only: the encoder is still being prepared." if found.by_words_only else ""
+        note = "By words only: the encoder is still loading." if found.by_words_only else ""
         baseline = found.token_metrics.baseline_tokens
         return SearchPage(sources.version, query, hits, found.fit, reply_tokens, baseline, taken, note)
 
     async def _events(self, _request: Request) -> Response:
         if self._watching >= _MOST_WATCHING:
-            return PlainTextResponse("Too many watch already.", status_code=503, headers={"Retry-After": "60"})
+            return PlainTextResponse("Too many viewers.", status_code=503, headers={"Retry-After": "60"})
         headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
         return StreamingResponse(self._stream(), media_type="text/event-stream", headers=headers)
 
@@ -276,7 +276,7 @@ class Dashboard:
                     else:
                         yield ": still here\n\n"
         finally:
-            # Also when whoever watched has left, which ends this wherever it waits.
+            # Also when the viewer has left, which ends this wherever it waits.
             self._watching -= 1
             ending.cancel()
             if getting is not None:
@@ -295,7 +295,7 @@ _FORMS = (("As its server sent it", Detail.FULL), ("Compressed schema", Detail.S
 
 
 def _rows(snapshot: Snapshot) -> tuple[list[Weight], list[ServerRow]]:
-    """What each tool costs, and each server: those that do not run first."""
+    """The cost of each tool and server; servers that do not run come first."""
     found = weights(snapshot)
     tools, tokens = Counter[str](), Counter[str]()
     for weight in found:
@@ -325,7 +325,7 @@ def _form_shown(name: str, form: Form) -> FormShown:
 
 
 def _with_newest(written: list[Event], seen: Iterable[Event]) -> list[Event]:
-    """What is written down, and what this process saw and has not written yet."""
+    """The stored events, and those of this process that are not written yet."""
     known = {_identity(event) for event in written[-2 * _REMEMBERED :]}
     return written + [event for event in seen if _identity(event) not in known]
 

@@ -1,7 +1,7 @@
-"""The catalog's database as the gateway has it: opened beside the start, tried again while it cannot be, or none.
+"""The gateway's database: opened in the background, retried while it cannot be opened, or none.
 
-Whoever asks waits for the first try and no longer: a database that is down costs what is kept in it, and nothing else.
-Called by the composition root; knows nothing of servers or clients.
+Callers wait only for the first attempt: without the database only its content is missing, and nothing else. Called by
+the composition root; knows nothing of servers or clients.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from mcp_optimizer.domain.events import ToolKey
 from mcp_optimizer.errors import CatalogError
 
 if TYPE_CHECKING:
-    # At run time the database's libraries load beside everything else, in a thread.
+    # At run time the database's libraries load in a thread, in parallel with everything else.
     from mcp_optimizer.db.catalog import Catalog
     from mcp_optimizer.db.database import Database
     from mcp_optimizer.db.forms import StoredForms
@@ -32,7 +32,7 @@ _LONGEST_PAUSE = 60.0
 
 
 class Storage:
-    """The database at `place` (a file, or PostgreSQL's address; None: nothing is kept), and what is in it."""
+    """The database at `place` (a file, or a PostgreSQL address; None stores nothing), and its content."""
 
     def __init__(self, place: Path | str | None, first_pause: float = _FIRST_PAUSE) -> None:
         self._place = place
@@ -43,19 +43,19 @@ class Storage:
         self._trying_again: asyncio.Task[None] | None = None
         self._making_memory = asyncio.Lock()
         self.uses: Mapping[ToolKey, int] = {}
-        """How often tools were called before the start. Read once: what is registered for that must not change."""
+        """How often tools were called before the start. Read once, because lists that depend on it must not change."""
         self.on_opened_late: Callable[[], Awaitable[None]] | None = None
-        """Told when the database was opened after all: what was found out meanwhile can be stored."""
+        """Called when the database opens after all, so that what was learned meanwhile can be stored."""
 
     def open(self) -> None:
-        """Begin to open it."""
+        """Start opening it."""
         if self._place is not None:
             self._opening = asyncio.create_task(self._open(self._place))
 
     async def opened(self) -> None:
-        """Wait until it is open, or cannot be opened for now."""
+        """Wait until it is open, or until the first attempt failed."""
         if self._opening is not None:
-            # Not the task itself: whoever stops waiting must not stop the opening.
+            # Not the task itself, because cancelling the wait must not cancel the opening.
             await asyncio.wait([self._opening])
 
     async def close(self) -> None:
@@ -79,7 +79,7 @@ class Storage:
         return Catalog(self._database)
 
     async def forms(self) -> StoredForms | None:
-        """Definitions as they are sent."""
+        """The stored forms of definitions."""
         await self.opened()
         if self._database is None:
             return None
@@ -88,7 +88,7 @@ class Storage:
         return StoredForms(self._database)
 
     async def history(self) -> History | None:
-        """What happened, as far as it is written down."""
+        """The stored events."""
         await self.opened()
         if self._database is None:
             return None
@@ -97,13 +97,13 @@ class Storage:
         return History(self._database)
 
     async def kept_results(self) -> KeptResults:
-        """Where whole results are kept: here, or in memory where there is no database."""
+        """Where complete results are kept: here, or in memory without a database."""
         await self.opened()
         from mcp_optimizer.db.database import open_database
         from mcp_optimizer.db.kept_results import KeptResults
 
         async with self._making_memory:
-            # What was kept in memory is asked for again: memory it stays, even if the database comes later.
+            # Results kept in memory will be read from there, so it stays memory even if the database opens later.
             if self._memory is None and self._database is None:
                 self._memory = await open_database(None)
         database = self._memory or self._database
@@ -111,14 +111,14 @@ class Storage:
         return KeptResults(database)
 
     async def _open(self, place: Path | str) -> None:
-        # Loaded in a thread, while servers start: nobody who asks for tools/list should wait for it.
+        # Loaded in a thread while servers start, so no tools/list request waits for it.
         await asyncio.to_thread(import_module, "mcp_optimizer.db.catalog")
         from mcp_optimizer.db.database import open_database
 
         try:
             self._database = await open_database(place)
         except CatalogError as error:
-            logger.warning("%s Going on without it, and trying again: nothing is kept until then.", error)
+            logger.warning("%s Continuing without it and trying again; nothing is stored until then.", error)
             self._trying_again = asyncio.create_task(self._open_later(place))
             return
         await self._read_uses(self._database)
@@ -129,7 +129,7 @@ class Storage:
         try:
             self.uses = await History(database).call_counts()
         except CatalogError as error:
-            logger.warning("Profiles go without what was used before: %s.", error)
+            logger.warning("Profiles ignore earlier use of tools: %s.", error)
 
     async def _open_later(self, place: Path | str) -> None:
         from mcp_optimizer.db.database import open_database
@@ -140,7 +140,7 @@ class Storage:
             pause = min(pause * 2, _LONGEST_PAUSE)
             with contextlib.suppress(CatalogError):
                 self._database = await open_database(place)
-        logger.warning("The catalog could be opened now.")
+        logger.warning("The catalog is open now.")
         await self._read_uses(self._database)
         if self.on_opened_late is not None:
             await self.on_opened_late()

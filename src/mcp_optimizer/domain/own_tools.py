@@ -1,6 +1,6 @@
 """The gateway's own tools, as every model sees them in every prompt.
 
-Their whole cost is part of the product: a test keeps them under 600 tokens together. Pure data.
+Their cost is part of the product: a test keeps them under 600 tokens together. Pure data.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What the gateway does, whoever asks and over whatever wire: find tools, list them, call them.
+"""Finds, lists and calls tools, for any caller and transport.
 
-Called by the MCP face, the library and the command line. Knows no transport and no SDK type; a tool's result
-is the raw object that its server sent, and what `results` says of it.
+Called by serving, the library and the command line. Knows no transport and no SDK type; a tool's result is the raw
+object that its server sent, plus the metadata from `results`.
 """
 
 from __future__ import annotations
@@ -33,31 +33,30 @@ from mcp_optimizer.upstream.pool import UpstreamPool
 from mcp_optimizer.upstream.state import UpstreamState
 
 TOOL_META_KEY = "mcp-optimizer/tool"
-"""Where a call's reply says which tool, of which server, was really called."""
+"""The `_meta` key that says which tool of which server was called."""
 
 SCORES_META_KEY = "mcp-optimizer/scores"
-"""Where a find_tool reply says how well each tool fits; in `_meta`, so that it costs the model nothing."""
+"""The `_meta` key for the scores in a find_tool reply; in `_meta` they cost the model nothing."""
 
 _HEADER_KEYWORD = '"x-mcp-header"'
 _PAGE = 100
 _SUMMARY = 100
 
 _AROUND = 500
-"""Tokens of a reply that are kept free for what stands around its tools."""
+"""Tokens of a reply reserved for everything except its tools."""
 
 _LEAST_TOOL = 30
-"""Tokens of the smallest tool: no more tools are looked for than a reply could hold of those."""
+"""Tokens of the smallest tool, which bounds how many tools a reply could hold."""
 
 _LARGE_TOOL = 5_000
 _LARGE_TEXT = 100_000
 _MANY_PARTS = 5_000
-"""Tokens of a definition, characters or values of parameters that take long enough to be read and checked that others
-should not wait for it."""
+"""Tokens of a definition, or characters or values of parameters, above which reading and checking goes to a thread."""
 
 
 @dataclass(frozen=True)
 class FoundTool:
-    """A tool that fits, how well, and the form in which it is returned."""
+    """A tool that fits, its score, and the form in which it is returned."""
 
     tool: CatalogTool
     score: float
@@ -66,23 +65,23 @@ class FoundTool:
 
 @dataclass(frozen=True)
 class Found:
-    """The answer to a search: the tools, what leaving out the others saved, and what could not be searched."""
+    """The reply to a search: the tools, the savings, and the servers that could not be searched."""
 
     tools: tuple[FoundTool, ...]
     token_metrics: TokenMetrics
     missing: tuple[UpstreamState, ...]
     fit: float = 0.0
-    """How likely it is that the first tool answers the request, from 0 to 1."""
+    """The probability, from 0 to 1, that the first tool answers the request."""
     by_words_only: bool = False
-    """The encoder is still loading; what is found by meaning comes in a moment."""
+    """The encoder is still loading, so only words were matched."""
     left_out: bool = False
     """Whether more tools fit than the reply has room for."""
     whole_id: str = ""
-    """Under which id the only tool is kept whole, where it is too large to be shown."""
+    """The id under which the only tool is kept complete, if it is too large to be shown."""
 
     @property
     def abbreviated(self) -> list[str]:
-        """The tools that are too large to be shown whole."""
+        """The tools that are too large to be shown completely."""
         return [found.tool.name for found in self.tools if found.form.is_abbreviated]
 
 
@@ -118,7 +117,7 @@ class Gateway:
 
     @property
     def snapshot(self) -> Snapshot:
-        """What the catalog holds at this moment."""
+        """The current snapshot of the catalog."""
         return self._catalog.snapshot
 
     def find(
@@ -135,7 +134,7 @@ class Gateway:
             raise InvalidRequest(f"limit must be at least 1, not {quoted(limit)}.")
         if (length := len(tool_description) + len(tool_keywords)) > (longest := self.limits.query):
             raise InvalidRequest(
-                f"The request is too long: {length:,} characters, of at most {longest:,}. Describe one action."
+                f"The request is too long: {length:,} characters, maximum {longest:,}. Describe one action."
             )
         room = self.limits.reply_tokens - _AROUND
         at_once = room // _LEAST_TOOL
@@ -157,8 +156,10 @@ class Gateway:
         detail: Detail = Detail.FULL,
         caller: Caller = LOCAL,
     ) -> Found:
-        """`find`, beside other calls. Who asks for all of one tool that is too large for a reply can read it on."""
-        # In a thread: embedding the request takes milliseconds that other calls need not wait for.
+        """`find` in a thread. If the only tool found is too large for the reply, its complete definition is kept for
+        read_result.
+        """
+        # Embedding the request takes milliseconds that other calls need not wait for.
         found = await asyncio.to_thread(self.find, tool_description, tool_keywords, limit, detail)
         if detail is Detail.FULL and len(found.tools) == 1 and found.abbreviated:
             whole = found.tools[0].tool.record.definition.wire_json
@@ -166,7 +167,7 @@ class Gateway:
         return found
 
     def list_tools(self, server: str | None = None, offset: int = 0) -> ToolPage:
-        """All tools of running servers, or of one server, a page at a time."""
+        """All tools of running servers, or of one server, page by page."""
         snapshot = self._catalog.snapshot
         if server is not None and server not in snapshot.states:
             raise resolving.unknown_server(snapshot, server)
@@ -208,9 +209,10 @@ class Gateway:
         caller: Caller = LOCAL,
         select: str = "",
     ) -> dict[str, Any]:
-        """Call a tool; its result within its limits, with what it cost and the tool's own name and server in `_meta`.
+        """Call a tool; returns its result within the limits, with its cost and the tool's own name and server in
+        `_meta`.
 
-        `select` is a JMESPath expression: only what it selects of the result is returned.
+        `select` is a JMESPath expression; only what it selects from the result is returned.
         """
         projection = self.results.projection(select)
         parked = self._pool.parked(caller)
@@ -237,7 +239,7 @@ class Gateway:
         return _with_origin(result, tool)
 
     async def pass_on(self, tool_name: str, arguments: Mapping[str, Any] | None, caller: Caller) -> dict[str, Any]:
-        """Call a tool by the name it is listed under, with arguments and result as they are, and what that cost."""
+        """Call a tool by its listed name, with arguments and result unchanged, and add the cost."""
         parked = self._pool.parked(caller)
         snapshot = self._catalog.snapshot
         tool = resolving.exact(snapshot, tool_name)
@@ -251,18 +253,18 @@ class Gateway:
         return await self.results.described(of_a_tool(result), started)
 
     def definition(self, tool: CatalogTool) -> dict[str, Any]:
-        """A tool as its server sent it, under the name it is called by."""
+        """A tool as its server sent it, under its public name."""
         return {**pydantic_core.from_json(tool.record.definition.wire_json), "name": tool.name}
 
     def input_schema(self, tool_name: str) -> Mapping[str, Any] | None:
-        """The schema of a tool some of whose parameters travel as headers, too; None for any other."""
+        """The schema of a tool that has parameters sent as headers; None for any other."""
         tool = self._catalog.snapshot.by_name.get(tool_name)
         if tool is None or not _has_header_parameters(tool.record.definition):
             return None
         return tool.record.details.input_schema
 
     def _understand(self, tool: CatalogTool, parameters: Any) -> dict[str, Any]:
-        """The arguments in the tool's original shape, valid; the error shows the schema as we would send it."""
+        """The valid arguments in the tool's original shape. On error, shows the schema in the form we send."""
         details = tool.record.details
         arguments = read_arguments(parameters, details)
         for plan in self._forms.plans(tool):
@@ -270,14 +272,14 @@ class Gateway:
         try:
             self._check.check(arguments, details, tool.record.definition_hash)
         except InvalidArguments as error:
-            # Half of a reply: what is wrong needs room, too.
+            # Half of a reply, because the problems need room too.
             [form] = self._forms.reply([tool], Detail.SCHEMA, self.limits.reply_tokens // 2)
             shown = form.definition.input_schema
             raise InvalidArguments(details.name, error.problems, shown, abbreviated=form.is_abbreviated) from None
         return arguments
 
     def resolve(self, tool_name: str, server_name: str | None = None) -> CatalogTool:
-        """The tool that a name means: exactly one, or an error that helps."""
+        """The one tool that a name means, or a helpful error."""
         snapshot = self._catalog.snapshot
         if server_name:
             return resolving.on_server(snapshot, tool_name, server_name)
@@ -290,7 +292,7 @@ def _has_header_parameters(definition: Definition) -> bool:
 
 
 def _takes_long(tool: CatalogTool, parameters: Any) -> bool:
-    """Whether to make sense of the parameters may take long: both come from strangers."""
+    """Whether reading the parameters may take long; neither the definition nor the parameters are trusted."""
     if tool.tokens > _LARGE_TOOL or not tool.tokens:
         return True
     if isinstance(parameters, str):

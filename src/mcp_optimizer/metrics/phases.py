@@ -1,7 +1,7 @@
-"""What each phase saves on a catalog: schemas compressed, profiles registered, descriptions shortened. Pure values.
+"""What each phase saves on a catalog: compressed schemas, registered profiles, shortened descriptions. Pure values.
 
-The phases are those of the schema-compression document, with its targets for a kanban server of 65 tools; the
-targets are stated beside every catalog, and met or not.
+The phases are those of the schema-compression document, with its targets for a kanban server of 65 tools. Every catalog
+is compared with these targets.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class TierMetrics(BaseModel):
 
 
 class PhaseMetrics(BaseModel):
-    """What a phase took off, against what it was meant to."""
+    """What a phase saved, compared with its target."""
 
     phase_name: str
     total_reduction: int
@@ -91,7 +91,7 @@ def tier_metrics(rows: Sequence[TokenMetrics]) -> list[TierMetrics]:
 
 
 def phase_metrics(baseline: int, compressed: int, registered: int, registered_brief: int) -> list[PhaseMetrics]:
-    """Phase 1 over all tools, phase 2 at the start against all of them, phase 3 over what is registered."""
+    """Phase 1 over all tools, phase 2 at the start against all of them, phase 3 over registered tools."""
     reductions = {
         "schema compression": baseline - compressed,
         "profile registration": baseline - registered,

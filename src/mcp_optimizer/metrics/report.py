@@ -1,4 +1,4 @@
-"""The report on a catalog: what it costs by server and tool, and what each phase, form and profile makes of it.
+"""The report on a catalog: its cost by server and tool, and the effect of each phase, form and profile.
 
 Called by the command line. Reads a snapshot; starts nothing.
 """
@@ -30,7 +30,7 @@ def make_report(
     selected: ProfileName = ProfileName.MINIMAL,
     known: Sizes | None = None,
 ) -> dict[str, Any]:
-    """Everything, as plain values; the tools largest first."""
+    """The complete report as plain values; largest tools first."""
     tools = sorted(snapshot.running, key=lambda tool: (-tool.tokens, tool.name))
     profiles = lists.profiles()
     found = known or sizes(tools, forms)
@@ -92,7 +92,7 @@ def make_report(
 
 
 def weights(snapshot: Snapshot) -> list[Weight]:
-    """The running tools by what their definitions cost."""
+    """The running tools by the cost of their definitions."""
     return [Weight(tool.server, tool.record.name, tool.tokens) for tool in snapshot.running]
 
 
@@ -103,7 +103,7 @@ def _rows(
     brief: dict[str, int],
     lists: ToolLists,
 ) -> dict[MeasurementPhase, list[TokenMetrics]]:
-    """A row a tool and phase; a tool that is not registered costs nothing at the start."""
+    """One row per tool and phase; a tool that is not registered costs nothing at the start."""
     now = datetime.now(UTC)
     tiers = lists.profiles().tier_of
     costs = {

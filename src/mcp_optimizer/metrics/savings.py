@@ -1,17 +1,17 @@
-"""What was saved, honestly: all that a model had to read with this gateway, and what it would have read without. Pure.
+"""What was saved: everything a model had to read with this gateway, and what it would have read without. Pure.
 
-A conversation is told again from its events, once as it was and once as it would have been:
+Each conversation is replayed from its events, once as it was and once as it would have been:
 
-- With us, every model request carries our `tools/list` and all replies so far: searches, lists and results.
-- Without us, every model request carries all definitions of the servers that were running, and all results so far,
-  uncut; but there are no searches, so there are fewer requests, and no failed tries at calling.
+- With the gateway, every model request carries our `tools/list` and all replies so far: searches, lists and results.
+- Without it, every model request carries all definitions of the servers that were running, and all results so far,
+  uncut; but there are no searches, so there are fewer requests, and no failed attempts at calling.
 
-Each call is one model request, and one more reads the last reply; that is the least there can have been. What the
+Each call is one model request, and one more reads the last reply; that is the minimum there can have been. What the
 user wrote and the model answered is the same in both, and left out of both.
 
 Both are then priced in two ways: every token at the full price each time it is read, and with a provider's prompt
-cache, where what the last request already held is read at a fraction of the price. A `tools/list` that changes in
-the middle of a conversation makes the provider read everything anew; that counts in both.
+cache, where the tokens of the previous request are read at a fraction of the price. A `tools/list` that changes in the
+middle of a conversation makes the provider read everything anew; that counts in both.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ SILENCE = 1_800.0
 
 @dataclass(frozen=True)
 class Assumptions:
-    """What is not known from the events, and stated beside every number."""
+    """What the events do not say, printed next to every number."""
 
     requests_per_session: int | None = None
-    """Model requests in a conversation; None: one for each call, and one more. Never less than that."""
+    """Model requests in a conversation; None means one for each call and one more, which is also the minimum."""
     own_tokens: int = 0
-    """Tokens of our own tools, for what was asked before a `tools/list` was recorded."""
+    """Tokens of our own tools, for requests before a `tools/list` was recorded."""
 
 
 @dataclass(frozen=True)
 class Prices:
-    """What a model's input costs, in money for a million tokens."""
+    """What a model's input costs, in money per million tokens."""
 
     model: str
     currency: str
@@ -49,7 +49,7 @@ class Prices:
 
 
 PLAIN_PRICES = Prices(model="", currency="", input=1.0, cache_read=0.1, cache_write=1.25)
-"""Without a named model: how the prices of a cached read and write relate to the full one at most providers."""
+"""Without a model: the usual ratio of the prices for cached reads and writes to the full price."""
 
 
 @dataclass(frozen=True)
@@ -58,9 +58,9 @@ class Reading:
 
     requests: int = 0
     fresh: int = 0
-    """Tokens that no earlier request had brought to the provider's cache."""
+    """Tokens that no earlier request brought into the provider's cache."""
     repeated: int = 0
-    """Tokens that the request before already held."""
+    """Tokens that the previous request already contained."""
 
     @property
     def tokens(self) -> int:
@@ -73,7 +73,7 @@ class Reading:
         return Reading(self.requests - other.requests, self.fresh - other.fresh, self.repeated - other.repeated)
 
     def cost(self, prices: Prices, *, cached: bool) -> float:
-        """Money, or full-price tokens where the prices are plain."""
+        """Money, or full-price tokens with plain prices."""
         unit = 1e6 if prices.model else 1.0
         if not cached:
             return self.tokens * prices.input / unit
@@ -82,7 +82,7 @@ class Reading:
 
 @dataclass(frozen=True)
 class Savings:
-    """A number of conversations, as they were and as they would have been."""
+    """Several conversations, as they were and as they would have been."""
 
     sessions: int = 0
     with_us: Reading = Reading()
@@ -95,7 +95,7 @@ class Savings:
         return Savings(self.sessions - other.sessions, self.with_us - other.with_us, self.without - other.without)
 
     def as_values(self, prices: Prices = PLAIN_PRICES) -> dict[str, Any]:
-        """For programs and pages: both ways to pay, each with what it costs with us and without."""
+        """For programs and pages: both ways to pay, each with its cost with the gateway and without."""
         ways = {}
         for way, cached in (("uncached", False), ("cached", True)):
             before, after = self.without.cost(prices, cached=cached), self.with_us.cost(prices, cached=cached)
@@ -120,13 +120,13 @@ class Savings:
 
 
 class Conversation:
-    """One conversation, told event by event: the one arithmetic, for reports and for what is counted as it happens.
+    """One conversation, event by event; used for reports and for live counting alike.
 
-    One without a single call has cost nothing yet: nobody knows that a model was asked.
+    A conversation without a call has cost nothing yet, because it is not known whether a model was asked.
     """
 
     def __init__(self, assumptions: Assumptions, menu: int | None = None) -> None:
-        """`menu`: tokens of the list that the client loaded before, if it is known to have one."""
+        """`menu` are the tokens of the list that the client loaded before, if known."""
         self._assumptions = assumptions
         self.menu = menu
         self._ours = _Side()
@@ -135,11 +135,11 @@ class Conversation:
         self._last_at: float | None = None
 
     def is_over(self, event: Event) -> bool:
-        """Whether so much silence lies before this event that it begins another conversation."""
+        """Whether this event comes after a silence that starts another conversation."""
         return self._last_at is not None and is_silence(self._last_at, event.at)
 
     def following(self) -> Conversation:
-        """The next one of the same client: the list that it loaded before the silence is still what it sends."""
+        """The next conversation of the same client, which still sends the list that it loaded before the silence."""
         return Conversation(self._assumptions, self.menu)
 
     def add(self, event: Event) -> None:
@@ -158,7 +158,7 @@ class Conversation:
 
     @property
     def savings(self) -> Savings:
-        """As it stands now."""
+        """The savings so far."""
         if not self._ours.turns:
             return Savings()
         further = max(1, (self._assumptions.requests_per_session or 0) - self._ours.turns)
@@ -166,7 +166,7 @@ class Conversation:
 
 
 class _Side:
-    """What a model reads in a conversation: requests one after the other, each with the list and all replies so far."""
+    """What a model reads in a conversation: successive requests, each with the list and all replies so far."""
 
     def __init__(self) -> None:
         self.turns = 0
@@ -174,7 +174,7 @@ class _Side:
         self._before: int | None = None
 
     def turn(self, definitions: int, reply: int) -> None:
-        """A request with this list was answered with that much."""
+        """A request with this list got a reply of this size."""
         size, known = self._next(definitions)
         self._repeated += known
         self._fresh += size - known
@@ -183,13 +183,15 @@ class _Side:
         self.turns += 1
 
     def read(self, last_list: int, further: int) -> Reading:
-        """All of it, with `further` requests at the end: the first reads the last reply, the others the same again."""
+        """The total, with `further` requests at the end: the first reads the last reply, the others read everything
+        again.
+        """
         size, known = self._next(last_list)
         repeated = self._repeated + known + size * (further - 1)
         return Reading(self.turns + further, self._fresh + size - known, repeated)
 
     def _next(self, definitions: int) -> tuple[int, int]:
-        """The size of the next request, and how much of it the last one held."""
+        """The size of the next request, and how much of it the previous one contained."""
         return definitions + self._conversation, self._held if definitions == self._before else 0
 
 
@@ -208,14 +210,14 @@ def sessions(events: Iterable[Event]) -> Iterator[list[Event]]:
         for at in range(1, len(found) + 1):
             if at < len(found) and not is_silence(found[at - 1].at, found[at].at):
                 continue
-            # The list that a client loaded before the silence is still what it sends.
+            # The client still sends the list that it loaded before the silence.
             yield [*([menu] if menu is not None else []), *found[begin:at]]
             menu = next((event for event in reversed(found[:at]) if event.kind is EventKind.LOAD), None)
             begin = at
 
 
 def is_silence(before: float, at: float) -> bool:
-    """Whether what is said at this time belongs to another conversation than what was said before."""
+    """Whether an event at this time belongs to another conversation than the previous one."""
     return at - before > SILENCE
 
 

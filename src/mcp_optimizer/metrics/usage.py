@@ -1,4 +1,4 @@
-"""What was done with a catalog: found, called, never used, how quickly, at what cost; and what to do about it. Pure.
+"""How a catalog was used: found, called, never used, how fast, at what cost; and what to do about it. Pure.
 
 Events in, plain values out, for the terminal, for pages and for programs.
 """
@@ -15,7 +15,7 @@ from mcp_optimizer.domain.events import Event, EventKind, Outcome, ToolKey
 from mcp_optimizer.metrics.savings import PLAIN_PRICES, Assumptions, Prices, Savings, savings, sessions
 
 _OFTEN = 5
-"""Times from which on something is a habit."""
+"""Number of times from which something counts as a habit."""
 
 _LARGE_RESULT = 5_000
 _FAILS_OFTEN = 0.2
@@ -27,7 +27,7 @@ _FEW_DAYS = 2 * 86_400
 
 @dataclass(frozen=True)
 class Weight:
-    """A tool of the catalog: whose it is, what it is called, what its definition costs."""
+    """A tool of the catalog: its server, its name, the cost of its definition."""
 
     server: str
     tool: str
@@ -44,7 +44,7 @@ def make_usage(
     assumptions: Assumptions,
     prices: Prices = PLAIN_PRICES,
 ) -> dict[str, Any]:
-    """All of it; empty lists where nothing happened."""
+    """The complete usage; empty lists where nothing happened."""
     calls = [event for event in events if event.kind is EventKind.CALL]
     found = Counter(key for event in events for key in event.found)
     called = Counter((event.server, event.tool) for event in calls if event.tool)
@@ -74,17 +74,17 @@ def make_usage(
 
 
 def stated(assumptions: Assumptions, prices: Prices) -> list[str]:
-    """What the numbers rest on, in words that stand beside them."""
+    """The assumptions behind the numbers, in words printed next to them."""
     requests = assumptions.requests_per_session
     asked = f"at least {requests} a conversation" if requests else "one for each call and one more"
     unit = "of the full price" if not prices.model else f"{prices.currency} a million tokens"
     read = f"{prices.cache_read * 100:.0f} %" if not prices.model else f"{prices.cache_read:g}"
     write = f"{prices.cache_write * 100:.0f} %" if not prices.model else f"{prices.cache_write:g}"
     return [
-        f"Model requests: {asked}; without us, as many less as there were searches and lists.",
-        "Without us, each request carries all definitions of the running servers and every result uncut.",
-        f"With a prompt cache, what the request before held costs {read}, and what is new {write}, {unit}.",
-        "What the user wrote and the model answered is the same with us and without, and left out.",
+        f"Model requests: {asked}; without the gateway, fewer by the number of searches and lists.",
+        "Without the gateway, each request carries all definitions of the running servers and every result uncut.",
+        f"With a prompt cache, tokens of the previous request cost {read} and new ones {write}, {unit}.",
+        "What the user wrote and the model answered is the same in both, and left out.",
         "Half an hour of silence ends a conversation.",
     ]
 
@@ -98,7 +98,7 @@ def _moment(at: float | None) -> str | None:
 
 
 def _by(events: Iterable[Event], key: Any) -> list[tuple[Any, list[Event]]]:
-    """Events by something, the most frequent first."""
+    """Events by a key, most frequent first."""
     groups: dict[Any, list[Event]] = defaultdict(list)
     for event in events:
         groups[key(event)].append(event)
@@ -106,7 +106,7 @@ def _by(events: Iterable[Event], key: Any) -> list[tuple[Any, list[Event]]]:
 
 
 def _few(groups: list[tuple[str, list[Event]]]) -> list[tuple[str, list[Event]]]:
-    """The most frequent ones, and the others together: clients choose their names themselves."""
+    """The most frequent ones, and the others together, because clients choose their own names."""
     if len(groups) <= _MOST_CLIENTS:
         return groups
     others = [event for _, own in groups[_MOST_CLIENTS:] for event in own]
@@ -136,7 +136,7 @@ def _results(calls: Sequence[Event]) -> dict[str, Any]:
 
 
 def _never_called(catalog: Iterable[Weight], called: Mapping[ToolKey, int]) -> list[dict[str, Any]]:
-    """By server: the tools that nobody called, the heaviest first."""
+    """By server: the tools that nobody called, largest first."""
     every, never = Counter[str](), defaultdict[str, list[Weight]](list)
     for weight in catalog:
         every[weight.server] += 1
@@ -156,7 +156,7 @@ def _never_called(catalog: Iterable[Weight], called: Mapping[ToolKey, int]) -> l
 
 
 def _periods(events: Sequence[Event], assumptions: Assumptions) -> dict[str, Any]:
-    """By the day, or while there are few by the hour, in which a conversation began; UTC."""
+    """By the day, or if there are few by the hour, in which a conversation began; UTC."""
     began = [(_began(session), session) for session in sessions(events)]
     span = max((at for at, _ in began), default=0.0) - min((at for at, _ in began), default=0.0)
     unit = "hour" if span < _FEW_DAYS else "day"
@@ -182,14 +182,14 @@ def _periods(events: Sequence[Event], assumptions: Assumptions) -> dict[str, Any
 
 
 def _began(session: Sequence[Event]) -> float:
-    """A list that was loaded before a silence stands first, from another day perhaps."""
+    """A list loaded before a silence comes first, perhaps from another day."""
     return next((event for event in session if event.kind is not EventKind.LOAD), session[-1]).at
 
 
 def advice(
     events: Sequence[Event], catalog: Sequence[Weight], found: Mapping[ToolKey, int], called: Mapping[ToolKey, int]
 ) -> list[str]:
-    """What a user can do, the weightiest first. Silent about what has not been used enough to judge."""
+    """What a user can do, most important first. Says nothing about what was not used enough to judge."""
     if not called:
         return _advice_on_weights(catalog)
     told = [
@@ -207,7 +207,7 @@ def _unused(catalog: Sequence[Weight], called: Mapping[ToolKey, int]) -> list[st
         server, tools, every, tokens = row["server"], row["tools"], row["of"], row["tokens"]
         if tools == every:
             told.append(
-                f"No tool of `{server}` was ever called: {tokens:,} tokens. If nobody needs it, set "
+                f"No tool of `{server}` was ever called: {tokens:,} tokens. If unused, set "
                 '"disabled": true in the server file.'
             )
         elif tools > 1:
@@ -226,8 +226,8 @@ def _pins(events: Sequence[Event], catalog: Collection[Weight]) -> list[str]:
     if not often:
         return []
     names = ",".join(tool for _, tool in often)
-    return [f"Most conversations call {', '.join(f'`{tool}`' for _, tool in often)}: register directly what is "
-            f"always wanted, with --profile minimal --pinned-tools {names}."]  # fmt: skip
+    return [f"Most conversations call {', '.join(f'`{tool}`' for _, tool in often)}: register them directly "
+            f"with --profile minimal --pinned-tools {names}."]  # fmt: skip
 
 
 def _troubles(events: Sequence[Event]) -> list[str]:
@@ -240,12 +240,10 @@ def _troubles(events: Sequence[Event]) -> list[str]:
             told.append(f"`{tool}` of `{server}` failed {failed} of {len(own)} times: see `mcp-optimizer doctor`.")
         if len(own) >= _OFTEN and wrong >= len(own) * _FAILS_OFTEN:
             told.append(
-                f"`{tool}` of `{server}` was called wrongly {wrong} of {len(own)} times: its description misleads."
+                f"`{tool}` of `{server}` got wrong arguments {wrong} of {len(own)} times: its description misleads."
             )
         if average >= _LARGE_RESULT:
-            told.append(
-                f"A result of `{tool}` of `{server}` has {average:,} tokens on average: limit results, or ask for less."
-            )
+            told.append(f"Results of `{tool}` of `{server}` average {average:,} tokens: limit them, or request less.")
     return told
 
 
@@ -259,7 +257,7 @@ def _overlooked(catalog: Sequence[Weight], found: Mapping[ToolKey, int], called:
 
 
 def _advice_on_weights(catalog: Sequence[Weight]) -> list[str]:
-    """Nothing was called yet: all that can be said is what is heavy."""
+    """Nothing was called yet, so advise only on size."""
     total = sum(weight.tokens for weight in catalog)
     if not total:
         return []

@@ -1,7 +1,7 @@
-"""Has the lists of registered tools ready when clients ask for them, and says when they have changed.
+"""Prepares the lists of registered tools before clients ask, and announces changes.
 
-The lists are made in a thread, ahead where a profile is known to be wanted, from forms that were stored by an
-earlier start where there are any. Called by the MCP face; knows no SDK type and no transport.
+A thread builds the lists, ahead of time if a profile is known to be wanted, and from forms stored by an earlier start
+if there are any. Called by serving; knows no SDK type and no transport.
 """
 
 from __future__ import annotations
@@ -24,25 +24,25 @@ from mcp_optimizer.profiles.written_descriptions import WrittenDescriptions
 from mcp_optimizer.runtime.foreground_first import ForegroundFirst
 
 if TYPE_CHECKING:
-    # At run time the database's libraries load beside everything else, in a thread.
+    # At run time the database's libraries load in a thread, in parallel with everything else.
     from mcp_optimizer.db.forms import StoredForms
 
 logger = logging.getLogger(__name__)
 
 _PATIENCE = 5.0
-"""Seconds that a list waits, once, for servers that are still starting: many clients never ask again."""
+"""Seconds that a list waits, once, for servers that are still starting, because many clients never ask again."""
 
 _QUIET = 0.3
-"""Seconds without news before lists are made anew: servers that start together make one list, not a dozen."""
+"""Seconds without changes before lists are rebuilt, so servers that start together cause one list, not a dozen."""
 
 OpenedForms = Callable[[], Awaitable["StoredForms | None"]]
-"""Waits for the database to be open; None when there is none."""
+"""Waits until the database is open; returns None if there is none."""
 
 Wanted = tuple[ProfileName, Presentation]
 
 
 class ListRefresher:
-    """Lists of registered tools, made ahead and kept up to date."""
+    """Lists of registered tools, built ahead of time and kept up to date."""
 
     def __init__(
         self,
@@ -65,10 +65,10 @@ class ListRefresher:
         self._settling: asyncio.Task[None] | None = None
         self._watching: asyncio.Task[None] | None = None
         self.on_change: Callable[[], Awaitable[None]] | None = None
-        """Told when a list that somebody has is no longer what they would get."""
+        """Called when a list that a client has is out of date."""
 
     def start(self, profiles: set[ProfileName]) -> None:
-        """Begin to make the lists of these profiles; others when they are first asked for."""
+        """Start building the lists of these profiles; others are built on first request."""
         for profile in profiles:
             self._wanted[(profile, Presentation(self._forms.dialect))] = None
         self._settling = asyncio.create_task(self._settle())
@@ -85,7 +85,7 @@ class ListRefresher:
         self._written.close()
 
     async def listed(self, profile: ProfileName, presentation: Presentation) -> Registered:
-        """The tools of a profile; waits a little for servers that are still coming up."""
+        """The tools of a profile; waits briefly for servers that are still starting."""
         if self._settling is not None and not self._settling.done():
             await asyncio.wait([self._settling], timeout=_PATIENCE)
         made = await self._make((profile, presentation))
@@ -93,16 +93,16 @@ class ListRefresher:
         return made
 
     async def promote(self, tool: str, profile: ProfileName, presentation: Presentation) -> bool:
-        """Register a tool after its first use; whether the list changed by that."""
+        """Register a tool after its first use; returns whether the list changed."""
         return await asyncio.to_thread(self._lists.promote, tool, profile, presentation)
 
     async def _settle(self) -> None:
-        """Until no server is in its first start, and what the running ones listed is taken in."""
+        """Waits until no server is in its first start and the running ones are ingested."""
         while any(state.status is not ServerStatus.FAILED for state in self._catalog.snapshot.missing()):
             await self._catalog.changed()
 
     async def _watch(self) -> None:
-        """Make the wanted lists anew whenever the catalog changed and came to rest."""
+        """Rebuild the wanted lists after every change of the catalog, once it settles."""
         while True:
             made_from = self._catalog.snapshot.tools
             if self._wanted:
@@ -113,7 +113,7 @@ class ListRefresher:
             await self._rested()
 
     async def _rested(self) -> None:
-        """Until the catalog comes to rest; what will be listed in any case is compressed meanwhile."""
+        """Waits until the catalog settles; meanwhile compresses tools that will be listed in any case."""
         while True:
             for profile, presentation in list(self._wanted):
                 await self._recall(presentation.dialect)
@@ -135,8 +135,8 @@ class ListRefresher:
             await self.on_change()
 
     async def _improve(self) -> None:
-        """Have short descriptions written for the tools that are listed with them, if somebody writes any."""
-        # Other descriptions leave other room, and so may bring in tools that have none yet.
+        """Request written descriptions for the listed tools, if a writer is configured."""
+        # Different descriptions leave different room, so tools without descriptions may be added.
         while await self._written.ask(self._listed_in_words()):
             self._lists.renew()
             await self._renew()
@@ -159,7 +159,7 @@ class ListRefresher:
         return made
 
     async def _recall(self, dialect: Dialect) -> StoredForms | None:
-        """Learn what earlier starts stored about the tools there are now; None where nothing is stored."""
+        """Load what earlier starts stored about the current tools; None if nothing is stored."""
         snapshot, stored = self._catalog.snapshot, await self._opened()
         if stored is not None and self._read_for.get(dialect) is not snapshot.tools:
             self._read_for[dialect] = snapshot.tools
@@ -169,11 +169,11 @@ class ListRefresher:
 
     async def _read(self, stored: StoredForms, dialect: Dialect) -> None:
         try:
-            # In a thread: of a hundred thousand tools even the look at what is known takes long.
+            # In a thread, because even checking what is known takes long for a hundred thousand tools.
             unknown = await asyncio.to_thread(self._unknown, dialect)
             self._forms.learn(await stored.read(unknown, self._forms.kind(dialect)), dialect)
         except CatalogError as error:
-            logger.warning("The catalog could not be read: %s. Definitions are compressed anew.", error)
+            logger.warning("Cannot read the catalog: %s. Compressing definitions again.", error)
 
     def _unknown(self, dialect: Dialect) -> list[str]:
         return self._forms.unknown(self._catalog.snapshot.running, dialect)
@@ -184,4 +184,4 @@ class ListRefresher:
         try:
             await stored.write(new, self._forms.kind(dialect))
         except CatalogError as error:
-            logger.warning("The catalog could not store compressed definitions: %s. Everything else works.", error)
+            logger.warning("Cannot store compressed definitions in the catalog: %s. Everything else works.", error)

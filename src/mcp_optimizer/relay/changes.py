@@ -1,7 +1,7 @@
-"""Tells clients what changed: lists, and resources that they watch.
+"""Notifies clients of changes: lists, and resources they subscribe to.
 
-In the newer era through the streams that clients listen on, in the older one to each connection. Changes that
-come together are told once.
+Modern clients are notified on the streams they listen on, legacy clients on their connection. Changes that come
+together are announced once.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from mcp_optimizer.relay.connected import Clients
 logger = logging.getLogger(__name__)
 
 _TOGETHER = 0.05
-"""Seconds within which changes of one list are one change."""
+"""Seconds within which changes of one list count as one."""
 
 _PATIENCE = 5.0
-"""Seconds that an announcement waits for what it announces."""
+"""Seconds that an announcement waits for the new list to be available."""
 
 _LISTS: dict[str, ServerEvent] = {
     "tools": ToolsListChanged(),
@@ -42,7 +42,7 @@ Watch = Callable[[str, str], Awaitable[None]]
 
 
 class Changes:
-    """What changed, on its way to whoever wants to know."""
+    """Collects changes and notifies interested clients."""
 
     def __init__(self, bus: InMemorySubscriptionBus, clients: Clients) -> None:
         self._bus = bus
@@ -51,9 +51,9 @@ class Changes:
         self._ready: dict[str, asyncio.Task[None]] = {}
 
     def announce(self, kind: str, ready: Coroutine[Any, Any, None] | None = None) -> None:
-        """A list changed: tools, prompts or resources. `ready`: when the new one can be had."""
+        """A list changed: tools, prompts or resources. `ready` completes when the new one is available."""
         if ready is not None:
-            # At once: what it waits for may happen before the others have come together.
+            # Started at once, because what it waits for may happen before the other changes arrive.
             self._ready[kind] = asyncio.create_task(ready)
         if kind not in self._announcing:
             task = self._announcing[kind] = asyncio.create_task(self._announce(kind))
@@ -71,7 +71,7 @@ class Changes:
 
     def _announced(self, task: asyncio.Task[None]) -> None:
         if not task.cancelled() and (error := task.exception()) is not None:
-            logger.error("A change could not be announced", exc_info=error)
+            logger.error("Cannot announce a change", exc_info=error)
 
     async def updated(self, uri: str) -> None:
         """A watched resource changed."""
@@ -82,7 +82,7 @@ class Changes:
 
 
 class Watches:
-    """Which resources are watched, by how many, and under which URI their server knows them."""
+    """Which resources are watched, by how many clients, and their URIs on their server."""
 
     def __init__(self, watch: Watch, unwatch: Watch, limits: Limits = DEFAULT_LIMITS) -> None:
         self._watch = watch
@@ -92,10 +92,10 @@ class Watches:
         self._places: dict[str, tuple[str, str]] = {}
 
     async def begin(self, uri: str, place: tuple[str, str]) -> None:
-        """`place`: the server and its own URI."""
+        """`place` is the server and its own URI."""
         if uri not in self._watching:
             if len(self._watching) >= self._most:
-                raise InvalidRequest(f"Clients watch {self._most:,} resources already, and there is no room for more.")
+                raise InvalidRequest(f"Clients already subscribe to {self._most:,} resources, the maximum.")
             await self._watch(*place)
             self._places[uri] = place
         self._watching[uri] = self._watching.get(uri, 0) + 1
@@ -109,9 +109,9 @@ class Watches:
             try:
                 await self._unwatch(*self._places.pop(uri))
             except UpstreamError as error:
-                logger.debug("A resource is no longer watched, and its server was not told: %s", error)
+                logger.debug("Cannot tell a server that a resource is no longer watched: %s", error)
 
     def public(self, server: str, params: Mapping[str, Any]) -> str | None:
-        """The URI under which clients know the resource that a server says has changed."""
+        """The public URI of a resource that a server reports as changed."""
         own = params.get("uri")
         return next((uri for uri, place in self._places.items() if place == (server, own)), None)

@@ -1,7 +1,7 @@
-"""What waits to be told to one client outside of its requests: in order, a change once, and never without end.
+"""Notifications waiting for one client outside its requests: in order, each change once, and bounded.
 
-A client that does not read must cost no memory and hold up nobody. Filled by what announces changes and by servers
-that speak to a client on no request; knows no transport.
+A client that does not read must neither take memory nor block anyone. Filled by announcements of changes and by servers
+that send notifications outside a request; knows no transport.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Send = Callable[[str, Mapping[str, Any] | None], Awaitable[None]]
 
 
 class Outbox:
-    """Notifications for one client. Whoever puts one in does not wait for it."""
+    """Notifications for one client. Adding one does not wait."""
 
     def __init__(self, send: Send, most: int) -> None:
         self._send = send
@@ -34,7 +34,7 @@ class Outbox:
     def put(self, method: str, params: Mapping[str, Any] | None = None) -> None:
         if self._is_closed:
             return
-        # A client that is told of a change looks again, however often it changed before.
+        # A notified client reads the current state, however often it changed before.
         self._waiting.setdefault(_change(method, params) or object(), (method, params))
         if len(self._waiting) > self._most:
             self._waiting.popitem(last=False)
@@ -48,8 +48,8 @@ class Outbox:
                 _, (method, params) = self._waiting.popitem(last=False)
                 await self._send(method, params)
         except Exception:
-            # Whatever it was about: what waits behind it is not lost for it.
-            logger.exception("A client could not be told of a change")
+            # One failed notification must not lose those behind it.
+            logger.exception("Cannot notify a client of a change")
         finally:
             self._sending = None
             if self._waiting and not self._is_closed:
@@ -64,7 +64,7 @@ class Outbox:
 
 
 def _change(method: str, params: Mapping[str, Any] | None) -> object:
-    """What a notification says has changed; None if it says anything else."""
+    """What a notification reports as changed; None if it reports anything else."""
     if method.endswith("/list_changed"):
         return method
     return (method, (params or {}).get("uri")) if method == "notifications/resources/updated" else None

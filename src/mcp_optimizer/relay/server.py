@@ -1,7 +1,6 @@
-"""Answers everything but tools, out of what all servers have, as raw objects: what passes is not judged.
+"""Answers every request except tools, from all servers, as raw objects; contents pass unchecked.
 
-A middleware of the MCP face. Names and URIs that clients know are turned into those of the server that has
-the thing, and back in what is returned.
+A middleware of the MCP server. Translates clients' names and URIs to the server's own, and back in results.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ REGISTERED: Mapping[str, type[types.RequestParams]] = {
     "completion/complete": types.CompleteRequestParams,
     "logging/setLevel": types.SetLevelRequestParams,
 }
-"""What the face must register with the SDK, so that it is announced."""
+"""Methods that must be registered with the SDK so that their capability is announced."""
 
 Handler = Callable[[Context, Mapping[str, Any]], Awaitable[dict[str, Any]]]
 
@@ -59,9 +58,10 @@ class Relay:
         started: Callable[[], Awaitable[None]] | None = None,
         limits: Limits = DEFAULT_LIMITS,
     ) -> None:
-        """`tools_ready`: if clients are to be told that tools changed, waits until the new ones can be listed.
+        """`tools_ready` waits until changed tools can be listed, before clients are notified.
 
-        `started`: waits, at first and not for long, until the servers are up: many clients ask once, and at once.
+        `started` waits, only at first and briefly, until the servers are up, because many clients ask once,
+        immediately.
         """
         self._pool = pool
         self._limits = limits
@@ -108,7 +108,7 @@ class Relay:
         return await call_next(ctx)
 
     async def _tell_roots(self, key: str, method: str) -> None:
-        """Servers are told that a client's roots changed; what comes meanwhile is told once, behind it."""
+        """Tell servers that a client's roots changed; changes that come meanwhile are sent once, afterwards."""
         if key in self._telling_roots:
             self._telling_roots[key] = True
             return
@@ -120,12 +120,12 @@ class Relay:
             self._telling_roots.pop(key, None)
 
     def _meet(self, ctx: Context) -> None:
-        """Remember who is there: also a client that only listens is told of changes."""
+        """Register the client, because even one that only listens is notified of changes."""
         if self.clients.of(ctx) is not None or ctx.protocol_version in MODERN_PROTOCOL_VERSIONS:
             self._pool.client_connected(self.clients.link(ctx).lasting)
 
     async def _answer(self, ctx: Context, handler: Handler) -> dict[str, Any]:
-        """Answered from the raw request, which the gate has checked, with the raw result."""
+        """Answers from the raw request, which the gate has checked, with the raw result."""
         self._meet(ctx)
         await self.started()
         try:
@@ -179,7 +179,7 @@ class Relay:
         return await self._pass(ctx, server, {"ref": {**reference, key: own}})
 
     async def _pass(self, ctx: Context, server: str, changed: Mapping[str, Any]) -> dict[str, Any]:
-        """The request as it is, but with the server's own names."""
+        """Pass the request on unchanged, except for the server's own names."""
         params = {key: value for key, value in (ctx.params or {}).items() if key != "_meta"}
         result = await self._pool.call(server, ctx.method, {**params, **changed}, self.clients.caller(ctx))
         return without_ours(result)
@@ -188,9 +188,9 @@ class Relay:
         uri, client = params["uri"], self.clients.of(ctx)
         if client is not None and uri not in client.watched:
             if len(client.watched) >= self._limits.subscriptions:
-                text = f"A client may watch {self._limits.subscriptions:,} resources at a time: unsubscribe from some."
+                text = f"A client may watch {self._limits.subscriptions:,} resources at a time. Unsubscribe from some."
                 raise MCPError(types.INVALID_PARAMS, text)
-            # At once, so that many that come together are counted.
+            # At once, so that concurrent subscriptions are counted.
             client.watched.add(uri)
             with contextlib.ExitStack() as undo:
                 undo.callback(client.watched.discard, uri)
@@ -212,7 +212,7 @@ class Relay:
         await self._watches.begin(uri, places[0])
 
     async def _listen(self, ctx: Context, call_next: CallNext) -> HandlerResult:
-        """A client of the newer era listens; what it wants to watch is watched for as long as it does."""
+        """A modern client listens; the resources it names are watched as long as it does."""
         wanted = (ctx.params or {}).get("notifications") or {}
         uris = wanted.get("resourceSubscriptions") if isinstance(wanted, Mapping) else None
         begun: list[str] = []
@@ -221,7 +221,7 @@ class Relay:
                 try:
                     await self._begin_watch(uri)
                 except (OptimizerError, MCPError):
-                    # As with a resource that does not exist: it is honoured, and never fires.
+                    # Treated like a resource that does not exist: accepted, and never fires.
                     continue
                 begun.append(uri)
             return await call_next(ctx)
@@ -242,7 +242,7 @@ class Relay:
             self._spawn(self._watches.end(uri))
 
     def on_notice(self, server: str, method: str, params: Mapping[str, Any]) -> None:
-        """A server says something that is meant for everybody."""
+        """A notification from a server that is meant for all clients."""
         if method == "notifications/resources/updated":
             if (uri := self._watches.public(server, params)) is not None:
                 self._spawn(self.changes.updated(uri))
@@ -273,11 +273,11 @@ class Relay:
 
 
 async def _at_once() -> None:
-    """There is nothing to wait for."""
+    """Nothing to wait for."""
 
 
 def as_mcp_error(error: OptimizerError) -> MCPError:
-    """How a failure reaches a client in answer to anything but a tool call."""
+    """How a failure reaches a client in response to anything except a tool call."""
     if isinstance(error, UpstreamRefusal):
         return MCPError(error.code, str(error), error.data)
     hint = {"retryAfter": error.retry_after} if isinstance(error, ServerBusy) else None
@@ -286,7 +286,7 @@ def as_mcp_error(error: OptimizerError) -> MCPError:
 
 
 def _renamed(result: dict[str, Any], own: str, public: str) -> dict[str, Any]:
-    """What was read, under the URI that the client asked for."""
+    """What was read, under the URI that the client used."""
     contents = result.get("contents")
     if not isinstance(contents, list):
         return result

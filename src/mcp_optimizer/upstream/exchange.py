@@ -1,4 +1,4 @@
-"""One request of ours to a server while it is under way: its deadline, its client, its answer. Used by the peer."""
+"""One request to a server while it is in progress: its deadline, its client, its response. Used by the peer."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from mcp_optimizer.limits import Limits
 from mcp_optimizer.upstream.notifications import InOrder
 
 _LAST_WORDS = 5.0
-"""Seconds that notifications of a finished request have to reach their client before its result goes out."""
+"""Seconds for the notifications of a finished request to reach their client before its result is sent."""
 
 
 class Exchange:
-    """Ends after `timeout` seconds without a sign of life, and after `call_seconds` in any case, if it has one."""
+    """Ends after `timeout` seconds without a sign of life, and after `call_seconds` in any case, if set."""
 
     __slots__ = ("_ends_at", "_telling", "answer", "asking", "deadline", "link", "progress_token", "timeout")
 
@@ -32,11 +32,11 @@ class Exchange:
 
     @property
     def was_long_enough(self) -> bool:
-        """Whether it had all the time that any call may take."""
+        """Whether it used the maximum duration of any call."""
         return asyncio.get_running_loop().time() >= self._ends_at
 
     def extend(self) -> None:
-        """A sign of life: the time begins anew. While the client is being asked it stands still."""
+        """A sign of life: restarts the timeout. It pauses while the client is being asked."""
         if self.timeout is None or self.deadline.expired() or self.answer.done():
             return
         now = asyncio.get_running_loop().time()
@@ -52,6 +52,6 @@ class Exchange:
             self._telling.put(method, params)
 
     async def told(self) -> None:
-        """Wait until the client has heard everything that came before the answer."""
+        """Wait until the client received everything that came before the response."""
         if self._telling is not None:
             await self._telling.told(_LAST_WORDS)

@@ -1,4 +1,4 @@
-"""Notifications on their way, bounded: in order to one client, and merged where only the last of many matters."""
+"""Bounded queues of notifications: in order to one client, and merged where only the last one matters."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _APART = 0.2
 
 
 class InOrder:
-    """Tells one listener after the other, without anybody waiting for it; of too many, the oldest are dropped."""
+    """Delivers notifications in order without making the sender wait; if there are too many, drops the oldest."""
 
     def __init__(self, tell: Tell, most: int) -> None:
         self._tell = tell
@@ -32,13 +32,13 @@ class InOrder:
             await self._tell(*self._waiting.popleft())
 
     async def told(self, seconds: float) -> None:
-        """Wait until everything so far was heard, or until the time is up."""
+        """Wait until everything so far was delivered, or until the time is up."""
         if self._telling is not None:
             await asyncio.wait({self._telling}, timeout=seconds)
 
 
 class Merged:
-    """Passes notices on: the first of a kind at once, of those that follow closely only the last."""
+    """Passes the first notice of a kind on at once; of those that follow closely, only the last."""
 
     def __init__(self, notify: OnNotice, most: int) -> None:
         self._notify = notify

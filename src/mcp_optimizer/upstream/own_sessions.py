@@ -1,9 +1,9 @@
 """Sessions with a server that belong to one client each.
 
-In the older era a server asks its client in the middle of a call, and over a shared session nobody could tell
-whom it means. A client that can be asked, or that wants to be told of log messages, therefore gets a session
-of its own with the servers it calls, as it would have without a gateway. Opened when first needed, closed
-when the client leaves or has been silent for long.
+A legacy server asks its client in the middle of a call, and over a shared session it would be unclear which client it
+means. A client that can be asked, or that wants log messages, therefore gets its own session with each server it calls,
+as it would have without a gateway. Own sessions open on first use and close when the client leaves or is silent for
+long.
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ class OwnSessions:
         self._expected = expected
         self._of: dict[str, _Own] = {}
         self._closing: set[_Own] = set()
-        """Those that nobody is given any more, and whose connection or child process is still there."""
+        """Sessions no longer in use whose connection or child process still exists."""
 
     async def of(self, link: ClientLink, key: str) -> UpstreamSession | None:
-        """This client's session, opened if need be; None if there are too many, or if none can be had."""
+        """This client's session, opened if necessary; None if there are too many or it cannot be opened."""
         own = self._of.get(key)
         if own is None:
             if len(self._of) + len(self._closing) >= self._most:
@@ -54,7 +54,7 @@ class OwnSessions:
             own.task = asyncio.create_task(self._live(key, link.lasting, own))
         own.used_at = asyncio.get_running_loop().time()
         session = await asyncio.shield(own.opened)
-        # The client may have left, or the session have ended, while it was being opened.
+        # The client may have left, or the session ended, while it was being opened.
         return session if self._of.get(key) is own else None
 
     def opened(self) -> list[UpstreamSession]:
@@ -79,13 +79,13 @@ class OwnSessions:
             await asyncio.wait(tasks)
 
     def _retire(self, key: str, own: _Own) -> None:
-        """From now on nobody is given this session: whoever comes next gets another."""
+        """Stop handing out this session; the next call gets another."""
         if self._of.get(key) is own:
             del self._of[key]
             self._closing.add(own)
 
     async def _live(self, key: str, link: ClientLink, own: _Own) -> None:
-        # Ended by an event and never cancelled: the end of a child process takes its time.
+        # Ended by an event and never cancelled, because ending a child process takes time.
         try:
             async with self._open(link) as session:
                 own.opened.set_result(session)
@@ -94,7 +94,7 @@ class OwnSessions:
                 finally:
                     self._retire(key, own)
         except* self._expected as group:
-            logger.debug("A client's own session failed: %s", group.exceptions[0])
+            logger.debug("A client's own session with a server failed: %s", group.exceptions[0])
         finally:
             self._retire(key, own)
             self._closing.discard(own)

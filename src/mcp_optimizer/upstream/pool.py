@@ -1,8 +1,8 @@
-"""All upstream servers: each started, watched and restarted by a supervisor of its own.
+"""All servers, each started, watched and restarted by its own supervisor.
 
-No server waits for another. What changes (a server is up, its tools changed, it died) is told to one
-listener at once, in the event loop, as a frozen value. Calls of all clients share one session with each
-server, except where that would mix them up: see `own_sessions`. Called by the gateway and the catalog.
+No server waits for another. Changes (a server is up, its tools changed, it died) are passed to one listener at once, in
+the event loop, as a frozen value. Calls of all clients share one session with each server, except where that would mix
+them up: see `own_sessions`. Called by the gateway and the catalog.
 """
 
 from __future__ import annotations
@@ -55,12 +55,12 @@ class UpstreamPool:
         self._news = asyncio.Event()
 
     def start(self) -> None:
-        """Begin to start every server, and return at once."""
+        """Start every server in the background, and return at once."""
         self._running = asyncio.create_task(self._run(), name="upstream pool")
 
     async def stop(self) -> None:
-        """Tell whoever still waits that the gateway stops, and end every server, all at the same time."""
-        # First of all, so that no server that ends now is started again.
+        """Fail all waiting calls because the gateway stops, and end all servers at the same time."""
+        # First of all, so that no server that ends now is restarted.
         self._stopping.set()
         for server in self._servers.values():
             server.interrupt()
@@ -73,7 +73,7 @@ class UpstreamPool:
                 raise failure
 
     async def drained(self, timeout: float) -> None:
-        """Take no more calls, and wait until those under way are answered, or until the time is up."""
+        """Accept no more calls, and wait until those in progress are answered, or until the time is up."""
         for server in self._servers.values():
             server.is_closing = True
         with contextlib.suppress(TimeoutError):
@@ -82,8 +82,8 @@ class UpstreamPool:
                     await server.admission.emptied()
 
     async def _run(self) -> None:
-        # One scope for all, ended from inside: cancelling a task from outside would break off the shielded
-        # end of its child process.
+        # One scope for all, ended from inside: cancelling a task from outside would interrupt the shielded end of its
+        # child process.
         async with anyio.create_task_group() as tasks:
             for server in self._servers.values():
                 if server.can_run:
@@ -92,12 +92,12 @@ class UpstreamPool:
             tasks.cancel_scope.cancel()
 
     async def _keep_alive(self, server: Supervisor) -> None:
-        """No fault of ours in one server's loop may reach the others, which share our scope."""
+        """A fault of ours in one server's loop must not reach the others, which share our scope."""
         while True:
             try:
                 await server.run()
             except Exception:
-                logger.exception("Server %s: its supervisor failed and is started again", server.state.name)
+                logger.exception("Server %s: its supervisor failed; restarting it", server.state.name)
                 await asyncio.sleep(self._options.longest_pause)
 
     def states(self) -> list[UpstreamState]:
@@ -112,22 +112,24 @@ class UpstreamPool:
                     await self._news.wait()
 
     async def call(self, server: str, method: str, params: dict[str, Any], caller: Caller = LOCAL) -> dict[str, Any]:
-        """One request to a running server, under its deadline; the raw result."""
+        """One request to a running server, under its deadline; returns the raw result."""
         return await self._servers[server].request(method, params, caller)
 
     def parked(self, caller: Caller) -> Parked | None:
-        """The call that a client goes on with by its answers, if any; raises what that call failed with meanwhile."""
+        """The parked call that a client's answers continue, if any; raises the error that the call failed with
+        meanwhile.
+        """
         return self._parked.find(caller)
 
     async def watch_resource(self, server: str, uri: str) -> None:
-        """Be told, by `on_notice`, when a resource changes; also after the server was restarted."""
+        """Watch a resource, also across restarts of its server; changes are reported by `on_notice`."""
         await self._servers[server].watch(uri)
 
     async def unwatch_resource(self, server: str, uri: str) -> None:
         await self._servers[server].unwatch(uri)
 
     def client_connected(self, client: ClientLink) -> None:
-        """The one client of a gateway on stdio has said what it is."""
+        """The one client of a gateway on stdio has introduced itself."""
         self._only_client.client_connected(client)
 
     def client_left(self, key: str) -> None:
@@ -141,7 +143,7 @@ class UpstreamPool:
         await asyncio.gather(*(session.tell(method, params) for session in sessions if session is not None))
 
     async def set_log_level(self, key: str, level: str) -> None:
-        """Tell every session that a client owns which log messages it wants; later ones are told when they open."""
+        """Set the log level in every session that a client owns; later sessions are told when they open."""
         for server in self._servers.values():
             session = server.owned_by(key)
             if session is not None and not session.is_modern and session.can("logging"):
@@ -161,8 +163,8 @@ class UpstreamPool:
 
     @contextlib.contextmanager
     def _listening(self, server: str) -> Iterator[None]:
-        """Whoever listens may fail; the server that is spoken of goes on."""
+        """The listener may fail; the server continues."""
         try:
             yield
         except Exception:
-            logger.exception("News of the server %s could not be taken in", server)
+            logger.exception("Cannot process news from the server %s", server)

@@ -1,7 +1,7 @@
 """Keeps one server alive: starts it, watches it, restarts it, and carries calls to it.
 
-Each server is a failure domain of its own: whatever goes wrong here ends this server's session alone, with its reason
-in its state and, if it was a fault of ours, a traceback in the log. Called by the pool; knows no other server.
+Each server is its own failure domain: whatever goes wrong here ends only this server's session, with the reason in its
+state and, for a bug of ours, a traceback in the log. Called by the pool; knows no other server.
 """
 
 from __future__ import annotations
@@ -46,17 +46,17 @@ restarts = logger.getChild("restarts")
 """Logged on every restart attempt. Commands that report missing servers themselves silence this logger."""
 
 _HEALTHY_AFTER = 60.0
-"""Seconds a server must have run for its next restart to be quick again."""
+"""Seconds a server must have run before its restart pause is short again."""
 
 _EXPECTED = (RpcError, ExchangeLost, ServerGone, UpstreamError, OSError, TimeoutError, httpx2.HTTPError)
-"""What connecting to somebody else's server may raise. Anything else is our own bug, and logged as one."""
+"""What connecting to a server may raise. Anything else is our own bug, and logged as one."""
 
 _CLOSED = "the connection was closed"
-_STOPPED = "The gateway was stopped in the middle of the call. Whether the call took effect is not known."
+_STOPPED = "The gateway stopped in the middle of the call. Whether the call took effect is not known."
 
 
 class Supervisor:
-    """One server: its state, its session while there is one, and the loop that keeps it alive."""
+    """One server: its state, its session if it has one, and the loop that keeps it alive."""
 
     def __init__(
         self,
@@ -108,11 +108,11 @@ class Supervisor:
 
     async def request(self, method: str, params: dict[str, Any], caller: Caller) -> dict[str, Any]:
         if self.is_closing:
-            raise ServerUnavailable(self._spec.name, "The gateway is being stopped. Call again when it is back.")
+            raise ServerUnavailable(self._spec.name, "The gateway is stopping. Call again when it is back.")
         if caller.link is not None:
             caller = replace(caller, link=asked_by(caller.link, self._spec.name))
         request = Request.of(self._spec.name, method, params)
-        # A call that is parked takes no place: only while a request of its client is open does its server work on it.
+        # A parked call takes no place: its server works on it only while a request of its client is open.
         async with self.admission.admit():
             if self._parked.find(caller) is not None:
                 return await self._parked.go_on(request, caller)
@@ -121,7 +121,7 @@ class Supervisor:
             if link is None or not link.is_modern or session.is_modern:
                 return await self._asked(session, method, params, caller)
             if "requestState" in caller.passed_on:
-                # Servers of the older era give no states, and we do not know this one.
+                # Legacy servers issue no request states, and this one is not ours.
                 raise CallNotWaiting
             if method not in INPUT_REQUIRED_METHODS or not can_be_asked(link.capabilities):
                 return await self._asked(session, method, params, caller)
@@ -139,7 +139,7 @@ class Supervisor:
         except CallInterrupted as error:
             if self._is_stopped:
                 raise CallInterrupted(self._spec.name, _STOPPED) from error
-            # Whoever is told that the server is gone must not still find its tools.
+            # A caller that learns that the server is gone must no longer find its tools.
             if self._session is session:
                 self._down(session.exit_reason() or _CLOSED)
                 session.close_now()
@@ -149,13 +149,13 @@ class Supervisor:
             raise
 
     def interrupt(self) -> None:
-        """The gateway stops, and waits for no call any more: whoever made one is told so now."""
+        """The gateway stops and waits for no more calls: their callers get an error now."""
         self.is_closing = self._is_stopped = True
         if self._session is not None:
             self._session.close_now()
 
     async def _session_for(self, link: ClientLink | None) -> UpstreamSession:
-        """The shared session; or the client's own, if the server could not tell otherwise whom it speaks to."""
+        """The shared session, or the client's own if the server could not otherwise know which client it talks to."""
         shared = self._session
         if shared is None:
             raise ServerUnavailable(
@@ -169,13 +169,14 @@ class Supervisor:
         if link.is_modern:
             if shared.is_modern or not can_be_asked(link.capabilities):
                 return shared
-            # Such a client may say something else with each request, and what a session was told stays.
+            # A modern client may declare different capabilities with each request, but a session keeps what it was
+            # told.
             key = f"{key} {compact(link.capabilities)}"
         elif not link.capabilities and link.log_level is None:
             return shared
         own = await self.own.of(link, key)
         if own is not None and own.is_modern:
-            # What such a server needs to know is asked in its results, and so no session has to be one client's.
+            # Such a server asks through its results, so no session has to belong to one client.
             self._only_modern = True
             self.own.leave(key)
             return shared
@@ -208,7 +209,7 @@ class Supervisor:
         if self._session is not None:
             await self._session.unwatch_resource(uri, self._timeout)
 
-    # Lives.
+    # The life cycle.
 
     async def run(self) -> None:
         """Start, watch, restart; until cancelled."""
@@ -221,30 +222,30 @@ class Supervisor:
             self._down(reason)
             if time.monotonic() - started > _HEALTHY_AFTER:
                 pause = self._options.first_pause
-            restarts.warning("Server %s is down: %s. Next start in %.0f s.", self._spec.name, reason, pause)
-            # Spread out, so that ten servers behind one broken network do not all come back in step.
+            restarts.warning("Server %s is down: %s. Restarting in %.0f s.", self._spec.name, reason, pause)
+            # Spread out, so that ten servers behind one broken network do not all come back at the same moment.
             await asyncio.sleep(pause * random.uniform(0.8, 1.2))  # noqa: S311
             pause = min(pause * 2, self._options.longest_pause)
             self._set(status=ServerStatus.STARTING, restarts=self.state.restarts + 1)
 
     async def _live_once(self, started: float) -> tuple[str, bool]:
-        """One life of the server. Returns why it ended, and whether another way of speaking is worth a try."""
+        """One run of the server. Returns why it ended, and whether to try another way of connecting."""
         diagnostics = self._diagnostics()
         problem, was_up = "", False
         try:
             async with self._open(diagnostics) as session:
-                # Not a local name here: it would keep every definition for as long as the server lives.
+                # Not a local variable, because it would keep every definition alive as long as the server.
                 self._up(session, await self._begin(session), time.monotonic() - started)
                 was_up = True
                 try:
                     await self._watch(session, diagnostics)
                 finally:
-                    # At once: cleaning up after a dead child may take seconds, and nobody should count on it.
+                    # At once: cleaning up after a dead child may take seconds, and no call should rely on it meanwhile.
                     self._down(diagnostics.exit_reason() or _CLOSED)
         except* _EXPECTED as group:
             problem = self._explain(group.exceptions[0])
         except* Exception as group:  # noqa: BLE001 - whatever it is, it ends this server's life and no other's
-            problem = f"a fault of the gateway ({type(_first(group)).__name__}); its log says more"
+            problem = f"a fault of the gateway ({type(_first(group)).__name__}); see its log"
             logger.error("Server %s: a fault of the gateway ended its session.\n%s", self._spec.name, _where(group))
         reason = self._redactor.text(diagnostics.exit_reason() or problem or _CLOSED)
         return reason, not was_up and self._try_another_way(diagnostics)
@@ -260,11 +261,11 @@ class Supervisor:
     async def _begin(self, session: UpstreamSession) -> Listing:
         """Agree on a protocol and list the tools, within the time a server has to start."""
         with anyio.fail_after(self._options.start_timeout):
-            # The SSE transport is older than the newer era: there is nothing to probe for.
+            # The SSE transport is older than modern MCP, so there is nothing to probe for.
             legacy = self._legacy or self._transport is Transport.SSE
             if self._options.has_one_client and (client := await self._only_client.known()) is not None:
                 session.own(asked_by(client, self._spec.name))
-                # A server that speaks both eras is spoken to in the client's: so nothing has to be translated.
+                # A server that speaks both eras is addressed in the client's era, so nothing has to be translated.
                 legacy = legacy or not client.is_modern
             await session.negotiate(legacy=legacy)
             for uri in self._watched:
@@ -273,7 +274,7 @@ class Supervisor:
             return await session.list_tools(self._options.start_timeout)
 
     async def _watch(self, session: UpstreamSession, diagnostics: Diagnostics) -> None:
-        """Until the session ends: list again when tools change, and see that an HTTP server still answers."""
+        """Until the session ends: list again when tools change, and check that an HTTP server still responds."""
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(session.watch_lists)
             tasks.start_soon(self._relisting.run, session, self._relisted)
@@ -289,7 +290,7 @@ class Supervisor:
 
     def _notice(self, method: str, params: Mapping[str, Any]) -> None:
         if method == "notifications/tools/list_changed":
-            # Passed on when the new list is there.
+            # Announced when the new list is available.
             self._relisting.changed()
         else:
             self._noticed(method, params)
@@ -338,9 +339,9 @@ class Supervisor:
         self._changed(state)
 
     def _try_another_way(self, diagnostics: Diagnostics) -> bool:
-        """Some older servers end when they are probed, and some URLs without a type are SSE."""
+        """Some legacy servers exit when probed, and some URLs without a type are SSE."""
         if self._spec.transport is Transport.STDIO:
-            # If the older way does not work either, the next life begins with the newer one again.
+            # If legacy fails too, the next run starts with modern again.
             self._legacy = not self._legacy and diagnostics.child is not None and diagnostics.child.hung_up
             return self._legacy
         refused = diagnostics.http_status in (400, 404, 405)
@@ -368,6 +369,6 @@ def _first(error: BaseException) -> BaseException:
 
 
 def _where(error: BaseException) -> str:
-    """The traceback, without the message of the exception: it may quote what a server or a client sent."""
+    """The traceback without the exception's text, which may quote a server or a client."""
     first = _first(error)
     return "".join([*traceback.format_tb(first.__traceback__), type(first).__name__])

@@ -53,7 +53,7 @@ async def test_a_packing_that_nobody_asked_for_is_refused(packing: str) -> None:
 
 
 async def test_what_is_no_gzip_is_refused() -> None:
-    with pytest.raises(BodyUnreadable, match="not the gzip"):
+    with pytest.raises(BodyUnreadable, match="not valid gzip"):
         await whole_body(response(b"plainly not", packing="gzip"), MOST)
 
 

@@ -99,7 +99,7 @@ def list_cards(kanban: Kanban, args: Arguments) -> dict[str, Any]:
     check_scope(kanban, args)
     state = args.get("state", "active")
     cards = [card for card in kanban.cards if state == "all" or card.is_archived == (state == "archived")]
-    # A board decides by itself; its workspace need not be named correctly as well.
+    # The board decides; its workspace need not be given correctly as well.
     scope = {name: value for name, value in args.items() if name != "workspace_id" or "board_id" not in args}
     found = filtered(kanban, cards, scope)
     key = SORT_KEYS[args.get("sort_by", "board_order")]

@@ -1,6 +1,6 @@
-"""What hangs on a card: subtasks, comments, custom field values, links, parents and blockers.
+"""The parts of a card: subtasks, comments, custom field values, links, parents and blockers.
 
-The card tools and the tools of each part change these through here, so that both follow the same rules.
+The card tools and the tools for each part change these here, so both follow the same rules.
 """
 
 from collections.abc import Mapping
@@ -124,7 +124,7 @@ def block(kanban: Kanban, card_id: int, reason: str, blocking_card_id: int | Non
 
 
 def delete_everything_on(kanban: Kanban, card_id: int) -> None:
-    """Remove what hangs on a card that is going away, and its children's reference to it."""
+    """Remove the parts of a card that is deleted, and its children's reference to it."""
     for subtask in kanban.subtasks:
         if subtask.card_id == card_id:
             kanban.subtasks.remove(subtask.id)

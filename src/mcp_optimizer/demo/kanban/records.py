@@ -1,6 +1,6 @@
-"""The values a kanban instance holds: workspaces, boards, cards and what hangs on them.
+"""The values of a kanban instance: workspaces, boards, cards and their parts.
 
-Every record is frozen; a change is a new record put in the place of the old one.
+Every record is frozen; a change is a new record in the place of the old one.
 """
 
 from dataclasses import dataclass
