@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from dataclasses import asdict
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -19,7 +19,9 @@ from mcp_optimizer.settings import Settings
 
 if TYPE_CHECKING:
     from mcp_optimizer.app import Optimizer
+    from mcp_optimizer.metrics.report import Report
     from mcp_optimizer.metrics.sizes import Sizes
+    from mcp_optimizer.metrics.usage import Usage
     from mcp_optimizer.profiles.tiers import ProfileName
 
 ToolsDir = Annotated[
@@ -96,30 +98,38 @@ async def _report(
     settings: Settings, tools_dir: Path | None, as_json: bool, html: Path | None, since: str | None
 ) -> None:
     from mcp_optimizer.cli.report_tables import show_report
-    from mcp_optimizer.metrics.report import make_report
+    from mcp_optimizer.metrics.report_json import report_values
 
-    selected = _selected(settings)
-    moment = read_since(since, datetime.now().astimezone())
-    async with _measured(settings, tools_dir) as (optimizer, sizes):
-        found = make_report(optimizer.snapshot, optimizer.forms, optimizer.lists, optimizer.own_tokens, selected, sizes)
-        found |= {"usage": await _usage(optimizer, moment) if tools_dir is None else None}
+    found = await report_on(settings, tools_dir, read_since(since, datetime.now().astimezone()))
     if html is not None:
         _write(html, found)
     if as_json:
-        print_json(found)
+        print_json(report_values(found))
     elif html is None:
         show_report(console(), found)
     else:
         print(f"The report is in {html}.")
 
 
-async def _usage(optimizer: Optimizer, since: float) -> dict[str, Any] | None:
+async def report_on(settings: Settings, tools_dir: Path | None, since: float = 0.0) -> Report:
+    """The report on the servers of the settings and their history, or on a folder of dumps, which has none."""
+    from mcp_optimizer.metrics.report import make_report
+
+    selected = _selected(settings)
+    async with _measured(settings, tools_dir) as (optimizer, sizes):
+        usage = await _usage(optimizer, since) if tools_dir is None else None
+        return make_report(
+            optimizer.snapshot, optimizer.forms, optimizer.lists, optimizer.own_tokens, selected, sizes, usage
+        )
+
+
+async def _usage(optimizer: Optimizer, since: float) -> Usage | None:
     """What was done with these servers' tools; None where nothing is kept."""
     history = await optimizer.storage.history()
     return None if history is None else optimizer.usage(await history.read(since))
 
 
-def _write(path: Path, found: dict[str, Any]) -> None:
+def _write(path: Path, found: Report) -> None:
     from mcp_optimizer.dashboard.report_page import report_page
     from mcp_optimizer.db.private_files import write_file
 

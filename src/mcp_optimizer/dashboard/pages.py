@@ -5,17 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any
 from urllib.parse import urlencode
 
 from mcp_optimizer.dashboard.charts import share_bar
 from mcp_optimizer.dashboard.html import Html, el, join, number
 from mcp_optimizer.dashboard.parts import (
+    advice_list,
     assumptions,
     catalog_map,
     figure,
     frame,
-    marked,
     savings_chart,
     savings_figures,
     section,
@@ -24,7 +23,8 @@ from mcp_optimizer.dashboard.parts import (
     tool_href,
 )
 from mcp_optimizer.domain.events import Event, EventKind, Outcome
-from mcp_optimizer.metrics.usage import Weight
+from mcp_optimizer.metrics.usage import Usage
+from mcp_optimizer.metrics.weights import Weight
 from mcp_optimizer.runtime.terminal_text import counted
 
 PAGE = 100
@@ -52,7 +52,7 @@ class Overview:
     own_tokens: int
     weights: Sequence[Weight]
     servers: Sequence[ServerRow]
-    usage: Mapping[str, Any]
+    usage: Usage
     recent: Sequence[Event]
     keeps_history: bool
 
@@ -68,7 +68,7 @@ def overview_page(values: Overview) -> str:
 
 def figures_part(values: Overview) -> Html:
     """The part that changes with every event, and is fetched anew when one comes."""
-    usage = dict(values.usage)
+    usage = values.usage
     now = el(
         "p",
         el("strong", number(values.baseline)),
@@ -79,17 +79,16 @@ def figures_part(values: Overview) -> Html:
         ".",
         class_="lead",
     )
-    if not usage["events"]:
+    if not usage.events:
         waiting = "No client has asked yet. Connect one to /mcp, and what it saves appears here."
         return el("div", now, el("p", waiting, class_="empty"), id="figures")
     return el("div", now, savings_figures(usage), assumptions(usage), id="figures")
 
 
 def overview_rest(values: Overview) -> Html:
-    usage = dict(values.usage)
+    usage = values.usage
     kept = None if values.keeps_history else "Nothing is written down: these numbers are of this process alone."
-    over_time = section("Over time", savings_chart(usage), note=kept) if usage["periods"] else None
-    advice = el("ul", [el("li", marked(line)) for line in usage["advice"]], class_="advice")
+    over_time = section("Over time", savings_chart(usage), note=kept) if usage.periods else None
     return join([
         over_time,
         section("Catalog", catalog_map(values.weights), note="Area is tokens of definitions; colour is the server."),
@@ -97,7 +96,7 @@ def overview_rest(values: Overview) -> Html:
            section("Servers", servers_table(values.servers, values.baseline), css="servers"),
            section("Live", live_table(values.recent), note=_live_controls(), css="live"),
            class_="columns"),
-        section("What to do", advice) if usage["advice"] else None,
+        section("What to do", advice_list(usage.advice)) if usage.advice else None,
     ])  # fmt: skip
 
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from datetime import datetime
-from typing import Any
 from urllib.parse import quote, urlencode
 
 from mcp_optimizer.dashboard.charts import Period, Tile, bars_over_time, treemap
 from mcp_optimizer.dashboard.html import Child, Html, el, number
-from mcp_optimizer.metrics.usage import Weight
+from mcp_optimizer.domain.events import EventKind
+from mcp_optimizer.metrics.usage import Usage
+from mcp_optimizer.metrics.weights import Weight
 from mcp_optimizer.runtime.terminal_text import counted
 
 _MOST_SERVERS = 24
@@ -86,62 +86,56 @@ def server_href(server: str) -> str:
     return "/catalog?" + urlencode({"server": server})
 
 
-def savings_figures(usage: dict[str, Any]) -> Html:
+def savings_figures(usage: Usage) -> Html:
     """What was saved, both ways to pay, and in money if a model is named."""
-    saved, money = usage["savings"], usage["money"]
+    saved, money, results = usage.savings, usage.money, usage.results
     figures = [
         figure(
             "Saved at full price",
-            f"{saved['uncached']['percent']:.1f} %",
-            f"{number(saved['uncached']['with'])} tokens read instead of {number(saved['uncached']['without'])}",
+            f"{saved.uncached.percent:.1f} %",
+            f"{number(saved.uncached.after)} tokens read instead of {number(saved.uncached.before)}",
             "main",
         ),
         figure(
             "Saved when cached",
-            f"{saved['cached']['percent']:.1f} %",
-            f"worth {number(saved['cached']['with'])} full-price tokens instead of "
-            f"{number(saved['cached']['without'])}",
+            f"{saved.cached.percent:.1f} %",
+            f"worth {number(saved.cached.after)} full-price tokens instead of {number(saved.cached.before)}",
         ),
     ]
     if money is not None:
-        note = f"{money['model']}; cached: {money['currency']} {number(money['cached']['saved'], 2)}"
-        figures.append(figure("Saved in money", f"{money['currency']} {number(money['uncached']['saved'], 2)}", note))
-    results = usage["results"]
-    calls = sum(row["times"] for row in usage["kinds"] if row["kind"] == "call")
-    finds = sum(row["times"] for row in usage["kinds"] if row["kind"] == "find")
+        model, currency = money.prices.model, money.prices.currency
+        note = f"{model}; cached: {currency} {number(money.cached.saved, 2)}"
+        figures.append(figure("Saved in money", f"{currency} {number(money.uncached.saved, 2)}", note))
+    conversations = counted(saved.savings.sessions, "conversation")
     figures.append(
         figure(
             "Calls and searches",
-            f"{number(calls)} · {number(finds)}",
-            f"in {counted(saved['sessions'], 'conversation')}, {counted(saved['requests']['with'], 'model request')}",
+            f"{number(usage.times(EventKind.CALL))} · {number(usage.times(EventKind.FIND))}",
+            f"in {conversations}, {counted(saved.savings.with_us.requests, 'model request')}",
         )
     )
-    if results["saved"]:
-        figures.append(figure("Cut from results", f"{results['percent']:.1f} %", f"{number(results['saved'])} tokens"))
+    if results.saved:
+        figures.append(figure("Cut from results", f"{results.percent:.1f} %", f"{number(results.saved)} tokens"))
     return el("dl", figures, class_="figures")
 
 
-def assumptions(usage: dict[str, Any]) -> Html:
-    told = (usage["money"] or usage["savings"])["assumptions"]
+def assumptions(usage: Usage) -> Html:
     return el(
         "details",
         el("summary", "What these numbers assume"),
-        el("ul", [el("li", line) for line in told]),
+        el("ul", [el("li", line) for line in usage.stated.assumptions]),
         el("p", "Settings: requests_per_session, price_model."),
         class_="note",
     )
 
 
-def savings_chart(usage: dict[str, Any]) -> Html:
-    unit = usage["period"]
+_PERIOD_LABELS = {"hour": ("%d %B %Y, %H:%M", "%H:%M"), "day": ("%Y-%m-%d", "%m-%d")}
+
+
+def savings_chart(usage: Usage) -> Html:
+    unit, (label, short_label) = usage.period, _PERIOD_LABELS[usage.period]
     periods = [
-        Period(
-            f"{datetime.fromisoformat(row['begin']):%d %B %Y, %H:%M}" if unit == "hour" else row["begin"],
-            f"{datetime.fromisoformat(row['begin']):%H:%M}" if unit == "hour" else row["begin"][5:],
-            row["without"],
-            row["with"],
-        )
-        for row in usage["periods"]
+        Period(f"{row.begin:{label}}", f"{row.begin:{short_label}}", row.without, row.with_us) for row in usage.periods
     ]
     legend = el(
         "p",
@@ -200,6 +194,10 @@ def _tool_tiles(own: Sequence[Weight], most: int, *, links: bool) -> tuple[Tile,
         tokens = sum(weight.tokens for weight in rest)
         tiles.append(Tile(f"{len(rest):,} more", tokens, None, (), f"{len(rest):,} more tools: {tokens:,} tokens"))
     return tuple(tiles)
+
+
+def advice_list(lines: Iterable[str]) -> Html:
+    return el("ul", [el("li", marked(line)) for line in lines], class_="advice")
 
 
 def marked(line: str) -> list[object]:

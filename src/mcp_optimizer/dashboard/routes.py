@@ -44,8 +44,8 @@ from mcp_optimizer.domain.events import Event, EventKind, ToolKey
 from mcp_optimizer.errors import CatalogError, OptimizerError
 from mcp_optimizer.gateway.gateway import Found, Gateway, summary
 from mcp_optimizer.metrics.recorder import Recorder
-from mcp_optimizer.metrics.report import weights
-from mcp_optimizer.metrics.usage import Weight
+from mcp_optimizer.metrics.usage import Usage
+from mcp_optimizer.metrics.weights import Weight, weights
 
 if TYPE_CHECKING:
     from mcp_optimizer.db.history import History
@@ -86,7 +86,7 @@ class Sources:
     forms: ToolForms
     recorder: Recorder
     history: Callable[[], Awaitable[History | None]]
-    usage: Callable[[Sequence[Event]], dict[str, Any]]
+    usage: Callable[[Sequence[Event]], Usage]
     find: Callable[[str], tuple[Found, int]]
     """What find_tool answers, and the tokens of that reply."""
     own_tokens: Callable[[], int]
@@ -101,7 +101,7 @@ class Dashboard:
         self._guard = guard
         self._recent: deque[Event] = deque(maxlen=_REMEMBERED)
         sources.recorder.listen(self._recent.append)
-        self._usage: tuple[dict[str, Any], bool] | None = None
+        self._usage: tuple[Usage, bool] | None = None
         self._before: list[Event] = []
         self._fresh_until = 0.0
         self._summing = asyncio.Lock()
@@ -141,7 +141,7 @@ class Dashboard:
         recent = sorted(_with_newest(self._before, seen), key=lambda event: event.at)[-_SHOWN:]
         return Overview(sources.version, own, found, servers, usage, recent, is_kept)
 
-    async def _summed_up(self) -> tuple[dict[str, Any], bool]:
+    async def _summed_up(self) -> tuple[Usage, bool]:
         """What history says, at most a few seconds old; and whether it is kept at all."""
         async with self._summing:
             if self._usage is None or time.monotonic() > self._fresh_until:
@@ -171,7 +171,7 @@ class Dashboard:
         usage, _ = await self._summed_up()
         return HTMLResponse(await asyncio.to_thread(self._catalog_page, server, word, wanted, usage))
 
-    def _catalog_page(self, server: str, word: str, wanted: str, usage: dict[str, Any]) -> str:
+    def _catalog_page(self, server: str, word: str, wanted: str, usage: Usage) -> str:
         every = weights(self._sources.gateway.snapshot)
         kept = [w for w in every if server in ("", w.server) and word.lower() in w.tool.lower()]
         kept.sort(key=lambda weight: (-weight.tokens, weight.server, weight.tool))
@@ -180,8 +180,8 @@ class Dashboard:
             self._sources.version,
             kept,
             max((weight.tokens for weight in every), default=0),
-            _times(usage["called"]),
-            _times(usage["found"]),
+            {row.key: row.activity.times for row in usage.called},
+            {row.key: row.times for row in usage.found},
             server,
             word,
             min(max(int(wanted), 1), last) if wanted.isdecimal() and len(wanted) < 9 else 1,
@@ -199,11 +199,11 @@ class Dashboard:
         usage, _ = await self._summed_up()
         return HTMLResponse(tool_page(await asyncio.to_thread(self._tool_values, tool, usage)))
 
-    def _tool_values(self, tool: CatalogTool, usage: dict[str, Any]) -> ToolPage:
+    def _tool_values(self, tool: CatalogTool, usage: Usage) -> ToolPage:
         forms = self._sources.forms
         shown = [_form_shown(name, forms.form(tool, detail)) for name, detail in _FORMS]
         key: ToolKey = (tool.server, tool.record.name)
-        called = next((row for row in usage["called"] if (row["server"], row["tool"]) == key), None)
+        called = next((row.activity for row in usage.called if row.key == key), None)
         return ToolPage(
             self._sources.version,
             tool.server,
@@ -211,10 +211,10 @@ class Dashboard:
             tool.record.details.description or "",
             shown,
             [(step.technique, step.tokens) for step in forms.steps(tool)],
-            called["times"] if called else 0,
-            _times(usage["found"]).get(key, 0),
-            called["failed"] if called else 0,
-            called["tokens"] // called["times"] if called else 0,
+            called.times if called else 0,
+            next((row.times for row in usage.found if row.key == key), 0),
+            called.failed if called else 0,
+            called.tokens_each if called else 0,
         )
 
     async def _search(self, request: Request) -> Response:
@@ -332,10 +332,6 @@ def _with_newest(written: list[Event], seen: Iterable[Event]) -> list[Event]:
 
 def _identity(event: Event) -> tuple[object, ...]:
     return (round(event.at * 1_000), event.session, event.kind, event.server, event.tool, event.tokens)
-
-
-def _times(rows: Sequence[dict[str, Any]]) -> dict[ToolKey, int]:
-    return {(row["server"], row["tool"]): row["times"] for row in rows}
 
 
 def event_values(event: Event) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from typing import Self
 
 from pydantic import BaseModel, Field, model_validator
 
+from mcp_optimizer.metrics.reduction import percent_saved
 from mcp_optimizer.profiles.tiers import ProfileName
 
 
@@ -40,12 +41,11 @@ class TokenMetrics(BaseModel):
     def of(
         cls, name: str, baseline: int, optimized: int, phase: MeasurementPhase, tier: ProfileName, now: datetime
     ) -> Self:
-        percent = round((baseline - optimized) / baseline * 100, 2) if baseline else 0.0
         return cls(
             tool_name=name,
             baseline_tokens=baseline,
             optimized_tokens=optimized,
-            reduction_percent=percent,
+            reduction_percent=percent_saved(baseline, optimized),
             measurement_phase=phase,
             tier=tier,
             timestamp=now,

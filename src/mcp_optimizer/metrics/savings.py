@@ -19,9 +19,9 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
 
 from mcp_optimizer.domain.events import Event, EventKind, Outcome
+from mcp_optimizer.metrics.reduction import Reduction
 
 SILENCE = 1_800.0
 """Seconds without an event after which a new conversation is assumed."""
@@ -94,29 +94,10 @@ class Savings:
     def __sub__(self, other: Savings) -> Savings:
         return Savings(self.sessions - other.sessions, self.with_us - other.with_us, self.without - other.without)
 
-    def as_values(self, prices: Prices = PLAIN_PRICES) -> dict[str, Any]:
-        """For programs and pages: both ways to pay, each with what it costs with us and without."""
-        ways = {}
-        for way, cached in (("uncached", False), ("cached", True)):
-            before, after = self.without.cost(prices, cached=cached), self.with_us.cost(prices, cached=cached)
-            percent = round((before - after) / before * 100, 2) if before else 0.0
-            digits = 6 if prices.model else 0
-            ways[way] = {
-                "without": round(before, digits),
-                "with": round(after, digits),
-                "saved": round(before - after, digits),
-                "percent": percent,
-            }
-        return {
-            "sessions": self.sessions,
-            "requests": {"without": self.without.requests, "with": self.with_us.requests},
-            "tokens": {
-                "without": self.without.tokens,
-                "with": self.with_us.tokens,
-                "saved": self.without.tokens - self.with_us.tokens,
-            },
-            **ways,
-        }
+    def cost(self, prices: Prices, *, cached: bool) -> Reduction:
+        """What was paid, against what would have been: in money, or in full-price tokens where prices are plain."""
+        before, after = self.without.cost(prices, cached=cached), self.with_us.cost(prices, cached=cached)
+        return Reduction.of(before, after).rounded(6 if prices.model else 0)
 
 
 class Conversation:
