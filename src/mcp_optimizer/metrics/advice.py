@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from mcp_optimizer.domain.events import Event, EventKind, Outcome, ToolKey
 from mcp_optimizer.metrics.grouping import grouped, tool_key
-from mcp_optimizer.metrics.savings import sessions
 from mcp_optimizer.metrics.weights import Weight, never_called
 
 _OFTEN = 5
@@ -19,15 +18,18 @@ _MOST_ADVICE = 8
 
 
 def advice(
-    events: Sequence[Event], catalog: Sequence[Weight], found: Mapping[ToolKey, int], called: Mapping[ToolKey, int]
+    conversations: Collection[Sequence[Event]],
+    catalog: Sequence[Weight],
+    found: Mapping[ToolKey, int],
+    called: Mapping[ToolKey, int],
 ) -> tuple[str, ...]:
     """What a user can do, the weightiest first. Silent about what has not been used enough to judge."""
     if not called:
         return tuple(_advice_on_weights(catalog))
     told = [
         *_unused(catalog, called),
-        *_pins(events, catalog),
-        *_troubles(events),
+        *_pins(conversations, catalog),
+        *_troubles(event for own in conversations for event in own),
         *_overlooked(catalog, found, called),
     ]
     return tuple(told[:_MOST_ADVICE])
@@ -47,14 +49,14 @@ def _unused(catalog: Sequence[Weight], called: Mapping[ToolKey, int]) -> list[st
     return told[:4]
 
 
-def _pins(events: Sequence[Event], catalog: Collection[Weight]) -> list[str]:
+def _pins(conversations: Collection[Sequence[Event]], catalog: Collection[Weight]) -> list[str]:
     """Tools that most conversations use need not be searched for each time."""
-    told = list(sessions(events))
     wanted = Counter(
-        key for session in told for key in {(e.server, e.tool) for e in session if e.kind is EventKind.CALL and e.tool}
+        key for own in conversations for key in {tool_key(e) for e in own if e.kind is EventKind.CALL and e.tool}
     )
     known = {weight.key for weight in catalog}
-    often = [key for key, times in wanted.most_common(3) if times >= _OFTEN and times * 2 > len(told) and key in known]
+    most = sorted(wanted.items(), key=lambda pair: (-pair[1], pair[0]))[:3]
+    often = [key for key, times in most if times >= _OFTEN and times * 2 > len(conversations) and key in known]
     if not often:
         return []
     names = ",".join(tool for _, tool in often)
@@ -62,7 +64,7 @@ def _pins(events: Sequence[Event], catalog: Collection[Weight]) -> list[str]:
             f"always wanted, with --profile minimal --pinned-tools {names}."]  # fmt: skip
 
 
-def _troubles(events: Sequence[Event]) -> list[str]:
+def _troubles(events: Iterable[Event]) -> list[str]:
     told = []
     for (server, tool), own in grouped((e for e in events if e.kind is EventKind.CALL and e.tool), tool_key):
         failed = sum(event.outcome not in (Outcome.OK, Outcome.BAD_REQUEST) for event in own)

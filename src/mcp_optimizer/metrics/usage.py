@@ -16,7 +16,15 @@ from mcp_optimizer.domain.events import Event, EventKind, Outcome, ToolKey
 from mcp_optimizer.metrics.advice import advice
 from mcp_optimizer.metrics.grouping import grouped, tool_key
 from mcp_optimizer.metrics.reduction import Reduction
-from mcp_optimizer.metrics.savings import PLAIN_PRICES, Assumptions, Prices, Savings, savings, sessions
+from mcp_optimizer.metrics.savings import (
+    PLAIN_PRICES,
+    Assumptions,
+    Conversation,
+    Prices,
+    Savings,
+    conversations,
+    together,
+)
 from mcp_optimizer.metrics.weights import UncalledTools, Weight, never_called
 
 _MOST_CLIENTS = 50
@@ -180,8 +188,9 @@ def make_usage(
     calls = [event for event in events if event.kind is EventKind.CALL]
     found = Counter(key for event in events for key in event.found)
     called = Counter(tool_key(event) for event in calls if event.tool)
-    saved = savings(events, assumptions)
-    unit, periods = _periods(events, assumptions)
+    told = conversations(events, assumptions)
+    saved = together(told)
+    unit, periods = _periods(told)
     return Usage(
         events=len(events),
         since=_moment(min((event.at for event in events), default=None)),
@@ -199,7 +208,7 @@ def make_usage(
         never_called=never_called(catalog, called),
         period=unit,
         periods=periods,
-        advice=advice(events, catalog, found, called),
+        advice=advice(told.values(), catalog, found, called),
     )
 
 
@@ -232,18 +241,18 @@ def _clients(events: Sequence[Event]) -> tuple[ClientActivity, ...]:
     return tuple(ClientActivity(name, Activity.of(own)) for name, own in groups)
 
 
-def _periods(events: Sequence[Event], assumptions: Assumptions) -> tuple[PeriodUnit, tuple[UsagePeriod, ...]]:
+def _periods(told: Mapping[Conversation, Sequence[Event]]) -> tuple[PeriodUnit, tuple[UsagePeriod, ...]]:
     """By the day, or while there are few by the hour, in which a conversation began; UTC."""
-    began = [(_began(session), session) for session in sessions(events)]
-    span = max((at for at, _ in began), default=0.0) - min((at for at, _ in began), default=0.0)
+    began = {conversation: _began(own) for conversation, own in told.items()}
+    span = max(began.values(), default=0.0) - min(began.values(), default=0.0)
     unit: PeriodUnit = "hour" if span < _FEW_DAYS else "day"
     size = _SECONDS[unit]
     totals: dict[float, Savings] = defaultdict(Savings)
     counts: dict[float, Counter[EventKind]] = defaultdict(Counter)
-    for at, session in began:
-        begin = at // size * size
-        totals[begin] += savings(session, assumptions)
-        counts[begin].update(event.kind for event in session)
+    for conversation, own in told.items():
+        begin = began[conversation] // size * size
+        totals[begin] += conversation.savings
+        counts[begin].update(event.kind for event in own)
     return unit, tuple(
         UsagePeriod(
             begin=datetime.fromtimestamp(begin, UTC),
@@ -256,6 +265,6 @@ def _periods(events: Sequence[Event], assumptions: Assumptions) -> tuple[PeriodU
     )
 
 
-def _began(session: Sequence[Event]) -> float:
-    """A list that was loaded before a silence stands first, from another day perhaps."""
-    return next((event for event in session if event.kind is not EventKind.LOAD), session[-1]).at
+def _began(events: Sequence[Event]) -> float:
+    """A list is loaded before a conversation begins; where nothing else was done, when it was loaded last."""
+    return next((event for event in events if event.kind is not EventKind.LOAD), events[-1]).at
