@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from mcp_optimizer.app import Optimizer
 from mcp_optimizer.domain.events import Event, EventKind, Outcome
-from mcp_optimizer.metrics.savings import Assumptions, Prices
+from mcp_optimizer.metrics.report import Report, make_report
+from mcp_optimizer.metrics.savings import PLAIN_PRICES, Assumptions, Prices
+from mcp_optimizer.metrics.usage import make_usage
+from mcp_optimizer.metrics.weights import weights
+from mcp_optimizer.settings import load_settings
 
 _TEXT = {"type": "string", "title": "Text", "description": "What it says."}
 _NUMBER = {"type": "integer", "minimum": 1, "description": "Which one."}
@@ -54,3 +60,15 @@ def write_dumps(folder: Path) -> Path:
     for name, tools in DUMPS.items():
         (folder / f"{name}.json").write_text(json.dumps(tools))
     return folder
+
+
+async def report_on_dumps(folder: Path, events: Sequence[Event] | None, prices: Prices = PLAIN_PRICES) -> Report:
+    """The report on this catalog, with the usage that events tell of; None: with none."""
+    optimizer = Optimizer.from_dumps(write_dumps(folder), load_settings({"encoder": "none"}))
+    optimizer.start()
+    await optimizer.catalog.caught_up()
+    usage = None if events is None else make_usage(events, weights(optimizer.snapshot), ASSUMPTIONS, prices)
+    try:
+        return make_report(optimizer.snapshot, optimizer.forms, optimizer.lists, 346, usage=usage)
+    finally:
+        await optimizer.stop()

@@ -8,30 +8,14 @@ from typing import Any
 
 import pytest
 
-from mcp_optimizer.app import Optimizer
 from mcp_optimizer.domain.events import Event
-from mcp_optimizer.metrics.report import Report, make_report
 from mcp_optimizer.metrics.report_json import report_values
 from mcp_optimizer.metrics.savings import PLAIN_PRICES, Prices
-from mcp_optimizer.metrics.usage import make_usage
-from mcp_optimizer.metrics.weights import weights
-from mcp_optimizer.settings import load_settings
-from tests.unit.reports import ASSUMPTIONS, EVENTS, PRICES, write_dumps
+from tests.unit.reports import EVENTS, PRICES, report_on_dumps
 
 GOLDEN = Path(__file__).parent / "golden"
 WORDING = {"advice", "assumptions", "measures"}
 """For people: these may be worded anew, so only how many sentences there are is compared."""
-
-
-async def report(folder: Path, events: list[Event], prices: Prices = PLAIN_PRICES) -> Report:
-    optimizer = Optimizer.from_dumps(write_dumps(folder), load_settings({"encoder": "none"}))
-    optimizer.start()
-    await optimizer.catalog.caught_up()
-    try:
-        usage = make_usage(events, weights(optimizer.snapshot), ASSUMPTIONS, prices)
-        return make_report(optimizer.snapshot, optimizer.forms, optimizer.lists, 346, usage=usage)
-    finally:
-        await optimizer.stop()
 
 
 def comparable(value: Any, key: str = "") -> Any:
@@ -53,16 +37,12 @@ def comparable(value: Any, key: str = "") -> Any:
 async def test_the_json_of_a_report_is_byte_for_byte_what_programs_read_until_now(
     tmp_path: Path, name: str, events: list[Event], prices: Prices
 ) -> None:
-    values = report_values(await report(tmp_path, events, prices))
+    values = report_values(await report_on_dumps(tmp_path, events, prices))
     written = json.dumps(comparable(values), ensure_ascii=False, indent=1) + "\n"
     assert written == (GOLDEN / f"report_{name}.json").read_text(encoding="utf-8")
 
 
 async def test_where_nothing_was_recorded_the_usage_is_null(tmp_path: Path) -> None:
-    optimizer = Optimizer.from_dumps(write_dumps(tmp_path), load_settings({"encoder": "none"}))
-    optimizer.start()
-    await optimizer.catalog.caught_up()
-    values = report_values(make_report(optimizer.snapshot, optimizer.forms, optimizer.lists, 346))
-    await optimizer.stop()
+    values = report_values(await report_on_dumps(tmp_path, None))
     assert list(values)[-1] == "usage"
     assert values["usage"] is None

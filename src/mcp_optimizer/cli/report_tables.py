@@ -105,11 +105,14 @@ def _forms(report: Report) -> Table:
 
 
 def _phases(report: Report) -> Table:
-    cells = [
-        (phase.phase_name, _n(phase.total_reduction), _n(phase.target_reduction), "✓" if phase.achieved else "✗")
-        for phase in report.phases
-    ]
-    return _table(("phase", "saved", "target", ""), cells)
+    """With targets where there are any."""
+    titles: tuple[str, ...] = ("phase", "saved")
+    rows: list[tuple[str, ...]] = [(phase.phase_name, _n(phase.total_reduction)) for phase in report.phases]
+    if any(phase.target_reduction is not None for phase in report.phases):
+        titles += ("target", "")
+        met = [(_n(phase.target_reduction or 0), "✓" if phase.achieved else "✗") for phase in report.phases]
+        rows = [row + more for row, more in zip(rows, met, strict=True)]
+    return _table(titles, rows)
 
 
 def _profiles(report: Report) -> Table:

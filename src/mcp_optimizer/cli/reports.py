@@ -113,13 +113,20 @@ async def _report(
 
 async def report_on(settings: Settings, tools_dir: Path | None, since: float = 0.0) -> Report:
     """The report on the servers of the settings and their history, or on a folder of dumps, which has none."""
+    from mcp_optimizer.demo.targets import KANBAN_TARGETS
+    from mcp_optimizer.metrics.phases import NO_TARGETS
     from mcp_optimizer.metrics.report import make_report
 
-    selected = _selected(settings)
     async with _measured(settings, tools_dir) as (optimizer, sizes):
-        usage = await _usage(optimizer, since) if tools_dir is None else None
         return make_report(
-            optimizer.snapshot, optimizer.forms, optimizer.lists, optimizer.own_tokens, selected, sizes, usage
+            optimizer.snapshot,
+            optimizer.forms,
+            optimizer.lists,
+            optimizer.own_tokens,
+            _selected(settings),
+            sizes,
+            usage=await _usage(optimizer, since) if tools_dir is None else None,
+            targets=KANBAN_TARGETS if settings.demo and tools_dir is None else NO_TARGETS,
         )
 
 

@@ -15,6 +15,7 @@ from mcp_optimizer.catalog.forms import ToolForms
 from mcp_optimizer.compression.descriptions import Level
 from mcp_optimizer.metrics.advice import advice
 from mcp_optimizer.metrics.phases import (
+    NO_TARGETS,
     MeasurementPhase,
     PhaseMetrics,
     TierMetrics,
@@ -127,8 +128,9 @@ def make_report(
     selected: ProfileName = ProfileName.MINIMAL,
     known: Sizes | None = None,
     usage: Usage | None = None,
+    targets: Mapping[str, int] = NO_TARGETS,
 ) -> Report:
-    """Everything. `known`: the sizes of the tools, where they were measured already."""
+    """Everything. `known`: the sizes of the tools, where they were measured already; `targets`: of phases."""
     tools = sorted(snapshot.running, key=lambda tool: (-tool.tokens, tool.name))
     found = known or sizes(tools, forms)
     costs = _tool_costs(tools, found, lists)
@@ -146,7 +148,9 @@ def make_report(
         largest_three=tuple(cost.name for cost in largest),
         largest_forms=_forms(sum(cost.baseline for cost in largest), largest),
         profile=selected,
-        phases=tuple(phase_metrics(baseline, sum(compressed.values()), sum(full.values()), sum(brief.values()))),
+        phases=tuple(
+            phase_metrics(baseline, sum(compressed.values()), sum(full.values()), sum(brief.values()), targets)
+        ),
         total=Reduction.of(baseline, sum(brief.values()), 1),
         tiers=tuple(tier_metrics(rows[MeasurementPhase.AFTER_PHASE_1])),
         profiles=_profile_costs(lists),

@@ -27,7 +27,7 @@ def report_values(report: Report) -> dict[str, Any]:
             "signature": _reduced(report.largest_forms.signature),
         },
         "profile": report.profile.value,
-        "phases": [phase.model_dump(mode="json") for phase in report.phases],
+        "phases": [phase.model_dump(mode="json", exclude_none=True) for phase in report.phases],
         "total": _reduced(report.total),
         "tiers": [tier.model_dump(mode="json") for tier in report.tiers],
         "profiles": [{**asdict(cost), "profile": cost.profile.value} for cost in report.profiles],
