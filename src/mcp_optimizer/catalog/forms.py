@@ -66,6 +66,11 @@ class Form:
         """Tokens, or where they could not be counted, as many as there can be."""
         return self.tokens or len(self.definition.model_dump_json().encode("utf-8", "surrogatepass"))
 
+    def text(self, detail: Detail) -> str:
+        """What a person is shown of it: the signature, or where it has none, the definition as JSON."""
+        is_signature = detail is Detail.SIGNATURE and self.definition.input_schema == ANY_OBJECT
+        return (self.definition.description or "") if is_signature else self.definition.model_dump_json(indent=2)
+
 
 @dataclass(frozen=True)
 class _Kept:
@@ -155,11 +160,8 @@ class ToolForms:
         return Form(bare, self._count(bare), is_abbreviated=True)
 
     def _count(self, definition: McpTool) -> int:
-        try:
-            return self._counter.count_tool_tokens(definition)
-        except ValueError:
-            # The tokenizer chokes on some texts, and a tool must be found all the same.
-            return 0
+        # The tokenizer chokes on some texts, and a tool must be found all the same.
+        return self._counter.count_or_zero(definition.model_dump_json())
 
     def _said_once(self, forms: list[Form]) -> list[Form]:
         forms = list(forms)

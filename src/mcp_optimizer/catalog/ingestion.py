@@ -165,11 +165,4 @@ class Ingestion:
         except Exception:
             # Whatever the tokenizer choked on must not cost the tools: one by one, and 0 for the culprit.
             logger.exception("Counting a batch of %d definitions failed; counting them one by one", len(texts))
-            return {key: self._count_one(text) for key, text in texts.items()}
-
-    def _count_one(self, text: str) -> int:
-        try:
-            return self._counter.count_tokens(text)
-        except Exception:
-            logger.exception("A definition could not be counted; it counts as 0")
-            return 0
+            return {key: self._counter.count_or_zero(text, "A definition") for key, text in texts.items()}

@@ -195,9 +195,7 @@ async def _show(settings: Settings, name: str, tools_dir: Path | None, as_json: 
     for detail in (Detail.FULL, Detail.SCHEMA, Detail.SIGNATURE):
         form = forms[detail]
         out.print(f"[bold]{detail.value}[/]: {form.tokens:,} tokens")
-        is_signature = detail is Detail.SIGNATURE and form.definition.input_schema == {"type": "object"}
-        text = (form.definition.description or "") if is_signature else form.definition.model_dump_json(indent=2)
-        out.print(printable(text), markup=False, soft_wrap=True)
+        out.print(printable(form.text(detail)), markup=False, soft_wrap=True)
         out.print()
     out.print("[bold]five words[/]:", Text(in_a_line(words)), highlight=False)
     states = f"{schema.schema_state}, {schema.load_state}, {schema.description_state}; profile {schema.profile}"

@@ -15,16 +15,18 @@ from mcp_optimizer.dashboard.parts import (
     catalog_map,
     figure,
     frame,
+    moment,
     savings_chart,
     savings_figures,
     section,
     server_href,
+    subject,
     table,
     tool_href,
 )
-from mcp_optimizer.domain.events import Event, EventKind, Outcome
+from mcp_optimizer.domain.events import Event, Outcome
 from mcp_optimizer.metrics.usage import Usage
-from mcp_optimizer.metrics.weights import Weight
+from mcp_optimizer.metrics.weights import Weight, total
 from mcp_optimizer.runtime.terminal_text import counted
 
 PAGE = 100
@@ -58,7 +60,7 @@ class Overview:
 
     @property
     def baseline(self) -> int:
-        return sum(weight.tokens for weight in self.weights)
+        return total(self.weights)
 
 
 def overview_page(values: Overview) -> str:
@@ -135,23 +137,13 @@ def live_table(events: Sequence[Event]) -> Html:
 
 
 def event_cells(event: Event) -> tuple[object, ...]:
-    when = el("time", f"{datetime.fromtimestamp(event.at, UTC):%H:%M:%S}", datetime=_iso(event.at))
+    when = el("time", f"{datetime.fromtimestamp(event.at, UTC):%H:%M:%S}", datetime=moment(event.at))
     return (when, event.kind.value, _which(event), number(event.tokens), number(event.milliseconds))
 
 
-def _iso(at: float) -> str:
-    return datetime.fromtimestamp(at, UTC).isoformat(timespec="seconds")
-
-
 def _which(event: Event) -> list[object]:
-    what: object = ""
-    if event.kind is EventKind.CALL and event.tool:
-        what = el("a", event.tool, href=tool_href(event.server, event.tool))
-    elif event.kind is EventKind.FIND:
-        what = ", ".join(tool for _, tool in event.found[:2]) or "nothing"
-        what = f"{what} +{len(event.found) - 2}" if len(event.found) > 2 else what
-    elif event.kind is EventKind.LOAD:
-        what = f"profile {event.tool}" if event.tool else "our own tools"
+    text, href = subject(event)
+    what = el("a", text, href=href) if href is not None else text
     marks = [event.outcome.value] if event.outcome is not Outcome.OK else []
     marks += ["cached"] if event.cached else []
     marks += ["cut"] if event.truncated else []
@@ -200,9 +192,8 @@ def catalog_page(values: CatalogPage) -> str:
         method="get",
         class_="filter",
     )
-    total = sum(weight.tokens for weight in values.weights)
     title = f"Tools of {values.server}" if values.server else "All tools"
-    note = f"{counted(len(values.weights), 'tool')}, {total:,} tokens; heaviest first"
+    note = f"{counted(len(values.weights), 'tool')}, {total(values.weights):,} tokens; heaviest first"
     body = table(("tool", "#tokens", "weight", "#called", "#found"), rows, "Tools by weight", "bars catalog")
     return frame(
         title, el("h1", title), el("p", note, class_="lead"), filters, body, _pager(values),

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
 from urllib.parse import quote, urlencode
 
 from mcp_optimizer.dashboard.charts import Period, Tile, bars_over_time, treemap
 from mcp_optimizer.dashboard.html import Child, Html, el, number
-from mcp_optimizer.domain.events import EventKind
+from mcp_optimizer.domain.events import Event, EventKind
 from mcp_optimizer.metrics.usage import Usage
-from mcp_optimizer.metrics.weights import Weight
+from mcp_optimizer.metrics.weights import Weight, by_server, total
 from mcp_optimizer.runtime.terminal_text import counted
 
 _MOST_SERVERS = 24
@@ -86,6 +87,23 @@ def server_href(server: str) -> str:
     return "/catalog?" + urlencode({"server": server})
 
 
+def moment(at: float) -> str:
+    """A time for programs to read, UTC."""
+    return datetime.fromtimestamp(at, UTC).isoformat(timespec="seconds")
+
+
+def subject(event: Event) -> tuple[str, str | None]:
+    """What an event was about, in a few words, and the page that says more if there is one."""
+    if event.kind is EventKind.CALL and event.tool:
+        return event.tool, tool_href(event.server, event.tool)
+    if event.kind is EventKind.FIND:
+        more = f" +{len(event.found) - 2}" if len(event.found) > 2 else ""
+        return (", ".join(tool for _, tool in event.found[:2]) or "nothing") + more, None
+    if event.kind is EventKind.LOAD:
+        return (f"profile {event.tool}" if event.tool else "our own tools"), None
+    return "", None
+
+
 def savings_figures(usage: Usage) -> Html:
     """What was saved, both ways to pay, and in money if a model is named."""
     saved, money, results = usage.savings, usage.money, usage.results
@@ -160,11 +178,9 @@ def catalog_map(weights: Sequence[Weight], *, links: bool = True) -> Html:
 
 
 def _tiles(weights: Sequence[Weight], *, links: bool) -> list[Tile]:
-    by_server: dict[str, list[Weight]] = {}
-    for weight in weights:
-        by_server.setdefault(weight.server, []).append(weight)
-    totals = {server: sum(weight.tokens for weight in own) for server, own in by_server.items()}
-    ordered = sorted(by_server, key=lambda server: (-totals[server], server))
+    servers = by_server(weights)
+    totals = {server: total(own) for server, own in servers.items()}
+    ordered = sorted(servers, key=lambda server: (-totals[server], server))
     shown, others = ordered[:_MOST_SERVERS], ordered[_MOST_SERVERS:]
     all_tokens = sum(totals.values()) or 1
     tiles = [
@@ -172,8 +188,8 @@ def _tiles(weights: Sequence[Weight], *, links: bool) -> list[Tile]:
             server,
             totals[server],
             server_href(server) if links else None,
-            _tool_tiles(by_server[server], max(1, round(_MOST_TILES * totals[server] / all_tokens)), links=links),
-            f"{server}: {counted(len(by_server[server]), 'tool')}, {totals[server]:,} tokens",
+            _tool_tiles(servers[server], max(1, round(_MOST_TILES * totals[server] / all_tokens)), links=links),
+            f"{server}: {counted(len(servers[server]), 'tool')}, {totals[server]:,} tokens",
         )
         for server in shown
     ]
@@ -191,7 +207,7 @@ def _tool_tiles(own: Sequence[Weight], most: int, *, links: bool) -> tuple[Tile,
         for w in ordered[:most]
     ]
     if rest := ordered[most:]:
-        tokens = sum(weight.tokens for weight in rest)
+        tokens = total(rest)
         tiles.append(Tile(f"{len(rest):,} more", tokens, None, (), f"{len(rest):,} more tools: {tokens:,} tokens"))
     return tuple(tiles)
 

@@ -8,10 +8,9 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections import Counter, deque
+from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from importlib import resources
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +19,7 @@ from starlette.responses import HTMLResponse, PlainTextResponse, Response, Strea
 from starlette.routing import Route
 
 from mcp_optimizer.catalog import CatalogTool, Snapshot
-from mcp_optimizer.catalog.forms import Detail, Form, ToolForms
+from mcp_optimizer.catalog.forms import Detail, ToolForms
 from mcp_optimizer.dashboard.guard import Guard
 from mcp_optimizer.dashboard.html import visible
 from mcp_optimizer.dashboard.pages import (
@@ -39,13 +38,13 @@ from mcp_optimizer.dashboard.pages import (
     search_page,
     tool_page,
 )
-from mcp_optimizer.dashboard.parts import tool_href
-from mcp_optimizer.domain.events import Event, EventKind, ToolKey
+from mcp_optimizer.dashboard.parts import moment, subject
+from mcp_optimizer.domain.events import Event, ToolKey
 from mcp_optimizer.errors import CatalogError, OptimizerError
 from mcp_optimizer.gateway.gateway import Found, Gateway, summary
 from mcp_optimizer.metrics.recorder import Recorder
 from mcp_optimizer.metrics.usage import Usage
-from mcp_optimizer.metrics.weights import Weight, weights
+from mcp_optimizer.metrics.weights import Weight, by_server, total, weights
 
 if TYPE_CHECKING:
     from mcp_optimizer.db.history import History
@@ -201,7 +200,8 @@ class Dashboard:
 
     def _tool_values(self, tool: CatalogTool, usage: Usage) -> ToolPage:
         forms = self._sources.forms
-        shown = [_form_shown(name, forms.form(tool, detail)) for name, detail in _FORMS]
+        made = [(name, detail, forms.form(tool, detail)) for name, detail in _FORMS]
+        shown = [FormShown(name, form.tokens, form.text(detail)) for name, detail, form in made]
         key: ToolKey = (tool.server, tool.record.name)
         called = next((row.activity for row in usage.called if row.key == key), None)
         return ToolPage(
@@ -297,16 +297,13 @@ _FORMS = (("As its server sent it", Detail.FULL), ("Compressed schema", Detail.S
 def _rows(snapshot: Snapshot) -> tuple[list[Weight], list[ServerRow]]:
     """What each tool costs, and each server: those that do not run first."""
     found = weights(snapshot)
-    tools, tokens = Counter[str](), Counter[str]()
-    for weight in found:
-        tools[weight.server] += 1
-        tokens[weight.server] += weight.tokens
+    own = by_server(found)
     servers = [
         ServerRow(
             state.name,
             state.status.value,
-            tools[state.name],
-            tokens[state.name],
+            len(own.get(state.name, ())),
+            total(own.get(state.name, ())),
             state.reason,
             state.restarts,
             state.protocol_version,
@@ -315,13 +312,6 @@ def _rows(snapshot: Snapshot) -> tuple[list[Weight], list[ServerRow]]:
     ]
     servers.sort(key=lambda row: (row.status == "running", -row.tokens, row.name))
     return found, servers
-
-
-def _form_shown(name: str, form: Form) -> FormShown:
-    definition = form.definition
-    is_signature = name == "Signature" and definition.input_schema == {"type": "object"}
-    text = (definition.description or "") if is_signature else definition.model_dump_json(indent=2)
-    return FormShown(name, form.tokens, text)
 
 
 def _with_newest(written: list[Event], seen: Iterable[Event]) -> list[Event]:
@@ -336,16 +326,9 @@ def _identity(event: Event) -> tuple[object, ...]:
 
 def event_values(event: Event) -> dict[str, Any]:
     """An event as the page's script shows it; every name made visible, as in the pages themselves."""
-    which, href = "", None
-    if event.kind is EventKind.CALL and event.tool:
-        which, href = event.tool, tool_href(event.server, event.tool)
-    elif event.kind is EventKind.FIND:
-        more = f" +{len(event.found) - 2}" if len(event.found) > 2 else ""
-        which = (", ".join(tool for _, tool in event.found[:2]) or "nothing") + more
-    elif event.kind is EventKind.LOAD:
-        which = f"profile {event.tool}" if event.tool else "our own tools"
+    which, href = subject(event)
     return {
-        "at": datetime.fromtimestamp(event.at, UTC).isoformat(timespec="seconds"),
+        "at": moment(event.at),
         "kind": event.kind.value,
         "which": visible(which),
         "href": href,

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from mcp_optimizer.domain.events import Event, EventKind, Outcome, ToolKey
 from mcp_optimizer.metrics.grouping import grouped, tool_key
-from mcp_optimizer.metrics.weights import Weight, never_called
+from mcp_optimizer.metrics.weights import Weight, by_server, never_called, total
 
 _OFTEN = 5
 """Times from which on something is a habit."""
@@ -94,21 +94,19 @@ def _overlooked(catalog: Sequence[Weight], found: Mapping[ToolKey, int], called:
 
 def _advice_on_weights(catalog: Sequence[Weight]) -> list[str]:
     """Nothing was called yet: all that can be said is what is heavy."""
-    total = sum(weight.tokens for weight in catalog)
-    if not total:
+    every = total(catalog)
+    if not every:
         return []
-    servers: Counter[str] = Counter()
-    for weight in catalog:
-        servers[weight.server] += weight.tokens
+    servers = Counter({server: total(own) for server, own in by_server(catalog).items()})
     told = []
     server, tokens = servers.most_common(1)[0]
-    if len(servers) > 1 and tokens * 3 > total:
-        told.append(f"`{server}` alone has {tokens / total * 100:.0f} % of all tokens of definitions.")
+    if len(servers) > 1 and tokens * 3 > every:
+        told.append(f"`{server}` alone has {tokens / every * 100:.0f} % of all tokens of definitions.")
     heaviest = sorted(catalog, key=lambda weight: -weight.tokens)[: max(1, len(catalog) // 20)]
-    share = sum(weight.tokens for weight in heaviest)
+    share = total(heaviest)
     if len(catalog) >= 20:
         told.append(
-            f"The heaviest {len(heaviest):,} of {len(catalog):,} tools have {share / total * 100:.0f} % of all tokens: "
+            f"The heaviest {len(heaviest):,} of {len(catalog):,} tools have {share / every * 100:.0f} % of all tokens: "
             f"`{heaviest[0].tool}` of `{heaviest[0].server}` alone {heaviest[0].tokens:,}."
         )
     return told

@@ -21,6 +21,7 @@ from mcp_optimizer.domain.events import Event, EventKind, Outcome
 from mcp_optimizer.domain.tools import ServerStatus
 from mcp_optimizer.metrics.recorder import Recorder
 from mcp_optimizer.metrics.savings import Assumptions, RunningSavings
+from mcp_optimizer.metrics.weights import by_server, total, weights
 
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
 _MOST_SESSIONS = 10_000
@@ -145,14 +146,10 @@ class _State(Collector):
             "mcp_optimizer_server_state", "1 for the state that a server is in.", labels=["server", "state"]
         )
         restarts = CounterMetricFamily("mcp_optimizer_server_restarts", "Restarts of a server.", labels=["server"])
-        counts = dict.fromkeys(snapshot.states, 0)
-        weights = dict.fromkeys(snapshot.states, 0)
-        for tool in snapshot.running:
-            counts[tool.server] += 1
-            weights[tool.server] += tool.tokens
+        own = by_server(weights(snapshot))
         for name, state in snapshot.states.items():
-            tools.add_metric([name], counts[name])
-            tokens.add_metric([name], weights[name])
+            tools.add_metric([name], len(own.get(name, ())))
+            tokens.add_metric([name], total(own.get(name, ())))
             restarts.add_metric([name], state.restarts)
             for status in ServerStatus:
                 states.add_metric([name, status.value], float(state.status is status))

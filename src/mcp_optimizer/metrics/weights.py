@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
@@ -44,20 +44,24 @@ def weights(snapshot: Snapshot) -> list[Weight]:
     return [Weight(tool.server, tool.record.name, tool.tokens) for tool in snapshot.running]
 
 
+def by_server(catalog: Iterable[Weight]) -> dict[str, list[Weight]]:
+    """The tools of each server."""
+    found: dict[str, list[Weight]] = defaultdict(list)
+    for weight in catalog:
+        found[weight.server].append(weight)
+    return dict(found)
+
+
+def total(catalog: Iterable[Weight]) -> int:
+    """What some tools cost together."""
+    return sum(weight.tokens for weight in catalog)
+
+
 def never_called(catalog: Iterable[Weight], called: Mapping[ToolKey, int]) -> tuple[UncalledTools, ...]:
     """By server: the tools that nobody called; the server with most tokens of them first."""
-    every, never = Counter[str](), defaultdict[str, list[Weight]](list)
-    for weight in catalog:
-        every[weight.server] += 1
-        if not called.get(weight.key):
-            never[weight.server].append(weight)
-    rows = [
-        UncalledTools(
-            server=server,
-            names=tuple(weight.tool for weight in sorted(own, key=lambda weight: (-weight.tokens, weight.tool))),
-            of=every[server],
-            tokens=sum(weight.tokens for weight in own),
-        )
-        for server, own in never.items()
-    ]
+    rows = []
+    for server, every in by_server(catalog).items():
+        own = sorted((w for w in every if not called.get(w.key)), key=lambda weight: (-weight.tokens, weight.tool))
+        if own:
+            rows.append(UncalledTools(server, tuple(weight.tool for weight in own), len(every), total(own)))
     return tuple(sorted(rows, key=lambda row: (-row.tokens, row.server)))
