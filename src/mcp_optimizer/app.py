@@ -35,10 +35,10 @@ from mcp_optimizer.metrics.accounts import Accounts
 from mcp_optimizer.metrics.event_log import event_logger, log_event
 from mcp_optimizer.metrics.prices import prices_of
 from mcp_optimizer.metrics.recorder import Recorder
-from mcp_optimizer.metrics.report import weights
 from mcp_optimizer.metrics.savings import PLAIN_PRICES, Assumptions, Prices
 from mcp_optimizer.metrics.sizes import MANY, Making, Sizes, measured_beside
-from mcp_optimizer.metrics.usage import make_usage
+from mcp_optimizer.metrics.usage import Usage, make_usage
+from mcp_optimizer.metrics.weights import weights
 from mcp_optimizer.profiles.lists import ToolLists
 from mcp_optimizer.profiles.refresher import ListRefresher
 from mcp_optimizer.profiles.tiers import ProfileName
@@ -435,7 +435,7 @@ class Optimizer:
         model = self.settings.price_model
         return prices_of(model) if model else PLAIN_PRICES
 
-    def usage(self, events: Sequence[Event]) -> dict[str, Any]:
+    def usage(self, events: Sequence[Event]) -> Usage:
         """What these events say about the servers of this optimizer."""
         return make_usage(events, weights(self.snapshot), self._assumptions, self.prices)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import logging
 import lzma
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -20,6 +21,8 @@ from typing import Protocol
 import tiktoken
 
 from mcp_optimizer.errors import ConfigurationError
+
+logger = logging.getLogger(__name__)
 
 DEFAULT_ENCODING = "cl100k_base"
 
@@ -126,6 +129,15 @@ class TokenCounter:
         """Count the tokens of a text."""
         with _panic_as_error():
             return len(self.encoding.encode_ordinary(text))
+
+    def count_or_zero(self, text: str, what: str = "") -> int:
+        """The same; 0 for a text that the tokenizer gives up on, and a line in the log if `what` says what that was."""
+        try:
+            return self.count_tokens(text)
+        except ValueError:
+            if what:
+                logger.exception("%s could not be counted; it counts as 0", what)
+            return 0
 
     def count_tool_tokens(self, tool: Dumpable) -> int:
         """Count the tokens of a tool's JSON form."""

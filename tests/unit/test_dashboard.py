@@ -9,6 +9,7 @@ import re
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -376,11 +377,11 @@ async def test_the_report_is_one_page_without_script_or_address(dumps: Path) -> 
         await optimizer.find("create an issue")
         found = make_report(optimizer.snapshot, optimizer.forms, optimizer.lists, optimizer.own_tokens)
         events = [Event(1.0, EventKind.CALL, "s", "c", "<b>evil", HOSTILE, 5, 50, 100)]
-        page = report_page({**found, "usage": optimizer.usage(events)})
+        page = report_page(replace(found, usage=optimizer.usage(events)))
     elements = Elements(page)
     assert not [tag for tag, _ in elements.tags if tag in ("script", "img", "link", "iframe", "a")]
     assert not re.search(r"[\u202e\u0007]", page)
     assert "<script>" in elements.text
-    assert "What tools cost" in elements.text
-    without = report_page({**found, "usage": None})
+    assert "What the tools cost" in elements.text
+    without = report_page(found)
     assert "Never called" not in without

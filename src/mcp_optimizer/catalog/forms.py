@@ -21,6 +21,7 @@ from mcp_optimizer.compression.compress import CompressedTool, Dialect, Step, co
 from mcp_optimizer.compression.groups import Group, GroupPlan
 from mcp_optimizer.compression.replies import say_once
 from mcp_optimizer.compression.signature import Notes, signature
+from mcp_optimizer.domain.json_schema import ANY_OBJECT
 from mcp_optimizer.domain.tools import DefinitionForm, McpTool
 from mcp_optimizer.token_counter import TokenCounter
 
@@ -29,9 +30,6 @@ COMPRESSION = 4
 
 _WITH_NOTES = 3
 """Tools of a reply whose parameters get notes, not only names and types."""
-
-_ANY_OBJECT: dict[str, Any] = {"type": "object"}
-"""The schema of an entry whose description is its signature."""
 
 _MOST_REMEMBERED = 20_000
 
@@ -68,6 +66,11 @@ class Form:
     def cost(self) -> int:
         """Tokens; if they could not be counted, the maximum possible."""
         return self.tokens or len(self.definition.model_dump_json().encode("utf-8", "surrogatepass"))
+
+    def text(self, detail: Detail) -> str:
+        """What a person is shown of it: the signature, or where it has none, the definition as JSON."""
+        is_signature = detail is Detail.SIGNATURE and self.definition.input_schema == ANY_OBJECT
+        return (self.definition.description or "") if is_signature else self.definition.model_dump_json(indent=2)
 
 
 @dataclass(frozen=True)
@@ -147,27 +150,24 @@ class ToolForms:
         while size >= _LEAST_SHARE:
             short = abbreviated(tool.definition, size)
             if detail is Detail.SIGNATURE:
-                short = McpTool(name=tool.name, description=signature(short, notes), inputSchema=_ANY_OBJECT)
+                short = McpTool(name=tool.name, description=signature(short, notes), inputSchema=ANY_OBJECT)
             elif detail is Detail.SCHEMA:
                 short = without_envelope(short)
             form = Form(short, self._count(short), is_abbreviated=True)
             if form.cost <= most:
                 return form
             size //= 2
-        bare = McpTool(name=tool.name, description="… not shown: too large.", inputSchema=_ANY_OBJECT)
+        bare = McpTool(name=tool.name, description="… not shown: it is too large.", inputSchema=ANY_OBJECT)
         return Form(bare, self._count(bare), is_abbreviated=True)
 
     def _count(self, definition: McpTool) -> int:
-        try:
-            return self._counter.count_tool_tokens(definition)
-        except ValueError:
-            # The tokenizer fails on some texts, but the tool must still be found.
-            return 0
+        # The tokenizer chokes on some texts, and a tool must be found all the same.
+        return self._counter.count_or_zero(definition.model_dump_json())
 
     def _said_once(self, forms: list[Form]) -> list[Form]:
         forms = list(forms)
-        # A definition sent as its server wrote it, because that is smaller, has no signature.
-        written = [at for at, form in enumerate(forms) if form.definition.input_schema == _ANY_OBJECT]
+        # What is sent as its server wrote it, because that is smaller, has no signature.
+        written = [at for at, form in enumerate(forms) if form.definition.input_schema == ANY_OBJECT]
         texts = say_once([forms[at].definition.description or "" for at in written])
         for at, text in zip(written, texts, strict=True):
             if text != forms[at].definition.description:
@@ -270,7 +270,7 @@ class ToolForms:
         if (known := self._signatures.get(key)) is None:
             is_large = len(tool.record.definition.wire_json) > _LARGEST
             details = abbreviated(tool.record.details, _LARGEST) if is_large else tool.record.details
-            definition = McpTool(name=tool.name, description=signature(details, notes), inputSchema=_ANY_OBJECT)
+            definition = McpTool(name=tool.name, description=signature(details, notes), inputSchema=ANY_OBJECT)
             known = Form(definition, self._counter.count_tool_tokens(definition), is_large)
             _remember(self._signatures, key, known)
         return known

@@ -163,14 +163,6 @@ class Ingestion:
         try:
             return dict(zip(texts, self._counter.count_many(list(texts.values())), strict=True))
         except Exception:
-            # A definition that the tokenizer fails on must not cost the other tools: count one by one, and use 0 for
-            # that one.
-            logger.exception("Counting a batch of %d definitions failed; counting one by one", len(texts))
-            return {key: self._count_one(text) for key, text in texts.items()}
-
-    def _count_one(self, text: str) -> int:
-        try:
-            return self._counter.count_tokens(text)
-        except Exception:
-            logger.exception("Cannot count a definition; it counts as 0")
-            return 0
+            # Whatever the tokenizer choked on must not cost the tools: one by one, and 0 for the culprit.
+            logger.exception("Counting a batch of %d definitions failed; counting them one by one", len(texts))
+            return {key: self._counter.count_or_zero(text, "A definition") for key, text in texts.items()}

@@ -313,12 +313,8 @@ class LiveCatalog:
         return self._encoder_is_loading or waits_for_vectors
 
     def _count(self, wire_json: str) -> int:
-        try:
-            return self._counter.count_tokens(wire_json)
-        except Exception:
-            # As at ingestion: a text the tokenizer fails on must not cost the tools.
-            logger.exception("Cannot count a tool under its longer name; it counts as 0")
-            return 0
+        # As at ingestion: what the tokenizer chokes on must not cost the tools.
+        return self._counter.count_or_zero(wire_json, "A tool under its longer name")
 
 
 def _fingerprint(tools: Sequence[Definition]) -> tuple[int, int]:

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from dataclasses import asdict
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -19,7 +19,9 @@ from mcp_optimizer.settings import Settings
 
 if TYPE_CHECKING:
     from mcp_optimizer.app import Optimizer
+    from mcp_optimizer.metrics.report import Report
     from mcp_optimizer.metrics.sizes import Sizes
+    from mcp_optimizer.metrics.usage import Usage
     from mcp_optimizer.profiles.tiers import ProfileName
 
 ToolsDir = Annotated[
@@ -96,30 +98,45 @@ async def _report(
     settings: Settings, tools_dir: Path | None, as_json: bool, html: Path | None, since: str | None
 ) -> None:
     from mcp_optimizer.cli.report_tables import show_report
-    from mcp_optimizer.metrics.report import make_report
+    from mcp_optimizer.metrics.report_json import report_values
 
-    selected = _selected(settings)
-    moment = read_since(since, datetime.now().astimezone())
-    async with _measured(settings, tools_dir) as (optimizer, sizes):
-        found = make_report(optimizer.snapshot, optimizer.forms, optimizer.lists, optimizer.own_tokens, selected, sizes)
-        found |= {"usage": await _usage(optimizer, moment) if tools_dir is None else None}
+    found = await report_on(settings, tools_dir, read_since(since, datetime.now().astimezone()))
     if html is not None:
         _write(html, found)
     if as_json:
-        print_json(found)
+        print_json(report_values(found))
     elif html is None:
         show_report(console(), found)
     else:
         print(f"Wrote the report to {html}.")
 
 
-async def _usage(optimizer: Optimizer, since: float) -> dict[str, Any] | None:
-    """The recorded use of these servers' tools; None without history."""
+async def report_on(settings: Settings, tools_dir: Path | None, since: float = 0.0) -> Report:
+    """The report on the servers of the settings and their history, or on a folder of dumps, which has none."""
+    from mcp_optimizer.demo.targets import KANBAN_TARGETS
+    from mcp_optimizer.metrics.phases import NO_TARGETS
+    from mcp_optimizer.metrics.report import make_report
+
+    async with _measured(settings, tools_dir) as (optimizer, sizes):
+        return make_report(
+            optimizer.snapshot,
+            optimizer.forms,
+            optimizer.lists,
+            optimizer.own_tokens,
+            _selected(settings),
+            sizes,
+            usage=await _usage(optimizer, since) if tools_dir is None else None,
+            targets=KANBAN_TARGETS if settings.demo and tools_dir is None else NO_TARGETS,
+        )
+
+
+async def _usage(optimizer: Optimizer, since: float) -> Usage | None:
+    """What was done with these servers' tools; None where nothing is kept."""
     history = await optimizer.storage.history()
     return None if history is None else optimizer.usage(await history.read(since))
 
 
-def _write(path: Path, found: dict[str, Any]) -> None:
+def _write(path: Path, found: Report) -> None:
     from mcp_optimizer.dashboard.report_page import report_page
     from mcp_optimizer.db.private_files import write_file
 
@@ -178,9 +195,7 @@ async def _show(settings: Settings, name: str, tools_dir: Path | None, as_json: 
     for detail in (Detail.FULL, Detail.SCHEMA, Detail.SIGNATURE):
         form = forms[detail]
         out.print(f"[bold]{detail.value}[/]: {form.tokens:,} tokens")
-        is_signature = detail is Detail.SIGNATURE and form.definition.input_schema == {"type": "object"}
-        text = (form.definition.description or "") if is_signature else form.definition.model_dump_json(indent=2)
-        out.print(printable(text), markup=False, soft_wrap=True)
+        out.print(printable(form.text(detail)), markup=False, soft_wrap=True)
         out.print()
     out.print("[bold]five words[/]:", Text(in_a_line(words)), highlight=False)
     states = f"{schema.schema_state}, {schema.load_state}, {schema.description_state}; profile {schema.profile}"

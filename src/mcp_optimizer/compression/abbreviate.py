@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from mcp_optimizer.domain.json_schema import properties_of, required_of
 from mcp_optimizer.domain.tools import McpTool
 from mcp_optimizer.largejson.text import compact
 
@@ -75,10 +76,10 @@ def _items(values: list[Any], room: _Room, depth: int) -> list[Any]:
 
 
 def _members(members: dict[str, Any], room: _Room, depth: int) -> dict[str, Any]:
-    properties, required, exact = members.get("properties"), members.get("required"), ""
-    if isinstance(properties, dict) and isinstance(required, list) and len(properties) > room.members:
-        # Required parameters are shown before optional ones, and `required` lists only shown ones.
-        names = frozenset(name for name in required if isinstance(name, str))
+    properties, required, exact = properties_of(members), required_of(members), ""
+    if required and len(properties) > room.members:
+        # What must be given is shown before what may be, and required is only what is shown.
+        names = frozenset(required)
         ordered = sorted(properties, key=lambda name: name not in names)
         shown = frozenset(ordered[: room.members])
         listed = [name for name in required if name in shown]

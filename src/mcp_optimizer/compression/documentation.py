@@ -10,6 +10,7 @@ from typing import Any
 from mcp_optimizer.compression.descriptions import Level, ShortDescription, at_level
 from mcp_optimizer.compression.notes import first_sentence, lift_into, restates
 from mcp_optimizer.compression.walk import Schema, carried
+from mcp_optimizer.domain.json_schema import properties_of
 from mcp_optimizer.domain.tools import McpTool
 
 
@@ -28,8 +29,8 @@ def shorten(tool: McpTool, level: Level, short: ShortDescription | None = None) 
 
 def _first_sentences(node: Schema) -> Schema:
     node = _short_note(node)
-    properties = node.get("properties")
-    if not isinstance(properties, dict):
+    properties = properties_of(node)
+    if not properties:
         return node
     return {**node, "properties": {name: _without_restating(name, child) for name, child in properties.items()}}
 

@@ -13,6 +13,7 @@ from typing import Any
 
 from mcp_optimizer.compression.references import is_free_to_move, references
 from mcp_optimizer.compression.walk import Schema
+from mcp_optimizer.domain.json_schema import properties_of, required_of
 
 _ADD, _REMOVE = "_to_add", "_to_remove"
 _FEWEST = 3
@@ -48,10 +49,8 @@ NO_GROUPS = GroupPlan()
 
 
 def regroup(schema: Schema, plan: GroupPlan) -> Schema:
-    """The schema with each group's parameters nested. A group is required if any of its members is."""
-    properties = dict(schema.get("properties", {}))
-    declared = schema.get("required")
-    required = [name for name in declared if isinstance(name, str)] if isinstance(declared, list) else []
+    """The schema with each group's parameters nested. A group is required as soon as one of its members is."""
+    properties, required = dict(properties_of(schema)), required_of(schema)
     for group in plan.groups:
         inner = {inside: properties.pop(original) for inside, original in group.members.items()}
         needed = [inside for inside, original in group.members.items() if original in required]
@@ -87,8 +86,8 @@ def expand(arguments: Mapping[str, Any], plan: GroupPlan) -> dict[str, Any]:
 
 
 def named_groups(schema: Schema, wanted: Mapping[str, Sequence[str]]) -> GroupPlan:
-    """The groups from the settings, as far as this tool has their parameters."""
-    properties = _properties(schema) if _is_groupable(schema) else {}
+    """The groups that a user's settings name, as far as this tool has their parameters."""
+    properties = properties_of(schema) if _is_groupable(schema) else {}
     groups = []
     for name, members in wanted.items():
         present = [member for member in members if member in properties]
@@ -98,8 +97,8 @@ def named_groups(schema: Schema, wanted: Mapping[str, Sequence[str]]) -> GroupPl
 
 
 def candidate_groups(schema: Schema) -> GroupPlan:
-    """Groups worth trying: pairs of an array to add and one to remove, and three or more parameters with one prefix."""
-    properties = _properties(schema)
+    """Groups that might pay: pairs of one array to add and one to remove, and three or more of one prefix."""
+    properties = properties_of(schema)
     groups = [
         Group(stem, {"add": f"{stem}{_ADD}", "remove": f"{stem}{_REMOVE}"})
         for stem in (name.removesuffix(_ADD) for name in properties if name.endswith(_ADD))
@@ -144,11 +143,6 @@ def _inner_name(member: str, group: str) -> str:
         if member.startswith(prefix) and len(member) > len(prefix):
             return member.removeprefix(prefix)
     return member
-
-
-def _properties(schema: Schema) -> dict[str, Any]:
-    found = schema.get("properties")
-    return found if isinstance(found, dict) else {}
 
 
 def _is_groupable(schema: Schema) -> bool:

@@ -16,6 +16,7 @@ from textwrap import dedent
 from typing import Any
 
 from mcp_optimizer.compression.walk import Schema, carried, children, keywords, schemas
+from mcp_optimizer.domain.json_schema import named, names, properties_of, required_of
 from mcp_optimizer.search.words import are_all_in, words
 
 # Keywords that apply to only one type of value.
@@ -182,9 +183,7 @@ def _with_properties(schema: Schema, change: Callable[[Schema, str], Schema]) ->
     """Every property changed, by its schema and its name."""
 
     def change_all(node: Schema) -> Schema:
-        properties = node.get("properties")
-        if not isinstance(properties, dict):
-            return node
+        properties = properties_of(node)
         changed = {
             name: new
             for name, child in properties.items()
@@ -226,11 +225,10 @@ def omit_nulls_that_mean_nothing(schema: Schema) -> Schema:
     elsewhere = _required_elsewhere(schema)
 
     def change(node: Schema) -> Schema:
-        properties = node.get("properties")
-        # A null counts as one of the properties.
-        if not isinstance(properties, dict) or "minProperties" in node:
+        # A null counts as one of so many properties.
+        if "minProperties" in node:
             return node
-        required = elsewhere.union(_names(node.get("required")))
+        properties, required = properties_of(node), elsewhere.union(required_of(node))
         changed = {
             name: new
             for name, child in properties.items()
@@ -251,17 +249,11 @@ def _required_elsewhere(schema: Schema) -> frozenset[str]:
     )
     found: set[str] = set()
     for node in nodes:
-        own = node.get("properties")
-        declared = own if isinstance(own, dict) else {}
-        found.update(name for name in _names(node.get("required")) if joined or name not in declared)
+        declared = properties_of(node)
+        found.update(name for name in required_of(node) if joined or name not in declared)
         for key in ("dependentRequired", "dependencies"):
-            if isinstance(dependent := node.get(key), dict):
-                found.update(name for names in dependent.values() for name in _names(names))
+            found.update(name for dependent in named(node, key).values() for name in names(dependent))
     return frozenset(found)
-
-
-def _names(value: Any) -> list[str]:
-    return [name for name in value if isinstance(name, str)] if isinstance(value, list) else []
 
 
 def _without_default_null(schema: Any) -> Any:

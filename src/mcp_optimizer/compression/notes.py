@@ -13,6 +13,7 @@ from typing import Any
 
 from mcp_optimizer.compression.lossless import joined, tidy
 from mcp_optimizer.compression.walk import Schema
+from mcp_optimizer.domain.json_schema import properties_of
 from mcp_optimizer.search.words import terms, words
 
 _SECTION = re.compile(r"^[ \t]*\**(?:args|arguments|parameters|params|inputs?)\**[ \t]*:?\**[ \t]*$", re.I | re.M)
@@ -146,8 +147,8 @@ def lift_into(description: str | None, schema: Schema) -> tuple[str, Schema] | N
 
     None if there are no notes.
     """
-    found = schema.get("properties")
-    if not description or not isinstance(found, dict):
+    found = properties_of(schema)
+    if not description or not found:
         return None
     describable = frozenset(name for name, child in found.items() if isinstance(child, dict))
     documentation = lift_notes(description, describable)

@@ -13,6 +13,7 @@ from urllib.parse import unquote
 
 from mcp_optimizer.compression.lossless import DOCUMENTING, joined
 from mcp_optimizer.compression.walk import DEEPEST, Schema, carried, is_seen_whole, keywords, schemas, with_children
+from mcp_optimizer.domain.json_schema import reference_of
 from mcp_optimizer.largejson.text import compact
 
 _DEFINITIONS = ("$defs", "definitions")
@@ -51,8 +52,8 @@ def has_one_scope(schema: Schema) -> bool:
 
 
 def references(schema: Schema) -> Iterator[str]:
-    """Every reference in a schema, with repetitions."""
-    return (node["$ref"] for node in schemas(schema) if isinstance(node.get("$ref"), str))
+    """Every reference in a schema, as often as it stands there."""
+    return (found for node in schemas(schema) if (found := reference_of(node)) is not None)
 
 
 def inline_references(schema: Schema, keep: Collection[str] = ()) -> Schema:
@@ -84,8 +85,8 @@ class _Inliner:
         self._budget -= 1
         if self._budget < 0 or depth > DEEPEST:
             raise _TooLarge
-        reference = node.get("$ref")
-        if isinstance(reference, str) and reference not in inside and reference not in self._keep:
+        reference = reference_of(node)
+        if reference is not None and reference not in inside and reference not in self._keep:
             target = resolve(self._root, reference)
             beside = {key: value for key, value in node.items() if key != "$ref"}
             if isinstance(target, dict) and beside.keys() <= DOCUMENTING:

@@ -19,6 +19,7 @@ from mcp_optimizer.compression.lossless import joined, repeats, tidy
 from mcp_optimizer.compression.notes import first_sentence, lift_notes, restates
 from mcp_optimizer.compression.references import resolve
 from mcp_optimizer.compression.walk import Schema, children
+from mcp_optimizer.domain.json_schema import listed, named, properties_of, reference_of, required_of
 from mcp_optimizer.domain.tools import McpTool
 from mcp_optimizer.largejson.text import compact
 
@@ -46,7 +47,7 @@ class Notes(StrEnum):
 def signature(tool: McpTool, notes: Notes = Notes.SENTENCE) -> str:
     """The description and the parameters, with as many notes as requested."""
     schema = _of_an_object(tool.input_schema)
-    documentation = lift_notes(tool.description or "", frozenset(_properties(schema)))
+    documentation = lift_notes(tool.description or "", frozenset(properties_of(schema)))
     said = documentation.description if notes is Notes.FULL else first_sentence(documentation.description)
     try:
         return _written(schema, said, documentation.notes, notes)
@@ -98,11 +99,11 @@ class _Writer:
             raise _TooLarge
 
     def _parameters(self, schema: Schema, depth: int) -> str:
-        required = _required(schema)
+        required = frozenset(required_of(schema))
         members = _members(schema)
         ordered = sorted(members, key=lambda name: name not in required)
         shown = [self._parameter(name, members[name], name in required, depth) for name in ordered]
-        for pattern, values in _dict(schema.get("patternProperties")).items():
+        for pattern, values in named(schema, "patternProperties").items():
             shown.append(f"/{pattern}/: {self.type(values, depth + 1)}")
         if members and isinstance(values := schema.get("additionalProperties"), dict) and values:
             shown.append(f"*: {self.type(values, depth + 1)}")
@@ -139,12 +140,12 @@ class _Writer:
         """Everything that applies to a value: the object's own members, its reference, and combined schemas."""
         if _members(schema) and not isinstance(schema.get("type"), list):
             yield self._object(schema, depth)
-        if isinstance(schema.get("$ref"), str):
-            yield self._reference(schema["$ref"], depth)
-        for branch in _list(schema.get("allOf")):
+        if (reference := reference_of(schema)) is not None:
+            yield self._reference(reference, depth)
+        for branch in listed(schema, "allOf"):
             yield self.type(branch, depth + 1)
         for key in _UNIONS:
-            if branches := _list(schema.get(key)):
+            if branches := listed(schema, key):
                 kind = {"type": schema["type"]} if "type" in schema else {}
                 shown = [self.type({**kind, **one} if isinstance(one, dict) else one, depth + 1) for one in branches]
                 yield "|".join(dict.fromkeys(shown))
@@ -207,8 +208,8 @@ class _Writer:
         return shown
 
     def lines(self, schema: Schema, lifted: Mapping[str, str], depth: int) -> Iterator[str]:
-        """One line per parameter with its type and note, followed by the lines of its object."""
-        required = _required(schema)
+        """A line a parameter: its type and what is said of it, then the lines of the object it holds."""
+        required = frozenset(required_of(schema))
         members = _members(schema)
         for name in sorted(members, key=lambda name: name not in required):
             child = members[name]
@@ -230,8 +231,8 @@ class _Writer:
         if self._detail is Notes.NONE:
             return ""
         note = schema.get("description")
-        if not isinstance(note, str) and isinstance(schema.get("$ref"), str):
-            target = resolve(self._root, schema["$ref"])
+        if not isinstance(note, str) and (reference := reference_of(schema)) is not None:
+            target = resolve(self._root, reference)
             note = target.get("description") if isinstance(target, dict) else None
         note = joined(note, lifted) if isinstance(note, str) else lifted
         if self._detail is Notes.FULL:
@@ -244,8 +245,8 @@ class _Writer:
         self._spend(depth)
         if not isinstance(schema, dict):
             return
-        if isinstance(schema.get("$ref"), str):
-            target = resolve(self._root, schema["$ref"])
+        if (reference := reference_of(schema)) is not None:
+            target = resolve(self._root, reference)
             if isinstance(target, dict) and _key(target) not in self._shared:
                 yield from self._nested(target, depth + 1)
         own = _members(schema)
@@ -313,7 +314,7 @@ class _UseCounter:
         self._budget -= 1
         if not isinstance(node, dict) or self._budget < 0 or len(inside) > _DEEPEST:
             return
-        if isinstance(reference := node.get("$ref"), str):
+        if (reference := reference_of(node)) is not None:
             target = resolve(self._root, reference)
             if isinstance(target, dict):
                 key = _key(target)
@@ -354,30 +355,14 @@ _UNDECLARED = None
 
 
 def _members(schema: Schema) -> dict[str, Any]:
-    """The parameters of an object: described, conditional, and only required ones."""
-    found = _properties(schema)
+    """The parameters of an object: those it describes, those it has under a condition, those it only requires."""
+    found = properties_of(schema)
     if not _CONDITIONAL.isdisjoint(schema):
         for part in children(schema, _CONDITIONAL):
             if isinstance(part, dict):
                 found = {**_members(part), **found}
-    undeclared = _required(schema) - found.keys() if "required" in schema else ()
+    undeclared = set(required_of(schema)) - found.keys() if "required" in schema else ()
     return {**found, **dict.fromkeys(sorted(undeclared), _UNDECLARED)} if undeclared else found
-
-
-def _properties(schema: Any) -> dict[str, Any]:
-    return _dict(schema.get("properties"))
-
-
-def _required(schema: Schema) -> frozenset[str]:
-    return frozenset(name for name in _list(schema.get("required")) if isinstance(name, str))
-
-
-def _dict(value: Any) -> dict[str, Any]:
-    return value if isinstance(value, dict) else {}
-
-
-def _list(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else []
 
 
 def _bound(value: Any) -> Any:

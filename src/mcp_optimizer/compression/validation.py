@@ -17,6 +17,7 @@ import pydantic_core
 
 from mcp_optimizer.compression.references import has_one_scope, resolve
 from mcp_optimizer.compression.walk import Schema, children, schemas
+from mcp_optimizer.domain.json_schema import listed, named, properties_of, reference_of
 from mcp_optimizer.limits import DEFAULT_LIMITS
 
 _REFERENCES = frozenset({"$ref", "$dynamicRef", "$recursiveRef"})
@@ -84,7 +85,7 @@ class SchemaCheck:
 
 
 def _compiled(schema: Schema) -> Any:
-    patterns = sum(("pattern" in node) + len(_named(node, "patternProperties")) for node in schemas(schema))
+    patterns = sum(("pattern" in node) + len(named(node, "patternProperties")) for node in schemas(schema))
     if patterns > _MOST_PATTERNS:
         return None
     options = jsonschema_rs.FancyRegexOptions(
@@ -132,7 +133,8 @@ def _unfolded(schema: Schema) -> float | None:
             # Met again inside itself, it is infinite.
             known[id(node)] = math.inf
             inner = 1 + sum(map(size, children(node, _APPLIED)))
-            inner += size(resolve(schema, node["$ref"])) if isinstance(node.get("$ref"), str) else 0
+            reference = reference_of(node)
+            inner += 0 if reference is None else size(resolve(schema, reference))
             found = known[id(node)] = inner * 3 if _AGAIN & node.keys() else inner
         return found
 
@@ -140,11 +142,8 @@ def _unfolded(schema: Schema) -> float | None:
 
 
 def _are_local(schema: Schema) -> bool:
-    """Whether every reference is to a place in the same schema; others cannot be followed here."""
-    return all(
-        not _REFERENCES & node.keys() or (isinstance(node.get("$ref"), str) and node["$ref"].startswith("#"))
-        for node in schemas(schema)
-    )
+    """Whether every reference is to a place in the same schema, which is all that can be followed here."""
+    return all(not _REFERENCES & node.keys() or (reference_of(node) or "").startswith("#") for node in schemas(schema))
 
 
 class _TooMany(Exception):
@@ -166,8 +165,8 @@ def _counted(schema: Schema, value: Any) -> float:
         key = (id(node), id(seen))
         if (found := known.get(key)) is None:
             known[key] = 1
-            # Each missing member is a separate error.
-            missing = len(node["required"]) if isinstance(node.get("required"), list) else 0
+            # Each member that is missing is an error of its own.
+            missing = len(listed(node, "required"))
             found = 1 + missing + sum(steps(child, inner) for child, inner in _applied(schema, node, seen))
             known[key] = found = found * 3 if _AGAIN & node.keys() else found
         return found
@@ -179,21 +178,16 @@ def _counted(schema: Schema, value: Any) -> float:
 
 
 def _applied(root: Schema, node: Schema, value: Any) -> Iterator[tuple[Any, Any]]:
-    """The schemas that a schema applies, and the parts of a value that they apply to."""
-    if isinstance(node.get("$ref"), str):
-        yield resolve(root, node["$ref"]), value
+    """The schemas that a schema applies, and the parts of a value that it applies them to."""
+    if (reference := reference_of(node)) is not None:
+        yield resolve(root, reference), value
     for child in children(node, _IN_PLACE):
         yield child, value
     if isinstance(value, dict):
-        properties = _named(node, "properties")
+        properties = properties_of(node)
         yield from ((properties[name], inner) for name, inner in value.items() if name in properties)
         for child in children(node, _OF_MEMBERS):
             yield from ((child, inner) for inner in value.values())
     elif isinstance(value, list):
         for child in children(node, _OF_ITEMS):
             yield from ((child, inner) for inner in value)
-
-
-def _named(node: Schema, keyword: str) -> dict[str, Any]:
-    found = node.get(keyword)
-    return found if isinstance(found, dict) else {}

@@ -5,26 +5,28 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any
 from urllib.parse import urlencode
 
 from mcp_optimizer.dashboard.charts import share_bar
 from mcp_optimizer.dashboard.html import Html, el, join, number
 from mcp_optimizer.dashboard.parts import (
+    advice_list,
     assumptions,
     catalog_map,
     figure,
     frame,
-    marked,
+    moment,
     savings_chart,
     savings_figures,
     section,
     server_href,
+    subject,
     table,
     tool_href,
 )
-from mcp_optimizer.domain.events import Event, EventKind, Outcome
-from mcp_optimizer.metrics.usage import Weight
+from mcp_optimizer.domain.events import Event, Outcome
+from mcp_optimizer.metrics.usage import Usage
+from mcp_optimizer.metrics.weights import Weight, total
 from mcp_optimizer.runtime.terminal_text import counted
 
 PAGE = 100
@@ -52,13 +54,13 @@ class Overview:
     own_tokens: int
     weights: Sequence[Weight]
     servers: Sequence[ServerRow]
-    usage: Mapping[str, Any]
+    usage: Usage
     recent: Sequence[Event]
     keeps_history: bool
 
     @property
     def baseline(self) -> int:
-        return sum(weight.tokens for weight in self.weights)
+        return total(self.weights)
 
 
 def overview_page(values: Overview) -> str:
@@ -67,8 +69,8 @@ def overview_page(values: Overview) -> str:
 
 
 def figures_part(values: Overview) -> Html:
-    """The part that changes with every event and is then fetched again."""
-    usage = dict(values.usage)
+    """The part that changes with every event, and is fetched anew when one comes."""
+    usage = values.usage
     now = el(
         "p",
         el("strong", number(values.baseline)),
@@ -79,17 +81,16 @@ def figures_part(values: Overview) -> Html:
         ".",
         class_="lead",
     )
-    if not usage["events"]:
-        waiting = "No client has asked yet. Connect one to /mcp to see its savings here."
+    if not usage.events:
+        waiting = "No client has asked yet. Connect one to /mcp, and what it saves appears here."
         return el("div", now, el("p", waiting, class_="empty"), id="figures")
     return el("div", now, savings_figures(usage), assumptions(usage), id="figures")
 
 
 def overview_rest(values: Overview) -> Html:
-    usage = dict(values.usage)
-    kept = None if values.keeps_history else "History is off: these numbers cover this process only."
-    over_time = section("Over time", savings_chart(usage), note=kept) if usage["periods"] else None
-    advice = el("ul", [el("li", marked(line)) for line in usage["advice"]], class_="advice")
+    usage = values.usage
+    kept = None if values.keeps_history else "Nothing is written down: these numbers are of this process alone."
+    over_time = section("Over time", savings_chart(usage), note=kept) if usage.periods else None
     return join([
         over_time,
         section("Catalog", catalog_map(values.weights), note="Area is tokens of definitions; colour is the server."),
@@ -97,7 +98,7 @@ def overview_rest(values: Overview) -> Html:
            section("Servers", servers_table(values.servers, values.baseline), css="servers"),
            section("Live", live_table(values.recent), note=_live_controls(), css="live"),
            class_="columns"),
-        section("What to do", advice) if usage["advice"] else None,
+        section("What to do", advice_list(usage.advice)) if usage.advice else None,
     ])  # fmt: skip
 
 
@@ -136,23 +137,13 @@ def live_table(events: Sequence[Event]) -> Html:
 
 
 def event_cells(event: Event) -> tuple[object, ...]:
-    when = el("time", f"{datetime.fromtimestamp(event.at, UTC):%H:%M:%S}", datetime=_iso(event.at))
+    when = el("time", f"{datetime.fromtimestamp(event.at, UTC):%H:%M:%S}", datetime=moment(event.at))
     return (when, event.kind.value, _which(event), number(event.tokens), number(event.milliseconds))
 
 
-def _iso(at: float) -> str:
-    return datetime.fromtimestamp(at, UTC).isoformat(timespec="seconds")
-
-
 def _which(event: Event) -> list[object]:
-    what: object = ""
-    if event.kind is EventKind.CALL and event.tool:
-        what = el("a", event.tool, href=tool_href(event.server, event.tool))
-    elif event.kind is EventKind.FIND:
-        what = ", ".join(tool for _, tool in event.found[:2]) or "nothing"
-        what = f"{what} +{len(event.found) - 2}" if len(event.found) > 2 else what
-    elif event.kind is EventKind.LOAD:
-        what = f"profile {event.tool}" if event.tool else "our own tools"
+    text, href = subject(event)
+    what = el("a", text, href=href) if href is not None else text
     marks = [event.outcome.value] if event.outcome is not Outcome.OK else []
     marks += ["cached"] if event.cached else []
     marks += ["cut"] if event.truncated else []
@@ -201,10 +192,9 @@ def catalog_page(values: CatalogPage) -> str:
         method="get",
         class_="filter",
     )
-    total = sum(weight.tokens for weight in values.weights)
     title = f"Tools of {values.server}" if values.server else "All tools"
-    note = f"{counted(len(values.weights), 'tool')}, {total:,} tokens; largest first"
-    body = table(("tool", "#tokens", "weight", "#called", "#found"), rows, "Tools by size", "bars catalog")
+    note = f"{counted(len(values.weights), 'tool')}, {total(values.weights):,} tokens; heaviest first"
+    body = table(("tool", "#tokens", "weight", "#called", "#found"), rows, "Tools by weight", "bars catalog")
     return frame(
         title, el("h1", title), el("p", note, class_="lead"), filters, body, _pager(values),
         current="/catalog", version=values.version,

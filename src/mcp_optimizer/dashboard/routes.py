@@ -8,10 +8,9 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections import Counter, deque
+from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from importlib import resources
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +19,7 @@ from starlette.responses import HTMLResponse, PlainTextResponse, Response, Strea
 from starlette.routing import Route
 
 from mcp_optimizer.catalog import CatalogTool, Snapshot
-from mcp_optimizer.catalog.forms import Detail, Form, ToolForms
+from mcp_optimizer.catalog.forms import Detail, ToolForms
 from mcp_optimizer.dashboard.guard import Guard
 from mcp_optimizer.dashboard.html import visible
 from mcp_optimizer.dashboard.pages import (
@@ -39,13 +38,13 @@ from mcp_optimizer.dashboard.pages import (
     search_page,
     tool_page,
 )
-from mcp_optimizer.dashboard.parts import tool_href
-from mcp_optimizer.domain.events import Event, EventKind, ToolKey
+from mcp_optimizer.dashboard.parts import moment, subject
+from mcp_optimizer.domain.events import Event, ToolKey
 from mcp_optimizer.errors import CatalogError, OptimizerError
 from mcp_optimizer.gateway.gateway import Found, Gateway, summary
 from mcp_optimizer.metrics.recorder import Recorder
-from mcp_optimizer.metrics.report import weights
-from mcp_optimizer.metrics.usage import Weight
+from mcp_optimizer.metrics.usage import Usage
+from mcp_optimizer.metrics.weights import Weight, by_server, total, weights
 
 if TYPE_CHECKING:
     from mcp_optimizer.db.history import History
@@ -86,7 +85,7 @@ class Sources:
     forms: ToolForms
     recorder: Recorder
     history: Callable[[], Awaitable[History | None]]
-    usage: Callable[[Sequence[Event]], dict[str, Any]]
+    usage: Callable[[Sequence[Event]], Usage]
     find: Callable[[str], tuple[Found, int]]
     """The reply of find_tool, and its tokens."""
     own_tokens: Callable[[], int]
@@ -101,7 +100,7 @@ class Dashboard:
         self._guard = guard
         self._recent: deque[Event] = deque(maxlen=_REMEMBERED)
         sources.recorder.listen(self._recent.append)
-        self._usage: tuple[dict[str, Any], bool] | None = None
+        self._usage: tuple[Usage, bool] | None = None
         self._before: list[Event] = []
         self._fresh_until = 0.0
         self._summing = asyncio.Lock()
@@ -141,8 +140,8 @@ class Dashboard:
         recent = sorted(_with_newest(self._before, seen), key=lambda event: event.at)[-_SHOWN:]
         return Overview(sources.version, own, found, servers, usage, recent, is_kept)
 
-    async def _summed_up(self) -> tuple[dict[str, Any], bool]:
-        """The summary of the history, at most a few seconds old; and whether history is kept."""
+    async def _summed_up(self) -> tuple[Usage, bool]:
+        """What history says, at most a few seconds old; and whether it is kept at all."""
         async with self._summing:
             if self._usage is None or time.monotonic() > self._fresh_until:
                 started = time.monotonic()
@@ -171,7 +170,7 @@ class Dashboard:
         usage, _ = await self._summed_up()
         return HTMLResponse(await asyncio.to_thread(self._catalog_page, server, word, wanted, usage))
 
-    def _catalog_page(self, server: str, word: str, wanted: str, usage: dict[str, Any]) -> str:
+    def _catalog_page(self, server: str, word: str, wanted: str, usage: Usage) -> str:
         every = weights(self._sources.gateway.snapshot)
         kept = [w for w in every if server in ("", w.server) and word.lower() in w.tool.lower()]
         kept.sort(key=lambda weight: (-weight.tokens, weight.server, weight.tool))
@@ -180,8 +179,8 @@ class Dashboard:
             self._sources.version,
             kept,
             max((weight.tokens for weight in every), default=0),
-            _times(usage["called"]),
-            _times(usage["found"]),
+            {row.key: row.activity.times for row in usage.called},
+            {row.key: row.times for row in usage.found},
             server,
             word,
             min(max(int(wanted), 1), last) if wanted.isdecimal() and len(wanted) < 9 else 1,
@@ -199,11 +198,12 @@ class Dashboard:
         usage, _ = await self._summed_up()
         return HTMLResponse(tool_page(await asyncio.to_thread(self._tool_values, tool, usage)))
 
-    def _tool_values(self, tool: CatalogTool, usage: dict[str, Any]) -> ToolPage:
+    def _tool_values(self, tool: CatalogTool, usage: Usage) -> ToolPage:
         forms = self._sources.forms
-        shown = [_form_shown(name, forms.form(tool, detail)) for name, detail in _FORMS]
+        made = [(name, detail, forms.form(tool, detail)) for name, detail in _FORMS]
+        shown = [FormShown(name, form.tokens, form.text(detail)) for name, detail, form in made]
         key: ToolKey = (tool.server, tool.record.name)
-        called = next((row for row in usage["called"] if (row["server"], row["tool"]) == key), None)
+        called = next((row.activity for row in usage.called if row.key == key), None)
         return ToolPage(
             self._sources.version,
             tool.server,
@@ -211,10 +211,10 @@ class Dashboard:
             tool.record.details.description or "",
             shown,
             [(step.technique, step.tokens) for step in forms.steps(tool)],
-            called["times"] if called else 0,
-            _times(usage["found"]).get(key, 0),
-            called["failed"] if called else 0,
-            called["tokens"] // called["times"] if called else 0,
+            called.times if called else 0,
+            next((row.times for row in usage.found if row.key == key), 0),
+            called.failed if called else 0,
+            called.tokens_each if called else 0,
         )
 
     async def _search(self, request: Request) -> Response:
@@ -297,16 +297,13 @@ _FORMS = (("As its server sent it", Detail.FULL), ("Compressed schema", Detail.S
 def _rows(snapshot: Snapshot) -> tuple[list[Weight], list[ServerRow]]:
     """The cost of each tool and server; servers that do not run come first."""
     found = weights(snapshot)
-    tools, tokens = Counter[str](), Counter[str]()
-    for weight in found:
-        tools[weight.server] += 1
-        tokens[weight.server] += weight.tokens
+    own = by_server(found)
     servers = [
         ServerRow(
             state.name,
             state.status.value,
-            tools[state.name],
-            tokens[state.name],
+            len(own.get(state.name, ())),
+            total(own.get(state.name, ())),
             state.reason,
             state.restarts,
             state.protocol_version,
@@ -315,13 +312,6 @@ def _rows(snapshot: Snapshot) -> tuple[list[Weight], list[ServerRow]]:
     ]
     servers.sort(key=lambda row: (row.status == "running", -row.tokens, row.name))
     return found, servers
-
-
-def _form_shown(name: str, form: Form) -> FormShown:
-    definition = form.definition
-    is_signature = name == "Signature" and definition.input_schema == {"type": "object"}
-    text = (definition.description or "") if is_signature else definition.model_dump_json(indent=2)
-    return FormShown(name, form.tokens, text)
 
 
 def _with_newest(written: list[Event], seen: Iterable[Event]) -> list[Event]:
@@ -334,22 +324,11 @@ def _identity(event: Event) -> tuple[object, ...]:
     return (round(event.at * 1_000), event.session, event.kind, event.server, event.tool, event.tokens)
 
 
-def _times(rows: Sequence[dict[str, Any]]) -> dict[ToolKey, int]:
-    return {(row["server"], row["tool"]): row["times"] for row in rows}
-
-
 def event_values(event: Event) -> dict[str, Any]:
     """An event as the page's script shows it; every name made visible, as in the pages themselves."""
-    which, href = "", None
-    if event.kind is EventKind.CALL and event.tool:
-        which, href = event.tool, tool_href(event.server, event.tool)
-    elif event.kind is EventKind.FIND:
-        more = f" +{len(event.found) - 2}" if len(event.found) > 2 else ""
-        which = (", ".join(tool for _, tool in event.found[:2]) or "nothing") + more
-    elif event.kind is EventKind.LOAD:
-        which = f"profile {event.tool}" if event.tool else "our own tools"
+    which, href = subject(event)
     return {
-        "at": datetime.fromtimestamp(event.at, UTC).isoformat(timespec="seconds"),
+        "at": moment(event.at),
         "kind": event.kind.value,
         "which": visible(which),
         "href": href,

@@ -13,6 +13,7 @@ from typing import Any
 import pydantic_core
 
 from mcp_optimizer.compression.validation import SchemaCheck
+from mcp_optimizer.domain.json_schema import properties_of
 from mcp_optimizer.domain.tools import McpTool
 from mcp_optimizer.errors import InvalidArguments, InvalidRequest
 from mcp_optimizer.limits import DEFAULT_LIMITS
@@ -30,9 +31,7 @@ def read_arguments(given: Any, tool: McpTool) -> dict[str, Any]:
     if len(arguments) != 1:
         return arguments
     [(key, inner)] = arguments.items()
-    properties = tool.input_schema.get("properties")
-    declared = isinstance(properties, Mapping) and key in properties
-    if declared or key not in _WRAPPERS | {tool.name}:
+    if key in properties_of(tool.input_schema) or key not in _WRAPPERS | {tool.name}:
         return arguments
     try:
         return _as_object(inner, tool.name)

@@ -245,14 +245,9 @@ class Accounts:
             self._counting = None
 
     def _counts(self, batch: Sequence[_Uncounted]) -> list[int]:
-        return [sum(map(self._tokens, [*texts, *map(compact, tools)])) for _, texts, tools in batch]
-
-    def _tokens(self, text: str) -> int:
-        try:
-            return self._counter.count_tokens(text)
-        except ValueError:
-            # A text that the tokenizer fails on costs only its own count.
-            return 0
+        # What the tokenizer chokes on costs its own count, and not those of the others.
+        count = self._counter.count_or_zero
+        return [sum(map(count, [*texts, *map(compact, tools)])) for _, texts, tools in batch]
 
     def _who(self, caller: Caller) -> tuple[str, str]:
         """A caller's conversation and client, as events name them."""

@@ -1,18 +1,20 @@
 """What each phase saves on a catalog: compressed schemas, registered profiles, shortened descriptions. Pure values.
 
-The phases are those of the schema-compression document, with its targets for a kanban server of 65 tools. Every catalog
-is compared with these targets.
+The phases are those of the schema-compression document. Targets belong to its example (`demo/targets.py`): only who
+reports on that gives them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from enum import StrEnum
+from types import MappingProxyType
 from typing import Self
 
 from pydantic import BaseModel, Field, model_validator
 
+from mcp_optimizer.metrics.reduction import percent_saved
 from mcp_optimizer.profiles.tiers import ProfileName
 
 
@@ -40,12 +42,11 @@ class TokenMetrics(BaseModel):
     def of(
         cls, name: str, baseline: int, optimized: int, phase: MeasurementPhase, tier: ProfileName, now: datetime
     ) -> Self:
-        percent = round((baseline - optimized) / baseline * 100, 2) if baseline else 0.0
         return cls(
             tool_name=name,
             baseline_tokens=baseline,
             optimized_tokens=optimized,
-            reduction_percent=percent,
+            reduction_percent=percent_saved(baseline, optimized),
             measurement_phase=phase,
             tier=tier,
             timestamp=now,
@@ -68,16 +69,20 @@ class TierMetrics(BaseModel):
 
 
 class PhaseMetrics(BaseModel):
-    """What a phase saved, compared with its target."""
+    """What a phase took off; and where it has a target, whether that was met."""
 
     phase_name: str
     total_reduction: int
-    target_reduction: int
-    achieved: bool
+    target_reduction: int | None = None
+    achieved: bool | None = None
+
+    @classmethod
+    def of(cls, name: str, reduction: int, target: int | None) -> Self:
+        achieved = None if target is None else reduction >= target
+        return cls(phase_name=name, total_reduction=reduction, target_reduction=target, achieved=achieved)
 
 
-TARGETS = {"schema compression": 5_600, "profile registration": 24_300, "descriptions": 2_000}
-"""Tokens, as the source document sets them for its kanban server."""
+NO_TARGETS: Mapping[str, int] = MappingProxyType({})
 
 
 def tier_metrics(rows: Sequence[TokenMetrics]) -> list[TierMetrics]:
@@ -90,19 +95,13 @@ def tier_metrics(rows: Sequence[TokenMetrics]) -> list[TierMetrics]:
     return found
 
 
-def phase_metrics(baseline: int, compressed: int, registered: int, registered_brief: int) -> list[PhaseMetrics]:
-    """Phase 1 over all tools, phase 2 at the start against all of them, phase 3 over registered tools."""
+def phase_metrics(
+    baseline: int, compressed: int, registered: int, registered_brief: int, targets: Mapping[str, int] = NO_TARGETS
+) -> list[PhaseMetrics]:
+    """Phase 1 over all tools, phase 2 at the start against all of them, phase 3 over what is registered."""
     reductions = {
         "schema compression": baseline - compressed,
         "profile registration": baseline - registered,
         "descriptions": registered - registered_brief,
     }
-    return [
-        PhaseMetrics(
-            phase_name=name,
-            total_reduction=reduction,
-            target_reduction=TARGETS[name],
-            achieved=reduction >= TARGETS[name],
-        )
-        for name, reduction in reductions.items()
-    ]
+    return [PhaseMetrics.of(name, reduction, targets.get(name)) for name, reduction in reductions.items()]

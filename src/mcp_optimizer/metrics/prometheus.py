@@ -7,7 +7,7 @@ conversation is ever a label.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections import Counter, OrderedDict, defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from itertools import accumulate
 
@@ -20,38 +20,11 @@ from mcp_optimizer.catalog import Snapshot
 from mcp_optimizer.domain.events import Event, EventKind, Outcome
 from mcp_optimizer.domain.tools import ServerStatus
 from mcp_optimizer.metrics.recorder import Recorder
-from mcp_optimizer.metrics.savings import Assumptions, Conversation, Savings
+from mcp_optimizer.metrics.savings import Assumptions, RunningSavings
+from mcp_optimizer.metrics.weights import by_server, total, weights
 
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
 _MOST_SESSIONS = 10_000
-
-
-class RunningSavings:
-    """The tokens that models read, with the gateway and without, as in reports, added up event by event."""
-
-    def __init__(self, assumptions: Callable[[], Assumptions]) -> None:
-        self._assumptions = assumptions
-        self._open: OrderedDict[str, Conversation] = OrderedDict()
-        self.total = Savings()
-        """All conversations, as they are now."""
-        self.with_us = self.without = 0
-        """The highest total so far: the total may fall a little when a list becomes shorter, and a counter may not."""
-
-    def take(self, event: Event) -> None:
-        known = self._open.pop(event.session, None)
-        if known is None:
-            known = Conversation(self._assumptions())
-        elif known.is_over(event):
-            known = known.following()
-        # Ordered by the last event, so the client silent for longest is dropped first.
-        self._open[event.session] = known
-        if len(self._open) > _MOST_SESSIONS:
-            self._open.popitem(last=False)
-        before = known.savings
-        known.add(event)
-        self.total = self.total + known.savings - before
-        self.with_us = max(self.with_us, self.total.with_us.tokens)
-        self.without = max(self.without, self.total.without.tokens)
 
 
 class _Histogram:
@@ -85,7 +58,7 @@ class Meters(Collector):
         """`refused` returns the number of refused client messages by reason."""
         self._snapshot = snapshot
         self._refused = refused
-        self._savings = RunningSavings(assumptions)
+        self._savings = RunningSavings(assumptions, _MOST_SESSIONS)
         self._events: Counter[tuple[EventKind, Outcome]] = Counter()
         self._calls: Counter[tuple[str, Outcome]] = Counter()
         self._sent: Counter[EventKind] = Counter()
@@ -173,14 +146,10 @@ class _State(Collector):
             "mcp_optimizer_server_state", "1 for a server's current state.", labels=["server", "state"]
         )
         restarts = CounterMetricFamily("mcp_optimizer_server_restarts", "Restarts of a server.", labels=["server"])
-        counts = dict.fromkeys(snapshot.states, 0)
-        weights = dict.fromkeys(snapshot.states, 0)
-        for tool in snapshot.running:
-            counts[tool.server] += 1
-            weights[tool.server] += tool.tokens
+        own = by_server(weights(snapshot))
         for name, state in snapshot.states.items():
-            tools.add_metric([name], counts[name])
-            tokens.add_metric([name], weights[name])
+            tools.add_metric([name], len(own.get(name, ())))
+            tokens.add_metric([name], total(own.get(name, ())))
             restarts.add_metric([name], state.restarts)
             for status in ServerStatus:
                 states.add_metric([name, status.value], float(state.status is status))

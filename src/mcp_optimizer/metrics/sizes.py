@@ -99,21 +99,14 @@ def _measured(making: Making, work: Sequence[Work]) -> Measured:
 
 def _tool(work: Work, counter: TokenCounter) -> CatalogTool:
     name, server, definition = work
-    tokens = _count(definition.wire_json, counter)
+    # As at ingestion: what the tokenizer gives up on counts as nothing.
+    tokens = counter.count_or_zero(definition.wire_json)
     record = ToolRecord(server, definition, tokens, _NO_TERMS, "")
     if name == definition.name:
         return CatalogTool(record, name, tokens)
     renamed = definition.parsed().model_copy(update={"name": name})
-    return CatalogTool(record, name, _count(renamed.model_dump_json(), counter))
+    return CatalogTool(record, name, counter.count_or_zero(renamed.model_dump_json()))
 
 
 _NO_TERMS = TermCounts(np.zeros(0, np.int32), np.zeros(0, np.uint16), np.zeros(len(FIELDS), np.int32))
 """Nothing is searched here."""
-
-
-def _count(text: str, counter: TokenCounter) -> int:
-    try:
-        return counter.count_tokens(text)
-    except ValueError:
-        # As at ingestion: a text that the tokenizer fails on counts as 0.
-        return 0

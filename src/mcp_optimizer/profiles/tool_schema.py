@@ -14,6 +14,7 @@ from enum import StrEnum
 from typing import Any
 
 from mcp_optimizer.compression.groups import GroupPlan
+from mcp_optimizer.domain.json_schema import properties_of, required_of
 from mcp_optimizer.domain.tools import McpTool
 from mcp_optimizer.profiles.tiers import ProfileName
 
@@ -82,9 +83,9 @@ def tool_schema(
     short: str,
     states: tuple[SchemaState, LoadState, DescriptionState],
 ) -> ToolSchema:
-    """`shared` are the names of each tool's shared parameters; `short` is its description once concise."""
-    wanted = _required(tool)
-    names = _parameters(tool)
+    """`shared` are the names of each tool's shared parameters; `short` is its description once that is concise."""
+    wanted = frozenset(required_of(tool.input_schema))
+    names = properties_of(tool.input_schema)
     return ToolSchema(
         tool_name=tool.name,
         description=short if states[2] is DescriptionState.CONCISE else tool.description or "",
@@ -107,7 +108,7 @@ def shared_parameters(tools: Iterable[McpTool]) -> list[SharedParameterSchema]:
     """
     users: dict[str, dict[str, list[tuple[str, Any]]]] = defaultdict(lambda: defaultdict(list))
     for tool in tools:
-        for name, schema in _parameters(tool).items():
+        for name, schema in properties_of(tool.input_schema).items():
             users[name][_type_of(schema)].append((tool.name, schema))
     found = []
     for name, by_type in users.items():
@@ -127,16 +128,6 @@ def shared_by_tool(parameters: Iterable[SharedParameterSchema]) -> dict[str, lis
         for tool in parameter.used_by:
             found[tool].append(parameter.param_name)
     return found
-
-
-def _parameters(tool: McpTool) -> dict[str, Any]:
-    found = tool.input_schema.get("properties")
-    return found if isinstance(found, dict) else {}
-
-
-def _required(tool: McpTool) -> frozenset[str]:
-    found = tool.input_schema.get("required")
-    return frozenset(name for name in found if isinstance(name, str)) if isinstance(found, list) else frozenset()
 
 
 def _type_of(schema: Any) -> str:

@@ -13,6 +13,7 @@ from typing import Any
 import mcp_types as types
 
 from mcp_optimizer.domain.caller import ClientLink
+from mcp_optimizer.domain.json_schema import properties_of
 from mcp_optimizer.runtime.terminal_text import printable
 from mcp_optimizer.upstream.endings import RpcError
 
@@ -60,10 +61,9 @@ def named(server: str, method: str, params: Mapping[str, Any]) -> dict[str, Any]
 
 
 def _legible(form: Mapping[str, Any]) -> dict[str, Any]:
-    """A form whose titles and descriptions cannot mislead its reader with control characters."""
-    fields = form.get("properties")
-    shown = _printable(form)
-    if isinstance(fields, Mapping):
+    """A form whose titles and descriptions cannot play tricks on whoever reads them."""
+    fields, shown = properties_of(form), _printable(form)
+    if fields:
         shown["properties"] = {
             name: _printable(field) if isinstance(field, Mapping) else field for name, field in fields.items()
         }
