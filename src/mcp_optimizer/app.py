@@ -62,6 +62,7 @@ from mcp_optimizer.token_counter import TokenCounter
 from mcp_optimizer.upstream.config import read_server_file
 from mcp_optimizer.upstream.dumps import read_dumps
 from mcp_optimizer.upstream.itself import SAME_ADDRESS, is_own_address
+from mcp_optimizer.upstream.news import ServerNews
 from mcp_optimizer.upstream.parked import ParkingLimits
 from mcp_optimizer.upstream.pool import UpstreamPool
 from mcp_optimizer.upstream.processes import DEEPEST, depth
@@ -109,7 +110,9 @@ class Optimizer:
             limits=settings.limits,
             parking=ParkingLimits(seconds=settings.answer_timeout),
         )
-        self._pool = UpstreamPool(specs, options, __version__)
+        self.news = ServerNews()
+        """What happens to the servers, for whoever listens."""
+        self._pool = UpstreamPool(specs, options, __version__, self.news)
         self._dumps: list[UpstreamState] = []
         self.storage = Storage(settings.database_place)
         self._loading: asyncio.Task[None] | None = None
@@ -144,7 +147,6 @@ class Optimizer:
         self.lists = ToolLists(
             self.catalog, self.forms, self._counter, pinned, budgets, self._uses_by_name, written.texts
         )
-        self.refresher = ListRefresher(self.catalog, self.lists, self.forms, self.storage.forms, written, pace)
         self.recorder = Recorder(self.storage.history, settings.history_days)
         self.accounts = Accounts(self.gateway, self._counter, self.recorder)
         if event_logger.isEnabledFor(logging.INFO):
@@ -158,8 +160,11 @@ class Optimizer:
             settings.limits,
         )
         self._has_started = False
-        self._pool.listener = self._on_state
-        self._pool.on_notice = self.relay.on_notice
+        self.refresher = ListRefresher(
+            self.catalog, self.lists, self.forms, self.storage.forms, written, pace, self.relay.announce_tools
+        )
+        self.news.listen(self.catalog.on_state)
+        self.news.listen(self.relay.on_state, self.relay.on_notice)
 
     async def _started_once(self) -> None:
         """Wait for the servers to start, the first time; later they may come and go."""
@@ -170,10 +175,6 @@ class Optimizer:
                 while self.snapshot.is_starting:
                     await self.catalog.changed()
         self._has_started = True
-
-    def _on_state(self, state: UpstreamState) -> None:
-        self.catalog.on_state(state)
-        self.relay.on_state(state)
 
     @classmethod
     def from_config(cls, config: str | Path | None = None, **options: Any) -> Self:
@@ -207,7 +208,7 @@ class Optimizer:
         self.forms.learn(measured.compressed)
         states = {state.name: replace(state, listing=state.listing.summary()) for state in self._dumps}
         baseline = sum(tool.tokens for tool in measured.tools)
-        self.catalog.snapshot = Snapshot(measured.tools, states=states, baseline_tokens=baseline)
+        self.catalog.show(Snapshot(measured.tools, states=states, baseline_tokens=baseline))
         return measured.sizes
 
     async def __aenter__(self) -> Self:
@@ -224,8 +225,7 @@ class Optimizer:
     def start(self) -> None:
         """Begin to start the servers; returns at once, and so may be asked at once."""
         share_pools()
-        self.storage.on_opened_late = self.catalog.store
-        self.storage.open()
+        self.storage.open(self.catalog.store)
         self._loading = asyncio.create_task(self._load_encoder())
         self._warming = asyncio.create_task(asyncio.to_thread(self.gateway.results.warm_up))
         for state in [*self._pool.states(), *self._dumps]:
@@ -410,7 +410,7 @@ class Optimizer:
         choice = self.settings.encoder
         if choice == "none":
             return
-        self.catalog.encoder_is_loading = True
+        self.catalog.expect_encoder()
         try:
             choosing = await asyncio.to_thread(import_module, "mcp_optimizer.search.encoders.choose")
             encoder = await asyncio.to_thread(choosing.load_encoder, choice, self.settings.encoder_key)

@@ -131,19 +131,30 @@ def _weights(title: str, entries: Sequence[dict[str, Any]], key: str) -> Table:
         (entry[key], _n(entry["baseline"]), _n(entry["schema"]), _n(entry["signature"]))
         for entry in entries[:_MOST_ROWS]
     ]
-    table = _table((title, "tokens", "schema", "signature"), cells)
-    if len(entries) > _MOST_ROWS:
-        table.caption = f"and {len(entries) - _MOST_ROWS:,} more, with --json or --html"
-        table.caption_justify = "left"
-    return table
+    more = len(entries) - _MOST_ROWS
+    caption = f"and {more:,} more, with --json or --html" if more > 0 else None
+    return _table((title, "tokens", "schema", "signature"), cells, caption=caption)
 
 
-def _table(titles: tuple[str, ...], rows: Sequence[tuple[str, ...]], texts: tuple[str, ...] = ()) -> Table:
+def _table(
+    titles: tuple[str, ...],
+    rows: Sequence[tuple[str, ...]],
+    texts: tuple[str, ...] = (),
+    caption: str | None = None,
+) -> Table:
     """Names at the left, which give way where it is narrow, and numbers at the right, which do not."""
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(box=None, pad_edge=False, header_style="bold", expand=True, caption_style="dim")
+    table = Table(
+        box=None,
+        pad_edge=False,
+        header_style="bold",
+        expand=True,
+        caption=caption,
+        caption_style="dim",
+        caption_justify="left",
+    )
     for at, title in enumerate(titles):
         if at == 0:
             table.add_column(title, overflow="ellipsis", no_wrap=True, ratio=1, min_width=8)

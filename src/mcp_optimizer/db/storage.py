@@ -30,6 +30,8 @@ logger = logging.getLogger(__name__)
 _FIRST_PAUSE = 5.0
 _LONGEST_PAUSE = 60.0
 
+OpenedLate = Callable[[], Awaitable[None]]
+
 
 class Storage:
     """The database at `place` (a file, or PostgreSQL's address; None: nothing is kept), and what is in it."""
@@ -44,13 +46,11 @@ class Storage:
         self._making_memory = asyncio.Lock()
         self.uses: Mapping[ToolKey, int] = {}
         """How often tools were called before the start. Read once: what is registered for that must not change."""
-        self.on_opened_late: Callable[[], Awaitable[None]] | None = None
-        """Told when the database was opened after all: what was found out meanwhile can be stored."""
 
-    def open(self) -> None:
-        """Begin to open it."""
+    def open(self, opened_late: OpenedLate | None = None) -> None:
+        """Begin to open it. `opened_late`: told when it was opened after all, and what was found out can be stored."""
         if self._place is not None:
-            self._opening = asyncio.create_task(self._open(self._place))
+            self._opening = asyncio.create_task(self._open(self._place, opened_late))
 
     async def opened(self) -> None:
         """Wait until it is open, or cannot be opened for now."""
@@ -110,7 +110,7 @@ class Storage:
         assert database is not None
         return KeptResults(database)
 
-    async def _open(self, place: Path | str) -> None:
+    async def _open(self, place: Path | str, opened_late: OpenedLate | None) -> None:
         # Loaded in a thread, while servers start: nobody who asks for tools/list should wait for it.
         await asyncio.to_thread(import_module, "mcp_optimizer.db.catalog")
         from mcp_optimizer.db.database import open_database
@@ -119,7 +119,7 @@ class Storage:
             self._database = await open_database(place)
         except CatalogError as error:
             logger.warning("%s Going on without it, and trying again: nothing is kept until then.", error)
-            self._trying_again = asyncio.create_task(self._open_later(place))
+            self._trying_again = asyncio.create_task(self._open_later(place, opened_late))
             return
         await self._read_uses(self._database)
 
@@ -131,7 +131,7 @@ class Storage:
         except CatalogError as error:
             logger.warning("Profiles go without what was used before: %s.", error)
 
-    async def _open_later(self, place: Path | str) -> None:
+    async def _open_later(self, place: Path | str, opened_late: OpenedLate | None) -> None:
         from mcp_optimizer.db.database import open_database
 
         pause = self._first_pause
@@ -142,5 +142,5 @@ class Storage:
                 self._database = await open_database(place)
         logger.warning("The catalog could be opened now.")
         await self._read_uses(self._database)
-        if self.on_opened_late is not None:
-            await self.on_opened_late()
+        if opened_late is not None:
+            await opened_late()

@@ -1,7 +1,7 @@
 """All upstream servers: each started, watched and restarted by a supervisor of its own.
 
-No server waits for another. What changes (a server is up, its tools changed, it died) is told to one
-listener at once, in the event loop, as a frozen value. Calls of all clients share one session with each
+No server waits for another. What changes (a server is up, its tools changed, it died) is told to
+whoever listens at once, in the event loop, as a frozen value (`news`). Calls of all clients share one session with each
 server, except where that would mix them up: see `own_sessions`. Called by the gateway and the catalog.
 """
 
@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import anyio
@@ -19,10 +19,11 @@ from mcp_optimizer.domain.caller import LOCAL, Caller, ClientLink
 from mcp_optimizer.domain.tools import ServerStatus
 from mcp_optimizer.errors import UpstreamError
 from mcp_optimizer.upstream import processes
+from mcp_optimizer.upstream.news import ServerNews
 from mcp_optimizer.upstream.only_client import OnlyClient
 from mcp_optimizer.upstream.parked import Parked, ParkedCalls
 from mcp_optimizer.upstream.spec import ServerSpec
-from mcp_optimizer.upstream.state import Listener, OnNotice, PoolOptions, UpstreamState
+from mcp_optimizer.upstream.state import PoolOptions, UpstreamState
 from mcp_optimizer.upstream.supervisor import Supervisor
 
 logger = logging.getLogger(__name__)
@@ -36,23 +37,23 @@ class UpstreamPool:
         specs: Sequence[ServerSpec],
         options: PoolOptions,
         version: str,
-        listener: Listener | None = None,
+        news: ServerNews | None = None,
     ) -> None:
+        """`news`: told what happens to the servers."""
         self._options = options
-        self.listener = listener
-        self.on_notice: OnNotice | None = None
+        self._news = news or ServerNews()
         self._only_client = OnlyClient()
         self._parked = ParkedCalls(options.parking, has_one_client=options.has_one_client)
         client_info = {"name": "mcp-optimizer", "version": version}
         self._servers = {
             spec.name: Supervisor(
-                spec, options, client_info, self._changed, self._noticed, self._only_client, self._parked
+                spec, options, client_info, self._changed, self._news.noticed, self._only_client, self._parked
             )
             for spec in specs
         }
         self._running: asyncio.Task[None] | None = None
         self._stopping = asyncio.Event()
-        self._news = asyncio.Event()
+        self._has_changed = asyncio.Event()
 
     def start(self) -> None:
         """Begin to start every server, and return at once."""
@@ -75,7 +76,7 @@ class UpstreamPool:
     async def drained(self, timeout: float) -> None:
         """Take no more calls, and wait until those under way are answered, or until the time is up."""
         for server in self._servers.values():
-            server.is_closing = True
+            server.take_no_more()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(timeout):
                 for server in self._servers.values():
@@ -108,8 +109,8 @@ class UpstreamPool:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(timeout):
                 while any(state.status is ServerStatus.STARTING for state in self.states()):
-                    self._news.clear()
-                    await self._news.wait()
+                    self._has_changed.clear()
+                    await self._has_changed.wait()
 
     async def call(self, server: str, method: str, params: dict[str, Any], caller: Caller = LOCAL) -> dict[str, Any]:
         """One request to a running server, under its deadline; the raw result."""
@@ -120,7 +121,7 @@ class UpstreamPool:
         return self._parked.find(caller)
 
     async def watch_resource(self, server: str, uri: str) -> None:
-        """Be told, by `on_notice`, when a resource changes; also after the server was restarted."""
+        """Have the news tell when a resource changes; also after the server was restarted."""
         await self._servers[server].watch(uri)
 
     async def unwatch_resource(self, server: str, uri: str) -> None:
@@ -148,21 +149,6 @@ class UpstreamPool:
                 with contextlib.suppress(UpstreamError):
                     await session.request("logging/setLevel", {"level": level}, self._options.call_timeout)
 
-    def _noticed(self, server: str, method: str, params: Mapping[str, Any]) -> None:
-        if self.on_notice is not None:
-            with self._listening(server):
-                self.on_notice(server, method, params)
-
     def _changed(self, state: UpstreamState) -> None:
-        self._news.set()
-        if self.listener is not None:
-            with self._listening(state.name):
-                self.listener(state)
-
-    @contextlib.contextmanager
-    def _listening(self, server: str) -> Iterator[None]:
-        """Whoever listens may fail; the server that is spoken of goes on."""
-        try:
-            yield
-        except Exception:
-            logger.exception("News of the server %s could not be taken in", server)
+        self._has_changed.set()
+        self._news.changed(state)
