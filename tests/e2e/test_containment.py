@@ -53,14 +53,11 @@ async def test_whoever_listens_to_the_pool_may_fail_and_servers_go_on(
     write_servers: WriteServers, caplog: pytest.LogCaptureFixture
 ) -> None:
     optimizer = Optimizer.from_config(write_servers({"well": plain_server("well")}))
-    listener = optimizer._pool.listener
-    assert listener is not None
 
-    def faulty(state: Any) -> None:
-        listener(state)
+    def faulty(_state: Any) -> None:
         raise ValueError("a fault")
 
-    optimizer._pool.listener = faulty
+    optimizer.news.listen(faulty)
     async with optimizer:
         assert (await optimizer.call("echo", {"value": "here"}))["content"]
     assert "Cannot process news from the server well" in caplog.text

@@ -129,7 +129,9 @@ def test_what_is_short_and_tells_the_tool_apart_is_taken() -> None:
     assert better_written(OURS, ["Handle cards", None])[0] == OURS[0]
 
 
-def registrar_with(catalog: LiveCatalog, endpoint: Endpoint, database: Database | None) -> ListRefresher:
+def registrar_with(
+    catalog: LiveCatalog, endpoint: Endpoint, database: Database | None, on_change: Callable[[], None] = lambda: None
+) -> ListRefresher:
     counter = TokenCounter()
     forms = ToolForms(counter)
 
@@ -141,7 +143,7 @@ def registrar_with(catalog: LiveCatalog, endpoint: Endpoint, database: Database 
     budgets = {**DEFAULT_BUDGETS, ProfileName.MINIMAL: own_tokens + 300}
     pinned = [f"get_{noun}" for noun in NOUNS]
     made = ToolLists(catalog, forms, counter, pinned, budgets, written=written.texts)
-    return ListRefresher(catalog, made, forms, opened, written)
+    return ListRefresher(catalog, made, forms, opened, written, on_change=on_change)
 
 
 async def descriptions(refresher: ListRefresher) -> list[str]:
@@ -155,12 +157,7 @@ async def test_descriptions_come_after_the_list_is_asked_for_and_stay_for_the_ne
 ) -> None:
     database = await open_database(place)
     told = asyncio.Event()
-
-    async def tell() -> None:
-        told.set()
-
-    refresher = registrar_with(await live_catalog(TOOLS), endpoint, database)
-    refresher.on_change = tell
+    refresher = registrar_with(await live_catalog(TOOLS), endpoint, database, told.set)
     refresher.start({ProfileName.MINIMAL})
     await descriptions(refresher)
     await asyncio.wait_for(told.wait(), 10)

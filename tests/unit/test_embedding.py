@@ -167,7 +167,7 @@ async def test_a_vector_is_stored_under_the_encoder_and_a_text_that_names_the_se
 
 async def test_while_the_encoder_loads_search_goes_by_words_and_says_so() -> None:
     catalog = new_catalog()
-    catalog.encoder_is_loading = True
+    catalog.expect_encoder()
     catalog.on_state(OFFICE)
     await catalog.caught_up()
     loading = find(catalog, "draw an image")
@@ -187,7 +187,7 @@ async def test_while_the_encoder_loads_search_goes_by_words_and_says_so() -> Non
 
 async def test_if_no_encoder_can_be_loaded_nothing_is_said_to_be_loading() -> None:
     catalog = new_catalog()
-    catalog.encoder_is_loading = True
+    catalog.expect_encoder()
     catalog.on_state(OFFICE)
     await catalog.use_encoder(None)
     await catalog.caught_up()

@@ -57,8 +57,7 @@ async def test_a_database_that_was_down_at_the_start_is_used_when_it_is_there(
     async def tell() -> None:
         told.set()
 
-    storage.on_opened_late = tell
-    storage.open()
+    storage.open(tell)
     assert await storage.catalog() is None
     assert "Continuing without it and trying again" in caplog.text
     in_memory = await storage.kept_results()

@@ -97,17 +97,13 @@ class LiveCatalog:
         """The current snapshot."""
         return self._snapshot or self._composed()
 
-    @snapshot.setter
-    def snapshot(self, given: Snapshot) -> None:
-        self._snapshot = given
+    def show(self, snapshot: Snapshot) -> None:
+        """Show what was made elsewhere, until something changes here: a catalog that is only reported on."""
+        self._snapshot = snapshot
 
-    @property
-    def encoder_is_loading(self) -> bool:
-        return self._encoder_is_loading
-
-    @encoder_is_loading.setter
-    def encoder_is_loading(self, is_loading: bool) -> None:
-        self._encoder_is_loading = is_loading
+    def expect_encoder(self) -> None:
+        """An encoder is being loaded: until `use_encoder`, search goes by words, and says so."""
+        self._encoder_is_loading = True
         self._snapshot = None
 
     def on_state(self, state: UpstreamState) -> None:
@@ -154,7 +150,8 @@ class LiveCatalog:
     async def use_encoder(self, encoder: Encoder | None) -> None:
         """The encoder is loaded: embed everything ingested so far, and everything that comes."""
         self._embedding.use(encoder)
-        self.encoder_is_loading = False
+        self._encoder_is_loading = False
+        self._snapshot = None
         for records in list(self._records.values()):
             self._spawn(self._embed(records))
         if encoder is None:

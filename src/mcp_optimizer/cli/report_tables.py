@@ -1,4 +1,4 @@
-"""The report in a terminal: tables that fit eighty columns, side by side if there is room."""
+"""The report in a terminal: tables that fit eighty columns, and stand side by side where there is room."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from mcp_optimizer.metrics.usage import CalledTool, FoundTool, Usage
 
 _WIDE = 130
-"""Columns from which two tables are printed side by side."""
+"""Columns from which on two tables stand side by side."""
 
 _MOST_ROWS = 15
 
@@ -35,7 +35,7 @@ def show_report(out: Console, report: Report) -> None:
     _pair(out, _weights("server", report.servers), _weights("tool", report.tools))
     if names := report.unclear_descriptions:
         some = f"{', '.join(names[:3])}{' …' if len(names) > 3 else ''}"
-        told = f"{counted(len(names), 'tool')} listed with a sentence, because five words are not distinctive:  {some}"
+        told = f"{counted(len(names), 'tool')} listed with a sentence, since five words do not tell them apart: {some}"
         out.print(printable(told), "\n", markup=False)
     if lines := report.advice:
         out.print("[bold]What to do[/]")
@@ -133,19 +133,30 @@ def _tiers(report: Report) -> Table:
 
 def _weights(title: str, costs: Sequence[ServerCost | ToolCost]) -> Table:
     cells = [(cost.title, _n(cost.baseline), _n(cost.schema), _n(cost.signature)) for cost in costs[:_MOST_ROWS]]
-    table = _table((title, "tokens", "schema", "signature"), cells)
-    if len(costs) > _MOST_ROWS:
-        table.caption = f"and {len(costs) - _MOST_ROWS:,} more, with --json or --html"
-        table.caption_justify = "left"
-    return table
+    more = len(costs) - _MOST_ROWS
+    caption = f"and {more:,} more, with --json or --html" if more > 0 else None
+    return _table((title, "tokens", "schema", "signature"), cells, caption=caption)
 
 
-def _table(titles: tuple[str, ...], rows: Sequence[tuple[str, ...]], texts: tuple[str, ...] = ()) -> Table:
-    """Names on the left, shortened if it is narrow, and numbers on the right, which are not."""
+def _table(
+    titles: tuple[str, ...],
+    rows: Sequence[tuple[str, ...]],
+    texts: tuple[str, ...] = (),
+    caption: str | None = None,
+) -> Table:
+    """Names at the left, which give way where it is narrow, and numbers at the right, which do not."""
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(box=None, pad_edge=False, header_style="bold", expand=True, caption_style="dim")
+    table = Table(
+        box=None,
+        pad_edge=False,
+        header_style="bold",
+        expand=True,
+        caption=caption,
+        caption_style="dim",
+        caption_justify="left",
+    )
     for at, title in enumerate(titles):
         if at == 0:
             table.add_column(title, overflow="ellipsis", no_wrap=True, ratio=1, min_width=8)
@@ -176,7 +187,7 @@ def _pair(out: Console, left: Table, right: Table | None) -> None:
 
 
 def _bullet(line: str) -> Table:
-    """A bullet point with indented continuation lines."""
+    """A point, with the lines under it set in."""
     from rich.table import Table
     from rich.text import Text
 

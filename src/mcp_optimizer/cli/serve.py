@@ -21,10 +21,10 @@ from mcp_optimizer.runtime.terminal_text import counted
 from mcp_optimizer.settings import Settings
 
 if TYPE_CHECKING:
-    import uvicorn
     from opentelemetry.sdk.trace import TracerProvider
 
     from mcp_optimizer.app import Optimizer
+    from mcp_optimizer.serving.http_connections import HttpServer
 
 _BACKLOG = 1_024
 _OPEN_FILES = 16_384
@@ -148,7 +148,7 @@ async def _serve_http(settings: Settings) -> None:
 
     from mcp_optimizer.app import Optimizer
     from mcp_optimizer.runtime.memory import kept_tidy
-    from mcp_optimizer.serving.http_connections import bounded_connections
+    from mcp_optimizer.serving.http_connections import HttpServer, bounded_connections
 
     signals = _Signals()
     host, port = settings.http_address
@@ -156,11 +156,9 @@ async def _serve_http(settings: Settings) -> None:
     app = optimizer.http_app(host)
     listening = _listen(host, port)
     connections = bounded_connections(settings.limits)
-    http = uvicorn.Server(
+    http = HttpServer(
         uvicorn.Config(app, http=connections, ws="none", log_level="critical", timeout_keep_alive=_KEEP_ALIVE)
     )
-    # Its own signal handling would end the process before the children are ended.
-    http.capture_signals = contextlib.nullcontext  # type: ignore[method-assign,assignment]
     optimizer.start()
     shown = f"[{host}]" if ":" in host else host
     address = f"http://{shown}:{listening.getsockname()[1]}/mcp"
@@ -180,8 +178,8 @@ async def _serve_http(settings: Settings) -> None:
         await optimizer.stop(_END)
 
 
-async def _stop_serving(optimizer: Optimizer, http: uvicorn.Server, serving: asyncio.Task[None], delay: float) -> None:
-    """First announce the shutdown, then accept no more calls, then finish those in progress, then end everything."""
+async def _stop_serving(optimizer: Optimizer, http: HttpServer, serving: asyncio.Task[None], delay: float) -> None:
+    """First say that we stop, then take no more calls, then finish those under way; then end everything."""
     optimizer.announce_stop()
     if not serving.done():
         # Load balancers poll /ready only now and then.
@@ -191,10 +189,10 @@ async def _stop_serving(optimizer: Optimizer, http: uvicorn.Server, serving: asy
     # Unfinished calls get their error now; the last responses are written while the servers end.
     ending = asyncio.create_task(optimizer.stop(_END))
     await asyncio.sleep(0)
-    http.should_exit = True
-    # A client that only listens would block the shutdown forever.
+    http.finish()
+    # A client that only listens would hold us up for ever.
     await asyncio.wait({serving}, timeout=_LAST_WORDS)
-    http.force_exit = True
+    http.break_off()
     await asyncio.wait({serving, ending})
     await serving
 

@@ -157,6 +157,10 @@ class _Draft:
             self._known = self.cost(self.text)
         return self._known
 
+    def note_groups(self, groups: GroupPlan) -> None:
+        """Its parameters are grouped like this."""
+        self.groups = groups
+
     def copy(self) -> _Draft:
         return _Draft(self._tool, self.cost, self._explained_from)
 
@@ -266,9 +270,9 @@ def _group(draft: _Draft, wanted: Mapping[str, Sequence[str]]) -> None:
     schema = draft.schema
     if wanted and (named := named_groups(schema, wanted)):
         draft.take(GROUPING, regroup(schema, named))
-        draft.groups = named
+        draft.note_groups(named)
     elif (plan := candidate_groups(schema)) and draft.offer(GROUPING, (draft.description, regroup(schema, plan))):
-        draft.groups = plan
+        draft.note_groups(plan)
 
 
 def _settle_references(draft: _Draft, dialect: Dialect) -> None:

@@ -30,6 +30,8 @@ logger = logging.getLogger(__name__)
 _FIRST_PAUSE = 5.0
 _LONGEST_PAUSE = 60.0
 
+OpenedLate = Callable[[], Awaitable[None]]
+
 
 class Storage:
     """The database at `place` (a file, or a PostgreSQL address; None stores nothing), and its content."""
@@ -43,14 +45,12 @@ class Storage:
         self._trying_again: asyncio.Task[None] | None = None
         self._making_memory = asyncio.Lock()
         self.uses: Mapping[ToolKey, int] = {}
-        """How often tools were called before the start. Read once, because lists that depend on it must not change."""
-        self.on_opened_late: Callable[[], Awaitable[None]] | None = None
-        """Called when the database opens after all, so that what was learned meanwhile can be stored."""
+        """How often tools were called before the start. Read once: what is registered for that must not change."""
 
-    def open(self) -> None:
-        """Start opening it."""
+    def open(self, opened_late: OpenedLate | None = None) -> None:
+        """Begin to open it. `opened_late`: told when it was opened after all, and what was found out can be stored."""
         if self._place is not None:
-            self._opening = asyncio.create_task(self._open(self._place))
+            self._opening = asyncio.create_task(self._open(self._place, opened_late))
 
     async def opened(self) -> None:
         """Wait until it is open, or until the first attempt failed."""
@@ -110,16 +110,16 @@ class Storage:
         assert database is not None
         return KeptResults(database)
 
-    async def _open(self, place: Path | str) -> None:
-        # Loaded in a thread while servers start, so no tools/list request waits for it.
+    async def _open(self, place: Path | str, opened_late: OpenedLate | None) -> None:
+        # Loaded in a thread, while servers start: nobody who asks for tools/list should wait for it.
         await asyncio.to_thread(import_module, "mcp_optimizer.db.catalog")
         from mcp_optimizer.db.database import open_database
 
         try:
             self._database = await open_database(place)
         except CatalogError as error:
-            logger.warning("%s Continuing without it and trying again; nothing is stored until then.", error)
-            self._trying_again = asyncio.create_task(self._open_later(place))
+            logger.warning("%s Going on without it, and trying again: nothing is kept until then.", error)
+            self._trying_again = asyncio.create_task(self._open_later(place, opened_late))
             return
         await self._read_uses(self._database)
 
@@ -131,7 +131,7 @@ class Storage:
         except CatalogError as error:
             logger.warning("Profiles ignore earlier use of tools: %s.", error)
 
-    async def _open_later(self, place: Path | str) -> None:
+    async def _open_later(self, place: Path | str, opened_late: OpenedLate | None) -> None:
         from mcp_optimizer.db.database import open_database
 
         pause = self._first_pause
@@ -142,5 +142,5 @@ class Storage:
                 self._database = await open_database(place)
         logger.warning("The catalog is open now.")
         await self._read_uses(self._database)
-        if self.on_opened_late is not None:
-            await self.on_opened_late()
+        if opened_late is not None:
+            await opened_late()

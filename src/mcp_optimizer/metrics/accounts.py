@@ -220,7 +220,7 @@ class Accounts:
     def _count_beside(self, event: Event, texts: Sequence[str], tools: Sequence[Mapping[str, Any]] = ()) -> None:
         """Count in a thread, then record, because the tokenizer may have to be loaded first."""
         if len(self._uncounted) >= _MOST_COUNTED_AT_ONCE:
-            self._recorder.dropped += 1
+            self._recorder.drop()
             return
         self._uncounted.append((event, texts, tools))
         if self._counting is None:

@@ -81,9 +81,13 @@ class Recorder:
         if self._writing is None:
             return
         if len(self._queue) >= self._capacity:
-            self.dropped += 1
+            self.drop()
             return
         self._queue.append(event)
+
+    def drop(self) -> None:
+        """Count an event that could not be kept."""
+        self.dropped += 1
 
     def listen(self, listener: Callable[[Event], None]) -> None:
         """Call the listener for every event from now on; it must be fast."""

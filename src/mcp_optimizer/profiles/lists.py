@@ -22,7 +22,7 @@ from mcp_optimizer.domain.tools import McpTool
 from mcp_optimizer.gateway.resolving import called
 from mcp_optimizer.largejson.text import compact
 from mcp_optimizer.profiles.selection import DEFAULT_BUDGETS, LoadStrategy, Profiles, ToolProfile
-from mcp_optimizer.profiles.tiers import Candidate, ProfileName, rank
+from mcp_optimizer.profiles.tiers import Candidate, ProfileName, Ranked, rank
 from mcp_optimizer.profiles.tool_schema import (
     DescriptionState,
     LoadState,
@@ -168,16 +168,14 @@ class ToolLists:
             same = next(iter(self._lists.values()), None)
             pinned = [tool.name for name in self._pinned for tool in called(snapshot, name)]
             ranked = rank(_candidates(snapshot, self._uses()), pinned)
-            known = _Lists(snapshot, self._forms, self._counter, wanted, self._written(), known or same)
-            known.profiles = Profiles(ranked, known.size, known.own_tokens, self._budgets)
+            written, before = self._written(), known or same
+            known = _Lists(snapshot, self._forms, self._counter, wanted, written, before, ranked, self._budgets)
             self._lists[wanted] = known
         return known
 
 
 class _Lists:
     """The lists over one snapshot, in one presentation."""
-
-    profiles: Profiles
 
     def __init__(
         self,
@@ -187,6 +185,8 @@ class _Lists:
         presentation: Presentation,
         written: Mapping[str, str],
         before: _Lists | None,
+        ranked: Sequence[Ranked],
+        budgets: Mapping[ProfileName, int | None],
     ) -> None:
         self.snapshot = snapshot
         self._forms = forms
@@ -199,6 +199,7 @@ class _Lists:
         self.own_tokens = (
             sum(counter.count_many(list(map(compact, OWN_TOOLS)))) + _OVERHEAD * len(OWN_TOOLS) + _ENVELOPE
         )
+        self.profiles = Profiles(ranked, self.size, self.own_tokens, budgets)
 
     @property
     def shorts(self) -> Mapping[str, ShortDescription]:

@@ -52,7 +52,10 @@ class ListRefresher:
         opened: OpenedForms,
         written: WrittenDescriptions,
         pace: ForegroundFirst | None = None,
+        on_change: Callable[[], None] = lambda: None,
     ) -> None:
+        """`on_change`: told when a list that somebody has is no longer what they would get."""
+        self._on_change = on_change
         self._pace = pace or ForegroundFirst()
         self._catalog = catalog
         self._lists = lists
@@ -64,8 +67,6 @@ class ListRefresher:
         self._storing: set[asyncio.Task[None]] = set()
         self._settling: asyncio.Task[None] | None = None
         self._watching: asyncio.Task[None] | None = None
-        self.on_change: Callable[[], Awaitable[None]] | None = None
-        """Called when a list that a client has is out of date."""
 
     def start(self, profiles: set[ProfileName]) -> None:
         """Start building the lists of these profiles; others are built on first request."""
@@ -131,8 +132,8 @@ class ListRefresher:
             made = await self._make(wanted)
             has_changed |= before is not None and made.definitions != before.definitions
             self._wanted[wanted] = made
-        if has_changed and self.on_change is not None:
-            await self.on_change()
+        if has_changed:
+            self._on_change()
 
     async def _improve(self) -> None:
         """Request written descriptions for the listed tools, if a writer is configured."""

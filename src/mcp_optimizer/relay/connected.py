@@ -52,6 +52,10 @@ class Client:
     log_level: str | None = None
     watched: set[str] = field(default_factory=set)
 
+    def wants_logs(self, level: str) -> None:
+        """From now on the client wants log messages of this level and above."""
+        self.log_level = level
+
 
 @dataclass(frozen=True)
 class _Link:

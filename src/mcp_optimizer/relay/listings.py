@@ -75,6 +75,10 @@ class _Asking:
     began: float
     is_late: bool = False
 
+    def go_late(self) -> None:
+        """Somebody was answered without it."""
+        self.is_late = True
+
 
 _Key = tuple[str, str]
 """A server and a method."""
@@ -134,7 +138,7 @@ class Listings:
 
     def _answer(self, asking: _Asking, key: _Key) -> Answer:
         if not asking.task.done():
-            asking.is_late = True
+            asking.go_late()
             return self._said_last.get(key)
         error = asking.task.exception()
         if error is None:

@@ -8,10 +8,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from functools import partial
 from typing import Any
 
 import mcp_types as types
-from mcp.server.context import CallNext, HandlerResult
+from mcp.server.context import CallNext, HandlerResult, ServerMiddleware
 from mcp.server.subscriptions import InMemorySubscriptionBus
 from mcp.shared.exceptions import MCPError
 from mcp_types.methods import CLIENT_REQUESTS
@@ -67,7 +68,6 @@ class Relay:
         self._limits = limits
         self.started = started or _at_once
         self._tools_ready = tools_ready
-        self.server_info: Callable[[], dict[str, Any]] = dict
         self.bus = bus = InMemorySubscriptionBus()
         self.clients = Clients(self._part, limits)
         self.changes = Changes(bus, self.clients)
@@ -94,10 +94,18 @@ class Relay:
             "logging/setLevel": self._set_level,
         }
 
-    async def __call__(self, ctx: Context, call_next: CallNext) -> HandlerResult:
+    def middleware(self, server_info: Callable[[], dict[str, Any]]) -> ServerMiddleware[Any]:
+        """For the MCP server that calls itself `server_info`."""
+        return partial(self._handle, server_info)
+
+    async def _handle(
+        self, server_info: Callable[[], dict[str, Any]], ctx: Context, call_next: CallNext
+    ) -> HandlerResult:
         handler = self._handlers.get(ctx.method)
         if handler is not None and (ctx.method, ctx.protocol_version) in CLIENT_REQUESTS:
-            return await self._answer(ctx, handler)
+            result = await self._answer(ctx, handler)
+            ttl_ms = 0 if ctx.method == "resources/read" else None
+            return for_era(result, ctx.protocol_version, server_info(), ttl_ms=ttl_ms)
         if ctx.method == "subscriptions/listen":
             self._meet(ctx)
             return await self._listen(ctx, call_next)
@@ -129,11 +137,9 @@ class Relay:
         self._meet(ctx)
         await self.started()
         try:
-            result = await handler(ctx, ctx.params or {})
+            return await handler(ctx, ctx.params or {})
         except OptimizerError as error:
             raise as_mcp_error(error) from error
-        ttl_ms = 0 if ctx.method == "resources/read" else None
-        return for_era(result, ctx.protocol_version, self.server_info(), ttl_ms=ttl_ms)
 
     async def _list(self, kind: Kind, _ctx: Context, params: Mapping[str, Any]) -> dict[str, Any]:
         found = await self._directory.listed(kind)
@@ -232,7 +238,7 @@ class Relay:
     async def _set_level(self, ctx: Context, params: Mapping[str, Any]) -> dict[str, Any]:
         client, level = self.clients.of(ctx), params["level"]
         if client is not None:
-            client.log_level = level
+            client.wants_logs(level)
             await self._pool.set_log_level(client.key, level)
         return {}
 
@@ -240,6 +246,10 @@ class Relay:
         self._pool.client_left(client.key)
         for uri in client.watched:
             self._spawn(self._watches.end(uri))
+
+    def announce_tools(self) -> None:
+        """Tell every client to ask for its list of tools again."""
+        self.changes.announce("tools")
 
     def on_notice(self, server: str, method: str, params: Mapping[str, Any]) -> None:
         """A notification from a server that is meant for all clients."""

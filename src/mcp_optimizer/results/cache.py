@@ -90,16 +90,11 @@ class ResultCache:
         is_shared = flight is not None
         if flight is None:
             flight = self._under_way[key] = _Flight(asyncio.ensure_future(ask()), self._writes[key.server])
-        flight.waiting += 1
         try:
-            result = await asyncio.shield(flight.task)
+            result = await flight.landed()
         finally:
-            flight.waiting -= 1
-            if flight.task.done() or not flight.waiting:
-                # Nobody waits for the result any more.
-                flight.task.cancel()
-                if self._under_way.get(key) is flight:
-                    del self._under_way[key]
+            if flight.is_over and self._under_way.get(key) is flight:
+                del self._under_way[key]
         return result, is_shared, flight.writes == self._writes[key.server]
 
 
@@ -107,6 +102,20 @@ class _Flight:
     """A call in progress, how many callers wait for it, and the write count when it began."""
 
     def __init__(self, task: asyncio.Future[Result], writes: int) -> None:
-        self.task = task
         self.writes = writes
-        self.waiting = 0
+        self._task = task
+        self._waiting = 0
+
+    async def landed(self) -> Result:
+        self._waiting += 1
+        try:
+            return await asyncio.shield(self._task)
+        finally:
+            self._waiting -= 1
+            if self.is_over:
+                # The last who waited has gone: nobody needs the answer.
+                self._task.cancel()
+
+    @property
+    def is_over(self) -> bool:
+        return self._task.done() or not self._waiting

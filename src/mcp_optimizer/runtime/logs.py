@@ -29,7 +29,9 @@ def configure_logging(level: str, form: str = "auto", stream: TextIO | None = No
     handler = logging.StreamHandler(out)
     handler.setFormatter(HumanFormatter() if is_human else JsonFormatter())
     ours = logging.getLogger("mcp_optimizer")
-    ours.handlers = [handler]
+    for before in [*ours.handlers]:
+        ours.removeHandler(before)
+    ours.addHandler(handler)
     ours.propagate = False
     ours.setLevel(level.upper())
     logging.getLogger().setLevel(logging.CRITICAL)

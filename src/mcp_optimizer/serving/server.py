@@ -164,9 +164,8 @@ def build_server(
     )
     for method, params in REGISTERED.items():
         server.add_request_handler(method, params, _never)
-    relay.server_info = lambda: server.server_info_stamp
     answers = _Answers(gateway, server, options, refresher, relay, accounts, gate.limits)
-    server.middleware += [gate.check, relay, answers]
+    server.middleware += [gate.check, relay.middleware(lambda: server.server_info_stamp), answers]
     return server
 
 
@@ -193,8 +192,6 @@ class _Answers:
         self._refresher = refresher
         self._relay = relay
         self._limits = limits
-        if refresher is not None:
-            refresher.on_change = self._announce
         self._accounts = accounts
         self._own: dict[str, Callable[[Mapping[str, Any], Caller], Awaitable[dict[str, Any]]]] = {
             "find_tool": self._find_tool,
@@ -255,11 +252,7 @@ class _Answers:
             return
         tool = self._gateway.resolve(called["name"], called["server"])
         if await self._refresher.promote(tool.name, profile, self._presentation(ctx)):
-            await self._announce()
-
-    async def _announce(self) -> None:
-        """Tell every client to fetch its list of tools again."""
-        self._relay.changes.announce("tools")
+            self._relay.announce_tools()
 
     async def _call(self, ctx: ServerRequestContext[Any, Any]) -> dict[str, Any]:
         params = ctx.params or {}

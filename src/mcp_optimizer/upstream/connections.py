@@ -110,7 +110,7 @@ class KeptConnections(httpx2.AsyncBaseTransport):
         if not connection.can_be_kept or len(idle) >= _MOST_IDLE:
             connection.close()
             return
-        connection.free_since = connection.loop.time()
+        connection.become_free()
         idle.append(connection)
         if self._sweeping is None:
             self._sweeping = connection.loop.call_later(self._idle_seconds, self._sweep, connection.loop)
@@ -150,7 +150,7 @@ class _Connection(asyncio.Protocol):
         self._header_bytes = header_bytes
         self.loop = loop
         self.origin = origin
-        self.free_since = 0.0
+        self.free_since = loop.time()
         self.is_closed = False
         self._lost = lost
         self._parser = httptools.HttpResponseParser(self)
@@ -171,6 +171,10 @@ class _Connection(asyncio.Protocol):
         self._is_complete = False
         self._is_paused = False
         self._error: httpx2.TransportError | None = None
+
+    def become_free(self) -> None:
+        """From now on it waits for its next request."""
+        self.free_since = self.loop.time()
 
     @property
     def can_be_kept(self) -> bool:

@@ -43,6 +43,18 @@ class Diagnostics:
     verdict: str = ""
     """Why we ended the session ourselves, if we did."""
 
+    def runs(self, child: ChildProcess) -> None:
+        """The server runs as this process."""
+        self.child = child
+
+    def answered(self, http_status: int) -> None:
+        """The server last answered with this status."""
+        self.http_status = http_status
+
+    def judge(self, verdict: str) -> None:
+        """We end the session ourselves, for this reason."""
+        self.verdict = verdict
+
     def exit_reason(self) -> str:
         """Why the session ended, if known; otherwise empty."""
         if self.verdict:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+import contextlib
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from mcp_optimizer.domain.caller import ClientLink
@@ -17,7 +18,7 @@ _LAST_WORDS = 5.0
 class Exchange:
     """Ends after `timeout` seconds without a sign of life, and after `call_seconds` in any case, if set."""
 
-    __slots__ = ("_ends_at", "_telling", "answer", "asking", "deadline", "link", "progress_token", "timeout")
+    __slots__ = ("_asking", "_ends_at", "_telling", "answer", "deadline", "link", "progress_token", "timeout")
 
     def __init__(self, link: ClientLink | None, timeout: float | None, progress_token: Any, limits: Limits) -> None:
         loop = asyncio.get_running_loop()
@@ -26,7 +27,7 @@ class Exchange:
         self.timeout = timeout
         self.progress_token = progress_token
         self.deadline = asyncio.timeout(None if timeout is None else min(timeout, limits.call_seconds))
-        self.asking = 0
+        self._asking = 0
         self._ends_at = loop.time() + limits.call_seconds
         self._telling = InOrder(link.tell, limits.pending_notifications) if link is not None else None
 
@@ -40,7 +41,18 @@ class Exchange:
         if self.timeout is None or self.deadline.expired() or self.answer.done():
             return
         now = asyncio.get_running_loop().time()
-        self.deadline.reschedule(self._ends_at if self.asking else min(now + self.timeout, self._ends_at))
+        self.deadline.reschedule(self._ends_at if self._asking else min(now + self.timeout, self._ends_at))
+
+    @contextlib.contextmanager
+    def asking(self) -> Iterator[None]:
+        """While the client is being asked."""
+        self._asking += 1
+        self.extend()
+        try:
+            yield
+        finally:
+            self._asking -= 1
+            self.extend()
 
     def fail(self, error: Exception) -> None:
         if not self.answer.done():

@@ -52,6 +52,40 @@ class Event:
     """Bytes received for it, including what was not kept."""
     is_overlong: bool = False
 
+    def add(self, line: bytearray, most: int) -> None:
+        """Take in one line: `name: value`, or a comment."""
+        self.size += len(line) + 1
+        if self.size > _ENDLESS * most:
+            raise EndlessLine
+        colon = line.find(b":", 0, _LONGEST_FIELD)
+        if colon == 0:
+            return
+        name = bytes(line[: colon if colon > 0 else _LONGEST_FIELD])
+        begin = len(line) if colon < 0 else colon + 2 if line.startswith(b" ", colon + 1) else colon + 1
+        if name == b"data":
+            del line[:begin]
+            self._add_data(line, most)
+        elif name == b"event":
+            self.kind = bytes(line[begin : begin + _LONGEST_FIELD]).decode("latin-1")
+        elif name == b"id" and len(line) <= _LONGEST_ID and b"\0" not in line:
+            self.id = bytes(line[begin:]).decode("latin-1")
+        elif name == b"retry" and (digits := bytes(line[begin:])).isdigit() and len(digits) <= _LONGEST_RETRY:
+            self.retry = int(digits) / 1000
+
+    def _add_data(self, line: bytearray, most: int) -> None:
+        if self.size > most:
+            self.lose_data()
+            self.data = None
+        elif self.data is None:
+            self.data = line
+        else:
+            self.data += b"\n"
+            self.data += line
+
+    def lose_data(self) -> None:
+        """Some of it was too long to be kept."""
+        self.is_overlong = True
+
 
 async def json_of(data: bytes | bytearray) -> Any:
     """The message in a body or an event; None if there is none."""
@@ -106,7 +140,7 @@ async def events(response: httpx2.Response, most: int) -> AsyncIterator[Event]:
         async for line in lines(_decoded(response), most):
             if isinstance(line, Overlong):
                 event = event or Event()
-                event.is_overlong = True
+                event.lose_data()
                 continue
             # A large line is shortened in place, because a slice would copy it.
             rest = line if isinstance(line, bytearray) else bytearray(line)
@@ -114,7 +148,7 @@ async def events(response: httpx2.Response, most: int) -> AsyncIterator[Event]:
                 del rest[-1:]
             if rest:
                 event = event or Event()
-                _add(event, rest, most)
+                event.add(rest, most)
             elif event is not None:
                 yield event
                 event = None
@@ -122,30 +156,3 @@ async def events(response: httpx2.Response, most: int) -> AsyncIterator[Event]:
         raise BodyUnreadable("an event of its stream has no end") from None
     if event is not None:
         yield event
-
-
-def _add(event: Event, line: bytearray, most: int) -> None:
-    """Add one line to an event: `name: value`, or a comment."""
-    event.size += len(line) + 1
-    if event.size > _ENDLESS * most:
-        raise EndlessLine
-    colon = line.find(b":", 0, _LONGEST_FIELD)
-    if colon == 0:
-        return
-    name = bytes(line[: colon if colon > 0 else _LONGEST_FIELD])
-    begin = len(line) if colon < 0 else colon + 2 if line.startswith(b" ", colon + 1) else colon + 1
-    if name == b"data":
-        del line[:begin]
-        if event.size > most:
-            event.is_overlong, event.data = True, None
-        elif event.data is None:
-            event.data = line
-        else:
-            event.data += b"\n"
-            event.data += line
-    elif name == b"event":
-        event.kind = bytes(line[begin : begin + _LONGEST_FIELD]).decode("latin-1")
-    elif name == b"id" and len(line) <= _LONGEST_ID and b"\0" not in line:
-        event.id = bytes(line[begin:]).decode("latin-1")
-    elif name == b"retry" and (digits := bytes(line[begin:])).isdigit() and len(digits) <= _LONGEST_RETRY:
-        event.retry = int(digits) / 1000

@@ -62,7 +62,7 @@ class _LegacySse:
         try:
             with broken_exchanges():
                 async with self._client.stream("GET", self._url, headers={"accept": "text/event-stream"}) as response:
-                    self._diagnostics.http_status = response.status_code
+                    self._diagnostics.answered(response.status_code)
                     if response.status_code == 200:
                         await self._read_events(response)
                     else:

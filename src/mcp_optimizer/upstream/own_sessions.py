@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
 
 from mcp_optimizer.domain.caller import ClientLink
 from mcp_optimizer.upstream.session import UpstreamSession
@@ -25,12 +26,23 @@ _SILENT_FOR = 600.0
 """Seconds without a call after which a client's session is closed; its next call opens another."""
 
 
-@dataclass(eq=False)
 class _Own:
-    opened: asyncio.Future[UpstreamSession | None]
-    leave: asyncio.Event = field(default_factory=asyncio.Event)
-    task: asyncio.Task[None] | None = None
-    used_at: float = 0.0
+    """One client's session: opened by `live`, which runs until the client leaves."""
+
+    def __init__(self, live: Callable[[_Own], Coroutine[Any, Any, None]]) -> None:
+        self._loop = asyncio.get_running_loop()
+        self.opened: asyncio.Future[UpstreamSession | None] = self._loop.create_future()
+        self.leave = asyncio.Event()
+        self.task = asyncio.create_task(live(self))
+        self._used_at = self._loop.time()
+
+    @property
+    def silent_for(self) -> float:
+        """Seconds since it was last asked for."""
+        return self._loop.time() - self._used_at
+
+    def use(self) -> None:
+        self._used_at = self._loop.time()
 
 
 class OwnSessions:
@@ -50,9 +62,8 @@ class OwnSessions:
         if own is None:
             if len(self._of) + len(self._closing) >= self._most:
                 return None
-            own = self._of[key] = _Own(asyncio.get_running_loop().create_future())
-            own.task = asyncio.create_task(self._live(key, link.lasting, own))
-        own.used_at = asyncio.get_running_loop().time()
+            own = self._of[key] = _Own(partial(self._live, key, link.lasting))
+        own.use()
         session = await asyncio.shield(own.opened)
         # The client may have left, or the session ended, while it was being opened.
         return session if self._of.get(key) is own else None
@@ -74,7 +85,7 @@ class OwnSessions:
     async def close(self) -> None:
         for key in list(self._of):
             self.leave(key)
-        tasks = [own.task for own in self._closing if own.task is not None]
+        tasks = [own.task for own in self._closing]
         if tasks:
             await asyncio.wait(tasks)
 
@@ -102,12 +113,11 @@ class OwnSessions:
                 own.opened.set_result(None)
 
     async def _until_over(self, session: UpstreamSession, own: _Own) -> None:
-        loop = asyncio.get_running_loop()
         over = {asyncio.create_task(own.leave.wait()), asyncio.create_task(session.wait_closed())}
         try:
             while True:
                 done, _ = await asyncio.wait(over, timeout=_SILENT_FOR, return_when=asyncio.FIRST_COMPLETED)
-                if done or (session.is_idle and loop.time() - own.used_at >= _SILENT_FOR):
+                if done or (session.is_idle and own.silent_for >= _SILENT_FOR):
                     return
         finally:
             for task in over:

@@ -307,15 +307,10 @@ class Peer:
             raise RpcError(types.METHOD_NOT_FOUND, f"{method}: no client can be asked on this connection")
         if exchange is None:
             return await link.ask(method, params)
-        exchange.asking += 1
-        exchange.extend()
-        try:
-            # Notifications sent before the question reach the client before it.
+        with exchange.asking():
+            # What was said before the question is heard before it.
             await exchange.told()
             return await link.ask(method, params)
-        finally:
-            exchange.asking -= 1
-            exchange.extend()
 
     def _reply(self, asked: Id, answer: Mapping[str, Any] | RpcError) -> None:
         """Send the reply to a server's request. While too many are unread, nothing more is read from the server."""

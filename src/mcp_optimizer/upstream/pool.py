@@ -1,8 +1,8 @@
 """All servers, each started, watched and restarted by its own supervisor.
 
-No server waits for another. Changes (a server is up, its tools changed, it died) are passed to one listener at once, in
-the event loop, as a frozen value. Calls of all clients share one session with each server, except where that would mix
-them up: see `own_sessions`. Called by the gateway and the catalog.
+No server waits for another. What changes (a server is up, its tools changed, it died) is told to
+whoever listens at once, in the event loop, as a frozen value (`news`). Calls of all clients share one session with each
+server, except where that would mix them up: see `own_sessions`. Called by the gateway and the catalog.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import anyio
@@ -19,10 +19,11 @@ from mcp_optimizer.domain.caller import LOCAL, Caller, ClientLink
 from mcp_optimizer.domain.tools import ServerStatus
 from mcp_optimizer.errors import UpstreamError
 from mcp_optimizer.upstream import processes
+from mcp_optimizer.upstream.news import ServerNews
 from mcp_optimizer.upstream.only_client import OnlyClient
 from mcp_optimizer.upstream.parked import Parked, ParkedCalls
 from mcp_optimizer.upstream.spec import ServerSpec
-from mcp_optimizer.upstream.state import Listener, OnNotice, PoolOptions, UpstreamState
+from mcp_optimizer.upstream.state import PoolOptions, UpstreamState
 from mcp_optimizer.upstream.supervisor import Supervisor
 
 logger = logging.getLogger(__name__)
@@ -36,23 +37,23 @@ class UpstreamPool:
         specs: Sequence[ServerSpec],
         options: PoolOptions,
         version: str,
-        listener: Listener | None = None,
+        news: ServerNews | None = None,
     ) -> None:
+        """`news`: told what happens to the servers."""
         self._options = options
-        self.listener = listener
-        self.on_notice: OnNotice | None = None
+        self._news = news or ServerNews()
         self._only_client = OnlyClient()
         self._parked = ParkedCalls(options.parking, has_one_client=options.has_one_client)
         client_info = {"name": "mcp-optimizer", "version": version}
         self._servers = {
             spec.name: Supervisor(
-                spec, options, client_info, self._changed, self._noticed, self._only_client, self._parked
+                spec, options, client_info, self._changed, self._news.noticed, self._only_client, self._parked
             )
             for spec in specs
         }
         self._running: asyncio.Task[None] | None = None
         self._stopping = asyncio.Event()
-        self._news = asyncio.Event()
+        self._has_changed = asyncio.Event()
 
     def start(self) -> None:
         """Start every server in the background, and return at once."""
@@ -75,7 +76,7 @@ class UpstreamPool:
     async def drained(self, timeout: float) -> None:
         """Accept no more calls, and wait until those in progress are answered, or until the time is up."""
         for server in self._servers.values():
-            server.is_closing = True
+            server.take_no_more()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(timeout):
                 for server in self._servers.values():
@@ -108,8 +109,8 @@ class UpstreamPool:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(timeout):
                 while any(state.status is ServerStatus.STARTING for state in self.states()):
-                    self._news.clear()
-                    await self._news.wait()
+                    self._has_changed.clear()
+                    await self._has_changed.wait()
 
     async def call(self, server: str, method: str, params: dict[str, Any], caller: Caller = LOCAL) -> dict[str, Any]:
         """One request to a running server, under its deadline; returns the raw result."""
@@ -122,7 +123,7 @@ class UpstreamPool:
         return self._parked.find(caller)
 
     async def watch_resource(self, server: str, uri: str) -> None:
-        """Watch a resource, also across restarts of its server; changes are reported by `on_notice`."""
+        """Have the news tell when a resource changes; also after the server was restarted."""
         await self._servers[server].watch(uri)
 
     async def unwatch_resource(self, server: str, uri: str) -> None:
@@ -150,21 +151,6 @@ class UpstreamPool:
                 with contextlib.suppress(UpstreamError):
                     await session.request("logging/setLevel", {"level": level}, self._options.call_timeout)
 
-    def _noticed(self, server: str, method: str, params: Mapping[str, Any]) -> None:
-        if self.on_notice is not None:
-            with self._listening(server):
-                self.on_notice(server, method, params)
-
     def _changed(self, state: UpstreamState) -> None:
-        self._news.set()
-        if self.listener is not None:
-            with self._listening(state.name):
-                self.listener(state)
-
-    @contextlib.contextmanager
-    def _listening(self, server: str) -> Iterator[None]:
-        """The listener may fail; the server continues."""
-        try:
-            yield
-        except Exception:
-            logger.exception("Cannot process news from the server %s", server)
+        self._has_changed.set()
+        self._news.changed(state)

@@ -282,7 +282,7 @@ async def open_session(
     peer = Peer(on_notice, owner, limits, diagnostics.dropped)
     async with AsyncExitStack() as stack:
         if transport is Transport.STDIO:
-            diagnostics.child = await stack.enter_async_context(run_child(spec, peer))
+            diagnostics.runs(await stack.enter_async_context(run_child(spec, peer)))
         elif transport is Transport.HTTP:
             await stack.enter_async_context(streamable_http(spec, peer, diagnostics))
         else:

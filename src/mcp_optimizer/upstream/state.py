@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -53,8 +53,3 @@ class UpstreamState:
     @property
     def name(self) -> str:
         return self.spec.name
-
-
-Listener = Callable[[UpstreamState], None]
-OnNotice = Callable[[str, str, Mapping[str, Any]], None]
-"""A server's notification for all clients: server, method, params."""

@@ -51,27 +51,43 @@ class ChildProcess:
         self._process = process
         self._redactor = redactor
         self.stderr_tail: deque[str] = deque(maxlen=limits.stderr_lines)
-        self.garbage: list[str] = []
+        self._garbage: list[str] = []
+        self._is_endless = False
+        self._being_ended = False
         self.gave_up = False
-        self.is_endless = False
+        """Whether it printed so much that is not MCP that nobody reads on."""
         self.hung_up = False
-        self.being_ended = False
 
     @property
     def pid(self) -> int:
         return self._process.pid
 
     def hang_up(self) -> None:
-        """The child ended the connection. Ignored once we began to end it ourselves."""
-        if not self.being_ended:
+        """It ended the connection; what happens after we began to end it ourselves is our doing."""
+        if not self._being_ended:
             self.hung_up = True
 
+    def will_be_ended(self) -> None:
+        """We end it ourselves, from now on."""
+        self._being_ended = True
+
+    def spoke_mcp(self) -> None:
+        self._garbage.clear()
+
+    def printed(self, line: str) -> None:
+        """It printed a line that is not MCP; after too many in a row it is given up."""
+        self._garbage.append(line)
+        self.gave_up = len(self._garbage) >= _GARBAGE_LIMIT
+
+    def never_ends_its_line(self) -> None:
+        self._is_endless = True
+
     def exit_reason(self) -> str:
-        """Why the connection to this child ended, as far as known; empty if we ended it."""
-        if self.is_endless:
-            return "it prints an endless line on its stdout"
+        """Why the connection to this child ended, as far as can be told from outside; empty if it was our doing."""
+        if self._is_endless:
+            return "it prints a line without end on its stdout"
         if self.gave_up:
-            printed = self._redactor.text(self.garbage[0])
+            printed = self._redactor.text(self._garbage[0])
             return f"it prints text that is not MCP on its stdout, such as {printed!r}"
         if not self.hung_up:
             return ""
@@ -126,7 +142,7 @@ async def run_child(spec: ServerSpec, peer: Peer) -> AsyncIterator[ChildProcess]
         try:
             yield child
         finally:
-            child.being_ended = True
+            child.will_be_ended()
             with anyio.CancelScope(shield=True):
                 await processes.end(process)
             tasks.cancel_scope.cancel()
@@ -152,7 +168,7 @@ async def _read_stdout(process: asyncio.subprocess.Process, child: ChildProcess,
         await large.taken()
         child.hang_up()
     except EndlessLine:
-        child.is_endless = True
+        child.never_ends_its_line()
     finally:
         large.cancel()
         peer.close()
@@ -207,13 +223,12 @@ async def _take_large(line: bytes | bytearray, child: ChildProcess, peer: Peer) 
 def _take(message: Any, line: bytes | bytearray, child: ChildProcess, peer: Peer) -> None:
     """Pass a message on; counts lines that are not messages, and gives up after too many."""
     if isinstance(message, list) or (isinstance(message, dict) and "jsonrpc" in message):
-        child.garbage.clear()
+        child.spoke_mcp()
         peer.receive(message)
         return
     if message is None and line.startswith(b"{") and b'"jsonrpc"' in line[:_HEAD]:
         peer.lose_unreadable(line)
-    child.garbage.append(plain(line[:80].decode(errors="replace")))
-    child.gave_up = len(child.garbage) >= _GARBAGE_LIMIT
+    child.printed(plain(line[:80].decode(errors="replace")))
 
 
 async def _chunks(stream: asyncio.StreamReader) -> AsyncIterator[bytes]:

@@ -91,7 +91,8 @@ class _StreamableHttp:
             self._listening.add_done_callback(_log_failure)
 
     async def _take(self, response: httpx2.Response, message: Message) -> None:
-        status = self._diagnostics.http_status = response.status_code
+        status = response.status_code
+        self._diagnostics.answered(status)
         asked = message["id"] if "method" in message and "id" in message else None
         if message.get("method") == "initialize" and (session := response.headers.get(_SESSION_HEADER)):
             if not _SESSION_ID.fullmatch(session):

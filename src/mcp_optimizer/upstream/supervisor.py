@@ -30,6 +30,7 @@ from mcp_optimizer.upstream.diagnostics import Diagnostics, Dropped
 from mcp_optimizer.upstream.endings import ExchangeLost, RpcError, RpcTimeout, ServerGone
 from mcp_optimizer.upstream.input_required import answered
 from mcp_optimizer.upstream.listing import Listing
+from mcp_optimizer.upstream.news import OnNotice, OnState
 from mcp_optimizer.upstream.notifications import Merged
 from mcp_optimizer.upstream.only_client import OnlyClient
 from mcp_optimizer.upstream.own_sessions import OwnSessions
@@ -38,7 +39,7 @@ from mcp_optimizer.upstream.questions import asked_by, can_be_asked
 from mcp_optimizer.upstream.redaction import Redactor
 from mcp_optimizer.upstream.session import UpstreamSession, open_session
 from mcp_optimizer.upstream.spec import ServerSpec, Transport
-from mcp_optimizer.upstream.state import Listener, OnNotice, PoolOptions, UpstreamState
+from mcp_optimizer.upstream.state import PoolOptions, UpstreamState
 from mcp_optimizer.upstream.vital_signs import Relisting, Suspicion, until_gone
 
 logger = logging.getLogger(__name__)
@@ -63,7 +64,7 @@ class Supervisor:
         spec: ServerSpec,
         options: PoolOptions,
         client_info: dict[str, Any],
-        changed: Listener,
+        changed: OnState,
         noticed: OnNotice,
         only_client: OnlyClient,
         parked: ParkedCalls,
@@ -85,7 +86,7 @@ class Supervisor:
         self._relisting = Relisting(spec.name, options.start_timeout)
         self._suspicion = Suspicion()
         self._watched: set[str] = set()
-        self.is_closing = False
+        self._is_closing = False
         self._is_stopped = False
         self.admission = Admission(spec.name, options.most_under_way, options.most_waiting)
         self.own = OwnSessions(self._open_own, options.own_sessions, _EXPECTED)
@@ -107,8 +108,8 @@ class Supervisor:
     # Calls.
 
     async def request(self, method: str, params: dict[str, Any], caller: Caller) -> dict[str, Any]:
-        if self.is_closing:
-            raise ServerUnavailable(self._spec.name, "The gateway is stopping. Call again when it is back.")
+        if self._is_closing:
+            raise ServerUnavailable(self._spec.name, "The gateway is being stopped. Call again when it is back.")
         if caller.link is not None:
             caller = replace(caller, link=asked_by(caller.link, self._spec.name))
         request = Request.of(self._spec.name, method, params)
@@ -148,9 +149,13 @@ class Supervisor:
             self._suspicion.raise_()
             raise
 
+    def take_no_more(self) -> None:
+        """The gateway stops: whoever calls from now on is told so."""
+        self._is_closing = True
+
     def interrupt(self) -> None:
-        """The gateway stops and waits for no more calls: their callers get an error now."""
-        self.is_closing = self._is_stopped = True
+        """The gateway stops, and waits for no call any more: whoever made one is told so now."""
+        self._is_closing = self._is_stopped = True
         if self._session is not None:
             self._session.close_now()
 
@@ -285,7 +290,7 @@ class Supervisor:
 
     async def _end_when_gone(self, session: UpstreamSession, diagnostics: Diagnostics) -> None:
         reason = await until_gone(session, self._suspicion, self._options.limits.failed_checks)
-        diagnostics.verdict = f"it stopped answering: {reason}"
+        diagnostics.judge(f"it stopped answering: {reason}")
         session.close_now()
 
     def _notice(self, method: str, params: Mapping[str, Any]) -> None:

@@ -123,6 +123,10 @@ class Kanban:
             self.restore(before)
             raise
 
+    def use_clock(self, clock: Clock) -> None:
+        """From now on it is as late as this clock says."""
+        self.now = clock
+
     def snapshot(self) -> dict[str, Any]:
         """What every table holds now; records are frozen, so this copies no record."""
         return {name: table.snapshot() for name, table in vars(self).items() if isinstance(table, Table)}
