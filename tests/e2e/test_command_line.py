@@ -76,7 +76,7 @@ async def test_init_writes_a_starter_file_once(tmp_path: Path) -> None:
     ]
     again = await command("init", cwd=tmp_path)
     assert (again.code, (tmp_path / "mcp.json").read_text()) == (2, STARTER)
-    assert "already there" in again.err
+    assert "already exists" in again.err
 
 
 async def test_the_server_file_beside_you_is_found_without_being_named(config: Path) -> None:
