@@ -50,6 +50,7 @@ class Recipe:
     composites: int = 0  # requests put together of two to four others, an epoch
     smoothing: float = 0.0
     general_share: float = 0.6  # how likely a request for a general-purpose tool is drawn in an epoch
+    written_times: int = 1  # how often each request written by hand is drawn in an epoch
     typos: float = 0.0  # how likely a request is mistyped when drawn
 
 
@@ -97,7 +98,8 @@ def view(tool: ToolWords, cut: str, chance: random.Random) -> str:
 def _examples(pairs: list[dict], tools: list[ToolWords], recipe: Recipe, chance: random.Random) -> list[Example]:
     """This epoch's draw: for each query some of its gold tools, and requests put together of two."""
     examples = []
-    for pair in pairs:
+    written = [pair for pair in pairs if pair["kind"] == "written"]
+    for pair in [*pairs, *written * (recipe.written_times - 1)]:
         gold, is_general = frozenset(pair["tools"]), pair["kind"] == "general"
         if is_general and chance.random() >= recipe.general_share:
             continue

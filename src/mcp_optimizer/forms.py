@@ -24,7 +24,7 @@ from mcp_optimizer.compression.signature import Notes, signature
 from mcp_optimizer.db.models import DefinitionForm, McpTool
 from mcp_optimizer.token_counter import TokenCounter
 
-COMPRESSION = 4
+COMPRESSION = 5
 """Raised whenever compression gives another result for the same definition: stored forms of before are forgotten."""
 
 _WITH_NOTES = 3

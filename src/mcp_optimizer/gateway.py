@@ -26,6 +26,7 @@ from mcp_optimizer.json_text import compact
 from mcp_optimizer.limits import DEFAULT_LIMITS, Limits
 from mcp_optimizer.results.metadata import of_a_tool
 from mcp_optimizer.results.pipeline import Call, Results
+from mcp_optimizer.search.deprecation import sentence as deprecation
 from mcp_optimizer.upstream.pool import UpstreamPool
 from mcp_optimizer.upstream.state import UpstreamState
 from mcp_optimizer.validation import parts
@@ -55,11 +56,13 @@ should not wait for it."""
 
 @dataclass(frozen=True)
 class FoundTool:
-    """A tool that fits, how well, and the form in which it is returned."""
+    """A tool that fits, how likely it is to answer (0 to 1), and the form in which it is returned."""
 
     tool: CatalogTool
     score: float
     form: Form
+    is_general: bool = False
+    """It is there because it is for anything: no special tool fits well."""
 
 
 @dataclass(frozen=True)
@@ -77,6 +80,11 @@ class Found:
     """Whether more tools fit than the reply has room for."""
     whole_id: str = ""
     """Under which id the only tool is kept whole, where it is too large to be shown."""
+
+    @property
+    def general(self) -> list[str]:
+        """The tools that were returned because they are for anything."""
+        return [found.tool.name for found in self.tools if found.is_general]
 
     @property
     def abbreviated(self) -> list[str]:
@@ -138,9 +146,11 @@ class Gateway:
         room = self.limits.reply_tokens - _AROUND
         at_once = room // _LEAST_TOOL
         result = snapshot.index.search(tool_description, tool_keywords, snapshot.allowed, min(limit, at_once))
-        hits = [(tool, hit.score) for hit in result.hits for tool in snapshot.at([hit.position])]
+        hits = [(tool, hit) for hit in result.hits for tool in snapshot.at([hit.position])]
         forms = self._forms.reply([tool for tool, _ in hits], detail, room)
-        tools = tuple(FoundTool(tool, score, form) for (tool, score), form in zip(hits, forms, strict=False))
+        tools = tuple(
+            FoundTool(tool, hit.score, form, hit.is_general) for (tool, hit), form in zip(hits, forms, strict=False)
+        )
         returned = sum(found.form.tokens for found in tools)
         metrics = TokenMetrics.of(snapshot.baseline_tokens, returned)
         left_out = len(tools) < len(hits) or len(hits) == at_once < limit
@@ -308,7 +318,11 @@ def entry(tool: CatalogTool) -> dict[str, Any]:
 
 def summary(tool: CatalogTool) -> str:
     """The beginning of a tool's description, for lists: one sentence at the most."""
-    text = " ".join((tool.record.details.description or tool.record.details.title or "").split())
+    description = tool.record.details.description or tool.record.details.title or ""
+    text = " ".join(description.split())
     end = text.find(". ")
     text = text[: end + 1] if end > 0 else text
-    return text if len(text) <= _SUMMARY else text[: _SUMMARY - 1].rstrip() + "…"
+    text = text if len(text) <= _SUMMARY else text[: _SUMMARY - 1].rstrip() + "…"
+    # Who picks a tool from the list must not miss that it is deprecated.
+    warning = " ".join(deprecation(description).split())
+    return text if not warning or warning in text else f"{warning} {text}"

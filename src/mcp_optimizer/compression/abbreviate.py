@@ -11,6 +11,7 @@ from typing import Any
 
 from mcp_optimizer.db.models import McpTool
 from mcp_optimizer.json_text import compact
+from mcp_optimizer.search.deprecation import sentence as deprecation
 
 
 @dataclass(frozen=True)
@@ -41,6 +42,9 @@ _LEAST = 300
 
 def abbreviated(tool: McpTool, most: int) -> McpTool:
     """The tool in at most so many characters of JSON, where its name leaves room for that."""
+    if warning := deprecation(tool.description or "")[:_LEAST]:
+        # First, where no cut reaches it.
+        tool = tool.model_copy(update={"description": f"{warning} {(tool.description or '').replace(warning, '', 1)}"})
     for room in _ROOMS:
         # Field by field: to dump all of it would take longer than to abbreviate it.
         shown = {field: _kept(value, room, room.depth) for field, value in tool if value is not None}

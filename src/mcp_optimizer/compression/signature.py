@@ -17,7 +17,7 @@ from enum import StrEnum
 from typing import Any
 
 from mcp_optimizer.compression.lossless import joined, repeats, tidy
-from mcp_optimizer.compression.notes import first_sentence, lift_notes, restates
+from mcp_optimizer.compression.notes import first_sentence, lift_notes, opening, restates
 from mcp_optimizer.compression.references import resolve
 from mcp_optimizer.compression.walk import Schema, children
 from mcp_optimizer.db.models import McpTool
@@ -48,7 +48,7 @@ def signature(tool: McpTool, notes: Notes = Notes.SENTENCE) -> str:
     """The description and the parameters, with as much said of them as `notes` asks for."""
     schema = _of_an_object(tool.input_schema)
     documentation = lift_notes(tool.description or "", frozenset(_properties(schema)))
-    said = documentation.description if notes is Notes.FULL else first_sentence(documentation.description)
+    said = documentation.description if notes is Notes.FULL else opening(documentation.description)
     try:
         return _written(schema, said, documentation.notes, notes)
     except (_TooLarge, RecursionError):
