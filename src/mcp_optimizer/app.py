@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Self
 from mcp_optimizer import __version__
 from mcp_optimizer.caller import LOCAL
 from mcp_optimizer.catalog import LiveCatalog, Snapshot
+from mcp_optimizer.catalog.use import LearnedUse
 from mcp_optimizer.compression.compress import Dialect
 from mcp_optimizer.compression.signature import Notes
 from mcp_optimizer.db.events import Event
@@ -113,6 +114,7 @@ class Optimizer:
         self.storage = Storage(settings.database_place)
         self._loading: asyncio.Task[None] | None = None
         self._warming: asyncio.Task[None] | None = None
+        self._learning: asyncio.Task[None] | None = None
         self._settling: asyncio.Task[None] | None = None
         self._dashboard: Dashboard | None = None
         self._is_settled = False
@@ -132,7 +134,11 @@ class Optimizer:
         cache = ResultCache(settings.cache_megabytes)
         price = price_of_results(settings)
         results = Results(estimator, store, result_options(settings), cache, price, settings.limits)
-        self.gateway = Gateway(self.catalog, self._pool, self.forms, results, settings.find_limit, settings.limits)
+        learned = settings.limits.learned_pairs
+        self._use = LearnedUse(self.storage.use, learned) if settings.learn_from_use else None
+        self.gateway = Gateway(
+            self.catalog, self._pool, self.forms, results, settings.find_limit, settings.limits, self._use
+        )
         budgets = {
             ProfileName.MINIMAL: settings.minimal_budget,
             ProfileName.STANDARD: settings.standard_budget,
@@ -226,6 +232,8 @@ class Optimizer:
         self.storage.open()
         self._loading = asyncio.create_task(self._load_encoder())
         self._warming = asyncio.create_task(asyncio.to_thread(self.gateway.results.warm_up))
+        if self._use is not None:
+            self._learning = asyncio.create_task(self._use.start())
         for state in [*self._pool.states(), *self._dumps]:
             self.catalog.on_state(state)
         self._dumps.clear()
@@ -282,7 +290,7 @@ class Optimizer:
         """
         await self.drained()
         self.catalog.close()
-        for task in (self._settling, self._loading, self._warming):
+        for task in (self._settling, self._loading, self._warming, self._learning):
             if task is not None:
                 # A thread goes on by itself; nobody waits for what it loads.
                 task.cancel()
@@ -292,6 +300,7 @@ class Optimizer:
             "the catalog": self.catalog.caught_up,
             "the accounts": self.accounts.settled,
             "the history": self.recorder.stop,
+            **({"what was learned from use": self._use.stop} if self._use is not None else {}),
             "the database": self.storage.close,
         }
         await end_all(parts, seconds)

@@ -18,6 +18,7 @@ import pydantic_core
 from mcp_optimizer.arguments import ArgumentCheck, read_arguments
 from mcp_optimizer.caller import LOCAL, Caller
 from mcp_optimizer.catalog import CatalogTool, LiveCatalog, Snapshot, resolving
+from mcp_optimizer.catalog.use import LearnedUse
 from mcp_optimizer.compression.groups import expand
 from mcp_optimizer.db.models import Definition, TokenMetrics
 from mcp_optimizer.errors import InvalidArguments, InvalidRequest, quoted
@@ -27,6 +28,8 @@ from mcp_optimizer.limits import DEFAULT_LIMITS, Limits
 from mcp_optimizer.results.metadata import of_a_tool
 from mcp_optimizer.results.pipeline import Call, Results
 from mcp_optimizer.search.deprecation import sentence as deprecation
+from mcp_optimizer.search.engine import Prior
+from mcp_optimizer.search.words import terms
 from mcp_optimizer.upstream.pool import UpstreamPool
 from mcp_optimizer.upstream.state import UpstreamState
 from mcp_optimizer.validation import parts
@@ -113,7 +116,9 @@ class Gateway:
         results: Results,
         find_limit: int,
         limits: Limits = DEFAULT_LIMITS,
+        use: LearnedUse | None = None,
     ) -> None:
+        self._use = use
         self._catalog = catalog
         self._pool = pool
         self._forms = forms
@@ -145,7 +150,13 @@ class Gateway:
             )
         room = self.limits.reply_tokens - _AROUND
         at_once = room // _LEAST_TOOL
-        result = snapshot.index.search(tool_description, tool_keywords, snapshot.allowed, min(limit, at_once))
+        result = snapshot.index.search(
+            tool_description,
+            tool_keywords,
+            snapshot.allowed,
+            min(limit, at_once),
+            self._prior(snapshot, f"{tool_description} {tool_keywords}"),
+        )
         hits = [(tool, hit) for hit in result.hits for tool in snapshot.at([hit.position])]
         forms = self._forms.reply([tool for tool, _ in hits], detail, room)
         tools = tuple(
@@ -156,6 +167,14 @@ class Gateway:
         left_out = len(tools) < len(hits) or len(hits) == at_once < limit
         loading = snapshot.encoder_is_loading
         return Found(tools, metrics, tuple(snapshot.missing()), result.fit, loading, left_out)
+
+    def _prior(self, snapshot: Snapshot, request: str) -> Prior | None:
+        """What use says of tools, for a request."""
+        use = self._use
+        if use is None:
+            return None
+        asked = terms(request)
+        return lambda positions: use.prior(asked, [_key(tool) for at in positions if (tool := snapshot.tools[at])])
 
     async def search(
         self,
@@ -168,6 +187,9 @@ class Gateway:
         """`find`, beside other calls. Who asks for all of one tool that is too large for a reply can read it on."""
         # In a thread: embedding the request takes milliseconds that other calls need not wait for.
         found = await asyncio.to_thread(self.find, tool_description, tool_keywords, limit, detail)
+        if self._use is not None:
+            asked = terms(f"{tool_description} {tool_keywords}")
+            self._use.searched(caller.key, asked, [_key(hit.tool) for hit in found.tools])
         if detail is Detail.FULL and len(found.tools) == 1 and found.abbreviated:
             whole = found.tools[0].tool.record.definition.wire_json
             return replace(found, whole_id=await self.results.keep(whole, caller))
@@ -239,6 +261,8 @@ class Gateway:
             parked.seconds if parked is not None else 0.0,
         )
         result = await self.results.answer(call, lambda: self._pool.call(tool.server, "tools/call", params, caller))
+        if self._use is not None and not result.get("isError"):
+            self._use.called(caller.key, *_key(tool))
         return _with_origin(result, tool)
 
     async def pass_on(self, tool_name: str, arguments: Mapping[str, Any] | None, caller: Caller) -> dict[str, Any]:
@@ -309,6 +333,10 @@ def _with_origin(result: dict[str, Any], tool: CatalogTool) -> dict[str, Any]:
         origin["annotations"] = tool.record.details.annotations
     meta = result.get("_meta")
     return {**result, "_meta": {**(meta if isinstance(meta, dict) else {}), TOOL_META_KEY: origin}}
+
+
+def _key(tool: CatalogTool) -> tuple[str, str]:
+    return tool.server, tool.record.name
 
 
 def entry(tool: CatalogTool) -> dict[str, Any]:

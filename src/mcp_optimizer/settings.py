@@ -120,6 +120,11 @@ class Settings(BaseModel):
     )
     encoder_key: str = Field(default="", repr=False, description="Key for an encoder that is reached over HTTP.")
     find_limit: int = Field(default=5, ge=1, le=100, description="Most tools that find_tool returns, if not told.")
+    learn_from_use: bool = Field(
+        default=True,
+        description="Rank tools slightly higher that were called after similar searches. Keeps keyed hashes of words "
+        "and tools with counts in the catalog database, never texts.",
+    )
     detail: Literal["signature", "schema", "full"] = Field(
         default="signature", description="How find_tool describes parameters, if not told."
     )

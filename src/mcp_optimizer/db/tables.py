@@ -128,6 +128,15 @@ written_description = Table(
     Column("text", Text, nullable=False),
 )
 
+# What was called after which searches. Both are keyed hashes; the key is the tool of the row whose term is `salt`.
+search_use = Table(
+    "search_use",
+    metadata,
+    Column("term", Text, primary_key=True),
+    Column("tool", Text, primary_key=True),
+    Column("count", Integer, nullable=False),
+)
+
 # Results that were too large to be sent whole, in pieces; a chunk holds some of them. No pieces: not yet written.
 kept_result = Table(
     "kept_result",

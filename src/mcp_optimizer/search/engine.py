@@ -7,7 +7,7 @@ A query never waits for ingestion and never sees half of it. Knows positions, no
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
@@ -20,13 +20,19 @@ from mcp_optimizer.search.deprecation import Superseded
 from mcp_optimizer.search.general import LEAST_COSINE, MOST, Generality
 from mcp_optimizer.search.learned import Fusion, read_fusion
 from mcp_optimizer.search.lexical import FIELDS, Floats, LexicalIndex, TermCounts, Vocabulary
-from mcp_optimizer.search.ranker import Beside, Cosines, Mask, Names, Ranking, contributions, rank
+from mcp_optimizer.search.ranker import Beside, Cosines, Mask, Names, Positions, Ranking, contributions, rank
 from mcp_optimizer.search.spelling import Grouped, grouped, repaired
 from mcp_optimizer.search.tooltext import query_parts
 from mcp_optimizer.search.vectors import VectorIndex
 from mcp_optimizer.search.words import terms
 
 logger = logging.getLogger(__name__)
+
+Prior = Callable[[Positions], Floats | None]
+"""What use says of the tools at these positions; None: nothing."""
+
+_CANDIDATES = 30
+"""Tools that use may move: one further down is no near equal of the first."""
 
 _WEAK = 0.3
 """How likely the first hit must be to answer for general-purpose tools not to be offered beside it."""
@@ -125,16 +131,20 @@ class SearchIndex:
         return self._vectors.rows(self._lexical.size)
 
     def search(
-        self, description: str, keywords: str, allowed: Mask, limit: int, prior: Floats | None = None
+        self, description: str, keywords: str, allowed: Mask, limit: int, prior: Prior | None = None
     ) -> SearchResult:
         """The best of the allowed tools, cut where the scores say that nothing more fits.
 
-        Where nothing fits, or hardly, the tools that are for anything. `prior`: what use says of each tool.
+        Where nothing fits, or hardly, the tools that are for anything. `prior`: what use says of the likeliest.
         """
         query = self._repaired(f"{description} {keywords}".strip())
         cosines = self._cosines(query)
-        ranking = self._ranked(query, cosines, allowed, limit, prior)
-        fitting = zip(ranking.positions[: ranking.kept], ranking.likelihoods, strict=False)
+        ranking = self._ranked(query, cosines, allowed, max(limit, _CANDIDATES) if prior and limit > 0 else limit, None)
+        if prior and (used := prior(ranking.positions)) is not None:
+            whole = np.zeros(self._lexical.size, dtype=np.float32)
+            whole[ranking.positions] = used
+            ranking = self._ranked(query, cosines, allowed, limit, whole)
+        fitting = zip(ranking.positions[: min(ranking.kept, limit)], ranking.likelihoods, strict=False)
         hits = [_hit(at, likelihood) for at, likelihood in fitting] if ranking.answered else []
         if cosines is not None and limit > 0 and (not hits or hits[0].score < _WEAK):
             found = {hit.position for hit in hits}
