@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from training.features import normalised
 
 from training import pairs, sets, written
 
@@ -127,14 +128,14 @@ def test_a_written_request_that_a_dev_set_also_has_is_left_out() -> None:
 def test_the_lists_that_measure_are_dev_queries(small_data: Path) -> None:
     listed = sets.listed_requests()
     assert len(listed) > 500
-    assert {pairs.normalised(text) for text in listed} <= pairs.dev_queries()
+    assert {normalised(text) for text in listed} <= pairs.dev_queries()
 
 
 @pytest.mark.slow
 @real_data
 def test_no_dev_query_no_dev_gold_tool_and_no_dev_folder_is_in_the_real_pairs() -> None:
     tools, found = pairs.build(seed=7)
-    assert not {pairs.normalised(pair.query) for pair in found} & pairs.dev_queries()
+    assert not {normalised(pair.query) for pair in found} & pairs.dev_queries()
     assert {pair.source for pair in found} <= {*sets.TRAIN_SETS, *sets.CORPORA, *FOLDS}
     train_tools = sum(len(sets.load_train(name).tools) for name in sets.TRAIN_SETS)
     assert not {one.identity() for one in tools[train_tools:]} & pairs.dev_gold_tools()

@@ -15,7 +15,7 @@ import numpy as np
 from mcp_optimizer.search.lexical import Floats
 
 MOST_PRIOR: Final = 0.03
-"""The most that use adds to a score, of which a better match usually has twice as much more."""
+"""The most that use adds to a score, in which a cosine counts up to 1: enough between near equals, and no more."""
 
 MOST_TERMS: Final = 12
 _MOST_COUNT: Final = 1_000
