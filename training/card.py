@@ -40,13 +40,13 @@ distilled from it, and the numbers that fuse its cosine with words. Made by the 
 
 ## Recipe
 
-In-batch contrastive loss, scale 20; batch 384, AdamW with a tenth of warm-up and linear decay, bf16; queries cut at 128
-word pieces and tools at 192 in training, both at 256 in use; at most two gold tools a query an epoch; other gold
-tools and twins masked; server, parameters or description left out at random; one request in ten mistyped; tools of
-one server in runs of four within a batch. Pairs: the sets' queries, their clauses that speak of one tool, the
-description's first sentence against the rest, requests made by rules, and the requests written by hand. The shipped weights are the mean of
-nine runs: four of three epochs at 6e-5, five of four epochs at 1.2e-4 and 2e-4, two of which drew the written requests
-twice (`training/plans`). Exported to ONNX, int8 per channel.
+In-batch contrastive loss, scale 20; batch 384, AdamW with a tenth of warm-up and linear decay, bf16; queries cut
+at 128 word pieces and tools at 192 in training, both at 256 in use; at most two gold tools a query an epoch; other
+gold tools and twins masked; server, parameters or description left out at random; one request in ten mistyped;
+tools of one server in runs of four within a batch. Pairs: the sets' queries, their clauses that speak of one tool,
+the description's first sentence against the rest, requests made by rules, and the requests written by hand. The
+shipped weights are the mean of nine runs: four of three epochs at 6e-5, five of four epochs at 1.2e-4 and 2e-4,
+two of which drew the written requests twice (`training/plans`). Exported to ONNX, int8 per channel.
 
 A request of twenty words or more is also embedded sentence by sentence, and the best part counts. The fusion is
 a sum of fifteen features with weights of zero or more, one set of weights for short requests and one for long,

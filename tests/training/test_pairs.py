@@ -33,7 +33,7 @@ TRAINS, KEPT_APART = "post-office", next(name for name in map("kept-{}".format, 
 def write_servers(folder: Path) -> None:
     """A server that trains and one that is kept apart, each with requests written for it."""
     (folder / "mcp-tools").mkdir()
-    requests = []
+    requests: list[dict[str, Any]] = []
     for server in (TRAINS, KEPT_APART):
         name = f"weigh_{server.replace('-', '_')}"
         tools = [

@@ -336,7 +336,7 @@ FAMILY = (
 
 def named(feature: str, query: str) -> list[float]:
     index, names = built(FAMILY)
-    return feature_matrix(index, names, query, None)[FEATURES.index(feature)].tolist()
+    return [float(value) for value in feature_matrix(index, names, query, None)[FEATURES.index(feature)]]
 
 
 def test_what_a_request_negates_speaks_for_the_tool_that_says_so_and_against_the_other() -> None:

@@ -63,9 +63,15 @@ class Regime:
     @classmethod
     def of(cls, stored: Mapping[str, Any]) -> Regime:
         """From `fusion.json`."""
-        rows = {name: np.array(stored[name], dtype=np.float32) for name in ("weights", "fit_weights", "hit_weights")}
-        numbers = {name: float(stored[name]) for name in ("fit_bias", "fit_threshold", "gap", "hit_bias")}
-        return cls(**rows, **numbers)
+        return cls(
+            weights=np.array(stored["weights"], dtype=np.float32),
+            fit_weights=np.array(stored["fit_weights"], dtype=np.float32),
+            fit_bias=float(stored["fit_bias"]),
+            fit_threshold=float(stored["fit_threshold"]),
+            gap=float(stored["gap"]),
+            hit_weights=np.array(stored["hit_weights"], dtype=np.float32),
+            hit_bias=float(stored["hit_bias"]),
+        )
 
     def stored(self) -> dict[str, Any]:
         """What `of` reads."""

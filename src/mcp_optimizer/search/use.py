@@ -64,7 +64,8 @@ class UseTable:
             if counts:
                 total = sum(counts.values()) + _DOUBT
                 shares[row] = [counts.get(tool, 0) / total for tool in hashes]
-        return MOST_PRIOR * shares.mean(axis=0)
+        prior: Floats = np.float32(MOST_PRIOR) * shares.mean(axis=0)
+        return prior
 
     def _add(self, term: str, tool: str, count: int) -> None:
         tools = self._counts.setdefault(term, {})
