@@ -33,6 +33,12 @@ class Limits(BaseModel):
         description="Characters of a server's error message that are passed on; the rest is cut off. Error data may "
         "be ten times as long; larger data is dropped.",
     )
+    learned_pairs: int = Field(
+        default=50_000,
+        ge=100,
+        description="Pairs of a word and a tool that are counted to learn from use. Beyond them the rarest are "
+        "forgotten.",
+    )
     request_values: int = Field(
         default=500_000,
         ge=1_000,

@@ -121,6 +121,11 @@ class Settings(BaseModel):
     find_limit: int = Field(
         default=5, ge=1, le=100, description="Maximum tools find_tool returns when no limit is given."
     )
+    learn_from_use: bool = Field(
+        default=True,
+        description="Rank tools slightly higher that were called after similar searches. Keeps keyed hashes of words "
+        "and tools with counts in the catalog database, never texts.",
+    )
     detail: Literal["signature", "schema", "full"] = Field(
         default="signature", description="How find_tool describes parameters when no detail is given."
     )

@@ -35,6 +35,8 @@ class Life:
         # Ended from the last to the first, whether or not they were started: some are used without that.
         self._ending = Ending()
         self._ending.add("the database", parts.storage.close)
+        if parts.use is not None:
+            self._ending.add("what was learned from use", parts.use.stop)
         self._ending.add("the history", parts.recorder.stop)
         self._ending.add("the accounts", parts.accounts.settled)
         self._ending.add("the catalog", parts.catalog.caught_up)
@@ -53,6 +55,8 @@ class Life:
             parts.catalog.on_state(state)
         parts.pool.start()
         self._tasks = [asyncio.create_task(self._settle()), self._loading, warming]
+        if parts.use is not None:
+            self._tasks.append(asyncio.create_task(parts.use.start()))
         parts.refresher.start(profiles_in_use(self._settings))
         if self._settings.history and self._settings.database_place is not None:
             parts.recorder.start()

@@ -22,6 +22,7 @@ from mcp_optimizer.app.options import (
 from mcp_optimizer.catalog import LiveCatalog
 from mcp_optimizer.catalog.forms import ToolForms
 from mcp_optimizer.catalog.ingestion import Ingestion
+from mcp_optimizer.catalog.use import LearnedUse
 from mcp_optimizer.compression.compress import Dialect
 from mcp_optimizer.compression.signature import Notes
 from mcp_optimizer.db.storage import Storage
@@ -70,6 +71,7 @@ class Parts:
     recorder: Recorder
     accounts: Accounts
     gate: Gate
+    use: LearnedUse | None
 
 
 def build_parts(specs: Sequence[ServerSpec], settings: Settings, *, has_one_client: bool) -> Parts:
@@ -83,7 +85,8 @@ def build_parts(specs: Sequence[ServerSpec], settings: Settings, *, has_one_clie
     catalog = LiveCatalog(ingestion, vocabulary, counter, own_names)
     forms = ToolForms(counter, Notes(settings.signature_notes), Dialect(settings.dialect), settings.groups)
     results = _results(settings, counter, storage)
-    gateway = Gateway(catalog, pool, forms, results, settings.find_limit, settings.limits)
+    use = LearnedUse(storage.use, settings.limits.learned_pairs) if settings.learn_from_use else None
+    gateway = Gateway(catalog, pool, forms, results, settings.find_limit, settings.limits, use)
     relay = Relay(
         pool,
         lambda: catalog.snapshot.states,
@@ -117,6 +120,7 @@ def build_parts(specs: Sequence[ServerSpec], settings: Settings, *, has_one_clie
         recorder=recorder,
         accounts=Accounts(gateway, counter, recorder),
         gate=Gate(settings.limits),
+        use=use,
     )
 
 

@@ -54,7 +54,8 @@ def build(plan: Plan, count: Count) -> Built:
     vocabulary, by_server = _in_one_vocabulary(plan.records, plan.vocabulary)
     records = tuple(record for server in sorted(by_server) for record in by_server[server])
     entries = [
-        Entry(record.server, record.name, record.counts, plan.vectors.get(record.vector_key)) for record in records
+        Entry(record.server, record.name, record.counts, plan.vectors.get(record.vector_key), record.successors)
+        for record in records
     ]
     index = SearchIndex(entries, vocabulary, plan.encoder)
     named = name_tools(records, plan.servers, count, plan.named)

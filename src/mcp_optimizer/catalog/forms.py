@@ -25,7 +25,7 @@ from mcp_optimizer.domain.json_schema import ANY_OBJECT
 from mcp_optimizer.domain.tools import DefinitionForm, McpTool
 from mcp_optimizer.token_counter import TokenCounter
 
-COMPRESSION = 4
+COMPRESSION = 5
 """Increase this when compression gives a different result for the same definition; stored forms are then discarded."""
 
 _WITH_NOTES = 3

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from mcp_optimizer.domain.tools import Definition, McpTool
+from mcp_optimizer.search.deprecation import successors
 from mcp_optimizer.search.document import document
 from mcp_optimizer.search.lexical import TermCounts, Vocabulary, count_terms
 from mcp_optimizer.search.tooltext import tool_text
@@ -21,6 +22,8 @@ class ToolRecord:
     token_count: int
     counts: TermCounts
     vector_key: str
+    successors: tuple[str, ...] | None = None
+    """The names that a deprecated tool points to; None: it is not deprecated."""
 
     @property
     def name(self) -> str:
@@ -58,4 +61,5 @@ def make_records(
 def _record(server: str, definition: Definition, token_count: int, vocabulary: Vocabulary) -> ToolRecord:
     tool = definition.parsed()
     counts = count_terms(document(server, tool), vocabulary)
-    return ToolRecord(server, definition, token_count, counts, vector_key(tool_text(server, tool)))
+    deprecated = successors(tool.title or "", tool.description or "", tool.annotations or {})
+    return ToolRecord(server, definition, token_count, counts, vector_key(tool_text(server, tool)), deprecated)

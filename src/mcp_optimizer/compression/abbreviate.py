@@ -12,6 +12,7 @@ from typing import Any
 from mcp_optimizer.domain.json_schema import properties_of, required_of
 from mcp_optimizer.domain.tools import McpTool
 from mcp_optimizer.largejson.text import compact
+from mcp_optimizer.search.deprecation import sentence as deprecation
 
 
 @dataclass(frozen=True)
@@ -42,6 +43,9 @@ _LEAST = 300
 
 def abbreviated(tool: McpTool, most: int) -> McpTool:
     """The tool in at most so many characters of JSON, as far as its name leaves room."""
+    if warning := deprecation(tool.description or "")[:_LEAST]:
+        # First, where no cut reaches it.
+        tool = tool.model_copy(update={"description": f"{warning} {(tool.description or '').replace(warning, '', 1)}"})
     for room in _ROOMS:
         # Field by field, because serializing everything would take longer than abbreviating it.
         shown = {field: _kept(value, room, room.depth) for field, value in tool if value is not None}

@@ -17,8 +17,9 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from mcp_optimizer.compression.lossless import tidy
-from mcp_optimizer.compression.notes import first_sentence
+from mcp_optimizer.compression.notes import first_sentence, opening
 from mcp_optimizer.domain.tools import McpTool
+from mcp_optimizer.search.deprecation import sentence as deprecation
 from mcp_optimizer.search.words import terms
 
 MOST_WORDS = 5
@@ -81,8 +82,9 @@ def at_level(tool: McpTool, level: Level, short: ShortDescription | None = None)
     if level is Level.FULL:
         return full
     if level is Level.WORDS and short is not None and short.is_clear:
-        return short.text
-    return first_sentence(full)
+        warning = deprecation(full)
+        return f"{short.text}. {warning}" if warning else short.text
+    return opening(full)
 
 
 def five_words(tools: Sequence[McpTool]) -> list[ShortDescription]:
@@ -149,7 +151,7 @@ def _rarity(tools: Sequence[McpTool], read: Sequence[Sequence[_Word]]) -> Mappin
 
 def _ranked(tool: McpTool, words: Sequence[_Word], rarity: Mapping[str, float]) -> list[_Word]:
     """Every word once, at its first position, most distinctive first."""
-    opening = len(first_sentence(_source(tool)))
+    early = len(first_sentence(_source(tool)))
     named = set(terms(tool.name))
     uses = Counter(word.term for word in words)
     first = {word.term: word for word in reversed(words)}
@@ -157,7 +159,7 @@ def _ranked(tool: McpTool, words: Sequence[_Word], rarity: Mapping[str, float]) 
     def weight(word: _Word) -> float:
         # A repeated word is what the text is about; a word already in the name adds little.
         found = rarity[word.term] * (1 + math.log(uses[word.term]))
-        found *= _EARLY if word.place < opening else 1.0
+        found *= _EARLY if word.place < early else 1.0
         found *= _NAMED if word.term in named else 1.0
         return found * (_LITTLE if word.written.lower() in _SAYING_LITTLE or word.term.isdigit() else 1.0)
 

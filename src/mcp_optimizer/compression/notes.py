@@ -14,6 +14,7 @@ from typing import Any
 from mcp_optimizer.compression.lossless import joined, tidy
 from mcp_optimizer.compression.walk import Schema
 from mcp_optimizer.domain.json_schema import properties_of
+from mcp_optimizer.search.deprecation import sentence as deprecation
 from mcp_optimizer.search.words import terms, words
 
 _SECTION = re.compile(r"^[ \t]*\**(?:args|arguments|parameters|params|inputs?)\**[ \t]*:?\**[ \t]*$", re.I | re.M)
@@ -183,6 +184,15 @@ def first_sentence(text: str) -> str:
     if len(sentence) <= _LONGEST_SENTENCE:
         return sentence
     return sentence[: _LONGEST_SENTENCE - 1].rsplit(" ", 1)[0].rstrip(",;") + "…"
+
+
+def opening(description: str) -> str:
+    """The first sentence of a tool's description, and the one that deprecates the tool, wherever it stands."""
+    first = first_sentence(description)
+    warning = " ".join(deprecation(description).split())
+    if not warning or warning.rstrip(".!") in " ".join(first.split()):
+        return first
+    return f"{first} {warning}"
 
 
 def restates(note: str, name: str, context: str = "") -> bool:

@@ -16,7 +16,7 @@ from enum import StrEnum
 from typing import Any
 
 from mcp_optimizer.compression.lossless import joined, repeats, tidy
-from mcp_optimizer.compression.notes import first_sentence, lift_notes, restates
+from mcp_optimizer.compression.notes import first_sentence, lift_notes, opening, restates
 from mcp_optimizer.compression.references import resolve
 from mcp_optimizer.compression.walk import Schema, children
 from mcp_optimizer.domain.json_schema import listed, named, properties_of, reference_of, required_of
@@ -48,7 +48,7 @@ def signature(tool: McpTool, notes: Notes = Notes.SENTENCE) -> str:
     """The description and the parameters, with as many notes as requested."""
     schema = _of_an_object(tool.input_schema)
     documentation = lift_notes(tool.description or "", frozenset(properties_of(schema)))
-    said = documentation.description if notes is Notes.FULL else first_sentence(documentation.description)
+    said = documentation.description if notes is Notes.FULL else opening(documentation.description)
     try:
         return _written(schema, said, documentation.notes, notes)
     except (_TooLarge, RecursionError):

@@ -328,7 +328,7 @@ def _search_result(values: SearchPage) -> Html | list[Html]:
         "dl",
         figure("The reply costs", number(values.reply_tokens), "tokens, once"),
         figure("Against all definitions", f"{saved * 100:.1f} %", f"less than {number(values.baseline)} tokens"),
-        figure("Likely to answer", f"{values.fit * 100:.0f} %", "match of the first tool"),
+        figure("Likely to answer", f"{values.fit * 100:.0f} %", "the first tool"),
         figure("Took", f"{values.milliseconds:.1f} ms", "on this machine"),
         class_="figures",
     )
@@ -353,8 +353,8 @@ def _hit(hit: HitShown, hits: Sequence[HitShown]) -> Html:
            el("p", hit.summary),
            el("p", f"{hit.tokens:,} tokens in the reply, {hit.full_tokens:,} as its server sent it", class_="note")),
         el("div",
-           el("p", "score ", el("strong", f"{hit.score:.3f}"), ", made of", class_="note"),
-           table(("part", "", "#adds"), rows, f"Parts of the score of {hit.tool}", "why")),
+           el("p", "score ", el("strong", f"{hit.score:.2f}"), " likely to answer; ranked by", class_="note"),
+           table(("part", "", "#adds"), rows, f"Parts of the rank of {hit.tool}", "why")),
     )  # fmt: skip
 
 

@@ -73,6 +73,8 @@ _PARTS = {
     "description": ("bm25_description",),
     "parameters": ("bm25_parameters",),
     "all words": ("bm25_all", "bm25_part", "query_met"),
+    "action": ("same_action", "other_action", "negation"),
+    "use and deprecation": ("use", "deprecation"),
 }
 """The ranker's features, in words for people."""
 

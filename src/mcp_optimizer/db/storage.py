@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from mcp_optimizer.db.forms import StoredForms
     from mcp_optimizer.db.history import History
     from mcp_optimizer.db.kept_results import KeptResults
+    from mcp_optimizer.db.use import StoredUse
 
 logger = logging.getLogger(__name__)
 
@@ -86,6 +87,15 @@ class Storage:
         from mcp_optimizer.db.forms import StoredForms
 
         return StoredForms(self._database)
+
+    async def use(self) -> StoredUse | None:
+        """What was called after which searches."""
+        await self.opened()
+        if self._database is None:
+            return None
+        from mcp_optimizer.db.use import StoredUse
+
+        return StoredUse(self._database)
 
     async def history(self) -> History | None:
         """The stored events."""

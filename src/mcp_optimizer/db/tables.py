@@ -128,6 +128,15 @@ written_description = Table(
     Column("text", Text, nullable=False),
 )
 
+# What was called after which searches. Both are keyed hashes; the key is the tool of the row whose term is `salt`.
+search_use = Table(
+    "search_use",
+    metadata,
+    Column("term", Text, primary_key=True),
+    Column("tool", Text, primary_key=True),
+    Column("count", Integer, nullable=False),
+)
+
 # Complete results that were cut, in pieces; a chunk contains several. No pieces means not yet written.
 kept_result = Table(
     "kept_result",

@@ -24,7 +24,7 @@ FIND_TOOL: dict[str, Any] = {
         "properties": {
             "tool_description": {
                 "type": "string",
-                "description": "The action wanted, e.g. 'create a GitHub issue'. One action per search.",
+                "description": "The action wanted, in English, e.g. 'create a GitHub issue'. One action per search.",
             },
             "tool_keywords": {"type": "string", "description": "Extra words: product, server or tool names."},
             "limit": {"type": "integer", "minimum": 1, "description": "Most tools to return."},

@@ -18,6 +18,7 @@ import pydantic_core
 
 from mcp_optimizer.catalog import CatalogTool, LiveCatalog, Snapshot
 from mcp_optimizer.catalog.forms import Detail, Form, ToolForms
+from mcp_optimizer.catalog.use import LearnedUse
 from mcp_optimizer.compression.groups import expand
 from mcp_optimizer.compression.validation import parts
 from mcp_optimizer.domain.caller import LOCAL, Caller
@@ -29,6 +30,9 @@ from mcp_optimizer.largejson.text import compact
 from mcp_optimizer.limits import DEFAULT_LIMITS, Limits
 from mcp_optimizer.results.metadata import of_a_tool
 from mcp_optimizer.results.pipeline import Call, Results
+from mcp_optimizer.search.deprecation import sentence as deprecation
+from mcp_optimizer.search.engine import Prior
+from mcp_optimizer.search.words import terms
 from mcp_optimizer.upstream.pool import UpstreamPool
 from mcp_optimizer.upstream.state import UpstreamState
 
@@ -61,6 +65,8 @@ class FoundTool:
     tool: CatalogTool
     score: float
     form: Form
+    is_general: bool = False
+    """It is there because it is for anything: no special tool fits well."""
 
 
 @dataclass(frozen=True)
@@ -78,6 +84,11 @@ class Found:
     """Whether more tools fit than the reply has room for."""
     whole_id: str = ""
     """The id under which the only tool is kept complete, if it is too large to be shown."""
+
+    @property
+    def general(self) -> list[str]:
+        """The tools that were returned because they are for anything."""
+        return [found.tool.name for found in self.tools if found.is_general]
 
     @property
     def abbreviated(self) -> list[str]:
@@ -106,7 +117,9 @@ class Gateway:
         results: Results,
         find_limit: int,
         limits: Limits = DEFAULT_LIMITS,
+        use: LearnedUse | None = None,
     ) -> None:
+        self._use = use
         self._catalog = catalog
         self._pool = pool
         self._forms = forms
@@ -138,15 +151,31 @@ class Gateway:
             )
         room = self.limits.reply_tokens - _AROUND
         at_once = room // _LEAST_TOOL
-        result = snapshot.index.search(tool_description, tool_keywords, snapshot.allowed, min(limit, at_once))
-        hits = [(tool, hit.score) for hit in result.hits for tool in snapshot.at([hit.position])]
+        result = snapshot.index.search(
+            tool_description,
+            tool_keywords,
+            snapshot.allowed,
+            min(limit, at_once),
+            self._prior(snapshot, f"{tool_description} {tool_keywords}"),
+        )
+        hits = [(tool, hit) for hit in result.hits for tool in snapshot.at([hit.position])]
         forms = self._forms.reply([tool for tool, _ in hits], detail, room)
-        tools = tuple(FoundTool(tool, score, form) for (tool, score), form in zip(hits, forms, strict=False))
+        tools = tuple(
+            FoundTool(tool, hit.score, form, hit.is_general) for (tool, hit), form in zip(hits, forms, strict=False)
+        )
         returned = sum(found.form.tokens for found in tools)
         metrics = TokenMetrics.of(snapshot.baseline_tokens, returned)
         left_out = len(tools) < len(hits) or len(hits) == at_once < limit
         loading = snapshot.encoder_is_loading
         return Found(tools, metrics, tuple(snapshot.missing()), result.fit, loading, left_out)
+
+    def _prior(self, snapshot: Snapshot, request: str) -> Prior | None:
+        """What use says of tools, for a request."""
+        use = self._use
+        if use is None:
+            return None
+        asked = terms(request)
+        return lambda positions: use.prior(asked, [_key(tool) for at in positions if (tool := snapshot.tools[at])])
 
     async def search(
         self,
@@ -161,6 +190,9 @@ class Gateway:
         """
         # Embedding the request takes milliseconds that other calls need not wait for.
         found = await asyncio.to_thread(self.find, tool_description, tool_keywords, limit, detail)
+        if self._use is not None:
+            asked = terms(f"{tool_description} {tool_keywords}")
+            self._use.searched(caller.key, asked, [_key(hit.tool) for hit in found.tools])
         if detail is Detail.FULL and len(found.tools) == 1 and found.abbreviated:
             whole = found.tools[0].tool.record.definition.wire_json
             return replace(found, whole_id=await self.results.keep(whole, caller))
@@ -236,6 +268,8 @@ class Gateway:
             parked.seconds if parked is not None else 0.0,
         )
         result = await self.results.answer(call, lambda: self._pool.call(tool.server, "tools/call", params, caller))
+        if self._use is not None and not result.get("isError"):
+            self._use.called(caller.key, *_key(tool))
         return _with_origin(result, tool)
 
     async def pass_on(self, tool_name: str, arguments: Mapping[str, Any] | None, caller: Caller) -> dict[str, Any]:
@@ -308,6 +342,10 @@ def _with_origin(result: dict[str, Any], tool: CatalogTool) -> dict[str, Any]:
     return {**result, "_meta": {**(meta if isinstance(meta, dict) else {}), TOOL_META_KEY: origin}}
 
 
+def _key(tool: CatalogTool) -> tuple[str, str]:
+    return tool.server, tool.record.name
+
+
 def entry(tool: CatalogTool) -> dict[str, Any]:
     """A tool in the plain list of tools."""
     return {"name": tool.name, "server": tool.server, "description": summary(tool)}
@@ -322,7 +360,11 @@ def summary(tool: CatalogTool) -> str:
 def _summary(definition: Definition) -> str:
     """Kept, because a list shows a hundred, and each definition would have to be unpacked for it."""
     details = definition.parsed()
-    text = " ".join((details.description or details.title or "").split())
+    description = details.description or details.title or ""
+    text = " ".join(description.split())
     end = text.find(". ")
     text = text[: end + 1] if end > 0 else text
-    return text if len(text) <= _SUMMARY else text[: _SUMMARY - 1].rstrip() + "…"
+    text = text if len(text) <= _SUMMARY else text[: _SUMMARY - 1].rstrip() + "…"
+    # Who picks a tool from the list must not miss that it is deprecated.
+    warning = " ".join(deprecation(description).split())
+    return text if not warning or warning in text else f"{warning} {text}"

@@ -78,6 +78,9 @@ class FindToolResponse(BaseModel):
 def find_response(found: Found) -> FindToolResponse:
     tools = [hit.form.definition for hit in found.tools]
     notes = [] if tools else ["No tool fits. Ask for one action in other words, or see list_tools."]
+    notes += (
+        [f"No special tool fits well; general-purpose: {listed(found.general, _MOST_NAMED)}."] if found.general else []
+    )
     notes += ["Searched by words only: the encoder is still loading."] if found.by_words_only else []
     notes += [_abbreviated(found)] if found.abbreviated else []
     notes += ["More tools fit than a reply has room for: ask for one action at a time."] if found.left_out else []
