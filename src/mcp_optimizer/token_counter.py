@@ -34,7 +34,7 @@ class Dumpable(Protocol):
 
 
 @dataclass(frozen=True)
-class Vocabulary:
+class EncodingTable:
     """What tiktoken needs to know about an encoding in addition to its rank table."""
 
     name: str
@@ -45,7 +45,7 @@ class Vocabulary:
 VOCABULARIES = {
     vocabulary.name: vocabulary
     for vocabulary in (
-        Vocabulary(
+        EncodingTable(
             name="cl100k_base",
             sha256="223921b76ee99bde995b7ff738513eef100fb51d18c93597a113bcffe865b2a7",
             pattern=(
@@ -53,7 +53,7 @@ VOCABULARIES = {
                 r"|\s++$|\s*[\r\n]|\s+(?!\S)|\s"
             ),
         ),
-        Vocabulary(
+        EncodingTable(
             name="o200k_base",
             sha256="446a9538cb6c348e3516120d7c08b09f57c36495e2acfffe59a5bf8b0cfb1a2d",
             pattern=(
@@ -68,7 +68,7 @@ VOCABULARIES = {
 }
 
 
-def read_rank_table(vocabulary: Vocabulary) -> bytes:
+def read_rank_table(vocabulary: EncodingTable) -> bytes:
     """The rank table as tiktoken publishes it, byte for byte; refused if the hash differs."""
     packed = resources.files("mcp_optimizer") / "vocabularies" / f"{vocabulary.name}.tiktoken.xz"
     try:

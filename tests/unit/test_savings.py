@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from mcp_optimizer.domain.events import Event, EventKind, Outcome
 from mcp_optimizer.metrics.reduction import Reduction
-from mcp_optimizer.metrics.savings import PLAIN_PRICES, SILENCE, Assumptions, Prices, Reading, Savings, savings
+from mcp_optimizer.metrics.savings import PLAIN_PRICES, SILENCE, Assumptions, ModelInput, Prices, Savings, savings
 
 LOAD, FIND, CALL = EventKind.LOAD, EventKind.FIND, EventKind.CALL
 BASELINE = 10_000
@@ -26,8 +26,8 @@ SESSION = [event(LOAD, 300), event(FIND, 500, 1), event(CALL, 200, 2, full=2_000
 def test_a_session_of_one_search_and_one_call() -> None:
     found = savings(SESSION)
     # With us: 300, then 300+500, then 300+500+200; without: 10,000, then 10,000+2,000.
-    assert found.with_us == Reading(requests=3, fresh=1_000, repeated=300 + 800)
-    assert found.without == Reading(requests=2, fresh=12_000, repeated=10_000)
+    assert found.with_us == ModelInput(requests=3, fresh=1_000, repeated=300 + 800)
+    assert found.without == ModelInput(requests=2, fresh=12_000, repeated=10_000)
     assert found.cost(PLAIN_PRICES, cached=False) == Reduction(before=22_000, after=2_100, saved=19_900, percent=90.45)
     assert found.cost(PLAIN_PRICES, cached=True).before == 12_000 * 1.25 + 10_000 * 0.1
 
@@ -74,7 +74,7 @@ def test_a_long_silence_begins_a_new_conversation_with_the_list_of_before() -> N
     later = [event(FIND, 500, 2 + SILENCE + 1)]
     found = savings([*SESSION, *later])
     assert found.sessions == 2
-    assert found.with_us == savings(SESSION).with_us + Reading(requests=2, fresh=800, repeated=300)
+    assert found.with_us == savings(SESSION).with_us + ModelInput(requests=2, fresh=800, repeated=300)
 
 
 def test_conversations_are_told_apart_and_a_client_that_only_listed_cost_nothing_yet() -> None:

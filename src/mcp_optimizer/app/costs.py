@@ -8,7 +8,7 @@ from mcp_optimizer.app.parts import Parts
 from mcp_optimizer.catalog.forms import Detail
 from mcp_optimizer.domain.events import Event
 from mcp_optimizer.domain.own_tools import OWN_TOOLS
-from mcp_optimizer.gateway.gateway import Found
+from mcp_optimizer.gateway.gateway import FoundTools
 from mcp_optimizer.largejson.text import compact
 from mcp_optimizer.metrics.prices import prices_of
 from mcp_optimizer.metrics.savings import PLAIN_PRICES, Assumptions, Prices
@@ -43,7 +43,7 @@ class Costs:
         """What these events say about the servers of this optimizer."""
         return make_usage(events, weights(self._parts.catalog.snapshot), self.assumptions, self.prices)
 
-    def of_search(self, query: str) -> tuple[Found, int]:
+    def of_search(self, query: str) -> tuple[FoundTools, int]:
         """What find_tool answers by default, and what that reply costs."""
         found = self._parts.gateway.find(query, detail=Detail(self._parts.settings.detail))
         text = find_reply(found)["content"][0]["text"]

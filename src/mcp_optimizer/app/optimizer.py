@@ -18,7 +18,7 @@ from mcp_optimizer.catalog import Snapshot
 from mcp_optimizer.catalog.forms import Detail
 from mcp_optimizer.domain.caller import LOCAL
 from mcp_optimizer.domain.events import Event
-from mcp_optimizer.gateway.gateway import ToolPage
+from mcp_optimizer.gateway.gateway import ToolListPage
 from mcp_optimizer.largejson.raw import has_large, plain
 from mcp_optimizer.metrics.savings import Prices
 from mcp_optimizer.metrics.sizes import Sizes
@@ -155,7 +155,7 @@ class Optimizer:
             found = await results.read(result_id, LOCAL, offset=offset, limit=limit, select=select, search=search)
             return account.reply(found)
 
-    def tools(self, server: str | None = None, offset: int = 0) -> ToolPage:
+    def tools(self, server: str | None = None, offset: int = 0) -> ToolListPage:
         return self.gateway.list_tools(server, offset)
 
     @property
@@ -167,7 +167,7 @@ class Optimizer:
         return self._parts.pool.states()
 
     def mcp_server(self) -> Any:
-        """The MCP face, for whichever transport serves it."""
+        """The MCP server, for whichever transport serves it."""
         return mcp_server(self._parts)
 
     def http_app(self, host: str) -> Any:

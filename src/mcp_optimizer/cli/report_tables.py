@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from mcp_optimizer.metrics.reduction import Reduction
     from mcp_optimizer.metrics.report import Report, ServerCost, ToolCost
-    from mcp_optimizer.metrics.usage import CalledTool, FoundTool, Usage
+    from mcp_optimizer.metrics.usage import ToolCalls, ToolFinds, Usage
 
 _WIDE = 130
 """Columns from which on two tables stand side by side."""
@@ -204,5 +204,5 @@ def _n(number: float) -> str:
     return f"{number:,}"
 
 
-def _name(row: CalledTool | FoundTool) -> str:
+def _name(row: ToolCalls | ToolFinds) -> str:
     return f"{row.tool} · {row.server}"

@@ -17,7 +17,7 @@ from mcp_optimizer.settings import Settings
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from mcp_optimizer.gateway.gateway import Found
+    from mcp_optimizer.gateway.gateway import FoundTools
 
 
 def register(app: typer.Typer) -> None:
@@ -50,7 +50,7 @@ async def _find(settings: Settings, query: str, keywords: str, limit: int | None
             show_found(console(), found)
 
 
-def show_found(out: Console, found: Found) -> None:
+def show_found(out: Console, found: FoundTools) -> None:
     from rich.table import Table
     from rich.text import Text
 

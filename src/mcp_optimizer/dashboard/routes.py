@@ -41,7 +41,7 @@ from mcp_optimizer.dashboard.pages import (
 from mcp_optimizer.dashboard.parts import moment, subject
 from mcp_optimizer.domain.events import Event, ToolKey
 from mcp_optimizer.errors import CatalogError, OptimizerError
-from mcp_optimizer.gateway.gateway import Found, Gateway, summary
+from mcp_optimizer.gateway.gateway import FoundTools, Gateway, summary
 from mcp_optimizer.metrics.recorder import Recorder
 from mcp_optimizer.metrics.usage import Usage
 from mcp_optimizer.metrics.weights import Weight, by_server, total, weights
@@ -88,7 +88,7 @@ class Sources:
     recorder: Recorder
     history: Callable[[], Awaitable[History | None]]
     usage: Callable[[Sequence[Event]], Usage]
-    find: Callable[[str], tuple[Found, int]]
+    find: Callable[[str], tuple[FoundTools, int]]
     """The reply of find_tool, and its tokens."""
     own_tokens: Callable[[], int]
     version: str

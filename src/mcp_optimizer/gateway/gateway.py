@@ -70,7 +70,7 @@ class FoundTool:
 
 
 @dataclass(frozen=True)
-class Found:
+class FoundTools:
     """The reply to a search: the tools, the savings, and the servers that could not be searched."""
 
     tools: tuple[FoundTool, ...]
@@ -97,7 +97,7 @@ class Found:
 
 
 @dataclass(frozen=True)
-class ToolPage:
+class ToolListPage:
     """A page of the plain list of tools."""
 
     tools: tuple[CatalogTool, ...]
@@ -139,7 +139,7 @@ class Gateway:
         tool_keywords: str = "",
         limit: int | None = None,
         detail: Detail = Detail.FULL,
-    ) -> Found:
+    ) -> FoundTools:
         """The few tools that fit a request, with exact savings against all tools of running servers."""
         snapshot = self._catalog.snapshot
         limit = self._find_limit if limit is None else limit
@@ -167,7 +167,7 @@ class Gateway:
         metrics = TokenMetrics.of(snapshot.baseline_tokens, returned)
         left_out = len(tools) < len(hits) or len(hits) == at_once < limit
         loading = snapshot.encoder_is_loading
-        return Found(tools, metrics, tuple(snapshot.missing()), result.fit, loading, left_out)
+        return FoundTools(tools, metrics, tuple(snapshot.missing()), result.fit, loading, left_out)
 
     def _prior(self, snapshot: Snapshot, request: str) -> Prior | None:
         """What use says of tools, for a request."""
@@ -184,7 +184,7 @@ class Gateway:
         limit: int | None = None,
         detail: Detail = Detail.FULL,
         caller: Caller = LOCAL,
-    ) -> Found:
+    ) -> FoundTools:
         """`find` in a thread. If the only tool found is too large for the reply, its complete definition is kept for
         read_result.
         """
@@ -198,7 +198,7 @@ class Gateway:
             return replace(found, whole_id=await self.results.keep(whole, caller))
         return found
 
-    def list_tools(self, server: str | None = None, offset: int = 0) -> ToolPage:
+    def list_tools(self, server: str | None = None, offset: int = 0) -> ToolListPage:
         """All tools of running servers, or of one server, page by page."""
         snapshot = self._catalog.snapshot
         if server is not None and server not in snapshot.states:
@@ -209,7 +209,7 @@ class Gateway:
         shown = self._that_fit(tools[offset : offset + _PAGE])
         end = offset + len(shown)
         missing = tuple(state for state in snapshot.missing() if server in (None, state.name))
-        return ToolPage(tuple(shown), len(tools), end if end < len(tools) else None, missing)
+        return ToolListPage(tuple(shown), len(tools), end if end < len(tools) else None, missing)
 
     def _that_fit(self, tools: Sequence[CatalogTool]) -> Sequence[CatalogTool]:
         """The first that fit into a reply, at least one."""

@@ -66,7 +66,7 @@ _MOST_COUNTED_AT_ONCE = 1_000
 """Replies that may wait to be counted; they are held in memory until then."""
 
 
-class Answer:
+class AccountedAnswer:
     """One reply while it is made: the request, and in the end the reply or the error.
 
     Entered before the reply is made and recorded on exit; kept simple, because every call uses it.
@@ -113,7 +113,7 @@ class Answer:
         meta = (self.result or {}).get("_meta")
         return meta if isinstance(meta, dict) else {}
 
-    def part(self, name: str) -> Mapping[str, Any]:
+    def meta_part(self, name: str) -> Mapping[str, Any]:
         """A part of the metadata; one that is not ours may have any type."""
         part = self.meta.get(name)
         return part if isinstance(part, dict) else {}
@@ -129,7 +129,7 @@ class Answer:
             return ("", "")
         if not server and (listed := gateway.snapshot.by_name.get(name)) is not None:
             return (listed.server, listed.record.name)
-        if origin := self.part(TOOL_META_KEY):
+        if origin := self.meta_part(TOOL_META_KEY):
             return (str(origin.get("server", "")), str(origin.get("name", "")))
         try:
             tool = gateway.resolve(name, server if isinstance(server, str) and server else None)
@@ -157,11 +157,11 @@ class Accounts:
         self._uncounted: list[_Uncounted] = []
         self._counting: asyncio.Task[None] | None = None
 
-    def answering(self, name: str, arguments: Mapping[str, Any], caller: Caller) -> Answer:
+    def answering(self, name: str, arguments: Mapping[str, Any], caller: Caller) -> AccountedAnswer:
         """Entered around the reply to a tools/call; records it when it is complete or failed."""
-        return Answer(name, arguments, caller, self if self._recorder.is_heard else None)
+        return AccountedAnswer(name, arguments, caller, self if self._recorder.is_heard else None)
 
-    def take(self, answer: Answer) -> None:
+    def take(self, answer: AccountedAnswer) -> None:
         """Record a reply; one that only asks for input is recorded when the call is complete."""
         if answer.result is not None and is_input_required(answer.result):
             return
@@ -261,14 +261,14 @@ class Accounts:
             self._known[key] = known
         return known
 
-    def _event(self, answer: Answer, tokens: int) -> Event:
-        kept = answer.part(RESULT_META_KEY)
+    def _event(self, answer: AccountedAnswer, tokens: int) -> Event:
+        kept = answer.meta_part(RESULT_META_KEY)
         server, tool = answer.tool(self._gateway)
-        data, performance = answer.part("data"), answer.part("performance")
+        data, performance = answer.meta_part("data"), answer.meta_part("performance")
         snapshot = self._gateway.snapshot
         session, client = self._who(answer.caller)
         found: tuple[ToolKey, ...] = ()
-        if scores := answer.part(SCORES_META_KEY):
+        if scores := answer.meta_part(SCORES_META_KEY):
             hits = (snapshot.by_name.get(name) for name in scores)
             found = tuple((hit.server, hit.record.name) for hit in hits if hit is not None)
         return Event(
@@ -298,9 +298,9 @@ def _never_failing() -> Iterator[None]:
         logger.exception("Cannot record an event")
 
 
-def _stated_tokens(answer: Answer) -> int | None:
+def _stated_tokens(answer: AccountedAnswer) -> int | None:
     """The cost that the reply itself states."""
-    return _stated(answer.part("tokens"), "estimated", None)
+    return _stated(answer.meta_part("tokens"), "estimated", None)
 
 
 def _stated(part: Mapping[str, Any], name: str, default: _Default) -> int | _Default:
@@ -309,7 +309,7 @@ def _stated(part: Mapping[str, Any], name: str, default: _Default) -> int | _Def
     return number if isinstance(number, int) and 0 <= number <= _MOST_TOKENS else default
 
 
-def _texts(answer: Answer) -> list[str]:
+def _texts(answer: AccountedAnswer) -> list[str]:
     """What a model reads of the reply."""
     if answer.result is None:
         return [for_model(answer.error)] if answer.error else []
@@ -318,7 +318,7 @@ def _texts(answer: Answer) -> list[str]:
     return [str(block.get("text", "")) for block in blocks if isinstance(block, dict) and block.get("type") == "text"]
 
 
-def _outcome(answer: Answer) -> Outcome:
+def _outcome(answer: AccountedAnswer) -> Outcome:
     if answer.error is not None:
         return next((outcome for kind, outcome in _OUTCOMES if isinstance(answer.error, kind)), Outcome.FAILED)
     if answer.result is None:

@@ -27,8 +27,8 @@ class MeasurementPhase(StrEnum):
     AFTER_PHASE_3 = "AfterPhase3"
 
 
-class TokenMetrics(BaseModel):
-    """What a tool costs after a phase (`db.models.TokenMetrics` is what a search saves)."""
+class ToolPhaseMetrics(BaseModel):
+    """What a tool costs after a phase: `TokenMetrics` in the schema-compression document."""
 
     tool_name: str
     baseline_tokens: int = Field(ge=0)
@@ -85,7 +85,7 @@ class PhaseMetrics(BaseModel):
 NO_TARGETS: Mapping[str, int] = MappingProxyType({})
 
 
-def tier_metrics(rows: Sequence[TokenMetrics]) -> list[TierMetrics]:
+def tier_metrics(rows: Sequence[ToolPhaseMetrics]) -> list[TierMetrics]:
     """Totals by profile, over rows of one phase."""
     found = []
     for tier in ProfileName:

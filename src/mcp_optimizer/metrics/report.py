@@ -19,7 +19,7 @@ from mcp_optimizer.metrics.phases import (
     MeasurementPhase,
     PhaseMetrics,
     TierMetrics,
-    TokenMetrics,
+    ToolPhaseMetrics,
     phase_metrics,
     tier_metrics,
 )
@@ -106,7 +106,7 @@ class Report:
     catalog_advice: tuple[str, ...]
     """What can be said before anything was used."""
     unclear_descriptions: tuple[str, ...]
-    metrics: tuple[TokenMetrics, ...]
+    metrics: tuple[ToolPhaseMetrics, ...]
     usage: Usage | None
     """None where no history is kept, or none belongs to this catalog."""
 
@@ -218,7 +218,7 @@ def _server_costs(costs: Sequence[ToolCost]) -> tuple[ServerCost, ...]:
 
 def _rows(
     costs: Sequence[ToolCost], compressed: Mapping[str, int], full: Mapping[str, int], brief: Mapping[str, int]
-) -> dict[MeasurementPhase, list[TokenMetrics]]:
+) -> dict[MeasurementPhase, list[ToolPhaseMetrics]]:
     """One row per tool and phase; a tool that is not registered costs nothing at the start."""
     now = datetime.now(UTC)
     after = {
@@ -229,7 +229,7 @@ def _rows(
     }
     return {
         phase: [
-            TokenMetrics.of(
+            ToolPhaseMetrics.of(
                 cost.name, cost.baseline, min(cost.baseline, tokens.get(cost.name, 0)), phase, cost.tier, now
             )
             for cost in costs

@@ -56,7 +56,7 @@ PLAIN_PRICES = Prices(model="", currency="", input=1.0, cache_read=0.1, cache_wr
 
 
 @dataclass(frozen=True)
-class Reading:
+class ModelInput:
     """What was read as a model's input."""
 
     requests: int = 0
@@ -69,11 +69,11 @@ class Reading:
     def tokens(self) -> int:
         return self.fresh + self.repeated
 
-    def __add__(self, other: Reading) -> Reading:
-        return Reading(self.requests + other.requests, self.fresh + other.fresh, self.repeated + other.repeated)
+    def __add__(self, other: ModelInput) -> ModelInput:
+        return ModelInput(self.requests + other.requests, self.fresh + other.fresh, self.repeated + other.repeated)
 
-    def __sub__(self, other: Reading) -> Reading:
-        return Reading(self.requests - other.requests, self.fresh - other.fresh, self.repeated - other.repeated)
+    def __sub__(self, other: ModelInput) -> ModelInput:
+        return ModelInput(self.requests - other.requests, self.fresh - other.fresh, self.repeated - other.repeated)
 
     def cost(self, prices: Prices, *, cached: bool) -> float:
         """Money, or full-price tokens with plain prices."""
@@ -88,8 +88,8 @@ class Savings:
     """Several conversations, as they were and as they would have been."""
 
     sessions: int = 0
-    with_us: Reading = Reading()
-    without: Reading = Reading()
+    with_us: ModelInput = ModelInput()
+    without: ModelInput = ModelInput()
 
     def __add__(self, other: Savings) -> Savings:
         return Savings(self.sessions + other.sessions, self.with_us + other.with_us, self.without + other.without)
@@ -166,13 +166,13 @@ class _Side:
         self._before, self._held = definitions, size
         self.turns += 1
 
-    def read(self, last_list: int, further: int) -> Reading:
+    def read(self, last_list: int, further: int) -> ModelInput:
         """The total, with `further` requests at the end: the first reads the last reply, the others read everything
         again.
         """
         size, known = self._next(last_list)
         repeated = self._repeated + known + size * (further - 1)
-        return Reading(self.turns + further, self._fresh + size - known, repeated)
+        return ModelInput(self.turns + further, self._fresh + size - known, repeated)
 
     def _next(self, definitions: int) -> tuple[int, int]:
         """The size of the next request, and how much of it the previous one contained."""

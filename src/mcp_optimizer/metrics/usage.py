@@ -84,7 +84,7 @@ class ClientActivity:
 
 
 @dataclass(frozen=True)
-class CalledTool:
+class ToolCalls:
     """A tool that was called."""
 
     server: str
@@ -97,7 +97,7 @@ class CalledTool:
 
 
 @dataclass(frozen=True)
-class FoundTool:
+class ToolFinds:
     """A tool that searches returned, and how often it was called."""
 
     server: str
@@ -157,8 +157,8 @@ class Usage:
     """Results before and after limits."""
     kinds: tuple[KindActivity, ...]
     clients: tuple[ClientActivity, ...]
-    called: tuple[CalledTool, ...]
-    found: tuple[FoundTool, ...]
+    called: tuple[ToolCalls, ...]
+    found: tuple[ToolFinds, ...]
     never_called: tuple[UncalledTools, ...]
     period: PeriodUnit
     periods: tuple[UsagePeriod, ...]
@@ -200,9 +200,9 @@ def make_usage(
         results=Reduction.of(sum(event.full_tokens for event in calls), sum(event.tokens for event in calls)),
         kinds=tuple(KindActivity(kind, Activity.of(own)) for kind, own in grouped(events, lambda event: event.kind)),
         clients=_clients(events),
-        called=tuple(CalledTool(*key, Activity.of(own)) for key, own in grouped(calls, tool_key) if key[1]),
+        called=tuple(ToolCalls(*key, Activity.of(own)) for key, own in grouped(calls, tool_key) if key[1]),
         found=tuple(
-            FoundTool(*key, times, called[key])
+            ToolFinds(*key, times, called[key])
             for key, times in sorted(found.items(), key=lambda pair: (-pair[1], pair[0]))
         ),
         never_called=never_called(catalog, called),

@@ -17,7 +17,7 @@ from mcp_optimizer.domain.naming import ServerNames, ServerSchemes, public_names
 from mcp_optimizer.domain.tools import ServerStatus
 from mcp_optimizer.errors import InvalidRequest, ServerUnavailable, UpstreamError
 from mcp_optimizer.limits import DEFAULT_LIMITS, Limits
-from mcp_optimizer.relay.listings import PROMPTS, RESOURCES, TEMPLATES, Answer, Call, Kind, Listed, Listings
+from mcp_optimizer.relay.listings import PROMPTS, RESOURCES, TEMPLATES, Answer, Call, Listed, ListingKind, Listings
 from mcp_optimizer.relay.places import Holding, answering, place_of
 from mcp_optimizer.runtime.lazy import lazy
 from mcp_optimizer.upstream.state import UpstreamState
@@ -30,7 +30,7 @@ _MANY = 500
 
 
 @dataclass(frozen=True)
-class Entry:
+class DirectoryEntry:
     """One prompt, resource or template of a server."""
 
     server: str
@@ -40,15 +40,15 @@ class Entry:
 
 
 @dataclass(frozen=True)
-class Found:
+class MergedList:
     """A complete list, and how long it may be cached."""
 
-    entries: tuple[Entry, ...]
+    entries: tuple[DirectoryEntry, ...]
     ttl_ms: int
     scope: str
 
     @lazy
-    def by_public(self) -> Mapping[str, Entry]:
+    def by_public(self) -> Mapping[str, DirectoryEntry]:
         return {entry.public: entry for entry in self.entries}
 
 
@@ -74,7 +74,7 @@ class Directory:
         self._states = states
         self._listings = Listings(call, self._tells_changes, limits, on_late)
         self._known = _Configured(ServerNames(), ServerSchemes(()))
-        self._made: dict[str, tuple[dict[str, Listed], Found]] = {}
+        self._made: dict[str, tuple[dict[str, Listed], MergedList]] = {}
         self._holdings: dict[str, Holding] = {}
         self._held_from: dict[str, tuple[Listed | None, Listed | None]] = {}
 
@@ -93,7 +93,7 @@ class Directory:
             if state.status is ServerStatus.RUNNING and state.capabilities.get(capability) is not None
         )
 
-    def _tells_changes(self, server: str, kind: Kind) -> bool:
+    def _tells_changes(self, server: str, kind: ListingKind) -> bool:
         state = self._states().get(server)
         declared = state.capabilities.get(kind.capability) if state is not None else None
         return isinstance(declared, Mapping) and bool(declared.get("listChanged"))
@@ -104,7 +104,7 @@ class Directory:
             self._known = _Configured(ServerNames(states), ServerSchemes(states))
         return self._known
 
-    async def listed(self, kind: Kind) -> Found:
+    async def listed(self, kind: ListingKind) -> MergedList:
         """The complete list, cached as long as the servers' lists stay the same."""
         answers = await self._listings.of(self.providers(kind.capability), kind)
         errors = {server: answer for server, answer in answers.items() if isinstance(answer, UpstreamError)}
@@ -116,7 +116,7 @@ class Directory:
         # A missing server may respond in a moment.
         return replace(found, ttl_ms=0) if None in answers.values() else found
 
-    async def _made_of(self, listed: dict[str, Listed], kind: Kind) -> Found:
+    async def _made_of(self, listed: dict[str, Listed], kind: ListingKind) -> MergedList:
         before = self._made.get(kind.method)
         if before is not None and _are_same(before[0], listed):
             return before[1]
@@ -174,7 +174,7 @@ class Directory:
         places = await self.resource(uri)
         return places[0] if places else None
 
-    async def _of_server(self, server: str, kind: Kind) -> Mapping[str, Any]:
+    async def _of_server(self, server: str, kind: ListingKind) -> Mapping[str, Any]:
         """What one server lists, without asking others; empty if it does not respond."""
         state = self._states()[server]
         if state.status is not ServerStatus.RUNNING:
@@ -216,7 +216,7 @@ def _are_same(one: Mapping[str, Listed], other: Mapping[str, Listed]) -> bool:
     return one.keys() == other.keys() and all(one[server] is other[server] for server in one)
 
 
-def _put_together(listed: Mapping[str, Listed], kind: Kind, configured: _Configured) -> Found:
+def _put_together(listed: Mapping[str, Listed], kind: ListingKind, configured: _Configured) -> MergedList:
     pairs = [(server, own) for server, one in listed.items() for own in one.entries]
     names = public_names(pairs, configured.names) if kind.is_named else public_uris(pairs, configured.schemes)
     entries = tuple(
@@ -225,11 +225,11 @@ def _put_together(listed: Mapping[str, Listed], kind: Kind, configured: _Configu
     )
     ttl_ms = min((one.ttl_ms for one in listed.values()), default=_TTL_MS)
     is_public = bool(listed) and all(one.scope == "public" for one in listed.values())
-    return Found(entries, ttl_ms, "public" if is_public else "private")
+    return MergedList(entries, ttl_ms, "public" if is_public else "private")
 
 
-def _entry(server: str, own: str, public: str, definition: dict[str, Any], identity: str) -> Entry:
-    return Entry(server, own, public, definition if own == public else {**definition, identity: public})
+def _entry(server: str, own: str, public: str, definition: dict[str, Any], identity: str) -> DirectoryEntry:
+    return DirectoryEntry(server, own, public, definition if own == public else {**definition, identity: public})
 
 
 def _unavailable(state: UpstreamState) -> ServerUnavailable:

@@ -34,7 +34,7 @@ Call = Callable[[str, str, dict[str, Any]], Awaitable[dict[str, Any]]]
 
 
 @dataclass(frozen=True)
-class Kind:
+class ListingKind:
     """One kind of list: how it is requested, and what identifies its entries."""
 
     method: str
@@ -48,9 +48,9 @@ class Kind:
         return self.identity == "name"
 
 
-PROMPTS = Kind("prompts/list", "prompts", "prompts", "name")
-RESOURCES = Kind("resources/list", "resources", "resources", "uri")
-TEMPLATES = Kind("resources/templates/list", "resourceTemplates", "resources", "uriTemplate")
+PROMPTS = ListingKind("prompts/list", "prompts", "prompts", "name")
+RESOURCES = ListingKind("resources/list", "resources", "resources", "uri")
+TEMPLATES = ListingKind("resources/templates/list", "resourceTemplates", "resources", "uriTemplate")
 KINDS = (PROMPTS, RESOURCES, TEMPLATES)
 
 
@@ -88,7 +88,11 @@ class Listings:
     """The known lists of each server."""
 
     def __init__(
-        self, call: Call, tells_changes: Callable[[str, Kind], bool], limits: Limits, on_late: Callable[[str], None]
+        self,
+        call: Call,
+        tells_changes: Callable[[str, ListingKind], bool],
+        limits: Limits,
+        on_late: Callable[[str], None],
     ) -> None:
         """`on_late` is called with the capability whose lists a late response changed."""
         self._call = call
@@ -113,7 +117,7 @@ class Listings:
                 for memory in (self._kept, self._said_last, self._asking):
                     memory.pop((server, kind.method), None)
 
-    async def of(self, servers: Iterable[str], kind: Kind) -> dict[str, Answer]:
+    async def of(self, servers: Iterable[str], kind: ListingKind) -> dict[str, Answer]:
         """The lists of these servers; each has `list_seconds` to respond, counted from its request."""
         found: dict[str, Answer] = {}
         asked: dict[str, _Asking] = {}
@@ -147,7 +151,7 @@ class Listings:
             return error
         raise error
 
-    def _ask(self, server: str, kind: Kind) -> _Asking:
+    def _ask(self, server: str, kind: ListingKind) -> _Asking:
         """Ask a server, unless a request is already in progress."""
         key = (server, kind.method)
         asking = self._asking.get(key)
@@ -157,7 +161,7 @@ class Listings:
             asking.task.add_done_callback(lambda _task: self._answered(server, kind, asking))
         return asking
 
-    def _answered(self, server: str, kind: Kind, asking: _Asking) -> None:
+    def _answered(self, server: str, kind: ListingKind, asking: _Asking) -> None:
         key, task = (server, kind.method), asking.task
         is_current = self._asking.get(key) is asking
         if is_current:
@@ -178,7 +182,7 @@ class Listings:
             if before is None or before.entries != listed.entries:
                 self._on_late(kind.capability)
 
-    async def _read(self, server: str, kind: Kind) -> Listed:
+    async def _read(self, server: str, kind: ListingKind) -> Listed:
         try:
             async with asyncio.timeout(_LONGEST):
                 return await self._read_pages(server, kind)
@@ -187,7 +191,7 @@ class Listings:
                 server, f"The server {server!r} did not finish its list within {_LONGEST:.0f} s."
             ) from None
 
-    async def _read_pages(self, server: str, kind: Kind) -> Listed:
+    async def _read_pages(self, server: str, kind: ListingKind) -> Listed:
         entries: dict[str, dict[str, Any]] = {}
         params: dict[str, Any] = {}
         # Hashes, because a cursor may be as long as a message.
@@ -206,7 +210,7 @@ class Listings:
             params = {"cursor": cursor}
         return Listed(entries, max(0, ttl_ms), scope)
 
-    def _take(self, listed: Any, kind: Kind, entries: dict[str, dict[str, Any]], server: str) -> None:
+    def _take(self, listed: Any, kind: ListingKind, entries: dict[str, dict[str, Any]], server: str) -> None:
         """The usable entries of a page, up to the maximum per server."""
         for entry in listed if isinstance(listed, list) else []:
             if not isinstance(entry, dict) or not isinstance(entry.get(kind.identity), str):

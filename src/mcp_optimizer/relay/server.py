@@ -26,7 +26,7 @@ from mcp_optimizer.relay.changes import Changes, Watches
 from mcp_optimizer.relay.connected import Client, Clients, Context
 from mcp_optimizer.relay.directory import Directory
 from mcp_optimizer.relay.envelope import for_era
-from mcp_optimizer.relay.listings import PROMPTS, RESOURCES, TEMPLATES, Kind
+from mcp_optimizer.relay.listings import PROMPTS, RESOURCES, TEMPLATES, ListingKind
 from mcp_optimizer.relay.paging import page
 from mcp_optimizer.results.metadata import without_ours
 from mcp_optimizer.upstream.pool import UpstreamPool
@@ -69,7 +69,7 @@ class Relay:
         self.started = started or _at_once
         self._tools_ready = tools_ready
         self.bus = bus = InMemorySubscriptionBus()
-        self.clients = Clients(self._part, limits)
+        self.clients = Clients(self._client_left, limits)
         self.changes = Changes(bus, self.clients)
         self._directory = Directory(
             states,
@@ -107,12 +107,12 @@ class Relay:
             ttl_ms = 0 if ctx.method == "resources/read" else None
             return for_era(result, ctx.protocol_version, server_info(), ttl_ms=ttl_ms)
         if ctx.method == "subscriptions/listen":
-            self._meet(ctx)
+            self._client_connected(ctx)
             return await self._listen(ctx, call_next)
         if ctx.method == "notifications/roots/list_changed":
             await self._tell_roots(self.clients.link(ctx).key, ctx.method)
         elif ctx.method != "initialize":
-            self._meet(ctx)
+            self._client_connected(ctx)
         return await call_next(ctx)
 
     async def _tell_roots(self, key: str, method: str) -> None:
@@ -127,21 +127,21 @@ class Relay:
         finally:
             self._telling_roots.pop(key, None)
 
-    def _meet(self, ctx: Context) -> None:
+    def _client_connected(self, ctx: Context) -> None:
         """Register the client, because even one that only listens is notified of changes."""
         if self.clients.of(ctx) is not None or ctx.protocol_version in MODERN_PROTOCOL_VERSIONS:
             self._pool.client_connected(self.clients.link(ctx).lasting)
 
     async def _answer(self, ctx: Context, handler: Handler) -> dict[str, Any]:
         """Answers from the raw request, which the gate has checked, with the raw result."""
-        self._meet(ctx)
+        self._client_connected(ctx)
         await self.started()
         try:
             return await handler(ctx, ctx.params or {})
         except OptimizerError as error:
             raise as_mcp_error(error) from error
 
-    async def _list(self, kind: Kind, _ctx: Context, params: Mapping[str, Any]) -> dict[str, Any]:
+    async def _list(self, kind: ListingKind, _ctx: Context, params: Mapping[str, Any]) -> dict[str, Any]:
         found = await self._directory.listed(kind)
         listed = page(found.entries, kind.result_key, params, lambda entry: entry.definition)
         return {**listed, "ttlMs": found.ttl_ms, "cacheScope": found.scope}
@@ -242,7 +242,7 @@ class Relay:
             await self._pool.set_log_level(client.key, level)
         return {}
 
-    def _part(self, client: Client) -> None:
+    def _client_left(self, client: Client) -> None:
         self._pool.client_left(client.key)
         for uri in client.watched:
             self._spawn(self._watches.end(uri))

@@ -36,7 +36,7 @@ class _Division:
 
 
 @dataclass(frozen=True)
-class Document:
+class ResultDocument:
     """A text and its division, computed on first use. `value` is the parsed JSON, if already known."""
 
     data: bytes
@@ -99,9 +99,9 @@ def decoded(data: bytes) -> str:
     return data.decode("utf-8", "surrogatepass")
 
 
-def read_document(text: Text, value: Any = NO_JSON) -> Document:
+def read_document(text: Text, value: Any = NO_JSON) -> ResultDocument:
     """The document for a text. `value` is the parsed JSON, if already known."""
-    return Document(text.utf8 if isinstance(text, LargeText) else encoded(text), value)
+    return ResultDocument(text.utf8 if isinstance(text, LargeText) else encoded(text), value)
 
 
 def _small_json(data: bytes, value: Any) -> _Division | None:

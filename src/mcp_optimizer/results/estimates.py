@@ -30,7 +30,7 @@ class Method(StrEnum):
     O200K = "tiktoken:o200k_base"
 
 
-class Kind(StrEnum):
+class TextKind(StrEnum):
     """Kinds of text with different ratios of characters to tokens."""
 
     JSON = "json"
@@ -43,7 +43,13 @@ class Kind(StrEnum):
 COUNTED_EXACTLY = 4_000
 """Characters that take well under a millisecond to count."""
 
-CHARACTERS_PER_TOKEN = {Kind.JSON: 3.25, Kind.CODE: 3.91, Kind.PROSE: 3.84, Kind.CJK: 1.49, Kind.ACCENTED: 2.7}
+CHARACTERS_PER_TOKEN = {
+    TextKind.JSON: 3.25,
+    TextKind.CODE: 3.91,
+    TextKind.PROSE: 3.84,
+    TextKind.CJK: 1.49,
+    TextKind.ACCENTED: 2.7,
+}
 """Medians over real results, with cl100k_base; `benchmarks/estimates.py` prints them."""
 
 _SAMPLE = 330
@@ -60,18 +66,18 @@ _ACCENTED = re.compile(r"[\u00c0-\u024f\u1e00-\u1eff]")
 _CODE = re.compile(r"[{}()\[\];=<>_/\\|#*+$&]")
 
 
-def kind_of(text: Text) -> Kind:
+def kind_of(text: Text) -> TextKind:
     """The kind of a text, judged by samples."""
     sample = _sampled(text, 8, 400)
     if len(_CJK.findall(sample)) > len(sample) * 0.15:
-        return Kind.CJK
+        return TextKind.CJK
     if sample[:1] in "{[" and sample.count('"') > len(sample) * 0.02:
-        return Kind.JSON
+        return TextKind.JSON
     if len(_ACCENTED.findall(sample)) > len(sample) * 0.015:
-        return Kind.ACCENTED
+        return TextKind.ACCENTED
     if len(_CODE.findall(sample)) > len(sample) * 0.04:
-        return Kind.CODE
-    return Kind.PROSE
+        return TextKind.CODE
+    return TextKind.PROSE
 
 
 class Estimator:

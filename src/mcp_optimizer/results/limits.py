@@ -13,7 +13,7 @@ from typing import Any
 
 from mcp_optimizer.largejson.raw import LargeText, LargeValue
 from mcp_optimizer.largejson.spans import first_filled
-from mcp_optimizer.results.document import Document, decoded, read_document
+from mcp_optimizer.results.document import ResultDocument, decoded, read_document
 from mcp_optimizer.results.encodings import minified
 from mcp_optimizer.results.metadata import DataInfo
 from mcp_optimizer.results.pages import Pieces, divide
@@ -45,7 +45,7 @@ _CERTAINLY_TOO_LONG = 64
 
 
 @dataclass(frozen=True)
-class Limits:
+class ResultLimits:
     """The maximum that a result may contain; 0 means no limit."""
 
     max_rows: int = 0
@@ -114,7 +114,7 @@ def _parts_of(text: Text) -> Iterator[str]:
 
 def limited(
     reading: Reading,
-    limits: Limits,
+    limits: ResultLimits,
     count: Count,
     result_id: str,
     is_valid: Callable[[Any], bool] | None = None,
@@ -132,7 +132,7 @@ def limited(
         too_many = bool(limits.max_rows and data and (data.row_count or 0) > limits.max_rows)
         if not too_many and _within(shown, limits, measure):
             return Limited(dict(shown.result), data)
-    elif limits == Limits() and len(reading.slots) > 1:
+    elif limits == ResultLimits() and len(reading.slots) > 1:
         # Nothing to cut, and several texts are not a table.
         return Limited(dict(shown.result), None)
     is_valid = is_valid or (lambda _value: True)
@@ -164,7 +164,7 @@ def _minified(reading: Reading, slot: Slot) -> str | None:
     return small if len(small) < len(text) else None
 
 
-def whole_pieces(reading: Reading, limits: Limits, count: Count) -> Pieces:
+def whole_pieces(reading: Reading, limits: ResultLimits, count: Count) -> Pieces:
     """A complete result in pieces."""
     documents = [(slot.block, read_document(slot.text)) for slot in reading.slots]
     if not documents:
@@ -172,11 +172,11 @@ def whole_pieces(reading: Reading, limits: Limits, count: Count) -> Pieces:
     return divide(documents, _piece_budget(limits), Measure(count))
 
 
-def _piece_budget(limits: Limits) -> int:
+def _piece_budget(limits: ResultLimits) -> int:
     return (limits.max_tokens or PAGE_TOKENS) - PIECE_ROOM
 
 
-def _within(reading: Reading, limits: Limits, measure: Measure) -> bool:
+def _within(reading: Reading, limits: ResultLimits, measure: Measure) -> bool:
     if not limits.max_tokens:
         return True
     texts = [slot.text for slot in reading.slots]
@@ -192,7 +192,7 @@ class _Cutting:
     def __init__(
         self,
         reading: Reading,
-        limits: Limits,
+        limits: ResultLimits,
         measure: Measure,
         result_id: str,
         is_valid: Callable[[Any], bool],
@@ -225,13 +225,13 @@ class _Cutting:
         notice = cut_notice(pieces, next_offset, self.result_id)
         return Limited(self._result(shown, structure, notice), self._kept_data(shown, structure), pieces, next_offset)
 
-    def _is_over(self, documents: Sequence[tuple[int, Document]]) -> bool:
+    def _is_over(self, documents: Sequence[tuple[int, ResultDocument]]) -> bool:
         rows = documents[0][1].row_count if len(documents) == 1 else None
         if self.limits.max_rows and rows is not None and rows > self.limits.max_rows:
             return True
         return not _within(self.reading, self.limits, self.measure)
 
-    def _cut_texts(self, documents: Sequence[Document]) -> tuple[list[bytes], int, int]:
+    def _cut_texts(self, documents: Sequence[ResultDocument]) -> tuple[list[bytes], int, int]:
         """The texts as shown, and the position of the first that is not completely shown."""
         if len(documents) == 1:
             document = documents[0]
@@ -252,18 +252,18 @@ class _Cutting:
             return [*texts, shown(cut.data)], number, cut.shown_until
         return texts, len(documents) - 1, len(documents[-1].data)
 
-    def _shown(self, document: Document) -> Shown:
+    def _shown(self, document: ResultDocument) -> Shown:
         return minified if document.is_json and self.compact_json else bytes
 
-    def _has_too_many_rows(self, document: Document) -> bool:
+    def _has_too_many_rows(self, document: ResultDocument) -> bool:
         return bool(self.limits.max_rows and document.row_count and document.row_count > self.limits.max_rows)
 
     def _fits(self, data: bytes, shown: Shown = bytes) -> bool:
         return not self.limits.max_tokens or self.measure.fits(data, self.budget, shown)
 
     def _cut_structured(
-        self, documents: Sequence[tuple[int, Document]], shown: Sequence[bytes]
-    ) -> tuple[Any, Document | None]:
+        self, documents: Sequence[tuple[int, ResultDocument]], shown: Sequence[bytes]
+    ) -> tuple[Any, ResultDocument | None]:
         """The structured content, cut like the text; and the part of it to keep in addition to the text."""
         structured = self.reading.structured
         if structured is NO_JSON:
@@ -281,7 +281,7 @@ class _Cutting:
             kept = self._preview(NO_JSON)
         return kept, separate
 
-    def _is_the_same(self, document: Document, structured: Any) -> bool:
+    def _is_the_same(self, document: ResultDocument, structured: Any) -> bool:
         """Whether the text is the structured content as JSON; if both are large, whether they are divided alike."""
         if not document.is_json:
             return False
@@ -298,7 +298,7 @@ class _Cutting:
         )
 
     @lazy
-    def _structured_document(self) -> Document:
+    def _structured_document(self) -> ResultDocument:
         return read_document(self.reading.structured_text, self.reading.structured)
 
     def _key_of_text(self, structured: Any) -> str | None:
@@ -308,7 +308,7 @@ class _Cutting:
         text = self.reading.slots[0].text
         return next((key for key, value in structured.items() if _is_same_text(value, text)), None)
 
-    def _cut_apart(self, structured: Any) -> tuple[Any, Document | None]:
+    def _cut_apart(self, structured: Any) -> tuple[Any, ResultDocument | None]:
         document = self._structured_document
         if self._fits(document.data) and not self._has_too_many_rows(document):
             return structured, None
@@ -357,7 +357,7 @@ def _with_text(block: Any, text: str) -> Any:
     return block if text == compact(block) else {"type": "text", "text": text}
 
 
-def _data_of(documents: Sequence[tuple[int, Document]]) -> DataInfo | None:
+def _data_of(documents: Sequence[tuple[int, ResultDocument]]) -> DataInfo | None:
     if len(documents) != 1 or documents[0][1].row_count is None:
         return None
     return DataInfo(documents[0][1].row_count, documents[0][1].column_count)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from mcp_optimizer.results.encodings import Encoding
-from mcp_optimizer.results.limits import Limits
+from mcp_optimizer.results.limits import ResultLimits
 
 
 @dataclass(frozen=True)
@@ -22,8 +22,8 @@ class Treatment:
     """Whether the settings name this tool for caching, whatever it declares."""
 
     @property
-    def limits(self) -> Limits:
-        return Limits(self.max_rows, self.max_tokens)
+    def limits(self) -> ResultLimits:
+        return ResultLimits(self.max_rows, self.max_tokens)
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ import numpy as np
 from mcp_optimizer.domain.kept_results import Chunk
 from mcp_optimizer.largejson.spans import Positions, whole_characters
 from mcp_optimizer.results.cut import at_word_end, most
-from mcp_optimizer.results.document import Document
+from mcp_optimizer.results.document import ResultDocument
 
 _CHUNK = 256 * 1024
 """Approximate bytes of text stored together."""
@@ -75,7 +75,7 @@ class Pieces:
             first += at
 
 
-def divide(documents: Sequence[tuple[int, Document]], budget: int, count: Callable[[bytes], int]) -> Pieces:
+def divide(documents: Sequence[tuple[int, ResultDocument]], budget: int, count: Callable[[bytes], int]) -> Pieces:
     """Divide texts, each with the number of its content block, into pieces that fit a page."""
     is_one = len(documents) == 1
     unit = documents[0][1].layout.unit if is_one else "blocks"

@@ -19,12 +19,11 @@ from mcp_optimizer.domain.caller import LOCAL, Caller
 from mcp_optimizer.domain.result_type import ANSWERS, is_input_required
 from mcp_optimizer.errors import InvalidRequest
 from mcp_optimizer.largejson.raw import LargeText, LargeValue, RawJson, has_large, wire_size
-from mcp_optimizer.limits import DEFAULT_LIMITS
-from mcp_optimizer.limits import Limits as Bounds
+from mcp_optimizer.limits import DEFAULT_LIMITS, Limits
 from mcp_optimizer.results.cache import CacheKey, ResultCache
 from mcp_optimizer.results.encodings import Encoding, in_encoding
 from mcp_optimizer.results.estimates import Estimator
-from mcp_optimizer.results.limits import Limited, Limits, limited, whole_pieces
+from mcp_optimizer.results.limits import Limited, ResultLimits, limited, whole_pieces
 from mcp_optimizer.results.metadata import (
     NOT_COUNTED,
     PerformanceInfo,
@@ -120,7 +119,7 @@ class Results:
         options: ResultOptions | None = None,
         cache: ResultCache | None = None,
         price: Price | None = None,
-        bounds: Bounds = DEFAULT_LIMITS,
+        bounds: Limits = DEFAULT_LIMITS,
     ) -> None:
         self._estimator = estimator
         self._store = store
@@ -146,7 +145,7 @@ class Results:
         """Keep a text for `read`; returns its id, or nothing if it cannot be kept."""
         if self._store is None:
             return ""
-        limits, result_id = Limits(max_tokens=self._bounds.reply_tokens), new_result_id()
+        limits, result_id = ResultLimits(max_tokens=self._bounds.reply_tokens), new_result_id()
         pieces = await asyncio.to_thread(
             whole_pieces, Reading(told(text)), limits, self._estimator.counter.count_tokens
         )
@@ -219,7 +218,7 @@ class Results:
     async def _finished(
         self, reading: Reading, treatment: Treatment, call: Call, performance: PerformanceInfo, notice: str = ""
     ) -> dict[str, Any]:
-        limits = treatment.limits if self._store is not None else Limits()
+        limits = treatment.limits if self._store is not None else ResultLimits()
         work = partial(self._limited, reading, limits, treatment.encoding, call, notice)
         is_large = has_large(reading.result) or reading.size > _INLINE
         done = await asyncio.to_thread(work) if is_large else work()
@@ -233,7 +232,7 @@ class Results:
         metadata = ResponseMetadata(tokens=done.tokens, performance=performance, data=data, cost=cost)
         return with_metadata(result, metadata, plain=self._options.plain_meta)
 
-    def _limited(self, reading: Reading, limits: Limits, encoding: Encoding, call: Call, notice: str) -> _Done:
+    def _limited(self, reading: Reading, limits: ResultLimits, encoding: Encoding, call: Call, notice: str) -> _Done:
         result_id = new_result_id()
         count = self._estimator.counter.count_tokens
         is_compact = encoding is not Encoding.ORIGINAL
@@ -255,7 +254,7 @@ class Results:
         full = self._estimator.estimate(reading.texts).estimated if is_cut else tokens.estimated
         return _Done(done, result_id, tokens, full)
 
-    async def _kept(self, done: _Done, limits: Limits, call: Call) -> dict[str, Any]:
+    async def _kept(self, done: _Done, limits: ResultLimits, call: Call) -> dict[str, Any]:
         """The cut result, once the complete one is kept."""
         assert self._store is not None
         pieces, result = done.limited.pieces, done.limited.result

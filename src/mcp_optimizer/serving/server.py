@@ -38,9 +38,9 @@ from mcp_optimizer.errors import (
     listed,
     quoted,
 )
-from mcp_optimizer.gateway.gateway import SCORES_META_KEY, TOOL_META_KEY, Found, Gateway, ToolPage, entry
+from mcp_optimizer.gateway.gateway import SCORES_META_KEY, TOOL_META_KEY, FoundTools, Gateway, ToolListPage, entry
 from mcp_optimizer.limits import DEFAULT_LIMITS, Limits
-from mcp_optimizer.metrics.accounts import Accounts, Answer
+from mcp_optimizer.metrics.accounts import AccountedAnswer, Accounts
 from mcp_optimizer.profiles.lists import Presentation
 from mcp_optimizer.profiles.refresher import ListRefresher
 from mcp_optimizer.profiles.tiers import ProfileName
@@ -75,7 +75,7 @@ class FindToolResponse(BaseModel):
     note: str | None = None
 
 
-def find_response(found: Found) -> FindToolResponse:
+def find_response(found: FoundTools) -> FindToolResponse:
     tools = [hit.form.definition for hit in found.tools]
     notes = [] if tools else ["No tool fits. Ask for one action in other words, or see list_tools."]
     notes += (
@@ -88,21 +88,21 @@ def find_response(found: Found) -> FindToolResponse:
     return FindToolResponse(tools=tools, token_metrics=found.token_metrics, note=" ".join(notes) or None)
 
 
-def _abbreviated(found: Found) -> str:
+def _abbreviated(found: FoundTools) -> str:
     if found.whole_id:
         return f'Abbreviated; all of it: read_result(result_id="{found.whole_id}").'
     names = listed(found.abbreviated, _MOST_NAMED)
     return f'Abbreviated: {names}. Search for one alone, with limit=1 and detail="full", to read all of it.'
 
 
-def find_reply(found: Found) -> dict[str, Any]:
+def find_reply(found: FoundTools) -> dict[str, Any]:
     """The result of a find_tool call, as sent."""
     answer = find_response(found).model_dump(mode="json", exclude_none=True)
     scores = {hit.tool.name: hit.score for hit in found.tools}
     return {**_reply(answer), "_meta": {SCORES_META_KEY: scores}}
 
 
-def list_response(page: ToolPage) -> dict[str, Any]:
+def list_response(page: ToolListPage) -> dict[str, Any]:
     answer: dict[str, Any] = {"tools": [entry(tool) for tool in page.tools], "total": page.total}
     if page.next_offset is not None:
         answer["next_offset"] = page.next_offset
@@ -272,7 +272,7 @@ class _Answers:
         name: str,
         arguments: dict[str, Any],
         caller: Caller,
-        account: Answer,
+        account: AccountedAnswer,
     ) -> dict[str, Any]:
         """The result of a call, or its failure as a model can use it."""
         started = time.perf_counter()
@@ -297,9 +297,9 @@ class _Answers:
             result = _error(error, self._gateway.limits.reply_tokens // 2)
         return await self._gateway.results.described(result, started)
 
-    def _accounting(self, name: str, arguments: Mapping[str, Any], caller: Caller) -> Answer:
+    def _accounting(self, name: str, arguments: Mapping[str, Any], caller: Caller) -> AccountedAnswer:
         if self._accounts is None:
-            return Answer(name, arguments, caller)
+            return AccountedAnswer(name, arguments, caller)
         return self._accounts.answering(name, arguments, caller)
 
     async def _find_tool(self, arguments: Mapping[str, Any], caller: Caller) -> dict[str, Any]:

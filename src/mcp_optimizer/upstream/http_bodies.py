@@ -40,7 +40,7 @@ def too_long(most: int) -> BodyUnreadable:
 
 
 @dataclass
-class Event:
+class SseEvent:
     """One event of a stream. The data of unknown events is not kept."""
 
     kind: str = "message"
@@ -133,13 +133,13 @@ async def _decoded(response: httpx2.Response) -> AsyncIterator[bytes]:
         raise BodyUnreadable("its response is not valid gzip") from None
 
 
-async def events(response: httpx2.Response, most: int) -> AsyncIterator[Event]:
+async def events(response: httpx2.Response, most: int) -> AsyncIterator[SseEvent]:
     """The events of a stream, at most `most` bytes each; a larger one comes without its data."""
-    event: Event | None = None
+    event: SseEvent | None = None
     try:
         async for line in lines(_decoded(response), most):
             if isinstance(line, Overlong):
-                event = event or Event()
+                event = event or SseEvent()
                 event.lose_data()
                 continue
             # A large line is shortened in place, because a slice would copy it.
@@ -147,7 +147,7 @@ async def events(response: httpx2.Response, most: int) -> AsyncIterator[Event]:
             if rest.endswith(b"\r"):
                 del rest[-1:]
             if rest:
-                event = event or Event()
+                event = event or SseEvent()
                 event.add(rest, most)
             elif event is not None:
                 yield event

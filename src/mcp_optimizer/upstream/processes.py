@@ -202,7 +202,7 @@ class _Watch:
             return
         self._tell("!")
         # Its scan must not find processes that are started next.
-        process, self._gateway = self._let_go(), ""
+        process, self._gateway = self._drop_watcher(), ""
         if process is not None:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 await asyncio.to_thread(process.wait, _RELEASE)
@@ -214,7 +214,7 @@ class _Watch:
                 os.killpg(group, _KILL)
         if self._pipe is not None:
             self._tell("!")
-            self._let_go()
+            self._drop_watcher()
 
     def _start(self) -> None:
         self._gateway = self._gateway or secrets.token_hex(8)
@@ -252,10 +252,10 @@ class _Watch:
             os.write(self._pipe, f"{line}\n".encode())
         except OSError:
             # Something ended it; the next child starts another.
-            if (process := self._let_go()) is not None:
+            if (process := self._drop_watcher()) is not None:
                 process.poll()
 
-    def _let_go(self) -> subprocess.Popen[bytes] | None:
+    def _drop_watcher(self) -> subprocess.Popen[bytes] | None:
         if self._starting is not None:
             self._starting.join()
         if self._pipe is not None:

@@ -18,7 +18,7 @@ from mcp_optimizer.demo.kanban.parameters import (
     TIMESTAMP,
     identifier,
 )
-from mcp_optimizer.demo.kanban.records import PRIORITIES, Card, Event
+from mcp_optimizer.demo.kanban.records import PRIORITIES, Card, HistoryLine
 from mcp_optimizer.demo.kanban.state import Kanban
 from mcp_optimizer.demo.kanban.text_match import match_score
 from mcp_optimizer.demo.kanban.views import (
@@ -233,7 +233,7 @@ def get_card_history(kanban: Kanban, args: Arguments) -> dict[str, Any]:
     return paged(events, args, "events", lambda event: event_view(kanban, event))
 
 
-def concerns(event: Event, args: Arguments) -> bool:
+def concerns(event: HistoryLine, args: Arguments) -> bool:
     day = event.at.date()
     return (
         args.get("user_id", event.user_id) == event.user_id
@@ -243,7 +243,7 @@ def concerns(event: Event, args: Arguments) -> bool:
     )
 
 
-def event_view(kanban: Kanban, event: Event) -> dict[str, Any]:
+def event_view(kanban: Kanban, event: HistoryLine) -> dict[str, Any]:
     view = renamed(event, "event_id")
     return {**view, "at": plain(event.at), "user_name": kanban.users.get(event.user_id).name}
 

@@ -157,7 +157,7 @@ class FieldValue(Record):
 
 
 @dataclass(frozen=True, slots=True)
-class Link(Record):
+class CardLink(Record):
     card_id: int
     kind: str
     linked_card_id: int
@@ -189,7 +189,7 @@ class Move(Record):
 
 
 @dataclass(frozen=True, slots=True)
-class Event(Record):
+class HistoryLine(Record):
     """One line of a card's history."""
 
     card_id: int
