@@ -136,7 +136,7 @@ class TokenCounter:
             return self.count_tokens(text)
         except ValueError:
             if what:
-                logger.exception("%s could not be counted; it counts as 0", what)
+                logger.exception("Cannot count %s; it counts as 0", what)
             return 0
 
     def count_tool_tokens(self, tool: Dumpable) -> int:

@@ -164,5 +164,5 @@ class Ingestion:
             return dict(zip(texts, self._counter.count_many(list(texts.values())), strict=True))
         except Exception:
             # Whatever the tokenizer choked on must not cost the tools: one by one, and 0 for the culprit.
-            logger.exception("Counting a batch of %d definitions failed; counting them one by one", len(texts))
-            return {key: self._counter.count_or_zero(text, "A definition") for key, text in texts.items()}
+            logger.exception("Counting a batch of %d definitions failed; counting one by one", len(texts))
+            return {key: self._counter.count_or_zero(text, "a definition") for key, text in texts.items()}

@@ -128,7 +128,7 @@ class Storage:
         try:
             self._database = await open_database(place)
         except CatalogError as error:
-            logger.warning("%s Going on without it, and trying again: nothing is kept until then.", error)
+            logger.warning("%s Continuing without it and trying again; nothing is stored until then.", error)
             self._trying_again = asyncio.create_task(self._open_later(place, opened_late))
             return
         await self._read_uses(self._database)

@@ -78,7 +78,7 @@ def _troubles(events: Iterable[Event]) -> list[str]:
             )
         if average >= _LARGE_RESULT:
             told.append(
-                f"A result of `{tool}` of `{server}` has {average:,} tokens on average: limit results, or ask for less."
+                f"Results of `{tool}` of `{server}` average {average:,} tokens: limit them, or request less."
             )
     return told
 

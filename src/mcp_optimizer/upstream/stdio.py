@@ -85,7 +85,7 @@ class ChildProcess:
     def exit_reason(self) -> str:
         """Why the connection to this child ended, as far as can be told from outside; empty if it was our doing."""
         if self._is_endless:
-            return "it prints a line without end on its stdout"
+            return "it prints an endless line on its stdout"
         if self.gave_up:
             printed = self._redactor.text(self._garbage[0])
             return f"it prints text that is not MCP on its stdout, such as {printed!r}"
