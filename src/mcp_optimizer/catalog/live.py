@@ -311,7 +311,7 @@ class LiveCatalog:
 
     def _count(self, wire_json: str) -> int:
         # As at ingestion: what the tokenizer chokes on must not cost the tools.
-        return self._counter.count_or_zero(wire_json, "A tool under its longer name")
+        return self._counter.count_or_zero(wire_json, "a tool under its longer name")
 
 
 def _fingerprint(tools: Sequence[Definition]) -> tuple[int, int]:
