@@ -36,7 +36,8 @@ class FileMode:
             written = self._path.read_text(encoding="utf-8")
         except FileNotFoundError:
             return GOOD
-        return GOOD if written == GOOD else self._name or written
+        # Empty: it is being written just now.
+        return GOOD if written in (GOOD, "") else self._name or written
 
     def done(self, what: str) -> None:
         os.write(self.descriptor, f"{what}\n".encode())
