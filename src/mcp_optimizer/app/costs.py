@@ -26,12 +26,12 @@ class Costs:
 
     @lazy
     def own_tokens(self) -> int:
-        """What our own tools cost in every prompt."""
+        """The cost of our own tools in every prompt."""
         return sum(self._parts.counter.count_many([compact(tool) for tool in OWN_TOOLS]))
 
     @lazy
     def prices(self) -> Prices:
-        """Of the model that the settings name; else how prices relate to each other."""
+        """The prices of the configured model; otherwise typical ratios."""
         model = self._parts.settings.price_model
         return prices_of(model) if model else PLAIN_PRICES
 
@@ -44,7 +44,7 @@ class Costs:
         return make_usage(events, weights(self._parts.catalog.snapshot), self.assumptions, self.prices)
 
     def of_search(self, query: str) -> tuple[FoundTools, int]:
-        """What find_tool answers by default, and what that reply costs."""
+        """The default reply of find_tool, and its cost."""
         found = self._parts.gateway.find(query, detail=Detail(self._parts.settings.detail))
         text = find_reply(found)["content"][0]["text"]
         return found, self._parts.counter.count_tokens(text)

@@ -12,7 +12,7 @@ from typing import Any
 logger = logging.getLogger(__name__)
 
 LEAST = 0.1
-"""Seconds that a part has to end in any case, also if another took all of the time."""
+"""Minimum seconds for a part to end, even if another took all the time."""
 
 End = Callable[[], Coroutine[Any, Any, None]]
 
@@ -45,13 +45,13 @@ class Ending:
         await asyncio.wait({task}, timeout=left)
         if not task.done():
             task.cancel()
-            logger.error("Stopping: %s did not end within %.1f s.", what, left)
+            logger.error("Shutdown: %s did not end within %.1f s.", what, left)
         elif not task.cancelled() and (error := task.exception()) is not None:
-            logger.error("Stopping: %s failed to end.", what, exc_info=error)
+            logger.error("Shutdown: %s failed to end.", what, exc_info=error)
 
 
 async def end_all(parts: Mapping[str, End], seconds: float) -> None:
-    """End some parts, in their order. One that fails or takes too long is named, and the others go on."""
+    """End some parts, in their order. One that fails or takes too long is logged, and the others continue."""
     ending = Ending()
     for what, end in reversed(list(parts.items())):
         ending.add(what, end)

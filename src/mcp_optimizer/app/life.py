@@ -31,7 +31,7 @@ class Life:
         self._is_settled = False
         self._stops_at: float | None = None
         self.takes_calls = True
-        """Whether whoever calls now is answered: not while we stop."""
+        """Whether calls are accepted; not during shutdown."""
         # Ended from the last to the first, whether or not they were started: some are used without that.
         self._ending = Ending()
         self._ending.add("the database", parts.storage.close)
@@ -62,7 +62,7 @@ class Life:
             parts.recorder.start()
 
     async def wait_for_servers(self, seconds: float) -> None:
-        """Wait until every server is up or has failed, and what they list can be found."""
+        """Wait until every server is up or has failed, and its tools can be found."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._parts.pool.settled(seconds)
@@ -71,7 +71,7 @@ class Life:
                 await self._parts.catalog.caught_up()
 
     async def _settle(self) -> None:
-        """Wait until what the servers list can be found; for those that are slow to start, not for ever."""
+        """Wait until the servers' tools can be found; for slow servers only a limited time."""
         catalog = self._parts.catalog
         await self._parts.pool.settled(FIRST_LISTS)
         while any(state.status is ServerStatus.RUNNING for state in catalog.snapshot.missing()):
@@ -79,7 +79,7 @@ class Life:
         self._is_settled = True
 
     async def _load_encoder(self) -> None:
-        """Load the encoder beside the start; until it is there, search goes by words and says so."""
+        """Load the encoder in the background; until then, search uses words only and says so."""
         choice, catalog = self._settings.encoder, self._parts.catalog
         if choice == "none":
             return
@@ -88,13 +88,13 @@ class Life:
             choosing = await asyncio.to_thread(import_module, "mcp_optimizer.search.encoders.choose")
             encoder = await asyncio.to_thread(choosing.load_encoder, choice, self._settings.encoder_key)
         except (OptimizerError, OSError, ImportError, RuntimeError, ValueError) as error:
-            logger.warning("The encoder %r cannot be used: %s. Search goes by words only.", choice, error)
+            logger.warning("The encoder %r cannot be used: %s. Searching by words only.", choice, error)
             encoder = None
         await catalog.use_encoder(encoder)
 
     @property
     def is_ready(self) -> bool:
-        """Whether a tool can be found and called: the servers had their time to start, and one of them is there.
+        """Whether a tool can be found and called: the servers had their time to start, and one of them runs.
 
         Without any server there is nothing to wait for.
         """
@@ -105,21 +105,21 @@ class Life:
         return not used or any(state.status is ServerStatus.RUNNING and state.name not in missing for state in used)
 
     def announce_stop(self) -> None:
-        """Be ready no longer. Calls still go on, until they are to be `drained`."""
+        """Report not ready. Calls are still accepted, until `drained`."""
         if self._stops_at is None:
             self._stops_at = time.monotonic() + self._settings.shutdown_timeout
 
     async def drained(self) -> None:
-        """Take no more calls, and wait for those under way: as long as the settings say, however often asked."""
+        """Accept no more calls, and wait for those in progress: as long as the settings say, however often called."""
         self.announce_stop()
         assert self._stops_at is not None
         self.takes_calls = False
         await self._parts.pool.drained(max(0.0, self._stops_at - time.monotonic()))
 
     async def stop(self, seconds: float) -> None:
-        """End everything, one part after the other, whatever fails or hangs on the way.
+        """End everything, one part after the other, whatever fails or hangs.
 
-        `seconds`: how long that may take once the calls under way have ended.
+        `seconds` is how long that may take after the calls in progress have ended.
         """
         try:
             await self.drained()

@@ -32,8 +32,9 @@ if TYPE_CHECKING:
     from mcp_optimizer.dashboard.routes import Dashboard
 
 _END = 10.0
-"""Seconds in which everything ends, once the calls under way have. Servers take one or two; the rest is for a database
-that is just being opened."""
+"""Seconds for everything to end after the calls in progress have. Servers take one or two; the rest is for a database
+that is just being opened.
+"""
 
 
 class Optimizer:
@@ -78,16 +79,16 @@ class Optimizer:
 
     @classmethod
     def from_settings(cls, settings: Settings, *, has_one_client: bool = False) -> Self:
-        """`has_one_client`: serves a single client, as on stdio, and so every server's session is that client's."""
+        """With `has_one_client`, serves a single client, as on stdio, which then owns every server's session."""
         return cls(server_specs(settings), settings, has_one_client=has_one_client)
 
     @classmethod
     def from_dumps(cls, folder: Path, settings: Settings) -> Self:
-        """A catalog of tools/list dumps, one server a file; nothing is started and nothing can be called."""
+        """A catalog of tools/list dumps, one server per file; nothing is started and nothing can be called."""
         return cls([], settings.model_copy(update={"database": "none"}), dumps=dumped_servers(folder))
 
     async def measure_dumps(self) -> Sizes | None:
-        """Take the dumps in for a report. So many that it pays are measured in other processes, and not indexed."""
+        """Read the dumps for a report. A large number is measured in other processes, and not indexed."""
         if are_many(self._dumps):
             return await measure(self._parts, self._dumps)
         self.start()
@@ -106,21 +107,21 @@ class Optimizer:
         await self.stop()
 
     def start(self) -> None:
-        """Begin to start the servers; returns at once, and so may be asked at once."""
+        """Start the servers in the background; returns at once, and requests are answered from then on."""
         # What they list is the catalog's from now on.
         dumps, self._dumps = self._dumps, ()
         self._life.start(dumps)
 
     async def wait_for_servers(self, seconds: float) -> None:
-        """Wait until every server is up or has failed, and what they list can be found."""
+        """Wait until every server is up or has failed, and its tools can be found."""
         await self._life.wait_for_servers(seconds)
 
     def announce_stop(self) -> None:
-        """Be ready no longer. Calls still go on, until they are to be `drained`."""
+        """Report not ready. Calls are still accepted, until `drained`."""
         self._life.announce_stop()
 
     async def drained(self) -> None:
-        """Take no more calls, and wait for those under way: as long as the settings say, however often asked."""
+        """Accept no more calls, and wait for those in progress: as long as the settings say, however often called."""
         await self._life.drained()
 
     async def stop(self, seconds: float = _END) -> None:
@@ -130,7 +131,7 @@ class Optimizer:
     async def find(
         self, tool_description: str, tool_keywords: str = "", limit: int | None = None, detail: str | None = None
     ) -> FindToolResponse:
-        """The tools that fit, with what finding them saved; `detail` is signature, schema or full."""
+        """The tools that fit, with the savings; `detail` is signature, schema or full."""
         wanted = Detail(detail or self.settings.detail)
         with self.accounts.answering("find_tool", {}, LOCAL) as account:
             found = await self.gateway.search(tool_description, tool_keywords, limit, wanted)
@@ -140,7 +141,7 @@ class Optimizer:
     async def call(
         self, tool_name: str, parameters: Any = None, server_name: str | None = None, select: str = ""
     ) -> dict[str, Any]:
-        """Call a tool; the CallToolResult as on the wire. `select`: only what this JMESPath selects of it."""
+        """Call a tool; returns the CallToolResult as sent to clients. `select` (JMESPath) returns only a part of it."""
         asked = {"tool_name": tool_name, "server_name": server_name}
         with self.accounts.answering("call_tool", asked, LOCAL) as account:
             result = account.reply(await self.gateway.call(tool_name, parameters, server_name, LOCAL, select))
@@ -160,7 +161,7 @@ class Optimizer:
 
     @property
     def snapshot(self) -> Snapshot:
-        """What the catalog holds at this moment."""
+        """The current snapshot of the catalog."""
         return self.catalog.snapshot
 
     def servers(self) -> list[UpstreamState]:
@@ -171,23 +172,23 @@ class Optimizer:
         return mcp_server(self._parts)
 
     def http_app(self, host: str) -> Any:
-        """The HTTP application: /mcp, /health, /ready, and, if the settings want it, the dashboard."""
+        """The HTTP application: /mcp, /health, /ready, and, if enabled, the dashboard."""
         app, self._dashboard = http_app(self._parts, self._life, self._costs, host)
         return app
 
     def release_streams(self) -> None:
-        """Before the HTTP server stops: end what would keep it waiting."""
+        """Before the HTTP server stops, end the streams that would keep it waiting."""
         if self._dashboard is not None:
             self._dashboard.end()
 
     @property
     def own_tokens(self) -> int:
-        """What our own tools cost in every prompt."""
+        """The cost of our own tools in every prompt."""
         return self._costs.own_tokens
 
     @property
     def prices(self) -> Prices:
-        """Of the model that the settings name; else how prices relate to each other."""
+        """The prices of the configured model; otherwise typical ratios."""
         return self._costs.prices
 
     def usage(self, events: Sequence[Event]) -> Usage:

@@ -32,11 +32,11 @@ def is_transparent(settings: Settings) -> bool:
 
 
 def check_driver(settings: Settings) -> None:
-    """Said at once, and not when the catalog is opened: the user must do something about it."""
+    """Reported at once, not when the catalog is opened, because the user must act."""
     if isinstance(settings.database_place, str) and find_spec("asyncpg") is None:
         raise ConfigurationError(
-            "PostgreSQL needs a further package: pip install 'mcp-optimizer-gateway[postgres]', "
-            "or choose a file with --database FILE."
+            "PostgreSQL needs another package: pip install 'mcp-optimizer-gateway[postgres]', "
+            "or use a file with --database FILE."
         )
 
 
@@ -56,7 +56,7 @@ def pool_options(settings: Settings, *, has_one_client: bool) -> PoolOptions:
 
 
 def result_options(settings: Settings) -> ResultOptions:
-    """How results are treated, as the settings say."""
+    """How results are handled, from the settings."""
     return ResultOptions(
         everywhere=Treatment(
             max_rows=settings.max_rows,
@@ -76,7 +76,7 @@ def _said(settings: ResultSettings) -> dict[str, Any]:
 
 
 def price_of_results(settings: Settings) -> Price | None:
-    """What results cost, if a model is named."""
+    """What results cost, if a model is set."""
     if not settings.price_model:
         return None
     prices = prices_of(settings.price_model)

@@ -49,7 +49,7 @@ from mcp_optimizer.upstream.pool import UpstreamPool
 from mcp_optimizer.upstream.spec import ServerSpec
 
 FIRST_LISTS = 10.0
-"""Seconds that the first lists wait for servers that start; what comes later is announced as a change."""
+"""Seconds that the first lists wait for servers that are starting; later arrivals are announced as a change."""
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from mcp_optimizer.upstream.spec import ServerSpec, Transport
 
 
 def server_specs(settings: Settings) -> list[ServerSpec]:
-    """The servers that the settings name."""
+    """The servers in the settings."""
     if (deep := depth(os.environ)) > DEEPEST:
         raise ConfigurationError(
             f"This gateway runs inside of {deep} others, each started by the one before: most likely a server file "

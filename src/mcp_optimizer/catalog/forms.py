@@ -157,7 +157,7 @@ class ToolForms:
             if form.cost <= most:
                 return form
             size //= 2
-        bare = McpTool(name=tool.name, description="… not shown: it is too large.", inputSchema=ANY_OBJECT)
+        bare = McpTool(name=tool.name, description="… not shown: too large.", inputSchema=ANY_OBJECT)
         return Form(bare, self._count(bare), is_abbreviated=True)
 
     def _count(self, definition: McpTool) -> int:

@@ -1,4 +1,4 @@
-"""The report in a terminal: tables that fit eighty columns, and stand side by side where there is room."""
+"""The report in a terminal: tables that fit eighty columns, side by side if there is room."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
     from mcp_optimizer.metrics.usage import ToolCalls, ToolFinds, Usage
 
 _WIDE = 130
-"""Columns from which on two tables stand side by side."""
+"""Columns from which two tables are printed side by side."""
 
 _MOST_ROWS = 15
 
 
 def show_report(out: Console, report: Report) -> None:
-    """Headline, what was saved, what was used, what each measure saves, what is heavy, what to do."""
+    """Headline, savings, use, the effect of each measure, large tools, advice."""
     out.print(
         f"[bold]{counted(report.tool_count, 'tool')} of {counted(len(report.servers), 'server')}: "
         f"{report.baseline_tokens:,} tokens[/] of definitions in every prompt; "
@@ -35,7 +35,7 @@ def show_report(out: Console, report: Report) -> None:
     _pair(out, _weights("server", report.servers), _weights("tool", report.tools))
     if names := report.unclear_descriptions:
         some = f"{', '.join(names[:3])}{' …' if len(names) > 3 else ''}"
-        told = f"{counted(len(names), 'tool')} listed with a sentence, since five words do not tell them apart: {some}"
+        told = f"{counted(len(names), 'tool')} listed with a sentence, because five words are not distinctive:  {some}"
         out.print(printable(told), "\n", markup=False)
     if lines := report.advice:
         out.print("[bold]What to do[/]")
@@ -49,7 +49,7 @@ def _show_usage(out: Console, usage: Usage) -> None:
     requests = counted(saved.savings.with_us.requests, "model request")
     out.print(f"[bold]Saved[/] from {usage.days}, in {sessions} with {requests}")
     rows = [
-        ("tokens read, all at the full price", *_change(saved.uncached)),
+        ("tokens read, at full price", *_change(saved.uncached)),
         ("tokens read, with a prompt cache *", *_change(saved.cached)),
     ]
     if (money := usage.money) is not None:
@@ -58,7 +58,7 @@ def _show_usage(out: Console, usage: Usage) -> None:
     if results.saved:
         rows.append(("results, before and after limits", *_change(results)))
     out.print(_table(("", "without us", "with us", "saved"), rows))
-    out.print("[dim]* counted as full-price tokens. " + " ".join(usage.stated.assumptions) + "[/]\n")
+    out.print("[dim]* as full-price tokens. " + " ".join(usage.stated.assumptions) + "[/]\n")
     kinds = _table(
         ("what", "times", "tokens", "failed", "p50 ms", "p95 ms"),
         [
@@ -144,7 +144,7 @@ def _table(
     texts: tuple[str, ...] = (),
     caption: str | None = None,
 ) -> Table:
-    """Names at the left, which give way where it is narrow, and numbers at the right, which do not."""
+    """Names on the left, shortened if it is narrow, and numbers on the right, which are not."""
     from rich.table import Table
     from rich.text import Text
 
@@ -187,7 +187,7 @@ def _pair(out: Console, left: Table, right: Table | None) -> None:
 
 
 def _bullet(line: str) -> Table:
-    """A point, with the lines under it set in."""
+    """A bullet point with indented continuation lines."""
     from rich.table import Table
     from rich.text import Text
 

@@ -131,7 +131,7 @@ async def report_on(settings: Settings, tools_dir: Path | None, since: float = 0
 
 
 async def _usage(optimizer: Optimizer, since: float) -> Usage | None:
-    """What was done with these servers' tools; None where nothing is kept."""
+    """The recorded use of these servers' tools; None without history."""
     history = await optimizer.storage.history()
     return None if history is None else optimizer.usage(await history.read(since))
 

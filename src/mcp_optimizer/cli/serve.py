@@ -179,7 +179,7 @@ async def _serve_http(settings: Settings) -> None:
 
 
 async def _stop_serving(optimizer: Optimizer, http: HttpServer, serving: asyncio.Task[None], delay: float) -> None:
-    """First say that we stop, then take no more calls, then finish those under way; then end everything."""
+    """First announce the shutdown, then accept no more calls, then finish those in progress, then end everything."""
     optimizer.announce_stop()
     if not serving.done():
         # Load balancers poll /ready only now and then.

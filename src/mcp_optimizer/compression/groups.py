@@ -49,7 +49,7 @@ NO_GROUPS = GroupPlan()
 
 
 def regroup(schema: Schema, plan: GroupPlan) -> Schema:
-    """The schema with each group's parameters nested. A group is required as soon as one of its members is."""
+    """The schema with each group's parameters nested. A group is required if any of its members is."""
     properties, required = dict(properties_of(schema)), required_of(schema)
     for group in plan.groups:
         inner = {inside: properties.pop(original) for inside, original in group.members.items()}
@@ -86,7 +86,7 @@ def expand(arguments: Mapping[str, Any], plan: GroupPlan) -> dict[str, Any]:
 
 
 def named_groups(schema: Schema, wanted: Mapping[str, Sequence[str]]) -> GroupPlan:
-    """The groups that a user's settings name, as far as this tool has their parameters."""
+    """The groups from the settings, as far as this tool has their parameters."""
     properties = properties_of(schema) if _is_groupable(schema) else {}
     groups = []
     for name, members in wanted.items():
@@ -97,7 +97,7 @@ def named_groups(schema: Schema, wanted: Mapping[str, Sequence[str]]) -> GroupPl
 
 
 def candidate_groups(schema: Schema) -> GroupPlan:
-    """Groups that might pay: pairs of one array to add and one to remove, and three or more of one prefix."""
+    """Groups worth trying: pairs of an array to add and one to remove, and three or more parameters with one prefix."""
     properties = properties_of(schema)
     groups = [
         Group(stem, {"add": f"{stem}{_ADD}", "remove": f"{stem}{_REMOVE}"})

@@ -52,7 +52,7 @@ def has_one_scope(schema: Schema) -> bool:
 
 
 def references(schema: Schema) -> Iterator[str]:
-    """Every reference in a schema, as often as it stands there."""
+    """Every reference in a schema, with repetitions."""
     return (found for node in schemas(schema) if (found := reference_of(node)) is not None)
 
 

@@ -37,7 +37,7 @@ _MOST_NODES = 5_000
 
 
 class Notes(StrEnum):
-    """How much documentation a signature keeps."""
+    "How much parameter documentation a signature keeps."
 
     FULL = "full"
     SENTENCE = "sentence"
@@ -208,7 +208,7 @@ class _Writer:
         return shown
 
     def lines(self, schema: Schema, lifted: Mapping[str, str], depth: int) -> Iterator[str]:
-        """A line a parameter: its type and what is said of it, then the lines of the object it holds."""
+        """One line per parameter with its type and note, followed by the lines of its object."""
         required = frozenset(required_of(schema))
         members = _members(schema)
         for name in sorted(members, key=lambda name: name not in required):
@@ -355,7 +355,7 @@ _UNDECLARED = None
 
 
 def _members(schema: Schema) -> dict[str, Any]:
-    """The parameters of an object: those it describes, those it has under a condition, those it only requires."""
+    """The parameters of an object: described, conditional, and only required ones."""
     found = properties_of(schema)
     if not _CONDITIONAL.isdisjoint(schema):
         for part in children(schema, _CONDITIONAL):

@@ -142,7 +142,7 @@ def _unfolded(schema: Schema) -> float | None:
 
 
 def _are_local(schema: Schema) -> bool:
-    """Whether every reference is to a place in the same schema, which is all that can be followed here."""
+    """Whether every reference is to a place in the same schema; others cannot be followed here."""
     return all(not _REFERENCES & node.keys() or (reference_of(node) or "").startswith("#") for node in schemas(schema))
 
 
@@ -178,7 +178,7 @@ def _counted(schema: Schema, value: Any) -> float:
 
 
 def _applied(root: Schema, node: Schema, value: Any) -> Iterator[tuple[Any, Any]]:
-    """The schemas that a schema applies, and the parts of a value that it applies them to."""
+    """The schemas that a schema applies, and the parts of a value that they apply to."""
     if (reference := reference_of(node)) is not None:
         yield resolve(root, reference), value
     for child in children(node, _IN_PLACE):

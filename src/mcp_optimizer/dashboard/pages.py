@@ -69,7 +69,7 @@ def overview_page(values: Overview) -> str:
 
 
 def figures_part(values: Overview) -> Html:
-    """The part that changes with every event, and is fetched anew when one comes."""
+    """The part that changes with every event and is then fetched again."""
     usage = values.usage
     now = el(
         "p",
@@ -82,14 +82,14 @@ def figures_part(values: Overview) -> Html:
         class_="lead",
     )
     if not usage.events:
-        waiting = "No client has asked yet. Connect one to /mcp, and what it saves appears here."
+        waiting = "No client has asked yet. Connect one to /mcp to see its savings here."
         return el("div", now, el("p", waiting, class_="empty"), id="figures")
     return el("div", now, savings_figures(usage), assumptions(usage), id="figures")
 
 
 def overview_rest(values: Overview) -> Html:
     usage = values.usage
-    kept = None if values.keeps_history else "Nothing is written down: these numbers are of this process alone."
+    kept = None if values.keeps_history else "History is off: these numbers cover this process only."
     over_time = section("Over time", savings_chart(usage), note=kept) if usage.periods else None
     return join([
         over_time,

@@ -105,7 +105,7 @@ def subject(event: Event) -> tuple[str, str | None]:
 
 
 def savings_figures(usage: Usage) -> Html:
-    """What was saved, both ways to pay, and in money if a model is named."""
+    """The savings, both ways to pay, and in money if a model is set."""
     saved, money, results = usage.savings, usage.money, usage.results
     figures = [
         figure(

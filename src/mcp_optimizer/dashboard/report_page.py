@@ -63,7 +63,7 @@ def _lead(report: Report) -> Html:
         el("strong", counted(report.tool_count, "tool")),
         f" of {counted(len(report.servers), 'server')}: ",
         el("strong", number(report.baseline_tokens)),
-        " tokens of definitions in every prompt. With mcp-optimizer it is ",
+        " tokens of definitions in every prompt. With mcp-optimizer: ",
         el("strong", number(report.own_tokens)),
         ".",
         class_="lead",
@@ -139,6 +139,6 @@ def _weights(costs: Sequence[ServerCost | ToolCost], title: str) -> list[Child]:
          number(cost.schema), number(cost.signature))
         for cost in costs[:_MOST_ROWS]
     ]  # fmt: skip
-    shown = table((title, "#tokens", "weight", "#schema", "#signature"), rows, f"Weight by {title}", "bars")
+    shown = table((title, "#tokens", "weight", "#schema", "#signature"), rows, f"Size by {title}", "bars")
     more = f"and {len(costs) - _MOST_ROWS:,} more" if len(costs) > _MOST_ROWS else None
     return [shown, el("p", more, class_="note") if more else None]

@@ -143,7 +143,7 @@ class Dashboard:
         return Overview(sources.version, own, found, servers, usage, recent, is_kept)
 
     async def _summed_up(self) -> tuple[Usage, bool]:
-        """What history says, at most a few seconds old; and whether it is kept at all."""
+        """The summary of the history, at most a few seconds old; and whether history is kept."""
         async with self._summing:
             if self._usage is None or time.monotonic() > self._fresh_until:
                 started = time.monotonic()

@@ -46,7 +46,7 @@ class Storage:
         self._trying_again: asyncio.Task[None] | None = None
         self._making_memory = asyncio.Lock()
         self.uses: Mapping[ToolKey, int] = {}
-        """How often tools were called before the start. Read once: what is registered for that must not change."""
+        """How often tools were called before the start. Read once, because lists that depend on it must not change."""
 
     def open(self, opened_late: OpenedLate | None = None) -> None:
         """Begin to open it. `opened_late`: told when it was opened after all, and what was found out can be stored."""

@@ -212,7 +212,7 @@ class Gateway:
         return ToolListPage(tuple(shown), len(tools), end if end < len(tools) else None, missing)
 
     def _that_fit(self, tools: Sequence[CatalogTool]) -> Sequence[CatalogTool]:
-        """The first that fit into a reply, at least one."""
+        """The first entries that fit a reply, at least one."""
         room = self.limits.reply_tokens - _AROUND
         entries = [compact(entry(tool)) for tool in tools]
         if sum(len(text.encode("utf-8", "surrogatepass")) for text in entries) <= room:
@@ -352,7 +352,7 @@ def entry(tool: CatalogTool) -> dict[str, Any]:
 
 
 def summary(tool: CatalogTool) -> str:
-    """The beginning of a tool's description, for lists: one sentence at the most."""
+    """The beginning of a tool's description, for lists: at most one sentence."""
     return _summary(tool.record.definition)
 
 

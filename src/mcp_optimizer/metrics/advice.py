@@ -10,7 +10,7 @@ from mcp_optimizer.metrics.grouping import grouped, tool_key
 from mcp_optimizer.metrics.weights import Weight, by_server, never_called, total
 
 _OFTEN = 5
-"""Times from which on something is a habit."""
+"""Number of times from which something counts as a habit."""
 
 _LARGE_RESULT = 5_000
 _FAILS_OFTEN = 0.2
@@ -23,7 +23,7 @@ def advice(
     found: Mapping[ToolKey, int],
     called: Mapping[ToolKey, int],
 ) -> tuple[str, ...]:
-    """What a user can do, the weightiest first. Silent about what has not been used enough to judge."""
+    """What a user can do, most important first. Says nothing about what was not used enough to judge."""
     if not called:
         return tuple(_advice_on_weights(catalog))
     told = [
@@ -41,7 +41,7 @@ def _unused(catalog: Sequence[Weight], called: Mapping[ToolKey, int]) -> list[st
         server, tools, every, tokens = row.server, row.tools, row.of, row.tokens
         if tools == every:
             told.append(
-                f"No tool of `{server}` was ever called: {tokens:,} tokens. If nobody needs it, set "
+                f"No tool of `{server}` was ever called: {tokens:,} tokens. If unused, set "
                 '"disabled": true in the server file.'
             )
         elif tools > 1:
@@ -60,8 +60,8 @@ def _pins(conversations: Collection[Sequence[Event]], catalog: Collection[Weight
     if not often:
         return []
     names = ",".join(tool for _, tool in often)
-    return [f"Most conversations call {', '.join(f'`{tool}`' for _, tool in often)}: register directly what is "
-            f"always wanted, with --profile minimal --pinned-tools {names}."]  # fmt: skip
+    return [f"Most conversations call {', '.join(f'`{tool}`' for _, tool in often)}: register them directly "
+            f"with --profile minimal --pinned-tools {names}."]  # fmt: skip
 
 
 def _troubles(events: Iterable[Event]) -> list[str]:
@@ -74,12 +74,10 @@ def _troubles(events: Iterable[Event]) -> list[str]:
             told.append(f"`{tool}` of `{server}` failed {failed} of {len(own)} times: see `mcp-optimizer doctor`.")
         if len(own) >= _OFTEN and wrong >= len(own) * _FAILS_OFTEN:
             told.append(
-                f"`{tool}` of `{server}` was called wrongly {wrong} of {len(own)} times: its description misleads."
+                f"`{tool}` of `{server}` got wrong arguments {wrong} of {len(own)} times: its description misleads."
             )
         if average >= _LARGE_RESULT:
-            told.append(
-                f"Results of `{tool}` of `{server}` average {average:,} tokens: limit them, or request less."
-            )
+            told.append(f"Results of `{tool}` of `{server}` average {average:,} tokens: limit them, or request less.")
     return told
 
 
@@ -93,7 +91,7 @@ def _overlooked(catalog: Sequence[Weight], found: Mapping[ToolKey, int], called:
 
 
 def _advice_on_weights(catalog: Sequence[Weight]) -> list[str]:
-    """Nothing was called yet: all that can be said is what is heavy."""
+    """Nothing was called yet, so advise only on size."""
     every = total(catalog)
     if not every:
         return []

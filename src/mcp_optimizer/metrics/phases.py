@@ -98,7 +98,7 @@ def tier_metrics(rows: Sequence[ToolPhaseMetrics]) -> list[TierMetrics]:
 def phase_metrics(
     baseline: int, compressed: int, registered: int, registered_brief: int, targets: Mapping[str, int] = NO_TARGETS
 ) -> list[PhaseMetrics]:
-    """Phase 1 over all tools, phase 2 at the start against all of them, phase 3 over what is registered."""
+    """Phase 1 over all tools, phase 2 at the start against all of them, phase 3 over registered tools."""
     reductions = {
         "schema compression": baseline - compressed,
         "profile registration": baseline - registered,

@@ -123,7 +123,7 @@ class Conversation:
         return self._last_at is not None and at - self._last_at > SILENCE
 
     def following(self) -> Conversation:
-        """The next one of the same client: the list that it loaded before the silence is still what it sends."""
+        """The next conversation of the same client, which still sends the list that it loaded before the silence."""
         return Conversation(self._assumptions, self._menu)
 
     def add(self, event: Event) -> None:
@@ -210,7 +210,7 @@ class RunningSavings:
         self.total = Savings()
         """What `savings` says of the same events."""
         self.with_us = self.without = 0
-        """The most that the total ever was: it may fall a little when a list becomes shorter, and a counter may not."""
+        """The highest total so far: the total may fall a little when a list becomes shorter, and a counter may not."""
 
     def take(self, event: Event) -> None:
         conversation = self._conversations.of(event)

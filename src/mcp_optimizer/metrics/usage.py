@@ -213,17 +213,17 @@ def make_usage(
 
 
 def stated(assumptions: Assumptions, prices: Prices) -> tuple[str, ...]:
-    """What the numbers rest on, in words that stand beside them."""
+    """The assumptions behind the numbers, in words printed next to them."""
     requests = assumptions.requests_per_session
     asked = f"at least {requests} a conversation" if requests else "one for each call and one more"
     unit = "of the full price" if not prices.model else f"{prices.currency} a million tokens"
     read = f"{prices.cache_read * 100:.0f} %" if not prices.model else f"{prices.cache_read:g}"
     write = f"{prices.cache_write * 100:.0f} %" if not prices.model else f"{prices.cache_write:g}"
     return (
-        f"Model requests: {asked}; without us, as many less as there were searches and lists.",
-        "Without us, each request carries all definitions of the running servers and every result uncut.",
-        f"With a prompt cache, what the request before held costs {read}, and what is new {write}, {unit}.",
-        "What the user wrote and the model answered is the same with us and without, and left out.",
+        f"Model requests: {asked}; without the gateway, fewer by the number of searches and lists.",
+        "Without the gateway, each request carries all definitions of the running servers and every result uncut.",
+        f"With a prompt cache, tokens of the previous request cost {read} and new ones {write}, {unit}.",
+        "What the user wrote and the model answered is the same in both, and left out.",
         "Half an hour of silence ends a conversation.",
     )
 
@@ -233,7 +233,7 @@ def _moment(at: float | None) -> datetime | None:
 
 
 def _clients(events: Sequence[Event]) -> tuple[ClientActivity, ...]:
-    """The most frequent ones, and the others together: clients choose their names themselves."""
+    """The most frequent ones, and the others together, because clients choose their own names."""
     groups = grouped(events, lambda event: event.client)
     if others := groups[_MOST_CLIENTS:]:
         together = [event for _, own in others for event in own]
@@ -242,7 +242,7 @@ def _clients(events: Sequence[Event]) -> tuple[ClientActivity, ...]:
 
 
 def _periods(told: Mapping[Conversation, Sequence[Event]]) -> tuple[PeriodUnit, tuple[UsagePeriod, ...]]:
-    """By the day, or while there are few by the hour, in which a conversation began; UTC."""
+    """By the day, or if there are few by the hour, in which a conversation began; UTC."""
     began = {conversation: _began(own) for conversation, own in told.items()}
     span = max(began.values(), default=0.0) - min(began.values(), default=0.0)
     unit: PeriodUnit = "hour" if span < _FEW_DAYS else "day"

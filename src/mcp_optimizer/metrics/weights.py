@@ -12,7 +12,7 @@ from mcp_optimizer.domain.events import ToolKey
 
 @dataclass(frozen=True)
 class Weight:
-    """A tool of the catalog: whose it is, what it is called, what its definition costs."""
+    """A tool of the catalog: its server, its name, the cost of its definition."""
 
     server: str
     tool: str
@@ -40,7 +40,7 @@ class UncalledTools:
 
 
 def weights(snapshot: Snapshot) -> list[Weight]:
-    """The running tools by what their definitions cost."""
+    """The running tools by the cost of their definitions."""
     return [Weight(tool.server, tool.record.name, tool.tokens) for tool in snapshot.running]
 
 

@@ -83,7 +83,7 @@ def tool_schema(
     short: str,
     states: tuple[SchemaState, LoadState, DescriptionState],
 ) -> ToolSchema:
-    """`shared` are the names of each tool's shared parameters; `short` is its description once that is concise."""
+    """`shared` are the names of each tool's shared parameters; `short` is its description once concise."""
     wanted = frozenset(required_of(tool.input_schema))
     names = properties_of(tool.input_schema)
     return ToolSchema(

@@ -248,7 +248,7 @@ class Relay:
             self._spawn(self._watches.end(uri))
 
     def announce_tools(self) -> None:
-        """Tell every client to ask for its list of tools again."""
+        """Tell every client to fetch its list of tools again."""
         self.changes.announce("tools")
 
     def on_notice(self, server: str, method: str, params: Mapping[str, Any]) -> None:

@@ -16,7 +16,7 @@ logger = logging.getLogger(__name__)
 
 OnState = Callable[[UpstreamState], None]
 OnNotice = Callable[[str, str, Mapping[str, Any]], None]
-"""A server's notification that is meant for everybody: server, method, params."""
+"""A server's notification for all clients: server, method, params."""
 
 
 class ServerNews:
@@ -49,4 +49,4 @@ def _failing_alone(server: str) -> Iterator[None]:
     try:
         yield
     except Exception:
-        logger.exception("News of the server %s could not be taken in", server)
+        logger.exception("Cannot process news from the server %s", server)

@@ -61,7 +61,7 @@ def named(server: str, method: str, params: Mapping[str, Any]) -> dict[str, Any]
 
 
 def _legible(form: Mapping[str, Any]) -> dict[str, Any]:
-    """A form whose titles and descriptions cannot play tricks on whoever reads them."""
+    """A form whose titles and descriptions cannot mislead its reader with control characters."""
     fields, shown = properties_of(form), _printable(form)
     if fields:
         shown["properties"] = {

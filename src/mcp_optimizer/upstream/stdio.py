@@ -63,7 +63,7 @@ class ChildProcess:
         return self._process.pid
 
     def hang_up(self) -> None:
-        """It ended the connection; what happens after we began to end it ourselves is our doing."""
+        """The child ended the connection. Ignored once we began to end it ourselves."""
         if not self._being_ended:
             self.hung_up = True
 
@@ -83,7 +83,7 @@ class ChildProcess:
         self._is_endless = True
 
     def exit_reason(self) -> str:
-        """Why the connection to this child ended, as far as can be told from outside; empty if it was our doing."""
+        """Why the connection to this child ended, as far as known; empty if we ended it."""
         if self._is_endless:
             return "it prints an endless line on its stdout"
         if self.gave_up:

@@ -109,7 +109,7 @@ class Supervisor:
 
     async def request(self, method: str, params: dict[str, Any], caller: Caller) -> dict[str, Any]:
         if self._is_closing:
-            raise ServerUnavailable(self._spec.name, "The gateway is being stopped. Call again when it is back.")
+            raise ServerUnavailable(self._spec.name, "The gateway is stopping. Call again when it is back.")
         if caller.link is not None:
             caller = replace(caller, link=asked_by(caller.link, self._spec.name))
         request = Request.of(self._spec.name, method, params)
@@ -154,7 +154,7 @@ class Supervisor:
         self._is_closing = True
 
     def interrupt(self) -> None:
-        """The gateway stops, and waits for no call any more: whoever made one is told so now."""
+        """The gateway stops and waits for no more calls: their callers get an error now."""
         self._is_closing = self._is_stopped = True
         if self._session is not None:
             self._session.close_now()
