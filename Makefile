@@ -12,7 +12,7 @@ create  = $(PYTHON) -m venv $(VENV)
 install = $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 endif
 
-.PHONY: help demo test coverage lint format conformance inspector bench wheel-check clean
+.PHONY: help demo check test coverage lint format conformance inspector bench wheel-check clean
 
 help:  ## Show what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -30,6 +30,12 @@ $(VENV)/.dev: $(VENV)/.run
 
 demo: $(VENV)/.run  ## Start three demo servers and see what is found, what it costs and what it saves
 	$(BIN)/mcp-optimizer demo
+
+check: $(VENV)/.dev  ## In under a minute: style, contracts, and the unit tests that are quick and start no process
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/python -m pytest -n auto --dist loadfile -m "not slow and not process" --hypothesis-profile quick \
+	  tests/contract tests/unit
 
 test: $(VENV)/.dev  ## Run all tests
 	$(BIN)/python -m pytest -n auto --dist loadfile
