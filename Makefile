@@ -12,10 +12,10 @@ create  = $(PYTHON) -m venv $(VENV)
 install = $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 endif
 
-.PHONY: help demo test coverage lint format conformance inspector bench clean
+.PHONY: help demo check test coverage lint format conformance inspector bench wheel-check clean
 
 help:  ## Show what can be made
-	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
 
 $(VENV)/.run: pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
@@ -30,6 +30,12 @@ $(VENV)/.dev: $(VENV)/.run
 
 demo: $(VENV)/.run  ## Start three demo servers and see what is found, what it costs and what it saves
 	$(BIN)/mcp-optimizer demo
+
+check: $(VENV)/.dev  ## In under a minute: style, contracts, and the unit tests that are quick and start no process
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/python -m pytest -n auto --dist loadfile -m "not slow and not process" --hypothesis-profile quick \
+	  tests/contract tests/unit
 
 test: $(VENV)/.dev  ## Run all tests
 	$(BIN)/python -m pytest -n auto --dist loadfile
@@ -56,6 +62,9 @@ inspector: $(VENV)/.dev  ## List, call and read through the gateway with the off
 bench: $(VENV)/.dev  ## Measure: counting, metrics, starts, calls through the gateway
 	$(BIN)/python -m benchmarks.ground
 	$(BIN)/python -m benchmarks.bad_servers
+
+wheel-check: $(VENV)/.dev  ## Build the wheel, install it into a fresh environment and try it there
+	$(BIN)/python scripts/try_wheel.py
 
 clean:  ## Remove everything that was made here
 	rm -rf $(VENV) dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis .node

@@ -10,12 +10,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import settings
 
 from tests.postgres import Postgres, find_programs, running_postgres
 
 ROOT = Path(__file__).parent.parent
 DATA = ROOT.parent / "shared" / "data"
 PLAIN_SERVER = Path(__file__).parent / "servers" / "plain.py"
+
+# For `make check`: property tests try a few cases, and `make test` tries more.
+settings.register_profile("quick", max_examples=10)
 
 Entry = dict[str, Any]
 WriteServers = Callable[[dict[str, Entry]], Path]
@@ -34,6 +38,14 @@ def write_servers(tmp_path: Path) -> WriteServers:
         return path
 
     return write
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """PostgreSQL is a process, whoever asks for it."""
+    for item in items:
+        parameters = getattr(getattr(item, "callspec", None), "params", {})
+        if "postgres" in getattr(item, "fixturenames", ()) or parameters.get("place") == "postgresql":
+            item.add_marker("process")
 
 
 @pytest.fixture(autouse=True)

@@ -46,6 +46,7 @@ def word(number: int) -> str:
     return "q" + "".join(chr(ord("a") + int(digit)) for digit in str(number))
 
 
+@pytest.mark.slow
 async def test_words_that_no_tool_has_any_more_are_forgotten() -> None:
     catalog, ingestion = catalog_with_parts()
     catalog.on_state(running("still", mcp_tool("draw", "Draw a picture of a lighthouse")))
@@ -138,6 +139,7 @@ async def test_a_server_that_comes_or_goes_costs_what_it_has_and_not_what_all_ha
     assert large < 4 * small
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
     ["x" * 300_000, "create_" * 40_000, "a__" * 100_000, "ab" * 32, "Ωß" * 50_000],

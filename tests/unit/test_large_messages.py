@@ -59,6 +59,7 @@ def test_a_large_message_is_read_like_any_other(text: str, ascii_only: bool) -> 
     assert read_large(line, json.loads) == message(text)
 
 
+@pytest.mark.slow
 def test_large_containers_are_parsed_in_parts() -> None:
     rows = [{"id": number, "name": f"person {number}", "tags": ["a,b", "{", "]"]} for number in range(20_000)]
     value = {

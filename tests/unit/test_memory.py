@@ -23,6 +23,7 @@ print(used - freed, used - resident_mb())
 """
 
 
+@pytest.mark.process
 @pytest.mark.skipif(memory._glibc() is None, reason="this system has another C library")
 def test_memory_that_was_freed_is_given_back() -> None:
     command = [sys.executable, "-c", HOLD_AND_FREE]
@@ -62,6 +63,7 @@ asyncio.run(main())
 """
 
 
+@pytest.mark.process
 def test_what_clients_leave_behind_is_found_while_the_gateway_serves() -> None:
     command = [sys.executable, "-c", LEAVE_A_CYCLE]
     found = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()

@@ -152,6 +152,7 @@ PIECES = st.lists(
 CATALOGS = st.dictionaries(PIECES, st.tuples(st.sets(PIECES, max_size=6), st.booleans()), min_size=1, max_size=5)
 
 
+@pytest.mark.slow
 @settings(max_examples=200, deadline=None)
 @given(servers=CATALOGS)
 async def test_whatever_servers_and_tools_are_called_a_name_means_what_it_says_or_is_refused(

@@ -112,6 +112,7 @@ async def face(*states: UpstreamState, limits: Limits = DEFAULT_LIMITS) -> Async
         await database.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("detail", Detail)
 @pytest.mark.parametrize("name", HUGE)
 async def test_a_tool_of_any_size_is_found_in_a_reply_within_the_limit(name: str, detail: Detail) -> None:
@@ -158,6 +159,7 @@ async def test_all_of_one_huge_tool_can_be_read_page_by_page() -> None:
         assert read == tool.model_dump_json()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("detail", Detail)
 async def test_many_tools_share_a_reply_and_small_ones_are_whole(detail: Detail) -> None:
     large = [mcp_tool(f"pick_thing_{at}", "Pick a thing", {"a": {"enum": VALUES[:9_000]}}) for at in range(10)]
@@ -177,6 +179,7 @@ async def test_more_tools_than_a_reply_holds_are_left_out_and_that_is_said() -> 
         assert "More tools fit than a reply has room for" in (found.note or "")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["an enum", "properties", "required", "words", "a depth"])
 async def test_an_argument_error_is_within_the_limit_and_the_original_schema_decides(name: str) -> None:
     async with face(running("s", HUGE[name])) as opened:

@@ -98,6 +98,7 @@ def test_what_is_no_file_is_written_to_and_left_as_it_is() -> None:
     assert mode(Path("/dev/null")) == before
 
 
+@pytest.mark.process
 async def test_the_server_file_and_the_report_that_commands_write_are_private(tmp_path: Path) -> None:
     assert (await command("init", tmp_path / "mcp.json")).code == 0
     assert mode(tmp_path / "mcp.json") == "0o600"

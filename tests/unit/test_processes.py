@@ -38,6 +38,7 @@ async def until_count(mark: str, count: int) -> None:
             await asyncio.sleep(0.05)
 
 
+@pytest.mark.process
 @needs_proc
 async def test_what_a_server_started_in_a_session_of_its_own_ends_with_it_and_not_with_another() -> None:
     first, second = (f"marker-{uuid.uuid4().hex}" for _ in range(2))
@@ -60,6 +61,7 @@ async def test_what_a_server_started_in_a_session_of_its_own_ends_with_it_and_no
     assert started(second) == []
 
 
+@pytest.mark.process
 async def test_a_server_is_told_how_deep_it_is_whatever_its_entry_says(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MCP_OPTIMIZER_DEPTH", "1")
     code = "import json, os; print(json.dumps(dict(os.environ)))"
@@ -100,6 +102,7 @@ with asyncio.Runner(loop_factory=loops.new_event_loop) as runner:
 """
 
 
+@pytest.mark.process
 @needs_proc
 @pytest.mark.parametrize("loop", ["uvloop", "asyncio"])
 @pytest.mark.parametrize("free", [0, 3, 5])
@@ -110,6 +113,7 @@ def test_a_server_that_cannot_be_started_for_want_of_open_files_says_so(loop: st
     assert "ulimit -n" in done.stdout
 
 
+@pytest.mark.process
 @needs_proc
 async def test_a_watcher_that_somebody_ended_is_replaced_and_told_of_all_servers() -> None:
     mark = f"marker-{uuid.uuid4().hex}"

@@ -31,6 +31,7 @@ def sent(result: dict[str, Any]) -> bytes:
     return b"".join(large.filled(message.model_dump_json(by_alias=True, exclude_unset=True).encode()))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ascii_only", [True, False])
 def test_texts_and_structured_content_are_not_parsed_and_are_sent_on_as_they_are(ascii_only: bool) -> None:
     result = {"content": [{"type": "text", "text": TEXT}], "structuredContent": {"rows": ROWS}, "isError": False}

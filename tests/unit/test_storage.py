@@ -108,6 +108,7 @@ async def test_a_database_that_never_comes_does_not_hold_up_the_end(blocked: Pat
         await storage.close()
 
 
+@pytest.mark.process
 async def test_what_was_found_out_and_what_happened_meanwhile_is_stored_then(
     write_servers: WriteServers, blocked: Path
 ) -> None:

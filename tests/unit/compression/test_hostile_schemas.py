@@ -59,6 +59,7 @@ HOSTILE: dict[str, tuple[str, dict[str, Any]]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dialect", Dialect)
 @pytest.mark.parametrize("name", HOSTILE)
 async def test_every_form_of_a_hostile_definition_is_made_in_seconds(name: str, dialect: Dialect) -> None:

@@ -101,6 +101,7 @@ async def test_an_unknown_tool_is_a_protocol_error(sql: Caller) -> None:
             await client.call_tool("dropDatabase", {})
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(("name", "mode"), [("kanban", "auto"), ("sql", "legacy"), ("web", "auto")])
 async def test_each_server_runs_as_a_process_over_stdio(name: str, mode: str) -> None:
     command, *args = demo_server_commands()[name]
@@ -110,6 +111,7 @@ async def test_each_server_runs_as_a_process_over_stdio(name: str, mode: str) ->
         assert not (await client.call_tool(tool, arguments)).is_error
 
 
+@pytest.mark.process
 def test_a_server_ends_by_itself_when_its_input_closes() -> None:
     ended = subprocess.run(demo_server_commands()["sql"], stdin=subprocess.DEVNULL, capture_output=True, timeout=20)
     assert (ended.returncode, ended.stdout) == (0, b"")

@@ -114,6 +114,7 @@ def run(work: Callable[[Gate], Awaitable[None]], max_tokens: int = 0, max_rows: 
 SLOW = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
+@pytest.mark.slow
 @SLOW
 @given(
     st.lists(CONTAINERS, min_size=1, max_size=30) | ROWS.map(lambda rows: {"items": rows * 20}),
@@ -141,6 +142,7 @@ def test_any_json_is_cut_to_json_of_the_same_shape_and_its_pages_are_the_origina
     run(check, max_tokens=limit)
 
 
+@pytest.mark.slow
 @SLOW
 @given(
     st.lists(ANY_TEXT, min_size=20, max_size=60),
@@ -165,6 +167,7 @@ def test_any_text_is_cut_to_its_beginning_and_its_pages_are_the_original(
     run(check, max_tokens=limit)
 
 
+@pytest.mark.slow
 @SLOW
 @example(
     parts=["0:" * 5, "0:" * 5, "0Ø" * 5, "0:0𐀀𐀀𐀀" * 5, "0:0:0:0:0Åྀ" * 5, "0:0:0:0:0Åྀ" * 5],
@@ -315,6 +318,7 @@ def as_it_came(result: dict[str, Any], **how: Any) -> dict[str, Any]:
 MANY_PEOPLE = {"items": [{"id": number, "name": f"Person {number} é", "note": 'a "b"\n'} for number in range(25_000)]}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ascii_only", [True, False])
 async def test_all_pages_of_a_large_result_are_what_the_server_sent(ascii_only: bool) -> None:
     text = json.dumps(MANY_PEOPLE, indent=1)
@@ -329,6 +333,7 @@ async def test_all_pages_of_a_large_result_are_what_the_server_sent(ascii_only: 
         assert "".join(text for page in pages for text in texts(page)[:-1]) == text
 
 
+@pytest.mark.slow
 async def test_large_structured_content_alone_is_cut_and_paged_as_it_came() -> None:
     async with gate(max_tokens=5_000) as opened:
         result = await opened.pass_through(as_it_came({"content": [], "structuredContent": MANY_PEOPLE}))

@@ -33,6 +33,7 @@ async def longest_stop(work: Awaitable[Any]) -> float:
     return longest
 
 
+@pytest.mark.process
 async def test_a_select_that_makes_too_much_costs_a_call_its_selection_and_nothing_else() -> None:
     async with gate(max_tokens=1_000) as opened:
         result = await opened.pass_through(text_result(SENT), select=Projection(doubled(28)))
@@ -41,6 +42,7 @@ async def test_a_select_that_makes_too_much_costs_a_call_its_selection_and_nothi
         assert whole(await opened.all_pages(id_of(result))) == SENT
 
 
+@pytest.mark.process
 async def test_a_select_that_makes_too_much_is_refused_when_a_result_is_read() -> None:
     async with gate(max_tokens=1_000) as opened:
         cut = await opened.pass_through(text_result(SENT))
@@ -55,6 +57,7 @@ async def test_others_go_on_while_a_costly_expression_is_applied() -> None:
         assert await longest_stop(opened.results.read(id_of(cut), select=doubled(21))) < 0.5
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("times", [1, 60])
 async def test_an_expression_selects_the_same_whether_it_takes_few_steps_or_many(times: int) -> None:
     expression = "items[].[" + ", ".join(["id"] * times) + "]"
@@ -70,6 +73,7 @@ async def test_an_expression_selects_the_same_whether_it_takes_few_steps_or_many
         assert json.loads(texts(found)[0]) == rows
 
 
+@pytest.mark.process
 async def test_the_limits_of_expressions_are_those_of_the_settings() -> None:
     limits = Limits(expression=100, expression_steps=1_000, expression_output=10_000)
     with pytest.raises(InvalidRequest, match="maximum 100"):

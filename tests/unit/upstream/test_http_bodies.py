@@ -37,6 +37,7 @@ async def test_a_packed_body_is_unpacked() -> None:
     assert await whole_body(response(packed[:20], packed[20:], packing="gzip"), MOST) == b"hello" * 1_000
 
 
+@pytest.mark.slow
 async def test_a_bomb_is_not_unpacked_further_than_the_bound() -> None:
     bomb = gzip.compress(b"\0" * 300_000_000)
     tracemalloc.start()

@@ -49,6 +49,7 @@ def peak() -> int:
     return tracemalloc.get_traced_memory()[1]
 
 
+@pytest.mark.process
 async def test_a_line_without_an_end_is_given_up_and_not_kept(traced: None) -> None:
     async with child("import sys\nwhile True: sys.stdout.write('x' * 100_000)") as (peer, running):
         await asyncio.wait_for(peer.closed.wait(), 20)
@@ -56,6 +57,7 @@ async def test_a_line_without_an_end_is_given_up_and_not_kept(traced: None) -> N
     assert peak() < 10 * MEGABYTE
 
 
+@pytest.mark.process
 async def test_an_answer_over_the_bound_fails_its_own_call_at_once_and_the_next_one_is_answered() -> None:
     async with child(ANSWERS) as (peer, _):
         small = asyncio.create_task(peer.request("tools/call", {"size": 3}, 20))
@@ -65,6 +67,7 @@ async def test_an_answer_over_the_bound_fails_its_own_call_at_once_and_the_next_
         assert await peer.request("tools/call", {"size": 2}, 20) == {"text": "xx"}
 
 
+@pytest.mark.process
 async def test_stderr_without_line_ends_is_cut_and_progress_bars_are_lines(traced: None) -> None:
     script = (
         "import sys\nfor n in range(20_000): sys.stderr.write('x' * 1_000)\nsys.stderr.write('\\r50 %\\r100 %\\rdone')"
@@ -90,6 +93,7 @@ while True:
 """
 
 
+@pytest.mark.process
 async def test_a_server_that_asks_and_never_reads_is_not_read_either(tmp_path: Path) -> None:
     count = tmp_path / "sent"
     async with child(FLOOD, count):
@@ -102,6 +106,7 @@ async def test_a_server_that_asks_and_never_reads_is_not_read_either(tmp_path: P
     assert now < 3 * MEGABYTE
 
 
+@pytest.mark.process
 async def test_what_is_sent_to_a_server_that_does_not_read_waits_outside_the_pipe(traced: None) -> None:
     async with child("import time; time.sleep(60)") as (peer, _):
         text = "x" * MEGABYTE
@@ -121,6 +126,7 @@ for line in sys.stdin:
 """
 
 
+@pytest.mark.process
 async def test_an_answer_that_cannot_be_read_fails_its_own_call_at_once() -> None:
     async with child(DEEP) as (peer, _):
         with pytest.raises(ExchangeLost, match="cannot be read"):
