@@ -15,6 +15,7 @@ from mcp_optimizer.app.parts import FIRST_LISTS, Parts
 from mcp_optimizer.domain.tools import ServerStatus
 from mcp_optimizer.errors import OptimizerError
 from mcp_optimizer.runtime.memory import share_pools
+from mcp_optimizer.runtime.tasks import BackgroundTasks
 from mcp_optimizer.upstream.state import UpstreamState
 
 logger = logging.getLogger(__name__)
@@ -27,7 +28,7 @@ class Life:
         self._parts = parts
         self._settings = parts.settings
         self._loading: asyncio.Task[None] | None = None
-        self._tasks: list[asyncio.Task[None]] = []
+        self._tasks = BackgroundTasks(logger, "A part of the start failed")
         self._is_settled = False
         self._stops_at: float | None = None
         self.takes_calls = True
@@ -49,14 +50,14 @@ class Life:
         parts = self._parts
         share_pools()
         parts.storage.open(parts.catalog.store)
-        self._loading = asyncio.create_task(self._load_encoder())
-        warming = asyncio.create_task(asyncio.to_thread(parts.gateway.results.warm_up))
+        self._loading = self._tasks.spawn(self._load_encoder())
+        self._tasks.spawn(asyncio.to_thread(parts.gateway.results.warm_up))
         for state in [*parts.pool.states(), *listed]:
             parts.catalog.on_state(state)
         parts.pool.start()
-        self._tasks = [asyncio.create_task(self._settle()), self._loading, warming]
+        self._tasks.spawn(self._settle())
         if parts.use is not None:
-            self._tasks.append(asyncio.create_task(parts.use.start()))
+            self._tasks.spawn(parts.use.start())
         parts.refresher.start(profiles_in_use(self._settings))
         if self._settings.history and self._settings.database_place is not None:
             parts.recorder.start()
@@ -128,6 +129,5 @@ class Life:
 
     def _leave_off(self) -> None:
         self._parts.catalog.close()
-        for task in self._tasks:
-            # A thread goes on by itself; nobody waits for what it loads.
-            task.cancel()
+        # A thread goes on by itself; nobody waits for what it loads.
+        self._tasks.cancel()

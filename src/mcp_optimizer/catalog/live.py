@@ -12,9 +12,8 @@ import contextlib
 import logging
 import threading
 import time
-from collections.abc import Coroutine, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import Any
 
 from mcp_optimizer.catalog.building import Built, Plan, Records, build
 from mcp_optimizer.catalog.embedding import Embedding
@@ -27,6 +26,7 @@ from mcp_optimizer.domain.naming import ServerNames
 from mcp_optimizer.domain.own_tools import OWN_TOOLS
 from mcp_optimizer.domain.tools import Definition, ServerStatus
 from mcp_optimizer.runtime.memory import give_back, leave_alone
+from mcp_optimizer.runtime.tasks import BackgroundTasks
 from mcp_optimizer.search.engine import Encoder, SearchIndex
 from mcp_optimizer.search.lexical import Vocabulary
 from mcp_optimizer.token_counter import TokenCounter
@@ -81,7 +81,7 @@ class LiveCatalog:
         self._listings: dict[str, int] = {}
         self._records: dict[str, Sequence[ToolRecord]] = {}
         self._fingerprints: dict[str, tuple[int, int]] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = BackgroundTasks(logger, "Adding a server's tools to the catalog failed", on_idle=self._rested)
         self._indexing = asyncio.Lock()
         self._outdated = False
         self._news: asyncio.Event | None = None
@@ -120,7 +120,7 @@ class LiveCatalog:
         if is_new and self._records:
             # A name may now refer to this server that was another's before.
             self._outdated = True
-            self._spawn(self._reindex())
+            self._tasks.spawn(self._reindex())
         self._tell()
 
     def _take_in_later(self, state: UpstreamState) -> None:
@@ -130,7 +130,7 @@ class LiveCatalog:
         if self._fingerprints.get(state.name) != _fingerprint(state.listing.tools):
             self._waiting[state.name] = state
             if self._taking_in + len(self._waiting) <= _AT_ONCE:
-                self._spawn(self._take_in_waiting())
+                self._tasks.spawn(self._take_in_waiting())
 
     async def _take_in_waiting(self) -> None:
         while self._waiting:
@@ -153,10 +153,10 @@ class LiveCatalog:
         self._encoder_is_loading = False
         self._snapshot = None
         for records in list(self._records.values()):
-            self._spawn(self._embed(records))
+            self._tasks.spawn(self._embed(records))
         if encoder is None:
             self._outdated = True
-            self._spawn(self._reindex())
+            self._tasks.spawn(self._reindex())
         self._tell()
 
     def close(self) -> None:
@@ -172,9 +172,7 @@ class LiveCatalog:
 
     async def caught_up(self) -> None:
         """Wait until everything listed so far can be found."""
-        while self._tasks:
-            # Not `gather`, because cancelling the wait must not cancel the work.
-            await asyncio.wait(self._tasks)
+        await self._tasks.settled()
 
     async def changed(self) -> None:
         """Wait for the next snapshot."""
@@ -196,16 +194,8 @@ class LiveCatalog:
             self._news.set()
             self._news = None
 
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._finished)
-
-    def _finished(self, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None:
-            logger.error("Adding a server's tools to the catalog failed", exc_info=error)
-        if not self._tasks and not self._is_closing:
+    def _rested(self) -> None:
+        if not self._is_closing:
             # Reading, counting and embedding thousands of tools leaves a hundred megabytes of free memory behind.
             asyncio.get_running_loop().run_in_executor(None, give_back)
 
@@ -218,7 +208,7 @@ class LiveCatalog:
             self._fingerprints[state.name] = _fingerprint(state.listing.tools)
             self._outdated = True
             self._leave_alone()
-            self._spawn(self._keep(state, records))
+            self._tasks.spawn(self._keep(state, records))
 
     async def _keep(self, state: UpstreamState, records: Sequence[ToolRecord]) -> None:
         await self._ingestion.store(state.spec, records)

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from mcp_optimizer.domain.events import ToolKey
 from mcp_optimizer.errors import CatalogError
+from mcp_optimizer.runtime.tasks import BackgroundTasks
 
 if TYPE_CHECKING:
     # At run time the database's libraries load in a thread, in parallel with everything else.
@@ -44,6 +45,7 @@ class Storage:
         self._memory: Database | None = None
         self._opening: asyncio.Task[None] | None = None
         self._trying_again: asyncio.Task[None] | None = None
+        self._tasks = BackgroundTasks(logger, "The catalog could not be opened")
         self._making_memory = asyncio.Lock()
         self.uses: Mapping[ToolKey, int] = {}
         """How often tools were called before the start. Read once, because lists that depend on it must not change."""
@@ -51,7 +53,7 @@ class Storage:
     def open(self, opened_late: OpenedLate | None = None) -> None:
         """Begin to open it. `opened_late`: told when it was opened after all, and what was found out can be stored."""
         if self._place is not None:
-            self._opening = asyncio.create_task(self._open(self._place, opened_late))
+            self._opening = self._tasks.spawn(self._open(self._place, opened_late))
 
     async def opened(self) -> None:
         """Wait until it is open, or until the first attempt failed."""
@@ -129,7 +131,7 @@ class Storage:
             self._database = await open_database(place)
         except CatalogError as error:
             logger.warning("%s Continuing without it and trying again; nothing is stored until then.", error)
-            self._trying_again = asyncio.create_task(self._open_later(place, opened_late))
+            self._trying_again = self._tasks.spawn(self._open_later(place, opened_late))
             return
         await self._read_uses(self._database)
 

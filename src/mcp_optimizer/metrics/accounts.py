@@ -33,6 +33,7 @@ from mcp_optimizer.gateway.gateway import SCORES_META_KEY, TOOL_META_KEY, Gatewa
 from mcp_optimizer.largejson.text import compact
 from mcp_optimizer.metrics.recorder import Recorder
 from mcp_optimizer.results.pipeline import RESULT_META_KEY
+from mcp_optimizer.runtime.tasks import BackgroundTasks
 from mcp_optimizer.runtime.terminal_text import printable
 from mcp_optimizer.token_counter import TokenCounter
 
@@ -155,7 +156,8 @@ class Accounts:
         self._known: dict[tuple[str, str], tuple[str, str]] = {}
         self._listed: tuple[Sequence[Mapping[str, Any]], int] = ((), 0)
         self._uncounted: list[_Uncounted] = []
-        self._counting: asyncio.Task[None] | None = None
+        self._tasks = BackgroundTasks(logger, "Cannot record events")
+        self._is_counting = False
 
     def answering(self, name: str, arguments: Mapping[str, Any], caller: Caller) -> AccountedAnswer:
         """Entered around the reply to a tools/call; records it when it is complete or failed."""
@@ -207,12 +209,11 @@ class Accounts:
 
     async def settled(self) -> None:
         """Wait until every reply is recorded."""
-        while self._counting is not None:
-            await asyncio.wait({self._counting})
+        await self._tasks.settled()
 
     def _record(self, event: Event) -> None:
         """Record an event that needs no counting after those being counted, to keep the order of a conversation."""
-        if self._counting is not None and len(self._uncounted) < _MOST_COUNTED_AT_ONCE:
+        if self._is_counting and len(self._uncounted) < _MOST_COUNTED_AT_ONCE:
             self._uncounted.append((event, (), ()))
         else:
             self._recorder.record(event)
@@ -223,11 +224,15 @@ class Accounts:
             self._recorder.drop()
             return
         self._uncounted.append((event, texts, tools))
-        if self._counting is None:
-            self._counting = asyncio.create_task(self._count())
+        if not self._is_counting:
+            self._is_counting = True
+            self._tasks.spawn(self._count())
 
     async def _count(self) -> None:
-        """One thread for many replies, because one each would cost more than the call."""
+        """A thread for many replies at once: one for each would cost more than the call.
+
+        Whoever asked has its answer, whatever is wrong with the accounts.
+        """
         try:
             while self._uncounted:
                 await asyncio.sleep(_TOGETHER)
@@ -238,11 +243,8 @@ class Accounts:
                     all_tokens = tokens + event.tokens
                     full_tokens = max(all_tokens, event.full_tokens)
                     self._recorder.record(event._replace(tokens=all_tokens, full_tokens=full_tokens))
-        except Exception:
-            # The callers have their replies even if recording fails.
-            logger.exception("Cannot record events")
         finally:
-            self._counting = None
+            self._is_counting = False
 
     def _counts(self, batch: Sequence[_Uncounted]) -> list[int]:
         # What the tokenizer chokes on costs its own count, and not those of the others.

@@ -17,6 +17,7 @@ from typing import Protocol
 
 from mcp_optimizer.domain.events import Event
 from mcp_optimizer.errors import CatalogError
+from mcp_optimizer.runtime.tasks import BackgroundTasks
 
 logger = logging.getLogger(__name__)
 
@@ -58,6 +59,7 @@ class Recorder:
         self._interval = interval
         self._queue: deque[Event] = deque()
         self._listeners: list[Callable[[Event], None]] = []
+        self._tasks = BackgroundTasks(logger, "History is not written any more")
         self._writing: asyncio.Task[None] | None = None
         self._ending = asyncio.Event()
         self._forgot_at = 0.0
@@ -110,7 +112,7 @@ class Recorder:
 
     def start(self) -> None:
         """Start writing; before this, events only go to listeners."""
-        self._writing = asyncio.create_task(self._write(), name="history")
+        self._writing = self._tasks.spawn(self._write(), name="history")
 
     async def stop(self) -> None:
         """Write the remaining events, if that is quick."""

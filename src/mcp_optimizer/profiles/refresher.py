@@ -7,7 +7,6 @@ if there are any. Called by serving; knows no SDK type and no transport.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
@@ -22,6 +21,7 @@ from mcp_optimizer.profiles.lists import Presentation, Registered, ToolLists
 from mcp_optimizer.profiles.tiers import ProfileName
 from mcp_optimizer.profiles.written_descriptions import WrittenDescriptions
 from mcp_optimizer.runtime.foreground_first import ForegroundFirst
+from mcp_optimizer.runtime.tasks import BackgroundTasks
 
 if TYPE_CHECKING:
     # At run time the database's libraries load in a thread, in parallel with everything else.
@@ -64,25 +64,20 @@ class ListRefresher:
         self._written = written
         self._wanted: dict[Wanted, Registered | None] = {}
         self._read_for: dict[Dialect, object] = {}
-        self._storing: set[asyncio.Task[None]] = set()
+        self._storing = BackgroundTasks(logger, "Compressed definitions could not be stored")
+        self._making = BackgroundTasks(logger, "Lists of tools could not be made ahead")
         self._settling: asyncio.Task[None] | None = None
-        self._watching: asyncio.Task[None] | None = None
 
     def start(self, profiles: set[ProfileName]) -> None:
         """Start building the lists of these profiles; others are built on first request."""
         for profile in profiles:
             self._wanted[(profile, Presentation(self._forms.dialect))] = None
-        self._settling = asyncio.create_task(self._settle())
-        self._watching = asyncio.create_task(self._watch())
+        self._settling = self._making.spawn(self._settle())
+        self._making.spawn(self._watch())
 
     async def stop(self) -> None:
-        for task in (self._settling, self._watching):
-            if task is not None:
-                task.cancel()
-                with contextlib.suppress(asyncio.CancelledError):
-                    await task
-        if self._storing:
-            await asyncio.wait(self._storing)
+        await self._making.close()
+        await self._storing.settled()
         self._written.close()
 
     async def listed(self, profile: ProfileName, presentation: Presentation) -> Registered:
@@ -154,9 +149,7 @@ class ListRefresher:
         with self._pace.working():
             made = await asyncio.to_thread(self._lists.listed, profile, presentation)
         if stored is not None and self._forms.has_new(presentation.dialect):
-            task = asyncio.create_task(self._store(stored, presentation.dialect))
-            self._storing.add(task)
-            task.add_done_callback(self._storing.discard)
+            self._storing.spawn(self._store(stored, presentation.dialect))
         return made
 
     async def _recall(self, dialect: Dialect) -> StoredForms | None:

@@ -23,6 +23,7 @@ from mcp.server.subscriptions import (
 from mcp_optimizer.errors import InvalidRequest, UpstreamError
 from mcp_optimizer.limits import DEFAULT_LIMITS, Limits
 from mcp_optimizer.relay.connected import Clients
+from mcp_optimizer.runtime.tasks import BackgroundTasks
 
 logger = logging.getLogger(__name__)
 
@@ -47,31 +48,28 @@ class Changes:
     def __init__(self, bus: InMemorySubscriptionBus, clients: Clients) -> None:
         self._bus = bus
         self._clients = clients
-        self._announcing: dict[str, asyncio.Task[None]] = {}
+        self._tasks = BackgroundTasks(logger, "Cannot announce a change")
+        self._announcing: set[str] = set()
         self._ready: dict[str, asyncio.Task[None]] = {}
 
     def announce(self, kind: str, ready: Coroutine[Any, Any, None] | None = None) -> None:
         """A list changed: tools, prompts or resources. `ready` completes when the new one is available."""
         if ready is not None:
-            # Started at once, because what it waits for may happen before the other changes arrive.
-            self._ready[kind] = asyncio.create_task(ready)
+            # At once: what it waits for may happen before the others have come together.
+            self._ready[kind] = self._tasks.spawn(ready)
         if kind not in self._announcing:
-            task = self._announcing[kind] = asyncio.create_task(self._announce(kind))
-            task.add_done_callback(self._announced)
+            self._announcing.add(kind)
+            self._tasks.spawn(self._announce(kind))
 
     async def _announce(self, kind: str) -> None:
         await asyncio.sleep(_TOGETHER)
         while (ready := self._ready.pop(kind, None)) is not None:
             await asyncio.wait({ready}, timeout=_PATIENCE)
             ready.cancel()
-        del self._announcing[kind]
+        self._announcing.discard(kind)
         await self._bus.publish(_LISTS[kind])
         for client in self._clients.connected():
             client.outbox.put(f"notifications/{kind}/list_changed")
-
-    def _announced(self, task: asyncio.Task[None]) -> None:
-        if not task.cancelled() and (error := task.exception()) is not None:
-            logger.error("Cannot announce a change", exc_info=error)
 
     async def updated(self, uri: str) -> None:
         """A watched resource changed."""

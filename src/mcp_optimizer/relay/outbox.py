@@ -12,6 +12,8 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
+from mcp_optimizer.runtime.tasks import BackgroundTasks
+
 logger = logging.getLogger(__name__)
 
 Send = Callable[[str, Mapping[str, Any] | None], Awaitable[None]]
@@ -24,6 +26,7 @@ class Outbox:
         self._send = send
         self._most = most
         self._waiting: OrderedDict[object, tuple[str, Mapping[str, Any] | None]] = OrderedDict()
+        self._tasks = BackgroundTasks(logger, "Cannot notify a client of a change")
         self._sending: asyncio.Task[None] | None = None
         self._is_closed = False
         self.dropped = 0
@@ -40,27 +43,23 @@ class Outbox:
             self._waiting.popitem(last=False)
             self.dropped += 1
         if self._sending is None:
-            self._sending = asyncio.create_task(self._send_all())
+            self._sending = self._tasks.spawn(self._send_all())
 
     async def _send_all(self) -> None:
         try:
             while self._waiting:
                 _, (method, params) = self._waiting.popitem(last=False)
                 await self._send(method, params)
-        except Exception:
-            # One failed notification must not lose those behind it.
-            logger.exception("Cannot notify a client of a change")
         finally:
-            self._sending = None
-            if self._waiting and not self._is_closed:
-                self._sending = asyncio.create_task(self._send_all())
+            # What waits behind something that failed, whatever it was about, is not lost for it.
+            has_more = self._waiting and not self._is_closed
+            self._sending = self._tasks.spawn(self._send_all()) if has_more else None
 
     def close(self) -> None:
         """The client is gone."""
         self._is_closed = True
         self._waiting.clear()
-        if self._sending is not None:
-            self._sending.cancel()
+        self._tasks.cancel()
 
 
 def _change(method: str, params: Mapping[str, Any] | None) -> object:

@@ -5,8 +5,8 @@ A middleware of the MCP server. Translates clients' names and URIs to the server
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
+import logging
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from functools import partial
 from typing import Any
@@ -29,8 +29,11 @@ from mcp_optimizer.relay.envelope import for_era
 from mcp_optimizer.relay.listings import PROMPTS, RESOURCES, TEMPLATES, ListingKind
 from mcp_optimizer.relay.paging import page
 from mcp_optimizer.results.metadata import without_ours
+from mcp_optimizer.runtime.tasks import BackgroundTasks
 from mcp_optimizer.upstream.pool import UpstreamPool
 from mcp_optimizer.upstream.state import UpstreamState
+
+logger = logging.getLogger(__name__)
 
 REGISTERED: Mapping[str, type[types.RequestParams]] = {
     "prompts/list": types.PaginatedRequestParams,
@@ -79,7 +82,7 @@ class Relay:
         )
         self._watches = Watches(pool.watch_resource, pool.unwatch_resource, limits)
         self._telling_roots: dict[str, bool] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = BackgroundTasks(logger, "A client's wish to be told of changes could not be carried out")
         self._running: dict[str, frozenset[str]] = {}
         self._told = frozenset({"prompts", "resources"} | ({"tools"} if tools_ready is not None else set()))
         self._handlers: dict[str, Handler] = {
@@ -233,7 +236,7 @@ class Relay:
             return await call_next(ctx)
         finally:
             for uri in begun:
-                self._spawn(self._watches.end(uri))
+                self._tasks.spawn(self._watches.end(uri))
 
     async def _set_level(self, ctx: Context, params: Mapping[str, Any]) -> dict[str, Any]:
         client, level = self.clients.of(ctx), params["level"]
@@ -245,7 +248,7 @@ class Relay:
     def _client_left(self, client: Client) -> None:
         self._pool.client_left(client.key)
         for uri in client.watched:
-            self._spawn(self._watches.end(uri))
+            self._tasks.spawn(self._watches.end(uri))
 
     def announce_tools(self) -> None:
         """Tell every client to fetch its list of tools again."""
@@ -255,7 +258,7 @@ class Relay:
         """A notification from a server that is meant for all clients."""
         if method == "notifications/resources/updated":
             if (uri := self._watches.public(server, params)) is not None:
-                self._spawn(self.changes.updated(uri))
+                self._tasks.spawn(self.changes.updated(uri))
             return
         if method == "notifications/tools/list_changed" and self._tools_ready is not None:
             self.changes.announce("tools", self._tools_ready())
@@ -275,11 +278,6 @@ class Relay:
         for kind in had ^ has:
             ready = self._tools_ready() if kind == "tools" and self._tools_ready is not None else None
             self.changes.announce(kind, ready)
-
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
 
 
 async def _at_once() -> None:

@@ -37,6 +37,19 @@ def configure_logging(level: str, form: str = "auto", stream: TextIO | None = No
     logging.getLogger().setLevel(logging.CRITICAL)
 
 
+def first_of(error: BaseException) -> BaseException:
+    """The first error in a group of errors, or the error itself."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error
+
+
+def frames(error: BaseException) -> str:
+    """Where it was raised, without what it says: that may quote what a server or a client sent."""
+    first = first_of(error)
+    return "".join([*traceback.format_tb(first.__traceback__), type(first).__name__])
+
+
 class HumanFormatter(logging.Formatter):
     """Time, level, message: one line, whatever a server put into its name."""
 

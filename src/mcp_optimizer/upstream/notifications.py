@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
+
+from mcp_optimizer.runtime.tasks import BackgroundTasks
+
+logger = logging.getLogger(__name__)
 
 Tell = Callable[[str, Mapping[str, Any]], Awaitable[None]]
 OnNotice = Callable[[str, Mapping[str, Any]], None]
@@ -20,12 +25,13 @@ class InOrder:
     def __init__(self, tell: Tell, most: int) -> None:
         self._tell = tell
         self._waiting: deque[tuple[str, Mapping[str, Any]]] = deque(maxlen=most)
+        self._tasks = BackgroundTasks(logger, "A client could not be told what its server says")
         self._telling: asyncio.Task[None] | None = None
 
     def put(self, method: str, params: Mapping[str, Any]) -> None:
         self._waiting.append((method, params))
         if self._telling is None or self._telling.done():
-            self._telling = asyncio.create_task(self._tell_all())
+            self._telling = self._tasks.spawn(self._tell_all())
 
     async def _tell_all(self) -> None:
         while self._waiting:

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
-from functools import partial
-from typing import Any
 
 from mcp_optimizer.domain.caller import ClientLink
+from mcp_optimizer.runtime.logs import frames
+from mcp_optimizer.runtime.tasks import BackgroundTasks
 from mcp_optimizer.upstream.session import UpstreamSession
 
 logger = logging.getLogger(__name__)
@@ -27,13 +27,12 @@ _SILENT_FOR = 600.0
 
 
 class _Own:
-    """One client's session: opened by `live`, which runs until the client leaves."""
+    """One client's session."""
 
-    def __init__(self, live: Callable[[_Own], Coroutine[Any, Any, None]]) -> None:
+    def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
         self.opened: asyncio.Future[UpstreamSession | None] = self._loop.create_future()
         self.leave = asyncio.Event()
-        self.task = asyncio.create_task(live(self))
         self._used_at = self._loop.time()
 
     @property
@@ -52,6 +51,7 @@ class OwnSessions:
         self._open = open_session
         self._most = most
         self._expected = expected
+        self._tasks = BackgroundTasks(logger, "A client's own session failed")
         self._of: dict[str, _Own] = {}
         self._closing: set[_Own] = set()
         """Sessions no longer in use whose connection or child process still exists."""
@@ -62,7 +62,8 @@ class OwnSessions:
         if own is None:
             if len(self._of) + len(self._closing) >= self._most:
                 return None
-            own = self._of[key] = _Own(partial(self._live, key, link.lasting))
+            own = self._of[key] = _Own()
+            self._tasks.spawn(self._live(key, link.lasting, own))
         own.use()
         session = await asyncio.shield(own.opened)
         # The client may have left, or the session ended, while it was being opened.
@@ -85,9 +86,7 @@ class OwnSessions:
     async def close(self) -> None:
         for key in list(self._of):
             self.leave(key)
-        tasks = [own.task for own in self._closing]
-        if tasks:
-            await asyncio.wait(tasks)
+        await self._tasks.settled()
 
     def _retire(self, key: str, own: _Own) -> None:
         """Stop handing out this session; the next call gets another."""
@@ -106,6 +105,8 @@ class OwnSessions:
                     self._retire(key, own)
         except* self._expected as group:
             logger.debug("A client's own session with a server failed: %s", group.exceptions[0])
+        except* Exception as group:  # noqa: BLE001 - whatever it is, it ends this session and no other
+            logger.error("A client's own session failed by a fault of the gateway.\n%s", frames(group))
         finally:
             self._retire(key, own)
             self._closing.discard(own)

@@ -12,7 +12,7 @@ import contextlib
 import json
 import logging
 import re
-from collections.abc import Coroutine, Mapping
+from collections.abc import Mapping
 from typing import Any, Protocol
 
 import mcp_types as types
@@ -20,6 +20,7 @@ import pydantic_core
 
 from mcp_optimizer.domain.caller import ClientLink
 from mcp_optimizer.limits import DEFAULT_LIMITS, Limits
+from mcp_optimizer.runtime.tasks import BackgroundTasks
 from mcp_optimizer.upstream.diagnostics import Dropped
 from mcp_optimizer.upstream.endings import ExchangeLost, RpcError, RpcTimeout, ServerGone
 from mcp_optimizer.upstream.exchange import Exchange
@@ -77,7 +78,7 @@ class Peer:
         self._unread = 0
         self._has_room = asyncio.Event()
         self._has_room.set()
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = BackgroundTasks(logger, "Cannot pass on a message", expected=(ExchangeLost, ServerGone, RpcError))
         self.own(owner)
 
     def own(self, owner: ClientLink | None) -> None:
@@ -165,7 +166,7 @@ class Peer:
         if method in ("initialize", "server/discover") or self.closed.is_set():
             return
         if len(self._tasks) < self.limits.pending_notifications:
-            self._spawn(self.notify("notifications/cancelled", {"requestId": number, "reason": reason}))
+            self._tasks.spawn(self.notify("notifications/cancelled", {"requestId": number, "reason": reason}))
 
     # Receiving.
 
@@ -283,7 +284,7 @@ class Peer:
             refusal = "too many questions of this server are waiting for answers (limits.pending_questions)"
             self._reply(question.id, RpcError(types.INTERNAL_ERROR, refusal))
         else:
-            task = self._spawn(self._answer(question, self._whose(related)))
+            task = self._tasks.spawn(self._answer(question, self._whose(related)))
             self._answering[question.id] = task
             task.add_done_callback(lambda _: self._answering.pop(question.id, None))
 
@@ -323,7 +324,7 @@ class Peer:
         self._unread += 1
         if self._unread >= self.limits.pending_replies:
             self._has_room.clear()
-        self._spawn(self._send_reply(message)).add_done_callback(self._reply_was_sent)
+        self._tasks.spawn(self._send_reply(message)).add_done_callback(self._reply_was_sent)
 
     async def _send_reply(self, message: Message) -> None:
         if self._wire is not None and not self.closed.is_set():
@@ -335,17 +336,3 @@ class Peer:
         self._unread -= 1
         if self._unread < self.limits.pending_replies:
             self._has_room.set()
-
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        task = asyncio.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._finished)
-        return task
-
-    def _finished(self, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
-        error = None if task.cancelled() else task.exception()
-        if isinstance(error, ExchangeLost | ServerGone | RpcError):
-            logger.debug("Cannot pass on a message: %s", error)
-        elif error is not None:
-            logger.error("Cannot pass on a message", exc_info=error)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
@@ -29,6 +30,7 @@ from opentelemetry.propagate import inject
 from mcp_optimizer.domain.caller import LOCAL, Caller, ClientLink
 from mcp_optimizer.errors import CallInterrupted, CallLost, CallTimeout, UpstreamRefusal
 from mcp_optimizer.limits import DEFAULT_LIMITS, Limits
+from mcp_optimizer.runtime.tasks import BackgroundTasks
 from mcp_optimizer.upstream.diagnostics import Diagnostics
 from mcp_optimizer.upstream.endings import ExchangeLost, RpcError, RpcTimeout, ServerGone
 from mcp_optimizer.upstream.handshake import Agreement, Handshake, envelope
@@ -40,6 +42,8 @@ from mcp_optimizer.upstream.redaction import Redactor
 from mcp_optimizer.upstream.spec import ServerSpec, Transport
 from mcp_optimizer.upstream.stdio import run_child
 from mcp_optimizer.upstream.streamable_http import streamable_http
+
+logger = logging.getLogger(__name__)
 
 _FIRST_LISTEN_PAUSE = 1.0
 _LONGEST_LISTEN_PAUSE = 60.0
@@ -59,6 +63,7 @@ class UpstreamSession:
         self._diagnostics = diagnostics
         self._redactor = Redactor(spec)
         self._param_headers: dict[str, dict[tuple[str, ...], str]] = {}
+        self._watching = BackgroundTasks(logger, "A resource could not be watched")
         self._watches: dict[str, asyncio.Task[None]] = {}
         self.agreement = Agreement()
 
@@ -252,7 +257,7 @@ class UpstreamSession:
         if not self.is_modern:
             await self.request("resources/subscribe", {"uri": uri}, timeout)
         elif uri not in self._watches:
-            self._watches[uri] = asyncio.create_task(self._listen({"resourceSubscriptions": [uri]}))
+            self._watches[uri] = self._watching.spawn(self._listen({"resourceSubscriptions": [uri]}))
 
     async def unwatch_resource(self, uri: str, timeout: float) -> None:
         if not self.is_modern:
@@ -261,11 +266,7 @@ class UpstreamSession:
             task.cancel()
 
     async def close(self) -> None:
-        watches = list(self._watches.values())
-        for task in watches:
-            task.cancel()
-        if watches:
-            await asyncio.wait(watches)
+        await self._watching.close()
 
 
 @asynccontextmanager

@@ -20,6 +20,7 @@ import anyio
 from mcp_optimizer.largejson.reading import LARGE, read_large
 from mcp_optimizer.largejson.text import parsed
 from mcp_optimizer.limits import DEFAULT_LIMITS, Limits
+from mcp_optimizer.runtime.tasks import BackgroundTasks
 from mcp_optimizer.runtime.terminal_text import printable
 from mcp_optimizer.upstream import processes
 from mcp_optimizer.upstream.endings import ServerGone
@@ -180,29 +181,22 @@ class _LargeMessages:
     def __init__(self, child: ChildProcess, peer: Peer) -> None:
         self._child = child
         self._peer = peer
-        self._tasks: dict[asyncio.Task[None], int] = {}
+        self._tasks = BackgroundTasks(logger, "Cannot read a large message")
+        self._sizes: dict[asyncio.Task[None], int] = {}
 
     async def take(self, line: bytes | bytearray) -> None:
-        # Together at most the size of one message: a server that sends many at once is read only as fast as they are
-        # processed.
-        while self._tasks and sum(self._tasks.values()) + len(line) > self._peer.limits.message_bytes:
-            await asyncio.wait(self._tasks, return_when=asyncio.FIRST_COMPLETED)
-        task = asyncio.create_task(_take_large(line, self._child, self._peer))
-        self._tasks[task] = len(line)
-        task.add_done_callback(self._done)
-
-    def _done(self, task: asyncio.Task[None]) -> None:
-        del self._tasks[task]
-        if not task.cancelled() and (error := task.exception()) is not None:
-            logger.error("Cannot read a large message", exc_info=error)
+        # Together no more than one may be: who sends many at once is read as fast as they are taken in.
+        while self._sizes and sum(self._sizes.values()) + len(line) > self._peer.limits.message_bytes:
+            await asyncio.wait(self._sizes, return_when=asyncio.FIRST_COMPLETED)
+        task = self._tasks.spawn(_take_large(line, self._child, self._peer))
+        self._sizes[task] = len(line)
+        task.add_done_callback(self._sizes.pop)
 
     async def taken(self) -> None:
-        if self._tasks:
-            await asyncio.wait(self._tasks)
+        await self._tasks.settled()
 
     def cancel(self) -> None:
-        for task in self._tasks:
-            task.cancel()
+        self._tasks.cancel()
 
 
 def _parsed(line: bytes | bytearray) -> Any:

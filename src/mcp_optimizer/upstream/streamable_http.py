@@ -18,6 +18,7 @@ import httpx2
 import mcp_types as types
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
+from mcp_optimizer.runtime.tasks import BackgroundTasks
 from mcp_optimizer.upstream.diagnostics import STATUS_ADVICE, Diagnostics
 from mcp_optimizer.upstream.endings import ExchangeLost, RpcError, ServerGone
 from mcp_optimizer.upstream.http_bodies import events, json_of, too_long, whole_body
@@ -65,7 +66,7 @@ class _StreamableHttp:
         self._most = peer.limits.message_bytes
         self._diagnostics = diagnostics
         self._headers = {"accept": "application/json, text/event-stream", "content-type": "application/json"}
-        self._listening: asyncio.Task[None] | None = None
+        self._listening = BackgroundTasks(logger, "Listening to a server failed")
 
     async def deliver(self, message: Message, headers: Mapping[str, str]) -> None:
         method = message.get("method")
@@ -87,8 +88,7 @@ class _StreamableHttp:
             finally:
                 await response.aclose()
         if method == "notifications/initialized" and _SESSION_HEADER in self._headers:
-            self._listening = asyncio.create_task(self._listen())
-            self._listening.add_done_callback(_log_failure)
+            self._listening.spawn(self._listen())
 
     async def _take(self, response: httpx2.Response, message: Message) -> None:
         status = response.status_code
@@ -183,9 +183,7 @@ class _StreamableHttp:
             await asyncio.sleep(max(pause, patience / 2))
 
     async def end(self) -> None:
-        if self._listening is not None:
-            self._listening.cancel()
-            await asyncio.wait({self._listening})
+        await self._listening.close()
         if _SESSION_HEADER in self._headers:
             with contextlib.suppress(httpx2.HTTPError, TimeoutError):
                 async with (
@@ -204,11 +202,6 @@ def broken_exchanges() -> Iterator[None]:
         raise ExchangeLost("nothing answers at its url", was_sent=False) from error
     except (httpx2.HTTPError, httpx2.StreamError, httpx2.InvalidURL) as error:
         raise ExchangeLost(str(error) or type(error).__name__) from error
-
-
-def _log_failure(task: asyncio.Task[None]) -> None:
-    if not task.cancelled() and (error := task.exception()) is not None:
-        logger.error("Listening to a server failed", exc_info=error)
 
 
 def _refused(status: int) -> RpcError:

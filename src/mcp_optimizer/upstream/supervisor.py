@@ -11,7 +11,6 @@ import contextlib
 import logging
 import random
 import time
-import traceback
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -25,6 +24,7 @@ from mcp_optimizer.domain.caller import Caller, ClientLink
 from mcp_optimizer.domain.tools import ServerStatus
 from mcp_optimizer.errors import CallInterrupted, CallLost, CallNotWaiting, ServerUnavailable, UpstreamError
 from mcp_optimizer.largejson.text import compact
+from mcp_optimizer.runtime.logs import first_of, frames
 from mcp_optimizer.upstream.admission import Admission
 from mcp_optimizer.upstream.diagnostics import Diagnostics, Dropped
 from mcp_optimizer.upstream.endings import ExchangeLost, RpcError, RpcTimeout, ServerGone
@@ -250,8 +250,8 @@ class Supervisor:
         except* _EXPECTED as group:
             problem = self._explain(group.exceptions[0])
         except* Exception as group:  # noqa: BLE001 - whatever it is, it ends this server's life and no other's
-            problem = f"a fault of the gateway ({type(_first(group)).__name__}); see its log"
-            logger.error("Server %s: a fault of the gateway ended its session.\n%s", self._spec.name, _where(group))
+            problem = f"a fault of the gateway ({type(first_of(group)).__name__}); its log says more"
+            logger.error("Server %s: a fault of the gateway ended its session.\n%s", self._spec.name, frames(group))
         reason = self._redactor.text(diagnostics.exit_reason() or problem or _CLOSED)
         return reason, not was_up and self._try_another_way(diagnostics)
 
@@ -357,7 +357,7 @@ class Supervisor:
         return False
 
     def _explain(self, error: BaseException) -> str:
-        error = _first(error)
+        error = first_of(error)
         if isinstance(error, TimeoutError | RpcTimeout):
             return f"it did not answer within {self._options.start_timeout:g} s"
         if isinstance(error, httpx2.ConnectError):
@@ -365,15 +365,3 @@ class Supervisor:
         if isinstance(error, RpcError):
             return f"it refused: {error.message}"
         return str(error) or type(error).__name__
-
-
-def _first(error: BaseException) -> BaseException:
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    return error
-
-
-def _where(error: BaseException) -> str:
-    """The traceback without the exception's text, which may quote a server or a client."""
-    first = _first(error)
-    return "".join([*traceback.format_tb(first.__traceback__), type(first).__name__])
