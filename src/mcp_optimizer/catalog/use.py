@@ -27,7 +27,7 @@ _REMEMBERED = 600.0
 _MOST_CALLERS = 256
 
 
-class StoredUse(Protocol):
+class UseStore(Protocol):
     """Where counts are kept."""
 
     async def read(self) -> tuple[bytes, dict[tuple[str, str], int]]: ...
@@ -44,7 +44,7 @@ class _Search:
 class LearnedUse:
     """The counts of one catalog, and what each caller searched for last. `most`: pairs that are kept."""
 
-    def __init__(self, stored: Callable[[], Awaitable[StoredUse | None]], most: int) -> None:
+    def __init__(self, stored: Callable[[], Awaitable[UseStore | None]], most: int) -> None:
         self._stored = stored
         self._most = most
         self._table: UseTable | None = None
