@@ -148,5 +148,5 @@ def test_a_text_that_the_tokenizer_gives_up_on_counts_as_0_and_is_logged_if_it_h
     assert Choking().count_or_zero("hello world") == TokenCounter().count_tokens("hello world")
     assert Choking().count_or_zero("poison") == 0
     assert caplog.text == ""
-    assert Choking().count_or_zero("poison", "A definition") == 0
-    assert "A definition could not be counted" in caplog.text
+    assert Choking().count_or_zero("poison", "a definition") == 0
+    assert "Cannot count a definition" in caplog.text
