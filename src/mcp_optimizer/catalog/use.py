@@ -6,7 +6,6 @@ background. It knows terms and tools, never texts or arguments, and a failing da
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import secrets
 import time
@@ -16,6 +15,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from mcp_optimizer.errors import CatalogError
+from mcp_optimizer.runtime.tasks import BackgroundTasks
 from mcp_optimizer.search.lexical import Floats
 from mcp_optimizer.search.use import UseTable
 
@@ -50,7 +50,7 @@ class LearnedUse:
         self._table: UseTable | None = None
         self._searches: OrderedDict[str, _Search] = OrderedDict()
         self._changed: dict[tuple[str, str], int] = {}
-        self._writing: asyncio.Task[None] | None = None
+        self._writing = BackgroundTasks(logger, "Cannot write what was learned from use")
 
     async def start(self) -> None:
         """Read what was learned before; without a database, what is learned is forgotten at the end."""
@@ -64,8 +64,7 @@ class LearnedUse:
 
     async def stop(self) -> None:
         """Write down the last of it."""
-        if self._writing is not None:
-            await self._writing
+        await self._writing.settled()
         await self._write()
 
     def prior(self, terms: Sequence[str], tools: Sequence[tuple[str, str]]) -> Floats | None:
@@ -88,8 +87,8 @@ class LearnedUse:
         # Once a search: twenty calls in a loop are one choice.
         del self._searches[caller]
         self._changed |= self._table.count(search.terms, self._table.tool(server, name))
-        if self._writing is None or self._writing.done():
-            self._writing = asyncio.create_task(self._write())
+        if not self._writing:
+            self._writing.spawn(self._write())
 
     async def _write(self) -> None:
         changed, self._changed = self._changed, {}
