@@ -21,11 +21,9 @@ from mcp_optimizer.compression.compress import CompressedTool, Dialect, Step, co
 from mcp_optimizer.compression.groups import Group, GroupPlan
 from mcp_optimizer.compression.replies import say_once
 from mcp_optimizer.compression.signature import Notes, signature
+from mcp_optimizer.compression.techniques import COMPRESSION
 from mcp_optimizer.domain.tools import DefinitionForm, McpTool
 from mcp_optimizer.token_counter import TokenCounter
-
-COMPRESSION = 4
-"""Raised whenever compression gives another result for the same definition: stored forms of before are forgotten."""
 
 _WITH_NOTES = 3
 """Tools of a reply whose parameters are explained, not only named and typed."""

@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import lru_cache
 from textwrap import dedent
 from typing import Any
@@ -107,22 +106,6 @@ IDLE: dict[str, Any] = {
 
 ADMITTING_ALL: Schema = {}
 """Also what `additionalProperties` are anyway."""
-
-
-@dataclass(frozen=True)
-class Technique:
-    """One way to make a schema smaller. A schema whose JSON holds none of the `signs` stays as it is."""
-
-    name: str
-    apply: Callable[[Schema], Schema]
-    signs: tuple[str, ...] = ("",)
-
-    def concerns(self, text: str) -> bool:
-        """Whether it may have something to do, seen from the compact JSON: looking for it costs next to nothing."""
-        for sign in self.signs:  # noqa: SIM110 - a generator costs more than most of these searches
-            if sign in text:
-                return True
-        return False
 
 
 def _without(node: Schema, *keys: str) -> Schema:
