@@ -1,6 +1,6 @@
 """Many clients at once over HTTP: a thousand that only listen, two hundred that call.
 
-python -m benchmarks.clients [--idle 1000] [--busy 200]: clients of the older era, each with a session and an open
+python -m benchmarks.clients [--idle 1000] [--busy 200]: legacy clients, each with a session and an open
 stream, written on plain HTTP, because so many of the SDK's clients would measure themselves.
 """
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from benchmarks.real_results import RealResult, real_results
 from mcp_optimizer import TokenCounter
-from mcp_optimizer.results.estimates import CHARACTERS_PER_TOKEN, COUNTED_EXACTLY, Estimator, Kind, Method, kind_of
+from mcp_optimizer.results.estimates import CHARACTERS_PER_TOKEN, COUNTED_EXACTLY, Estimator, Method, TextKind, kind_of
 
 RESULTS = Path(__file__).parent / "results" / "estimates.md"
 ENCODINGS = ("cl100k_base", "o200k_base")
@@ -52,7 +52,7 @@ def report(results: Sequence[RealResult]) -> str:
     counter = TokenCounter()
     long = [result for result in results if len(result.text) > COUNTED_EXACTLY]
     sources: defaultdict[str, list[str]] = defaultdict(list)
-    kinds: defaultdict[Kind, list[float]] = defaultdict(list)
+    kinds: defaultdict[TextKind, list[float]] = defaultdict(list)
     for result in results:
         sources[result.source].append(result.text)
         kinds[kind_of(result.text)].append(len(result.text) / counter.count_tokens(result.text))

@@ -22,6 +22,7 @@ from dataclasses import dataclass, field
 
 from benchmarks.search_speed import QUERIES, varied
 from mcp_optimizer import Optimizer
+from mcp_optimizer.cli.serve import make_room
 from mcp_optimizer.domain.tools import Definition, ServerStatus
 from mcp_optimizer.errors import RequestError
 from mcp_optimizer.settings import load_settings
@@ -107,7 +108,7 @@ async def search(optimizer: Optimizer, times: list[float]) -> None:
         started = time.perf_counter()
         await optimizer.find(QUERIES[turn % len(QUERIES)])
         times.append(time.perf_counter() - started)
-        optimizer.tools(offset=100 * (turn % 7))
+        await asyncio.to_thread(optimizer.tools, offset=100 * (turn % 7))
         with contextlib.suppress(RequestError):
             optimizer.gateway.resolve(f"creat_isue_{turn}")
         await asyncio.sleep(0.01)
@@ -188,6 +189,7 @@ async def main() -> None:
     parser.add_argument("--servers", type=int, default=2_000)
     parser.add_argument("--tools", type=int, default=100_000)
     options = parser.parse_args()
+    make_room()
     if options.only != "tools":
         await measure("many servers", made(options.servers, 10), options.seconds, options.encoder)
     if options.only != "servers":

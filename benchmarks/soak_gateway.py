@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 from mcp_optimizer.cli.running import run
-from mcp_optimizer.cli.serve import _make_room, _serve_http
+from mcp_optimizer.cli.serve import _serve_http, make_room
 from mcp_optimizer.settings import load_settings
 
 
@@ -26,5 +26,5 @@ async def main() -> None:
 
 
 if __name__ == "__main__":
-    _make_room()
+    make_room()
     run(main())

@@ -43,8 +43,8 @@ class Hostile:
         for path in self._files.values():
             FileMode.log_of(path).touch()
         self._port = free_port()
-        # All of them in a long run, some of them in a short one; each for long enough to be seen.
-        self._each = max(0.5, min(4.0, seconds / 200))
+        # In a long run all of them several times, so that each third of it sees the same; some of them in a short one.
+        self._each = max(0.5, min(1.0, seconds / 900))
         self.entries: dict[str, dict[str, Any]] = {
             ON_STDIO: {**stdio_entry(self._files[ON_STDIO]), "timeout": 2},
             OVER_HTTP: {"type": "http", "url": f"http://127.0.0.1:{self._port}/mcp", "timeout": 2},

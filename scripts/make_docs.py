@@ -1,4 +1,4 @@
-"""Writes docs/options.md, docs/commands.md and docs/limits.md from the code, so that they cannot say anything else.
+"""Generates docs/options.md, docs/commands.md and docs/limits.md from the code.
 
 `python scripts/make_docs.py` writes them; a test fails when they differ from what this would write.
 """
@@ -23,11 +23,11 @@ def options_page() -> str:
     lines = [
         "# Options",
         "",
-        "Made from `src/mcp_optimizer/settings.py` by `scripts/make_docs.py`; do not edit.",
+        "Generated from `src/mcp_optimizer/settings.py` by `scripts/make_docs.py`; do not edit.",
         "",
         "Each option can be given as a flag, as an environment variable, or in a TOML file (`--settings FILE`,",
         "`MCP_OPTIMIZER_SETTINGS`, `./mcp-optimizer.toml`, or `settings.toml` in your config folder). Flags beat the",
-        "environment, which beats the file. An unknown option or a bad value is an error that says where it stands.",
+        "environment, which beats the file. An unknown option or a bad value is an error that names its source.",
         "",
         "| flag | environment | file | default | meaning |",
         "|---|---|---|---|---|",
@@ -47,10 +47,10 @@ def commands_page() -> str:
     lines = [
         "# Commands",
         "",
-        "Made from the commands themselves by `scripts/make_docs.py`; do not edit.",
+        "Generated from the commands by `scripts/make_docs.py`; do not edit.",
         "",
-        "Exit codes: 0 well, 1 failed, 2 wrong usage or configuration. Every command but `init` also takes the",
-        "[options](options.md). Each one that prints has `--json`.",
+        "Exit codes: 0 success, 1 failure, 2 wrong usage or configuration. Every command except `init` also takes the",
+        "[options](options.md). Every command that prints has `--json`.",
         "",
     ]
     group: Any = typer.main.get_command(app)
@@ -70,10 +70,10 @@ def limits_page() -> str:
     lines = [
         "# Limits",
         "",
-        "Made from `src/mcp_optimizer/limits.py` by `scripts/make_docs.py`; do not edit.",
+        "Generated from `src/mcp_optimizer/limits.py` by `scripts/make_docs.py`; do not edit.",
         "",
-        "Servers and clients are strangers to the gateway. Everything they can send without end stops at one of these",
-        "limits, and nobody else notices. Change one in the `[limits]` table of the settings file:",
+        "The gateway trusts neither servers nor clients. Every input that could grow without end has a limit here;",
+        "reaching it affects no other server or client. Change a limit in the `[limits]` table of the settings file:",
         "",
         "    [limits]",
         "    message_bytes = 50_000_000",
@@ -82,7 +82,7 @@ def limits_page() -> str:
         "|---|---|---|",
         *(f"| `{name}` | {info.default:,} | {info.description} |" for name, info in Limits.model_fields.items()),
         "",
-        "How many calls a server gets at a time, how long a call may take and how long results are kept are",
+        "The number of concurrent calls, the duration of a call and how long results are kept are",
         "[options](options.md): `max_in_flight`, `max_waiting`, `client_sessions`, `call_timeout`, `answer_timeout`,",
         "`max_tokens`, `max_rows`, `kept_megabytes`.",
     ]

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import io
-import json
 import re
 import shutil
 import sys
@@ -20,7 +19,10 @@ from playwright.async_api import Browser, async_playwright
 from rich.console import Console
 
 from mcp_optimizer.cli.report_tables import show_report
+from mcp_optimizer.cli.reports import report_on
 from mcp_optimizer.dashboard.report_page import report_page
+from mcp_optimizer.metrics.report import Report
+from mcp_optimizer.settings import load_settings
 
 IMAGES = Path(__file__).parents[1] / "docs" / "images"
 COMMAND = [sys.executable, "-m", "mcp_optimizer"]
@@ -37,7 +39,7 @@ CONVERSATIONS: list[list[tuple[str, str, list[dict[str, Any]]]]] = [
 """What somebody wants, the tool that does it, and what it is called with."""
 
 
-def terminal(report: dict[str, Any], columns: int) -> str:
+def terminal(report: Report, columns: int) -> str:
     """The report as a terminal of this width shows it, as SVG that asks for no font from anywhere."""
     console = Console(record=True, width=columns, file=io.StringIO(), highlight=False)
     show_report(console, report)
@@ -72,10 +74,7 @@ async def use(address: str) -> None:
 async def main(dumps: Path) -> None:
     IMAGES.mkdir(exist_ok=True)
     chromium = shutil.which("chromium")
-    telling = await asyncio.create_subprocess_exec(
-        *COMMAND, "report", "--tools-dir", str(dumps), "--json", stdout=asyncio.subprocess.PIPE
-    )
-    report = json.loads((await telling.communicate())[0])
+    report = await report_on(load_settings({}), dumps)
     async with async_playwright() as driver:
         browser = await driver.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
         with tempfile.TemporaryDirectory() as folder:

@@ -1,4 +1,4 @@
-"""A private PostgreSQL for tests: made in a folder of its own, on a port of its own, gone when the tests are."""
+"""A private PostgreSQL for tests: in its own folder, on its own port, removed after the tests."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def _wait_for(postgres: Postgres, process: subprocess.Popen[bytes], log: Path) -
 
 
 def _unprivileged(*paths: Path) -> dict[str, Any]:
-    """For whom it runs: PostgreSQL refuses to be root, so that then it is somebody else."""
+    """The user that runs it: PostgreSQL refuses to run as root."""
     if os.name != "posix" or os.geteuid() != 0:
         return {}
     import pwd

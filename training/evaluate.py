@@ -119,12 +119,18 @@ def measure(
     """Figures of the whole ranking, of what is returned, and of what is refused."""
     use_cosines = embed is not None
     whole, returned, counts = {}, {}, {}
+    pooled: list[tuple[float, bool]] = []
     for name, tool_set in loaded.items():
         ranked = rankings(tool_set, vectors[name], fusion, use_cosines)
         whole[name] = metrics.figures([one.positions.tolist() for one in ranked], tool_set.queries)
         answers = [as_returned(one) for one in ranked]
         returned[name] = metrics.figures(answers, tool_set.queries)
+        stated = [float(value) for one in ranked for value in one.likelihoods[:LIMIT]]
+        hits = zip(ranked, tool_set.queries, strict=True)
+        right = [int(at) in query.relevant for one, query in hits for at in one.positions[:LIMIT]]
+        pooled.extend(zip(stated, right, strict=True) if name in sets.DEV_SETS else ())
         counts[name] = {
+            "calibration_error": round(metrics.calibration_error(stated, right), 4),
             "mean_hits": round(float(np.mean([len(one) for one in answers if one])), 2),
             "refused": round(float(np.mean([not one for one in answers])), 4),
             "refused_only_recall5": round(
@@ -138,6 +144,7 @@ def measure(
     whole["mean"] = metrics.mean_figures(whole[name] for name in five)
     returned["mean"] = metrics.mean_figures(returned[name] for name in five)
     return {
+        "dev_calibration_error": round(metrics.calibration_error(*zip(*pooled, strict=True)), 4) if pooled else None,
         "figures": {name: one.row() for name, one in whole.items()},
         "returned": {name: one.row() for name, one in returned.items()},
         "counts": counts,
@@ -169,13 +176,15 @@ def main() -> None:
         embed = embedder(options.artefacts, options.encoder)
         chosen = {name: one.index.tolist() for name, one in read_vectors(options.like).items()}
         loaded = [sets.load_train(name) for name in chosen]
-        names = () if chosen else (*sets.DEV_SETS, sets.EXTRA_DEV_SET)
+        names = () if chosen else (*sets.DEV_SETS, sets.WRITTEN_DEV, sets.EXTRA_DEV_SET)
         embed_sets(embed, loaded or [sets.load_dev(name) for name in names], options.embed, chosen)
         return
     fusion = read_fusion((options.artefacts / "fusion.json").read_text(encoding="utf-8"), options.encoder)
     fusion = only_cosine(fusion) if options.alone else fusion
     vectors, likeness = read_vectors([options.vectors]), read_vectors([options.likeness or options.vectors])
-    loaded_sets = {name: sets.load_dev(name) for name in (*sets.DEV_SETS, sets.EXTRA_DEV_SET) if name in vectors}
+    loaded_sets = {
+        name: sets.load_dev(name) for name in (*sets.DEV_SETS, sets.WRITTEN_DEV, sets.EXTRA_DEV_SET) if name in vectors
+    }
     embed = None if options.encoder == "none" else embedder(options.artefacts, options.encoder)
     found = measure(loaded_sets, vectors, likeness, fusion, embed)
     if options.out:
@@ -184,7 +193,7 @@ def main() -> None:
         print(part)
         for name, row in found[part].items():
             print(f"  {name:22s}", " ".join(f"{key}={value:.4f}" for key, value in row.items()))
-    for part in ("counts", "foreign_refused", "unrelated_refused"):
+    for part in ("dev_calibration_error", "counts", "foreign_refused", "unrelated_refused"):
         print(part, json.dumps(found[part]))
 
 

@@ -22,9 +22,14 @@ from mcp_optimizer.search.tooltext import (
 )
 from mcp_optimizer.search.words import STOP_WORDS, terms
 
-__all__ = ["DESCRIPTION_CHARS", "STOP_WORDS", "Floats", "ToolWords", "query_parts", "terms"]
+__all__ = ["DESCRIPTION_CHARS", "STOP_WORDS", "Floats", "ToolWords", "normalised", "query_parts", "terms"]
 
 _SPACE = re.compile(r"\s+")
+
+
+def normalised(text: str) -> str:
+    """The text as letters and digits only, for comparing."""
+    return " ".join(re.findall(r"[^\W_]+", text.lower()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +52,10 @@ class ToolWords:
             parameters=tuple(split_words(parameter) for parameter in parameter_names(schema)),
             parameter_text=" ".join(parameter_texts(schema or {})),
         )
+
+    def identity(self) -> str:
+        """What makes two tools the same text: name and the beginning of the description."""
+        return f"{self.name}|{normalised(self.description)[:120]}"
 
     def text(self) -> str:
         """What an encoder reads: `search.tooltext.tool_text`, from words that are split already."""

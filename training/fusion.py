@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import json
 import random
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -21,7 +22,7 @@ from torch import Tensor
 
 from training import metrics, sets
 from training.features import Floats, query_parts
-from training.ranker import FEATURES, FIT_FEATURES, Catalog, Cosines, Fusion, Regime, feature_matrix, rank
+from training.ranker import FEATURES, FIT_FEATURES, HIT_FEATURES, Catalog, Cosines, Fusion, Regime, feature_matrix, rank
 
 CANDIDATES = 60
 NO_CUT = 9.0
@@ -191,6 +192,62 @@ class FitCase:
     set_name: str
 
 
+@dataclass(frozen=True, slots=True)
+class HitCase:
+    """The first hits of one request, and which of them are right."""
+
+    hits: Floats
+    right: NDArray[np.bool_]
+    set_name: str
+    is_long: bool
+
+
+SHOWN = 8
+
+
+def hit_cases(tool_set: sets.ToolSet, vectors: Vectors, fusion: Fusion, use_cosines: bool) -> list[HitCase]:
+    """Every sampled request against the whole catalog."""
+    catalog = Catalog.build(tool_set.tools)
+    found = []
+    for at, position in enumerate(vectors.index):
+        query = tool_set.queries[int(position)]
+        if query.groups:
+            ranked = rank(catalog, query.text, vectors.cosines(at) if use_cosines else None, fusion, SHOWN)
+            right = np.array([int(tool) in query.relevant for tool in ranked.positions], dtype=np.bool_)
+            if len(right):
+                found.append(HitCase(ranked.hits, right, tool_set.name, bool(query_parts(query.text))))
+    return found
+
+
+def learn_hits(cases: Sequence[HitCase]) -> tuple[Floats, float]:
+    """Logistic regression of 'this hit answers'; each set weighs alike."""
+    sizes = Counter(case.set_name for case in cases)
+    data = torch.from_numpy(np.concatenate([case.hits for case in cases]))
+    wanted = torch.from_numpy(np.concatenate([case.right for case in cases]).astype(np.float32))
+    each = [np.full(len(case.right), 1.0 / sizes[case.set_name]) for case in cases]
+    balance = torch.from_numpy(np.concatenate(each).astype(np.float32))
+    mean, spread = data.mean(0), data.std(0).clamp(min=1e-3)
+    weights, bias = torch.zeros(len(HIT_FEATURES), requires_grad=True), torch.zeros((), requires_grad=True)
+    optimizer = torch.optim.Adam([weights, bias], lr=0.05)
+    for _ in range(400):
+        logits = (data - mean) / spread @ weights + bias
+        losses = torch.nn.functional.binary_cross_entropy_with_logits(logits, wanted, reduction="none")
+        loss = (losses * balance).sum() / balance.sum()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        with torch.no_grad():
+            weights.clamp_(min=0.0)
+    plain = (weights / spread).detach()
+    return plain.numpy(), float(bias.detach() - (plain * mean).sum())
+
+
+def with_hits(regime: Regime, cases: Sequence[HitCase]) -> Regime:
+    """The regime with its likelihoods of hits learned."""
+    weights, bias = learn_hits(cases)
+    return replace(regime, hit_weights=weights, hit_bias=bias)
+
+
 def is_foreign(tools: Floats, gold: frozenset[int], chosen: NDArray[np.int64]) -> bool:
     """Whether nothing in the catalog resembles any tool that would answer."""
     return float((tools[sorted(gold)] @ tools[chosen].T).max()) < UNLIKE
@@ -282,12 +339,12 @@ def fuse(
     train_sets = {name: sets.load_train(name) for name in train}
     train_cases = {name: cases_of(train_sets[name], vectors, use_cosines) for name, vectors in train.items()}
     dev_cases = {name: cases_of(sets.load_dev(name), vectors, use_cosines) for name, vectors in dev.items()}
-    none = np.zeros(len(FIT_FEATURES), dtype=np.float32)
+    none, no_hits = np.zeros(len(FIT_FEATURES), dtype=np.float32), np.zeros(len(HIT_FEATURES), dtype=np.float32)
     regimes: list[Regime] = []
     report: dict[str, object] = {}
     for is_long, name in ((False, "short"), (True, "long")):
         weights, report[name] = learn_regime(train_cases, dev_cases, is_long, use_cosines)
-        regimes.append(Regime(weights, none, fit_bias=0.0, fit_threshold=0.0, gap=NO_CUT))
+        regimes.append(Regime(weights, none, 0.0, 0.0, NO_CUT, no_hits, 0.0))
     draft = Fusion(*regimes)
     found = [
         case
@@ -295,7 +352,16 @@ def fuse(
         for case in fit_cases(train_sets[name], vectors, likeness[name].tools, draft, use_cosines)
     ]
     report["told_apart_left_out"] = told_apart(found)
-    return Fusion(with_fit(draft.short, found), with_fit(draft.long, found)), report
+    fusion = Fusion(with_fit(draft.short, found), with_fit(draft.long, found))
+    hits = [
+        case for name, vectors in train.items() for case in hit_cases(train_sets[name], vectors, fusion, use_cosines)
+    ]
+    return _with_likelihoods(fusion, hits), report
+
+
+def _with_likelihoods(fusion: Fusion, hits: Sequence[HitCase]) -> Fusion:
+    short, long = ([case for case in hits if case.is_long == is_long] for is_long in (False, True))
+    return replace(fusion, short=with_hits(fusion.short, short), long=with_hits(fusion.long, long))
 
 
 def main() -> None:

@@ -65,3 +65,16 @@ def mean_figures(sets: Iterable[Figures]) -> Figures:
     """The plain mean over sets."""
     rows = [tuple(asdict(one).values()) for one in sets]
     return Figures(*np.mean(np.array(rows), axis=0).tolist())
+
+
+BINS = 10
+
+
+def calibration_error(likelihoods: Sequence[float], right: Sequence[bool]) -> float:
+    """Expected calibration error: how far stated likelihoods are from the share that was right, in ten bins."""
+    stated, came_true = np.array(likelihoods, dtype=np.float64), np.array(right, dtype=np.float64)
+    bins = np.minimum((stated * BINS).astype(np.int64), BINS - 1)
+    gaps = [
+        abs(stated[bins == at].mean() - came_true[bins == at].mean()) * (bins == at).mean() for at in np.unique(bins)
+    ]
+    return float(sum(gaps))

@@ -17,8 +17,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from training import sets, synthetic
-from training.features import ToolWords, terms
+from training import sets, synthetic, written
+from training.features import ToolWords, normalised, terms
 
 # Its tools are those of a dev set; a corpus must not teach what a dev set measures.
 SERVERS_LEFT_OUT = frozenset({"py__msmcp-azure"})
@@ -37,31 +37,29 @@ class Pair:
     cut: str = ""
 
 
-def normalised(text: str) -> str:
-    """The text as letters and digits only, for comparing queries."""
-    return " ".join(re.findall(r"[^\W_]+", text.lower()))
-
-
 def dev_queries() -> frozenset[str]:
     """Every dev query, normalised: none of them may train anything."""
-    return frozenset(
-        normalised(query.text) for name in (*sets.DEV_SETS, sets.EXTRA_DEV_SET) for query in sets.load_dev(name).queries
-    )
+    names = (*sets.DEV_SETS, sets.EXTRA_DEV_SET, sets.WRITTEN_DEV)
+    texts = [query.text for name in names for query in sets.load_dev(name).queries]
+    return frozenset(map(normalised, [*texts, *sets.listed_requests()]))
 
 
 def dev_gold_tools() -> frozenset[str]:
-    """Names with descriptions of the tools that answer dev queries: no corpus may hold them."""
-    found: set[str] = set()
+    """Names with descriptions of the tools that answer dev queries: no corpus may hold them.
+
+    Of the written dev servers every tool counts, whether something was written for it or not.
+    """
+    found = {tool.identity() for tool in sets.load_dev(sets.WRITTEN_DEV).tools}
     for name in sets.DEV_SETS:
         dev = sets.load_dev(name)
         gold = {position for query in dev.queries for position in query.relevant}
-        found.update(identity(dev.tools[position]) for position in gold)
+        found.update(dev.tools[position].identity() for position in gold)
     return frozenset(found)
 
 
-def identity(tool: ToolWords) -> str:
-    """What makes two tools the same text: name and the beginning of the description."""
-    return f"{tool.name}|{normalised(tool.description)[:120]}"
+def never_trains(server: str) -> bool:
+    """Whether a real server is measured by a dev set."""
+    return server in SERVERS_LEFT_OUT or written.is_dev(server)
 
 
 def query_pairs(tool_set: sets.ToolSet, offset: int) -> Iterator[Pair]:
@@ -118,7 +116,58 @@ def corpus_pairs(tool: ToolWords, position: int, source: str, chance: random.Ran
 
 def corpora() -> list[sets.ToolSet]:
     """Every corpus that may train: those given, and the freely licensed real servers."""
-    return [*(sets.load_corpus(name) for name in sets.CORPORA), sets.load_free_servers(SERVERS_LEFT_OUT)]
+    return [*(sets.load_corpus(name) for name in sets.CORPORA), sets.load_free_servers(never_trains)]
+
+
+def source_of(corpus: sets.ToolSet, position: int) -> str:
+    """Where a tool is from: the corpus, and of the real servers also the fold, so that one can be left out."""
+    if corpus.name != "mcp_tools_free":
+        return corpus.name
+    return f"{corpus.name}_{written.fold_of(corpus.ids[position].split('::')[0])}"
+
+
+class _Known:
+    """Every tool once, by its text; a tool that answers dev queries never."""
+
+    def __init__(self, tools: list[ToolWords]) -> None:
+        self.tools = tools
+        self._forbidden = dev_gold_tools()
+        self._at: dict[str, int] = {}
+
+    def add(self, tool: ToolWords) -> tuple[int | None, bool]:
+        """The tool's position, if it may train, and whether it is new."""
+        key = tool.identity()
+        if key in self._forbidden or not tool.description:
+            return None, False
+        is_new = key not in self._at
+        if is_new:
+            self._at[key] = len(self.tools)
+            self.tools.append(tool)
+        return self._at[key], is_new
+
+
+def written_pairs(known: _Known) -> Iterator[Pair]:
+    """The requests written for real tools, those of general-purpose tools with all that answer alike."""
+    for one, position in _placed(written.read(sets.written_folder()), known):
+        source = f"written_{written.fold_of(one.server)}"
+        yield from (Pair(text, (position,), source, "written") for text in one.requests)
+    general = list(_placed(written.read_general(sets.written_folder()), known))
+    for one, position in general:
+        others = tuple(at for other, at in general if other.kind == one.kind and at != position)
+        source = f"written_{written.fold_of(one.server)}"
+        yield from (Pair(text, (position, *others), source, "general") for text in one.requests)
+
+
+def _placed(found: Iterable[written.Written], known: _Known) -> Iterator[tuple[written.Written, int]]:
+    servers: dict[str, dict[str, ToolWords]] = {}
+    for one in found:
+        if never_trains(one.server):
+            continue
+        tools = servers.setdefault(one.server, sets.server_tools(one.server))
+        if one.tool in tools:
+            position, _ = known.add(tools[one.tool])
+            if position is not None:
+                yield one, position
 
 
 def build(seed: int) -> tuple[list[ToolWords], list[Pair]]:
@@ -130,15 +179,13 @@ def build(seed: int) -> tuple[list[ToolWords], list[Pair]]:
         tool_set = sets.load_train(name)
         pairs.extend(query_pairs(tool_set, len(tools)))
         tools.extend(tool_set.tools)
-    known = set(dev_gold_tools())
+    known = _Known(tools)
     for corpus in corpora():
-        for tool in corpus.tools:
-            key = identity(tool)
-            if key in known or not tool.description:
-                continue
-            known.add(key)
-            pairs.extend(corpus_pairs(tool, len(tools), corpus.name, chance))
-            tools.append(tool)
+        for at, tool in enumerate(corpus.tools):
+            position, is_new = known.add(tool)
+            if position is not None and is_new:
+                pairs.extend(corpus_pairs(tool, position, source_of(corpus, at), chance))
+    pairs.extend(written_pairs(known))
     forbidden = dev_queries()
     return tools, [pair for pair in pairs if normalised(pair.query) not in forbidden]
 

@@ -7,13 +7,15 @@ from dataclasses import dataclass
 
 from mcp_optimizer.search import ranker
 from mcp_optimizer.search.document import Document
+from mcp_optimizer.search.learned import FEATURES, FIT_FEATURES, HIT_FEATURES, Fusion, Regime, read_fusion
 from mcp_optimizer.search.lexical import Floats, LexicalIndex, Vocabulary, count_terms
-from mcp_optimizer.search.ranker import FEATURES, FIT_FEATURES, Cosines, Fusion, Names, Ranking, Regime, read_fusion
+from mcp_optimizer.search.ranker import Cosines, Names, Ranking
 from training.features import ToolWords
 
 __all__ = [
     "FEATURES",
     "FIT_FEATURES",
+    "HIT_FEATURES",
     "Catalog",
     "Cosines",
     "Fusion",

@@ -7,15 +7,19 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from training import written
 from training.features import ToolWords
 
 TRAIN_SETS = ("bfcl_v4", "metatool", "seal_tools", "stabletoolbench", "traject_bench")
 DEV_SETS = ("azure_mcp", "mcp_bench_accenture", "mcp_discovery_seed", "mcptoolbenchpp", "mcpagentbench")
 EXTRA_DEV_SET = "toolret_subsets"
+WRITTEN_DEV = "written_dev"
+WRITTEN_FOLDS = tuple(f"written_{fold}" for fold in range(written.FOLDS))
 CORPORA = ("corpus_docker", "corpus_github_mcp", "corpus_mcp_zero", "corpus_mcpm", "corpus_toucan")
 FREE_LICENCES = frozenset({"MIT", "Apache-2.0"})
 
@@ -24,6 +28,14 @@ def data_folder() -> Path:
     """The shared data: `$TRAINING_DATA`, or `../shared/data` beside the checkout."""
     default = Path(__file__).resolve().parents[2] / "shared" / "data"
     return Path(os.environ.get("TRAINING_DATA", default))
+
+
+EVAL_LISTS = Path(__file__).resolve().parent / "data" / "eval"
+
+
+def listed_requests() -> list[str]:
+    """Every request of the lists that were written to measure with."""
+    return [record["request"] for path in sorted(EVAL_LISTS.glob("*.jsonl")) for record in _records(path)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,12 +103,17 @@ def load_set(folder: Path) -> ToolSet:
 
 
 def load_train(name: str) -> ToolSet:
-    """One of the sets that may train what ships."""
+    """One of the sets that may train what ships, or a fold of the written requests."""
+    if name in WRITTEN_FOLDS:
+        fold = WRITTEN_FOLDS.index(name)
+        return _written_set(name, lambda server: not written.is_dev(server) and written.fold_of(server) == fold)
     return load_set(data_folder() / "retrieval" / "train" / name)
 
 
 def load_dev(name: str) -> ToolSet:
     """One of the sets that only choose and measure."""
+    if name == WRITTEN_DEV:
+        return _written_set(name, written.is_dev)
     return load_set(data_folder() / "retrieval" / "dev" / name)
 
 
@@ -105,17 +122,58 @@ def load_corpus(name: str) -> ToolSet:
     return load_set(data_folder() / "retrieval" / "corpora" / name)
 
 
-def load_free_servers(leave_out: frozenset[str]) -> ToolSet:
-    """The real servers whose manifest licence is MIT or Apache-2.0, but for those named."""
-    folder = data_folder()
-    manifest = json.loads((folder / "mcp-tools-manifest.json").read_text(encoding="utf-8"))
+def written_folder() -> Path:
+    """The requests written by hand."""
+    return data_folder() / "retrieval" / "written"
+
+
+def server_tools(server: str) -> dict[str, ToolWords]:
+    """The tools of one real server by name; none where it is not there."""
+    path = data_folder() / "mcp-tools" / f"{server}.json"
+    if not path.exists():
+        return {}
+    shown = server.removeprefix("py__").split("__")[-1]
+    listed = json.loads(path.read_text(encoding="utf-8"))["tools"]
+    return {tool["name"]: tool_words({**tool, "server": shown}) for tool in listed}
+
+
+def manifest() -> list[dict[str, Any]]:
+    """The real servers with their licences."""
+    listed: list[dict[str, Any]] = json.loads((data_folder() / "mcp-tools-manifest.json").read_text(encoding="utf-8"))
+    return listed
+
+
+def load_free_servers(leave_out: Callable[[str], bool]) -> ToolSet:
+    """The real servers whose manifest licence is MIT or Apache-2.0, but for those left out."""
     ids: list[str] = []
     tools: list[ToolWords] = []
-    for entry in manifest:
-        path = folder / "mcp-tools" / f"{entry['server']}.json"
-        if entry["license"] not in FREE_LICENCES or entry["server"] in leave_out or not path.exists():
-            continue
-        for tool in json.loads(path.read_text(encoding="utf-8"))["tools"]:
-            ids.append(f"{entry['server']}::{tool['name']}")
-            tools.append(tool_words({**tool, "server": entry["server"].removeprefix("py__").split("__")[-1]}))
+    for entry in manifest():
+        if entry["license"] in FREE_LICENCES and not leave_out(entry["server"]):
+            for name, tool in server_tools(entry["server"]).items():
+                ids.append(f"{entry['server']}::{name}")
+                tools.append(tool)
     return ToolSet("mcp_tools_free", tuple(ids), tuple(tools))
+
+
+def _written_set(name: str, belongs: Callable[[str], bool]) -> ToolSet:
+    """All tools of the servers that belong, and the requests written for them. Twins are alternatives."""
+    ids: list[str] = []
+    tools: list[ToolWords] = []
+    for entry in manifest():
+        if belongs(entry["server"]):
+            for tool, words in server_tools(entry["server"]).items():
+                ids.append(f"{entry['server']}::{tool}")
+                tools.append(words)
+    position = {tool: at for at, tool in enumerate(ids)}
+    twins: dict[str, list[int]] = {}
+    for at, words in enumerate(tools):
+        twins.setdefault(words.identity(), []).append(at)
+    queries: list[Query] = []
+    for one in written.read(written_folder()):
+        if (own := position.get(f"{one.server}::{one.tool}")) is not None:
+            group = (own, *(twin for twin in twins[tools[own].identity()] if twin != own))
+            queries.extend(
+                Query(f"{one.server}::{one.tool}::{kind}", text, (group,), kind)
+                for kind, text in zip(written.KINDS, one.requests, strict=False)
+            )
+    return ToolSet(name, tuple(ids), tuple(tools), tuple(queries))

@@ -10,6 +10,7 @@ import argparse
 import json
 import random
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -18,12 +19,15 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from mcp_optimizer.search.encoders.static import StaticEncoder
-from training.export import OnnxEncoder
+from training import encoder
+from training.export import MODEL_FILE, OnnxEncoder
+from training.features import ToolWords
 from training.train import Recipe, read_pairs, read_tools
 
 DIMENSIONS = 256
 SCALE = 20.0
-KINDS = "query,clause,first_sentence,request,name_request,near_keywords"
+KINDS = "query,clause,first_sentence,request,name_request,near_keywords,written,general"
+Embed = Callable[[list[str], int], NDArray[np.float32]]
 
 
 def useful_pieces(tokenizer_file: Path) -> list[str]:
@@ -33,9 +37,9 @@ def useful_pieces(tokenizer_file: Path) -> list[str]:
     return [piece for piece in plain if piece.removeprefix("##").isalnum()]
 
 
-def first_rows(encoder: OnnxEncoder, pieces: list[str], counts: Counter[int]) -> NDArray[np.float32]:
+def first_rows(embed: Embed, pieces: list[str], counts: Counter[int]) -> NDArray[np.float32]:
     """The encoder's vectors of single pieces, in fewer dimensions, rare ones heavier."""
-    alone = encoder.embed([piece.removeprefix("##") for piece in pieces], 16, batch=64)
+    alone = embed([piece.removeprefix("##") for piece in pieces], 16)
     centred = alone - alone.mean(axis=0)
     _, _, axes = np.linalg.svd(centred[:: max(1, len(centred) // 6000)], full_matrices=False)
     total = sum(counts.values())
@@ -105,51 +109,58 @@ def quantised(pieces: list[str], rows: NDArray[np.float32]) -> StaticEncoder:
     return StaticEncoder({piece: at for at, piece in enumerate(pieces)}, values, scales)
 
 
-def teacher_vectors(encoder: OnnxEncoder, cache: Path, queries: list[str], tools: list[str]) -> tuple[Tensor, Tensor]:
-    """The encoder's vectors of the training texts; minutes of work, so kept in a file."""
-    if not cache.exists():
-        np.savez(cache, queries=encoder.embed(queries, 96), tools=encoder.embed(tools, 144))
-    with np.load(cache) as stored:
-        return torch.from_numpy(stored["queries"]), torch.from_numpy(stored["tools"])
+def teacher_of(folder: Path) -> Embed:
+    """Trained weights as they are, on the GPU where there is one, or the exported encoder."""
+    if (folder / MODEL_FILE).exists():
+        return OnnxEncoder(folder).embed
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    model, tokenizer = encoder.Encoder(folder).to(device), encoder.load_tokenizer(folder)
+    return lambda texts, longest: encoder.embed(model, encoder.tokenize(tokenizer, texts, longest), device)
 
 
-def main() -> None:
-    """The command."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--encoder", type=Path, required=True, help="folder with the exported encoder")
-    parser.add_argument("--pairs", type=Path, required=True)
-    parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--cache", type=Path, required=True)
-    parser.add_argument("--most", type=int, default=45_000, help="pairs drawn")
-    parser.add_argument("--epochs", type=int, default=8)
-    parser.add_argument("--seed", type=int, default=7)
-    options = parser.parse_args()
-    torch.manual_seed(options.seed)
-    torch.set_num_threads(1)
-    encoder = OnnxEncoder(options.encoder)
-    tools = read_tools(options.pairs)
-    pairs = read_pairs(options.pairs, Recipe(kinds=KINDS))
+def learned_table(
+    embed: Embed, tokenizer_file: Path, pairs: list[dict], tools: list[ToolWords], options: argparse.Namespace
+) -> StaticEncoder:
+    """The table that learned a draw of the pairs and the teacher's scores of them."""
     chance = random.Random(options.seed)  # noqa: S311 - drawing a sample, not secrets
     chosen = chance.sample(pairs, min(options.most, len(pairs)))
-    pieces = useful_pieces(options.encoder / "tokenizer.json")
+    pieces = useful_pieces(tokenizer_file)
     empty = StaticEncoder({p: at for at, p in enumerate(pieces)}, np.zeros((0, 0), np.int8), np.zeros(0, np.float16))
     query_rows = [empty.ids(pair["query"]) for pair in chosen]
     tool_rows = [empty.ids(tool.text()) for tool in tools]
     counts = Counter(at for row in [*query_rows, *tool_rows] for at in row)
-    teacher = teacher_vectors(
-        encoder, options.cache, [pair["query"] for pair in chosen], [tool.text() for tool in tools]
-    )
+    queries, texts = [pair["query"] for pair in chosen], [tool.text() for tool in tools]
+    teacher = torch.from_numpy(embed(queries, 128)), torch.from_numpy(embed(texts, 192))
     table = nn.EmbeddingBag(len(pieces), DIMENSIONS, mode="sum")
     with torch.no_grad():
-        table.weight.copy_(torch.from_numpy(first_rows(encoder, pieces, counts)))
+        table.weight.copy_(torch.from_numpy(first_rows(embed, pieces, counts)))
     examples = [
         (row, pair["tools"][0], frozenset(pair["tools"]), at)
         for at, (row, pair) in enumerate(zip(query_rows, chosen, strict=True))
         if row
     ]
     teach(table, examples, tool_rows, teacher, options.epochs, options.seed)
-    quantised(pieces, table.weight.detach().numpy()).save(options.out)
-    print(f"{options.out}: {options.out.stat().st_size / 1e6:.1f} MB, {len(pieces)} pieces")
+    return quantised(pieces, table.weight.detach().numpy())
+
+
+def main() -> None:
+    """The command."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--encoder", type=Path, required=True, help="folder of trained weights or of the exported ones")
+    parser.add_argument("--pairs", type=Path, required=True)
+    parser.add_argument("--left-out", default="", help="sources that must not teach, for a table of a fold")
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--most", type=int, default=60_000, help="pairs drawn")
+    parser.add_argument("--epochs", type=int, default=8)
+    parser.add_argument("--seed", type=int, default=7)
+    options = parser.parse_args()
+    torch.manual_seed(options.seed)
+    torch.set_num_threads(2)
+    tools = read_tools(options.pairs)
+    pairs = read_pairs(options.pairs, Recipe(kinds=KINDS, sources_left_out=options.left_out))
+    tokenizer_file = options.encoder / "tokenizer.json"
+    learned_table(teacher_of(options.encoder), tokenizer_file, pairs, tools, options).save(options.out)
+    print(f"{options.out}: {options.out.stat().st_size / 1e6:.1f} MB")
 
 
 if __name__ == "__main__":

@@ -23,14 +23,15 @@ from training.features import query_parts
 
 LONG_TOKENS = (256, 256)
 SAMPLED_QUERIES = 1000
+SAMPLED_WRITTEN = 2000
 SAMPLE_SEED = 7
 INT8_SCALE = 256.0  # components of a unit vector of 384 rarely pass a half
 
 
 def prepare(out: Path) -> None:
     """Writes every dev and train set as texts and groups."""
-    names = [("dev", name) for name in (*sets.DEV_SETS, sets.EXTRA_DEV_SET)]
-    names += [("train", name) for name in sets.TRAIN_SETS]
+    names = [("dev", name) for name in (*sets.DEV_SETS, sets.EXTRA_DEV_SET, sets.WRITTEN_DEV)]
+    names += [("train", name) for name in (*sets.TRAIN_SETS, *sets.WRITTEN_FOLDS)]
     with out.open("w", encoding="utf-8") as lines:
         for role, name in names:
             loaded = sets.load_dev(name) if role == "dev" else sets.load_train(name)
@@ -108,7 +109,8 @@ def write_vectors(model: encoder.Encoder, vectors: Vectors, names: list[str], ou
             continue
         count = len(record["queries"])
         chance = random.Random(SAMPLE_SEED)  # noqa: S311 - drawing, not secrets
-        chosen = sorted(chance.sample(range(count), min(count, SAMPLED_QUERIES)))
+        most = SAMPLED_WRITTEN if record["name"] in sets.WRITTEN_FOLDS else SAMPLED_QUERIES
+        chosen = sorted(chance.sample(range(count), min(count, most)))
         texts = [record["queries"][index]["text"] for index in chosen]
         parts = [query_parts(text) for text in texts]
         kinds = {"tools": record["tools"], "queries": texts, "parts": [part for some in parts for part in some]}

@@ -197,3 +197,24 @@ def near_keywords(tool: ToolWords, chance: random.Random) -> str | None:
         return None
     count = min(len(content), chance.randint(2, 4))
     return " ".join(content[at] for at in sorted(chance.sample(range(len(content)), count)))
+
+
+def mistyped(request: str, chance: random.Random) -> str:
+    """One or two of the longer words with a slip of the fingers: letters swapped, dropped, doubled or replaced."""
+    words = request.split(" ")
+    long_enough = [at for at, word in enumerate(words) if len(word) >= 4 and word.isalpha()]
+    for at in chance.sample(long_enough, min(len(long_enough), chance.choice((1, 1, 2)))):
+        words[at] = _slip(words[at], chance)
+    return " ".join(words)
+
+
+def _slip(word: str, chance: random.Random) -> str:
+    at = chance.randrange(1, len(word) - 1)
+    return chance.choice(
+        (
+            word[:at] + word[at + 1] + word[at] + word[at + 2 :],
+            word[:at] + word[at + 1 :],
+            word[:at] + word[at] + word[at:],
+            word[:at] + chance.choice("abcdefghijklmnopqrstuvwxyz") + word[at + 1 :],
+        )
+    )

@@ -23,6 +23,7 @@ import torch
 from tokenizers import Tokenizer
 from torch import Tensor, nn
 
+from training import synthetic
 from training.encoder import Encoder, encode_in_parts, load_tokenizer, tokenize
 from training.features import DESCRIPTION_CHARS, ToolWords
 
@@ -48,6 +49,9 @@ class Recipe:
     both_ways: float = 0.0  # weight of the loss from tool to query
     composites: int = 0  # requests put together of two to four others, an epoch
     smoothing: float = 0.0
+    general_share: float = 0.6  # how likely a request for a general-purpose tool is drawn in an epoch
+    written_times: int = 1  # how often each request written by hand is drawn in an epoch
+    typos: float = 0.0  # how likely a request is mistyped when drawn
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,11 +98,17 @@ def view(tool: ToolWords, cut: str, chance: random.Random) -> str:
 def _examples(pairs: list[dict], tools: list[ToolWords], recipe: Recipe, chance: random.Random) -> list[Example]:
     """This epoch's draw: for each query some of its gold tools, and requests put together of two."""
     examples = []
-    for pair in pairs:
-        gold = frozenset(pair["tools"])
-        for tool in chance.sample(pair["tools"], min(len(gold), recipe.gold_per_query)):
+    written = [pair for pair in pairs if pair["kind"] == "written"]
+    for pair in [*pairs, *written * (recipe.written_times - 1)]:
+        gold, is_general = frozenset(pair["tools"]), pair["kind"] == "general"
+        if is_general and chance.random() >= recipe.general_share:
+            continue
+        query = synthetic.mistyped(pair["query"], chance) if chance.random() < recipe.typos else pair["query"]
+        # A general request is its own tool's; those that answer it too are only not held against it.
+        chosen = pair["tools"][:1] if is_general else pair["tools"]
+        for tool in chance.sample(chosen, min(len(chosen), recipe.gold_per_query)):
             server = tools[tool].server if pair["kind"] not in QUERY_KINDS else ""
-            examples.append(Example(pair["query"], tool, gold, pair["cut"], server))
+            examples.append(Example(query, tool, gold, pair["cut"], server))
     singles = [pair for pair in pairs if len(pair["tools"]) == 1 and len(pair["query"].split()) < 30]
     for _ in range(recipe.composites):
         parts = chance.sample(singles, chance.choice((2, 2, 3, 4)))

@@ -1,7 +1,7 @@
 """mcp-optimizer: one MCP endpoint in front of many MCP servers.
 
-The public names, and nothing else; a test holds them. They load on first use, so that importing the package,
-or asking the command line for help, stays quick.
+Exports only the public names, which a test pins. They load on first use, so importing the package or printing the
+command line's help stays fast.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""`python -m mcp_optimizer`: the command line, where its script is not on the PATH."""
+"""`python -m mcp_optimizer`: the command line, if its script is not on the PATH."""
 
 from mcp_optimizer.cli import main
 
-# Not when a process that a report started reads this file again.
+# Not when a child process of a report imports this file again.
 if __name__ == "__main__":
     main()

@@ -1,25 +1,25 @@
-"""Every error this package raises on purpose, so that a caller can tell what to do about it.
+"""Every error this package raises on purpose; its type tells a caller what to do about it.
 
     OptimizerError                something went wrong; the message says what, and what to do
     ├── ConfigurationError        the user must change a setting or a server file (exit code 2)
     ├── CatalogError              the catalog database cannot be used
     ├── UpstreamError             one MCP server behind the gateway failed; the others are not affected
     │   ├── ServerUnavailable     it is not running (still starting, dead, disabled)
-    │   ├── ServerBusy            as many calls as it may have are waiting for it; says when to try again
-    │   ├── CallTimeout           it did not answer within the call's deadline
-    │   ├── CallLost              the connection broke in this call; the server may be well
+    │   ├── ServerBusy            the maximum number of calls is waiting for it; says when to try again
+    │   ├── CallTimeout           it did not respond within the call's deadline
+    │   ├── CallLost              the connection broke in this call; the server may be alive
     │   ├── CallInterrupted       it died or closed the connection in the middle of a call
-    │   └── UpstreamRefusal       it answered with a JSON-RPC error, which passes through unchanged
+    │   └── UpstreamRefusal       it responded with a JSON-RPC error, which passes through unchanged
     └── RequestError              the model or client asked for something that cannot be done
         ├── UnknownTool           no such tool; carries the nearest names
         ├── AmbiguousTool         several servers have it; carries their names
-        ├── InvalidArguments      the arguments do not fit the tool's schema; carries the schema
+        ├── InvalidArguments      the arguments do not match the tool's schema; carries the schema
         ├── CallNotWaiting        no call waits for the answers that were given
         └── InvalidRequest        one of the gateway's own tools was called wrongly
 
-A `RequestError` and an `UpstreamError` reach the model as a tool result with `isError: true`, because a
-model can act on that (an `UpstreamRefusal` stays the JSON-RPC error it was); nothing here is ever turned into
-an empty result. The translation is `for_model`.
+A `RequestError` and an `UpstreamError` reach the model as a tool result with `isError: true`, because a model can act
+on that (an `UpstreamRefusal` stays the JSON-RPC error it was). No error ever becomes an empty result; `for_model`
+translates.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from mcp_optimizer.largejson.text import compact
 _LONGEST_QUOTE = 120
 _MOST_LISTED = 20
 _LONGEST_TEXT = 10_000
-"""Bytes of an error that a model reads, unless it is told otherwise."""
+"""Default maximum bytes of an error that a model reads."""
 
 
 class OptimizerError(Exception):
@@ -40,7 +40,7 @@ class OptimizerError(Exception):
 
 
 class ConfigurationError(OptimizerError):
-    """A setting or a server file must be changed by the user."""
+    """The user must change a setting or a server file."""
 
 
 class CatalogError(OptimizerError):
@@ -56,27 +56,27 @@ class UpstreamError(OptimizerError):
 
 
 class ServerUnavailable(UpstreamError):
-    """The server is not running now."""
+    """The server is not running."""
 
 
 class ServerBusy(UpstreamError):
-    """As many calls as may wait for the server are waiting."""
+    """The maximum number of calls is already waiting for the server."""
 
     def __init__(self, server: str, under_way: int, waiting: int, retry_after: float) -> None:
         super().__init__(
             server,
-            f"The server {server!r} is busy: {under_way} calls are under way and {waiting} are waiting. "
+            f"The server {server!r} is busy: {under_way} calls in progress, {waiting} waiting. "
             f"Try again in about {retry_after:.0f} s.",
         )
         self.retry_after = retry_after
 
 
 class CallTimeout(UpstreamError):
-    """The server did not answer within the call's deadline."""
+    """The server did not respond within the call's deadline."""
 
 
 class CallLost(UpstreamError):
-    """The connection broke in the middle of this call. Nothing is known of the server."""
+    """The connection broke in the middle of this call. The server may be alive."""
 
 
 class CallInterrupted(UpstreamError):
@@ -84,7 +84,7 @@ class CallInterrupted(UpstreamError):
 
 
 class UpstreamRefusal(UpstreamError):
-    """The server answered with a JSON-RPC error."""
+    """The server responded with a JSON-RPC error."""
 
     def __init__(self, server: str, code: int, message: str, data: Any = None) -> None:
         super().__init__(server, message)
@@ -118,7 +118,7 @@ class AmbiguousTool(RequestError):
 
 
 class InvalidArguments(RequestError):
-    """The arguments do not fit the tool's schema, which is `abbreviated` where it is too large to be shown."""
+    """The arguments do not match the tool's schema, which is `abbreviated` if it is too large to be shown."""
 
     def __init__(
         self, tool: str, problems: Sequence[str], schema: Mapping[str, Any], *, abbreviated: bool = False
@@ -131,12 +131,12 @@ class InvalidArguments(RequestError):
 
 
 class CallNotWaiting(RequestError):
-    """No call waits for the answers that were given: it was answered, took too long, or is another client's."""
+    """No call waits for these answers: it was answered, expired, or belongs to another client."""
 
     def __init__(self) -> None:
         super().__init__(
-            "No call waits for these answers: its requestState is unknown, was used before, has expired, or belongs to "
-            "another client or another call. Call again from the start, without inputResponses and requestState."
+            "No call waits for these answers: the requestState is unknown, used, expired, or belongs to "
+            "another client or another call. Call again without inputResponses and requestState."
         )
 
 
@@ -145,10 +145,9 @@ class InvalidRequest(RequestError):
 
 
 def for_model(error: OptimizerError, most: int = _LONGEST_TEXT) -> str:
-    """The text a model reads: what was wrong, and what it needs to get the next call right.
+    """The text a model reads: the problem, and what it needs to get the next call right.
 
-    Of a longer one than `most` bytes, and so tokens, both ends; but a schema is as long as whoever raised the error
-    made it.
+    A text longer than `most` bytes, and so possibly tokens, is reduced to both ends. The schema is not shortened here.
     """
     text = _both_ends(str(error), most)
     if not isinstance(error, InvalidArguments):
@@ -160,7 +159,7 @@ def for_model(error: OptimizerError, most: int = _LONGEST_TEXT) -> str:
 
 
 def quoted(value: Any) -> str:
-    """A value that somebody gave, in quotes, however long it is."""
+    """A given value in quotes, shortened if it is long."""
     if isinstance(value, list | dict):
         return "a list" if isinstance(value, list) else "an object"
     shown = repr(value[: _LONGEST_QUOTE + 1] if isinstance(value, str) else value)
@@ -168,7 +167,7 @@ def quoted(value: Any) -> str:
 
 
 def listed(names: Sequence[str], most: int = _MOST_LISTED) -> str:
-    """Names in a row: the first, and how many more there are."""
+    """The first names, and how many more there are."""
     shown = ", ".join(names[:most])
     return shown if len(names) <= most else f"{shown} and {len(names) - most:,} more"
 
@@ -176,6 +175,6 @@ def listed(names: Sequence[str], most: int = _MOST_LISTED) -> str:
 def _both_ends(text: str, most: int) -> str:
     if len(text) * 4 <= most or len(text.encode("utf-8", "surrogatepass")) <= most:
         return text
-    # As many characters as surely fit, whatever they are.
+    # As many characters as fit in any encoding.
     half = most // 8 - 1
     return f"{text[:half]} … {text[-half:]}"

@@ -1,4 +1,4 @@
-"""The reply of `find_tool` as the source documents name it. The MCP server itself is in `serving`."""
+"""The reply of `find_tool`, importable from this path. The MCP server itself is in `serving`."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
-"""Every option, once: its name, its default, what it means. Reading them has no effect on anything.
+"""Every option, defined once: its name, default and meaning. Reading them has no effect.
 
-Flags beat the environment (`MCP_OPTIMIZER_*`), which beats a TOML file. An unknown option or a bad value is
-an error that names it and says where it came from; that is why the sources are merged here and not by a
-settings library, which would have forgotten by then.
+Flags beat the environment (`MCP_OPTIMIZER_*`), which beats a TOML file. An error in an option names the option and its
+source. The sources are merged here because a settings library would no longer know the source.
 """
 
 from __future__ import annotations
@@ -25,16 +24,16 @@ APP_NAME = "mcp-optimizer"
 PREFIX = "MCP_OPTIMIZER_"
 
 DEPTH_VARIABLE = f"{PREFIX}DEPTH"
-"""How many gateways a process runs inside of. Given to every server, which may be a gateway: no option of its own."""
+"""How many gateways a process is nested in. Passed to every server, which may be a gateway; not an option."""
 
 _NO_OPTIONS = ("settings", "depth", "child")
-"""Variables that name the settings file, or that a gateway gives to those it starts."""
+"""Variables that name the settings file, or that a gateway passes to its children."""
 
 SERVER_FILE = "mcp.json"
 SETTINGS_FILE = "mcp-optimizer.toml"
 
 FILE_ONLY = frozenset({"groups", "client_profiles", "server_results", "tool_results", "limits"})
-"""Options with a structure of their own, which only a file can give."""
+"""Structured options that can only be set in a file."""
 
 LEAST_MAX_TOKENS = 200
 
@@ -44,7 +43,7 @@ ResultEncoding = Literal["compact", "original", "csv", "toon"]
 
 
 class ResultSettings(BaseModel):
-    """How the results of one server or tool are treated; what is not given is as everywhere."""
+    """How the results of one server or tool are handled; missing values fall back to the global ones."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -60,14 +59,14 @@ class ResultSettings(BaseModel):
 
 
 def enough_tokens(value: int) -> int:
-    """A limit must leave room to say that something was cut, and for something worth reading."""
+    """A limit must leave room for the notice and for something worth reading."""
     if 0 < value < LEAST_MAX_TOKENS or value < 0:
         raise ValueError(f"must be 0 (no limit) or at least {LEAST_MAX_TOKENS}")
     return value
 
 
 def readable_database(value: str) -> str:
-    """A URL must be one that can be used, and shown without its password."""
+    """A URL must be usable, and printable without its password."""
     scheme, separator, _ = value.partition("://")
     if not separator:
         return value
@@ -78,7 +77,7 @@ def readable_database(value: str) -> str:
     try:
         before_path = urlsplit(value).netloc
     except ValueError:
-        # Not passed on: it may quote the password.
+        # Not passed on, because the error may quote the password.
         before_path = "@@"
     if value.count("@") != before_path.count("@") or before_path.count("@") > 1:
         raise ValueError("it cannot be read; write what is special in a password as %XX, such as %40 for @, %2F for /")
@@ -92,44 +91,52 @@ class Settings(BaseModel):
 
     config: Path | None = Field(
         default=None,
-        description="Server file (the mcpServers JSON of Claude Desktop, Cursor, VS Code and others). "
-        f"Default: ./{SERVER_FILE}, then the one in your config folder.",
+        description="Server file (the mcpServers JSON of Claude Desktop, Cursor, VS Code and others). Default: "
+        f"./{SERVER_FILE}, then the one in your config folder.",
     )
     demo: bool = Field(default=False, description="Use the bundled demo servers instead of a server file.")
     servers: str = Field(
         default="",
-        description="Only these servers of the file, comma separated: one file can serve several agents, each with its "
-        "own. Default: all.",
+        description="Use only these servers of the file, comma-separated, so one file can serve several agents. "
+        "Default: all.",
     )
     database: str = Field(
         default="",
         repr=False,
         description="Catalog database: a file, postgresql://user:password@host/name (needs the extra postgres), or "
-        "'none' to keep nothing. Default: a file in your data folder.",
+        "'none' to store nothing. Default: a file in your data folder.",
     )
     mode: Literal["search", "transparent"] = Field(
         default="search",
-        description="What clients see: a few tools that find and call the others, or all tools of all servers, "
-        "exactly as they are.",
+        description="What clients see: a few tools that find and call the others (search), or all tools of all "
+        "servers, unchanged (transparent).",
     )
-    encoding: Encoding = Field(default="cl100k_base", description="Token encoding that everything is counted with.")
+    encoding: Encoding = Field(default="cl100k_base", description="Token encoding used for all counts.")
     encoder: str = Field(
         default="bundled",
-        description="What finds tools by meaning: bundled, static (smaller, quicker, less good), none (words only), "
-        "a folder with model.onnx and vocab.txt, or an OpenAI-compatible https://host/v1#model.",
+        description="What finds tools by meaning: bundled, static (smaller and faster, less accurate), none (words "
+        "only), a folder with model.onnx and vocab.txt, or an OpenAI-compatible https://host/v1#model.",
     )
-    encoder_key: str = Field(default="", repr=False, description="Key for an encoder that is reached over HTTP.")
-    find_limit: int = Field(default=5, ge=1, le=100, description="Most tools that find_tool returns, if not told.")
+    encoder_key: str = Field(default="", repr=False, description="API key for an encoder endpoint.")
+    find_limit: int = Field(
+        default=5, ge=1, le=100, description="Maximum tools find_tool returns when no limit is given."
+    )
+    learn_from_use: bool = Field(
+        default=True,
+        description="Rank tools slightly higher that were called after similar searches. Keeps keyed hashes of words "
+        "and tools with counts in the catalog database, never texts.",
+    )
     detail: Literal["signature", "schema", "full"] = Field(
-        default="signature", description="How find_tool describes parameters, if not told."
+        default="signature", description="How find_tool describes parameters when no detail is given."
     )
     signature_notes: Literal["full", "sentence", "none"] = Field(
-        default="sentence", description="How much documentation a signature keeps."
+        default="sentence", description="How much parameter documentation a signature keeps."
     )
     dialect: Literal["plain", "inlined", "references"] = Field(
         default="plain",
-        description="What compressed schemas may contain: $ref only where the tool itself has some (plain), "
-        "none, nor anything else that simple clients cannot read (inlined), or shared definitions (references).",
+        description="JSON Schema features in compressed schemas: $ref only where the tool itself uses it (plain); no "
+        "$ref and nothing else that simple clients cannot read (inlined); or shared definitions "
+        "(references).",
     )
     groups: dict[str, dict[str, list[str]]] = Field(
         default_factory=dict,
@@ -137,95 +144,97 @@ class Settings(BaseModel):
     )
     tool_profile: Literal["minimal", "standard", "full"] | None = Field(
         default=None,
-        description="Tools registered directly beside find_tool: minimal, standard or full. Default: none.",
+        description="Tools registered directly, next to find_tool: minimal, standard or full. Default: none.",
     )
     description_writer: str = Field(
         default="",
         description="OpenAI-compatible https://host/v1#model that writes the five-word descriptions of registered "
-        "tools. Default: words of the tools themselves.",
+        "tools. Default: words from the tools themselves.",
     )
-    description_writer_key: str = Field(default="", repr=False, description="Key for the description writer.")
-    pinned_tools: str = Field(default="", description="Tools that come first in every profile, comma separated.")
-    minimal_budget: int = Field(default=9_000, ge=0, description="Most tokens of tools/list in the minimal profile.")
-    standard_budget: int = Field(default=20_000, ge=0, description="Most tokens of tools/list in the standard profile.")
-    full_budget: int | None = Field(default=None, ge=0, description="Most tokens of tools/list in the full profile.")
+    description_writer_key: str = Field(default="", repr=False, description="API key for the description writer.")
+    pinned_tools: str = Field(default="", description="Tools that come first in every profile, comma-separated.")
+    minimal_budget: int = Field(default=9_000, ge=0, description="Maximum tokens of tools/list in the minimal profile.")
+    standard_budget: int = Field(
+        default=20_000, ge=0, description="Maximum tokens of tools/list in the standard profile."
+    )
+    full_budget: int | None = Field(default=None, ge=0, description="Maximum tokens of tools/list in the full profile.")
     client_profiles: dict[str, Literal["minimal", "standard", "full"]] = Field(
         default_factory=dict,
-        description="Profiles by the name that a client gives itself, such as client_profiles.claude-ai = 'minimal'.",
+        description="Profiles by client name, such as client_profiles.claude-ai = 'minimal'.",
     )
     token_estimate: Literal[
         "auto", "character_count_div_4", "character_count_div_3", "tiktoken:cl100k_base", "tiktoken:o200k_base"
     ] = Field(
-        default="auto", description="How the tokens of a result are estimated; auto counts what is counted quickly."
+        default="auto",
+        description="How the tokens of a result are estimated; auto counts short texts and samples long ones.",
     )
-    max_rows: int = Field(
-        default=1_000, ge=0, description="Most rows of a result's table that are sent; 0: any number."
-    )
+    max_rows: int = Field(default=1_000, ge=0, description="Maximum rows sent of a result's table; 0 means no limit.")
     max_tokens: int = Field(
         default=20_000,
-        description="Most tokens of a result that are sent, at least 200; 0: any number. The rest stays readable.",
+        description="Maximum tokens sent of a result, at least 200; 0 means no limit. The rest stays readable.",
     )
     result_encoding: ResultEncoding = Field(
         default="compact",
-        description="How JSON results are sent: compact (without blanks), original, or flat tables as csv or toon, "
+        description="How JSON results are sent: compact (no whitespace), original, or flat tables as csv or toon "
         "where that is smaller.",
     )
     cache_seconds: float = Field(
         default=0.0,
         ge=0,
-        description="Seconds for which a result is served again, of tools that declare to read only, and only what is "
-        "their server's own; 0: never.",
+        description="Seconds for which a result is returned again for an identical call. Applies to tools declared "
+        "read-only and closed-world; 0 turns the cache off.",
     )
-    cache_megabytes: int = Field(default=64, ge=1, description="Most megabytes of results that are kept for that.")
+    cache_megabytes: int = Field(default=64, ge=1, description="Maximum megabytes of cached results.")
     server_results: dict[str, ResultSettings] = Field(
         default_factory=dict,
-        description="What is different for one server's results, such as server_results.github.max_tokens = 5000.",
+        description="Result options for one server, such as server_results.github.max_tokens = 5000.",
     )
     tool_results: dict[str, ResultSettings] = Field(
         default_factory=dict,
-        description="What is different for one tool's results, by its name or server__tool, "
-        "such as tool_results.git_log.max_rows = 50.",
+        description="Result options for one tool, by name or server__tool, such as tool_results.git_log.max_rows = 50.",
     )
     kept_hours: float = Field(default=24.0, gt=0, description="Hours for which results that were cut stay readable.")
-    kept_megabytes: int = Field(default=256, ge=1, description="Most megabytes of such results, as they are stored.")
+    kept_megabytes: int = Field(default=256, ge=1, description="Maximum megabytes of kept results, as stored.")
     plain_meta: bool = Field(
-        default=False, description="Write a result's metadata as meta too, for clients that do not read _meta."
+        default=False, description="Also write a result's metadata as meta, for clients that do not read _meta."
     )
     start_timeout: float = Field(default=60.0, gt=0, description="Seconds a server has to start and list its tools.")
     call_timeout: float = Field(
-        default=60.0, gt=0, description="Seconds a call may take; a server's own timeout in its file comes first."
+        default=60.0,
+        gt=0,
+        description="Seconds a call may take; a server's timeout in the server file takes precedence.",
     )
-    restart_pause: float = Field(default=1.0, gt=0, description="Seconds before a dead server is first restarted.")
-    restart_pause_max: float = Field(default=60.0, gt=0, description="Longest pause between restarts, in seconds.")
-    max_in_flight: int = Field(default=100, ge=1, description="Calls that one server gets at a time.")
+    restart_pause: float = Field(default=1.0, gt=0, description="Seconds before the first restart of a dead server.")
+    restart_pause_max: float = Field(default=60.0, gt=0, description="Maximum seconds between restarts.")
+    max_in_flight: int = Field(default=100, ge=1, description="Maximum concurrent calls to one server.")
     max_waiting: int = Field(
-        default=1_000, ge=0, description="Calls that may wait for one server; of more, each is told to try again."
+        default=1_000, ge=0, description="Maximum calls waiting for one server; further callers are told to try again."
     )
     client_sessions: int = Field(
         default=32,
         ge=0,
-        description="Clients over HTTP that may have a session of their own with one server, if they can be asked "
-        "things. Of more, each shares one in which the server cannot ask.",
+        description="Maximum HTTP clients with their own session on one server, for clients that can answer "
+        "questions. Further clients share a session in which the server cannot ask.",
     )
     answer_timeout: float = Field(
         default=300.0,
         gt=0,
-        description="Seconds that a client has to answer a server's question, where it is asked by an input-required "
-        "result in the middle of a call of the older protocol era.",
+        description="Seconds a modern client has to answer a legacy server's question, which it gets as an "
+        "input-required result.",
     )
     limits: Limits = Field(
         default_factory=Limits,
-        description="Bounds on what servers and clients may send, such as limits.message_bytes = 50000000. "
-        "See limits.md.",
+        description="Limits on what servers and clients may send, such as limits.message_bytes = 50000000. See "
+        "limits.md.",
     )
     shutdown_timeout: float = Field(
-        default=10.0, ge=0, description="Seconds that calls under way have to finish when the gateway is stopped."
+        default=10.0, ge=0, description="Seconds that calls in progress have to finish when the gateway stops."
     )
     shutdown_delay: float = Field(
         default=0.5,
         ge=0,
-        description="Seconds of those for which calls are still taken over HTTP after SIGTERM, while /ready says 503 "
-        "already. Behind a load balancer: as long as it takes to notice.",
+        description="Seconds, within shutdown_timeout, for which HTTP calls are still accepted after SIGTERM while "
+        "/ready already returns 503. Behind a load balancer: the time it takes to notice.",
     )
     wait: float = Field(
         default=30.0, ge=0, description="Seconds that find, call, tools and the library wait for servers to start."
@@ -235,40 +244,42 @@ class Settings(BaseModel):
     )
     allowed_hosts: str = Field(
         default="",
-        description="Host headers to accept over HTTP, comma separated (host:port, or host:*). "
-        "Needed when not on loopback.",
+        description="Host headers to accept over HTTP, comma-separated (host:port, or host:*). Required when not on "
+        "loopback.",
     )
     allowed_origins: str = Field(
-        default="", description="Origin headers to accept over HTTP besides loopback ones, comma separated."
+        default="", description="Origin headers to accept over HTTP in addition to loopback, comma-separated."
     )
-    dashboard: bool = Field(default=True, description="Serve the dashboard at / and /metrics for Prometheus over HTTP.")
+    dashboard: bool = Field(
+        default=True, description="Serve the dashboard at / and Prometheus metrics at /metrics over HTTP."
+    )
     dashboard_token: str = Field(
         default="",
         repr=False,
-        description="Token that the dashboard and /metrics ask for. Needed when not on loopback.",
+        description="Token required for the dashboard and /metrics. Must be set when not on loopback.",
     )
     history: bool = Field(
         default=True,
-        description="Keep what happened (never arguments or results) in the catalog database, for reports.",
+        description="Record events (never arguments or results) in the catalog database, for reports.",
     )
-    history_days: float = Field(default=90.0, gt=0, description="Days after which history is forgotten.")
+    history_days: float = Field(default=90.0, gt=0, description="Days after which history is deleted.")
     requests_per_session: int | None = Field(
         default=None,
         ge=1,
-        description="Model requests assumed in a conversation when savings are told, if more than were seen.",
+        description="Minimum number of model requests to assume per conversation when calculating savings.",
     )
     price_model: str = Field(
         default="",
-        description="Model in whose prices results and savings are told, such as claude-sonnet-4-5 or openai:gpt-5.",
+        description="Model whose prices are used for results and savings, such as claude-sonnet-4-5 or openai:gpt-5.",
     )
-    log_level: LogLevel = Field(default="warning", description="What is written to stderr.")
+    log_level: LogLevel = Field(default="warning", description="Minimum level of log messages written to stderr.")
     log_format: Literal["auto", "human", "json"] = Field(
-        default="auto", description="How it is written: lines for people, or JSON; auto is human on a terminal."
+        default="auto", description="Log format: lines for people, or JSON; auto uses lines on a terminal."
     )
     otlp_endpoint: str = Field(
         default="",
-        description="Send OpenTelemetry traces to this OTLP/HTTP endpoint, such as http://127.0.0.1:4318. "
-        "Needs the extra otel.",
+        description="Send OpenTelemetry traces to this OTLP/HTTP endpoint, such as http://127.0.0.1:4318. Needs the "
+        "extra otel.",
     )
 
     @field_validator("max_tokens")
@@ -289,7 +300,7 @@ class Settings(BaseModel):
 
     @property
     def database_place(self) -> Path | str | None:
-        """The file, or the URL of a PostgreSQL database, or neither."""
+        """The file, the URL of a PostgreSQL database, or None."""
         if self.database.lower() == "none":
             return None
         if "://" in self.database:
@@ -298,7 +309,7 @@ class Settings(BaseModel):
 
     @property
     def server_file(self) -> Path:
-        """The server file to read: the one named, else the first that exists."""
+        """The server file to read: the configured one, otherwise the first that exists."""
         if self.config is not None:
             return self.config.expanduser()
         here = Path(SERVER_FILE)
@@ -306,7 +317,7 @@ class Settings(BaseModel):
 
     @property
     def http_address(self) -> tuple[str, int]:
-        """Host and port to serve on; a bare port means loopback: to listen everywhere has to be said."""
+        """Host and port to serve on. A bare port means loopback; listening everywhere must be explicit."""
         host, _, port = (self.http or "").rpartition(":")
         host = host.strip("[]") or "127.0.0.1"
         if not port.isdecimal() or int(port) > 65535:
@@ -319,7 +330,7 @@ def load_settings(
     environment: Mapping[str, str] | None = None,
     settings_file: Path | None = None,
 ) -> Settings:
-    """Merge the sources and validate them; each value remembers where it came from, for the error."""
+    """Merge and validate the sources, remembering where each value came from for error messages."""
     environment = os.environ if environment is None else environment
     flags = {name: value for name, value in (flags or {}).items() if value is not None}
     path = settings_file or _settings_path(environment)
@@ -376,6 +387,6 @@ def _explain(problem: Any, origins: Mapping[str, str]) -> str:
     message = problem["msg"].removeprefix("Value error, ")
     if not name:
         return f"{message[:1].upper()}{message[1:]}."
-    # What is not to be shown is a secret, or may hold one.
+    # A hidden value is a secret, or may contain one.
     shown = f" {problem['input']!r}" if Settings.model_fields[name].repr else ""
     return f"Bad value{shown} for {name!r} {origins.get(name, 'by default')}: {message}."

@@ -1,14 +1,15 @@
 """Counts tokens with tiktoken, from vocabularies that ship with the package.
 
-The one way to count in this product. tiktoken's own loader downloads its rank tables; ours are read from
-`vocabularies/`, and refused unless their SHA-256 is the one tiktoken publishes. Knows nothing of tools
-beyond "it can be dumped to JSON", of databases or of servers.
+The only way to count in this product. tiktoken's own loader downloads its rank tables; ours are read from
+`vocabularies/` and refused unless their SHA-256 is the one tiktoken publishes. Knows nothing of databases or servers,
+and of tools only that they can be dumped to JSON.
 """
 
 from __future__ import annotations
 
 import base64
 import hashlib
+import logging
 import lzma
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -21,18 +22,20 @@ import tiktoken
 
 from mcp_optimizer.errors import ConfigurationError
 
+logger = logging.getLogger(__name__)
+
 DEFAULT_ENCODING = "cl100k_base"
 
 
 class Dumpable(Protocol):
-    """Anything whose JSON form can be counted; an MCP tool, above all."""
+    """Anything whose JSON form can be counted, such as an MCP tool."""
 
     def model_dump_json(self) -> str: ...
 
 
 @dataclass(frozen=True)
-class Vocabulary:
-    """What tiktoken needs to know of an encoding besides its rank table."""
+class EncodingTable:
+    """What tiktoken needs to know about an encoding in addition to its rank table."""
 
     name: str
     sha256: str
@@ -42,7 +45,7 @@ class Vocabulary:
 VOCABULARIES = {
     vocabulary.name: vocabulary
     for vocabulary in (
-        Vocabulary(
+        EncodingTable(
             name="cl100k_base",
             sha256="223921b76ee99bde995b7ff738513eef100fb51d18c93597a113bcffe865b2a7",
             pattern=(
@@ -50,7 +53,7 @@ VOCABULARIES = {
                 r"|\s++$|\s*[\r\n]|\s+(?!\S)|\s"
             ),
         ),
-        Vocabulary(
+        EncodingTable(
             name="o200k_base",
             sha256="446a9538cb6c348e3516120d7c08b09f57c36495e2acfffe59a5bf8b0cfb1a2d",
             pattern=(
@@ -65,8 +68,8 @@ VOCABULARIES = {
 }
 
 
-def read_rank_table(vocabulary: Vocabulary) -> bytes:
-    """The rank table as tiktoken publishes it, byte for byte; refused when the hash differs."""
+def read_rank_table(vocabulary: EncodingTable) -> bytes:
+    """The rank table as tiktoken publishes it, byte for byte; refused if the hash differs."""
     packed = resources.files("mcp_optimizer") / "vocabularies" / f"{vocabulary.name}.tiktoken.xz"
     try:
         table = lzma.decompress(packed.read_bytes())
@@ -82,22 +85,22 @@ def read_rank_table(vocabulary: Vocabulary) -> bytes:
 
 @cache
 def load_encoding(name: str) -> tiktoken.Encoding:
-    """Build the encoding; about a tenth of a second the first time, nothing after that."""
+    """Build the encoding: about a tenth of a second the first time, cached afterwards."""
     vocabulary = VOCABULARIES[name]
     ranks = {
         base64.b64decode(token): int(rank)
         for token, rank in (line.split() for line in read_rank_table(vocabulary).splitlines())
     }
-    # No special tokens: "<|endoftext|>" in a tool's description is text like any other.
+    # No special tokens: "<|endoftext|>" in a tool's description is ordinary text.
     encoding = tiktoken.Encoding(name=name, pat_str=vocabulary.pattern, mergeable_ranks=ranks, special_tokens={})
-    # Its Rust part has a table of its own by now; this one would be held for nothing.
+    # tiktoken's Rust part has its own table by now, so free this one.
     ranks.clear()
     return encoding
 
 
 @contextmanager
 def _panic_as_error() -> Iterator[None]:
-    """A panic of tiktoken's Rust part is no `Exception`, and would pass every handler on its way up."""
+    """A panic in tiktoken's Rust part is not an `Exception` and would escape every handler."""
     try:
         yield
     except BaseException as panic:
@@ -119,7 +122,7 @@ class TokenCounter:
 
     @cached_property
     def encoding(self) -> tiktoken.Encoding:
-        # Loaded on first use: a start where every count is already stored never pays for it.
+        # Loaded on first use, so a start where every count is stored does not pay for it.
         return load_encoding(self.encoding_name)
 
     def count_tokens(self, text: str) -> int:
@@ -127,14 +130,23 @@ class TokenCounter:
         with _panic_as_error():
             return len(self.encoding.encode_ordinary(text))
 
+    def count_or_zero(self, text: str, what: str = "") -> int:
+        """The same; 0 for a text that the tokenizer gives up on, and a line in the log if `what` says what that was."""
+        try:
+            return self.count_tokens(text)
+        except ValueError:
+            if what:
+                logger.exception("Cannot count %s; it counts as 0", what)
+            return 0
+
     def count_tool_tokens(self, tool: Dumpable) -> int:
         """Count the tokens of a tool's JSON form."""
         return self.count_tokens(tool.model_dump_json())
 
     def count_many(self, texts: Sequence[str]) -> list[int]:
-        """Count a batch of texts; the interpreter is free while each of them is looked at.
+        """Count a batch of texts; the interpreter is released during each.
 
-        One after the other: tiktoken's own batches, on several threads, take half as long again for texts of this size.
+        One after the other: tiktoken's own multi-threaded batches take half as long again for texts of this size.
         """
         encode = self.encoding.encode_ordinary
         with _panic_as_error():

@@ -9,7 +9,7 @@ import pytest
 
 PACKAGE = Path(__file__).parents[2] / "src" / "mcp_optimizer"
 
-# Highest first. A room may import what stands below it; rooms on one line do not import each other.
+# Highest first. A room may import only rooms below it; rooms on one line do not import each other.
 LEVELS = [
     {"__main__"},
     {"cli"},

@@ -107,7 +107,7 @@ async def stdio_client(
 
 
 class HttpClient:
-    """A client that posts whatever it likes, in a session of its own where its era has sessions."""
+    """A client that posts arbitrary messages, in its own session if its era has sessions."""
 
     def __init__(self, address: str, era: str, http: httpx2.AsyncClient) -> None:
         self.address = address
@@ -156,7 +156,7 @@ async def http_client(address: str, era: str = LEGACY) -> AsyncIterator[HttpClie
 
 
 def resident_bytes(pid: int) -> int:
-    """What a process holds in memory at this moment; 0 where that cannot be told."""
+    """The memory of a process at this moment; 0 if unknown."""
     if not sys.platform.startswith("linux"):
         return 0
     pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])

@@ -83,7 +83,7 @@ async def http_gateway(config: Path, *options: object) -> AsyncIterator[tuple[st
 
 
 async def until_found(client: Client, query: str, name: str, seconds: float = 15) -> dict[str, Any]:
-    """Ask find_tool until the tool is there, as a model would that is told its server is still starting."""
+    """Call find_tool until the tool is there, as a model does when a server is still starting."""
     async with asyncio.timeout(seconds):
         while True:
             result = await client.call_tool("find_tool", {"tool_description": query, "limit": 50})

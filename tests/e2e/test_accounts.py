@@ -193,7 +193,7 @@ async def test_a_database_in_trouble_changes_nothing_for_callers(
         await optimizer.accounts.settled()
         assert optimizer.recorder.waiting + optimizer.recorder.written == 110
         if trouble == "full":
-            while "History cannot be written" not in caplog.text:
+            while "Cannot write history" not in caplog.text:
                 await asyncio.sleep(0.05)
             assert optimizer.recorder.written == 0
         other.rollback()

@@ -76,7 +76,7 @@ async def test_init_writes_a_starter_file_once(tmp_path: Path) -> None:
     ]
     again = await command("init", cwd=tmp_path)
     assert (again.code, (tmp_path / "mcp.json").read_text()) == (2, STARTER)
-    assert "already there" in again.err
+    assert "already exists" in again.err
 
 
 async def test_the_server_file_beside_you_is_found_without_being_named(config: Path) -> None:
@@ -133,7 +133,7 @@ async def test_a_server_that_is_missing_is_named_once(write_servers: WriteServer
     assert done.code == 0
     assert done.err.count("gone") == 1
     assert "without server gone (failed): the command 'no-such-command-here' was not found" in done.err
-    assert done.err.strip().endswith("`mcp-optimizer doctor` says how to mend that.")
+    assert done.err.strip().endswith("Run `mcp-optimizer doctor` to see how to fix that.")
     assert "gone" not in (await command("servers", "--config", config)).err
 
 

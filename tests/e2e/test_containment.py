@@ -53,22 +53,19 @@ async def test_whoever_listens_to_the_pool_may_fail_and_servers_go_on(
     write_servers: WriteServers, caplog: pytest.LogCaptureFixture
 ) -> None:
     optimizer = Optimizer.from_config(write_servers({"well": plain_server("well")}))
-    listener = optimizer._pool.listener
-    assert listener is not None
 
-    def faulty(state: Any) -> None:
-        listener(state)
+    def faulty(_state: Any) -> None:
         raise ValueError("a fault")
 
-    optimizer._pool.listener = faulty
+    optimizer.news.listen(faulty)
     async with optimizer:
         assert (await optimizer.call("echo", {"value": "here"}))["content"]
-    assert "News of the server well could not be taken in" in caplog.text
+    assert "Cannot process news from the server well" in caplog.text
 
 
 @asynccontextmanager
 async def http_server(answer: Any) -> AsyncIterator[str]:
-    """A server of the older era whose tools/call is answered by `answer(writer, message)`; everything else well."""
+    """A legacy server whose tools/call is answered by `answer(writer, message)`; everything else works."""
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:

@@ -17,7 +17,7 @@ async def test_tools_are_found_by_meaning_embedded_once_and_strangers_are_not_re
     async with Optimizer.from_config(demo=True, wait=120) as optimizer:
         assert optimizer.ingestion.embedded == 85
         assert not optimizer.snapshot.index.by_words_only
-        # Not a word of the request stands in the tool's name or description.
+        # No word of the request is in the tool's name or description.
         found = await optimizer.find("relocate a ticket")
         assert "move_card" in [tool.name for tool in found.tools]
         nothing = await optimizer.find("how long should I boil eggs for a runny yolk")

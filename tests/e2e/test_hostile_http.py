@@ -160,7 +160,7 @@ async def test_sessions_over_the_limit_are_told_to_come_back_later(config: Path,
         assert opened[-1].headers["retry-after"] == "1"
         session = {**ACCEPT, "Mcp-Session-Id": opened[0].headers["mcp-session-id"]}
         assert (await http.post(address, json=message("ping"), headers=session)).status_code == 200
-        # The newer era has no sessions.
+        # Modern has no sessions.
         async with http_client(address, MODERN) as modern:
             assert "tools" in (await modern.ask("tools/list"))["result"]
 

@@ -1,4 +1,4 @@
-"""A large result reaches real clients whole, by any road, and an expression selects in it."""
+"""A large result reaches real clients complete, on every path, and an expression selects from it."""
 
 from __future__ import annotations
 

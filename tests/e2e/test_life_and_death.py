@@ -21,6 +21,7 @@ from typing import Any
 
 import httpx2
 import pytest
+from benchmarks.clients import PlainClient
 
 from tests.conftest import Entry, WriteServers
 from tests.e2e.running import COMMAND
@@ -79,35 +80,57 @@ def stubborn(count: int, mark: str) -> dict[str, Entry]:
 
 @asynccontextmanager
 async def gateway(
-    config: Path, transport: str, shutdown: float = SHUTDOWN
+    config: Path, transport: str, shutdown: float = SHUTDOWN, *, busy: int = 0
 ) -> AsyncIterator[asyncio.subprocess.Process]:
-    """A gateway all of whose servers are up."""
+    """A gateway all of whose servers are up. `busy`: the first so many each have a call under way that takes long."""
     options = ["--config", str(config), "--database", "none", "--encoder", "none", "--shutdown-timeout", str(shutdown)]
     options += ["--http", "127.0.0.1:0"] if transport == "http" else []
     pipe = asyncio.subprocess.PIPE
     process = await asyncio.create_subprocess_exec(
         *COMMAND, "serve", *options, "--log-level", "error", stdin=pipe, stdout=pipe, stderr=pipe
     )
+    calling: list[asyncio.Task[None]] = []
     try:
         if transport == "http":
-            await until_ready(process)
+            address = await until_ready(process)
+            calling = [asyncio.create_task(call_over_http(address, number)) for number in range(busy)]
         else:
             await until_listed(process)
+            for number in range(busy):
+                await tell(process, {"id": f"long {number}", "method": "tools/call", "params": long_call(number)})
+        if busy:
+            await asyncio.sleep(1)
         yield process
     finally:
+        for task in calling:
+            task.cancel()
         if process.returncode is None:
             process.kill()
         await process.wait()
         process._transport.close()  # type: ignore[attr-defined]
 
 
-async def until_ready(process: asyncio.subprocess.Process) -> None:
+def long_call(number: int) -> dict[str, Any]:
+    arguments = {"tool_name": "sleep", "server_name": f"s{number}", "parameters": {"seconds": 60}}
+    return {"name": "call_tool", "arguments": arguments}
+
+
+async def call_over_http(address: str, number: int) -> None:
+    async with httpx2.AsyncClient(timeout=90) as http:
+        with contextlib.suppress(httpx2.HTTPError):
+            client = PlainClient(http, f"{address}/mcp", is_modern=True)
+            await client.request(number, "tools/call", long_call(number))
+
+
+async def until_ready(process: asyncio.subprocess.Process) -> str:
+    """The address, once a tool can be called."""
     assert process.stderr is not None
     line = (await asyncio.wait_for(process.stderr.readline(), 20)).decode()
     address = line.split(" at ")[1].split("/mcp")[0]
     async with httpx2.AsyncClient() as http, asyncio.timeout(60):
         while (await http.get(f"{address}/ready")).status_code != 200:
             await asyncio.sleep(0.1)
+    return address
 
 
 async def until_listed(process: asyncio.subprocess.Process) -> None:
@@ -157,7 +180,7 @@ async def test_thirty_servers_of_all_manners_end_with_a_gateway_that_is_killed(
     write_servers: WriteServers, marker: str, transport: str
 ) -> None:
     config = write_servers(stubborn(30, marker))
-    async with gateway(config, transport) as process:
+    async with gateway(config, transport, busy=30) as process:
         assert len(left(marker)) >= 30
         process.kill()
         await process.wait()
@@ -172,7 +195,7 @@ async def test_thirty_servers_of_all_manners_end_with_a_gateway_that_is_stopped_
     write_servers: WriteServers, marker: str, transport: str, number: signal.Signals
 ) -> None:
     config = write_servers(stubborn(30, marker))
-    async with gateway(config, transport) as process:
+    async with gateway(config, transport, busy=30) as process:
         assert len(left(marker)) >= 30
         started = time.monotonic()
         process.send_signal(number)
@@ -217,8 +240,8 @@ async def test_a_call_that_is_interrupted_on_stdio_says_that_the_gateway_was_sto
             answers[json.loads(line).get("id")] = line.decode()
         assert await process.wait() == 0
         assert time.monotonic() - started < 0.5 + 2 + SLOW_MACHINE
-    assert "The gateway was stopped in the middle of the call" in answers["long"]
-    assert "The gateway is being stopped. Call again when it is back" in answers["late"]
+    assert "The gateway stopped in the middle of the call" in answers["long"]
+    assert "The gateway is stopping. Call again when it is back" in answers["late"]
 
 
 @pytest.mark.slow

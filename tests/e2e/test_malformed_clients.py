@@ -1,4 +1,4 @@
-"""Clients that break every rule: each message is answered or dropped, and whoever speaks next is served."""
+"""Clients that break every rule: each message is answered or dropped, and the next client is served."""
 
 from __future__ import annotations
 
@@ -235,7 +235,7 @@ async def test_two_requests_with_one_id_are_not_mixed_up(connect: Connect, era: 
             waiting = asyncio.create_task(client.exchange(call(era, slow, 5)))
             await asyncio.sleep(0.3)
             second = await client.exchange(message("tools/list", {}, "5" if era == LEGACY else 5, era))
-            # In the newer era each request is a world of its own.
+            # In modern each request stands alone.
             assert ("error" in second) == (era == LEGACY)
             first = await waiting
         assert first["id"] == 5

@@ -1,4 +1,4 @@
-"""A server of the older era asks in the middle of a call, and the client of the newer one answers by calling again."""
+"""A legacy server asks in the middle of a call, and the modern client answers by calling again."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ async def modern_client(
 async def in_front(
     write_servers: WriteServers, transport: str, person: Person, server: str, *options: str, mode: str = "transparent"
 ) -> AsyncIterator[Client]:
-    """A client of the newer era, a gateway, and a server that speaks only the older era."""
+    """A modern client, a gateway, and a legacy-only server."""
     async with (
         upstream(server, "legacy") as entry,
         modern_client(write_servers({"old": entry}), transport, person, *options, mode=mode) as client,
@@ -137,7 +137,7 @@ async def test_a_question_that_nobody_answers_is_cancelled_and_its_call_too(writ
         assert text(await client.call_tool("was_answered", {})) == '["cancel"]'
         late = await answered(client, "ask_with_pid", {}, asked.request_state, "accept")
         assert late.is_error
-        assert "Call again from the start" in text(late)
+        assert "Call again without inputResponses" in text(late)
 
 
 async def test_an_answer_is_taken_once_and_only_from_the_client_that_was_asked(write_servers: WriteServers) -> None:
@@ -167,10 +167,10 @@ async def test_an_answer_is_taken_once_and_only_from_the_client_that_was_asked(w
         ):
             refused = await answered(client, tool, {}, given, "accept")
             assert refused.is_error
-            assert "Call again from the start" in text(refused)
+            assert "Call again without inputResponses" in text(refused)
         assert text(await answered(ada, "ask_with_pid", {}, state, "accept")) == "Answered: accept"
         assert (await answered(ada, "ask_with_pid", {}, state, "accept")).is_error
-        with pytest.raises(MCPError, match="Call again from the start") as unknown:
+        with pytest.raises(MCPError, match="Call again without inputResponses") as unknown:
             await ada.session.read_resource("test://static-text", request_state="made up")
         assert unknown.value.error.code == types.INVALID_PARAMS
         await question(ada, "ask_with_pid", {})

@@ -1,4 +1,4 @@
-"""Profiles through a real client: what is registered directly, within which budget, and what comes on first use."""
+"""Profiles through a real client: which tools are registered directly, within which budget, and which on first use."""
 
 from __future__ import annotations
 

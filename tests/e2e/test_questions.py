@@ -33,9 +33,9 @@ OPTIONS = ("--mode", "transparent", "--database", "none", "--encoder", "none")
 NAME = "mcp-optimizer/server"
 
 
-@pytest.fixture(params=["older server", "newer server"])
+@pytest.fixture(params=["legacy server", "modern server"])
 def config(request: pytest.FixtureRequest, write_servers: WriteServers) -> Path:
-    era = ["--era", "modern"] if request.param == "newer server" else []
+    era = ["--era", "modern"] if request.param == "modern server" else []
     return write_servers({"the bank": {"command": sys.executable, "args": [str(ASKING), *era]}})
 
 
@@ -88,7 +88,7 @@ async def test_a_client_that_declared_nothing_is_asked_nothing(config: Path, tra
 async def test_a_client_is_not_asked_for_a_feature_or_a_mode_that_it_did_not_declare(
     config: Path, declared: dict[str, Any]
 ) -> None:
-    # A handshake that declares a list is refused; in the newer era each request declares.
+    # An initialize request that declares a list is refused; in modern each request declares.
     era = MODERN if declared == {"elicitation": []} else LEGACY
     async with connected(config, "stdio", era, declared) as client:
         await until_up(client)

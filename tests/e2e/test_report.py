@@ -33,6 +33,7 @@ def dumps(tmp_path: Path) -> Path:
 async def test_the_demo_kanban_server_meets_the_targets_of_its_document() -> None:
     report = (await command("report", "--demo", "--json")).json
     assert report["tool_count"] == 85
+    assert [phase["target_reduction"] for phase in report["phases"]] == [5_600, 24_300, 2_000]
     assert all(phase["achieved"] for phase in report["phases"]), report["phases"]
     assert report["largest_three"]["signature"]["percent"] >= 39
     assert report["total"]["percent"] >= 69
@@ -51,6 +52,7 @@ async def test_the_demo_kanban_server_meets_the_targets_of_its_document() -> Non
 async def test_a_report_on_dumps_starts_nothing_and_names_servers_after_files(dumps: Path) -> None:
     report = (await command("report", "--tools-dir", dumps, "--json")).json
     assert {row["server"]: row["tools"] for row in report["servers"]} == {"as_list": 2, "as_object": 1}
+    assert not any("target_reduction" in phase for phase in report["phases"])
     shown = await command("report", "--tools-dir", dumps)
     assert "3 tools" in shown.out
 

@@ -67,7 +67,7 @@ async def test_a_second_gateway_on_one_postgresql_takes_its_counts_from_there(
         async with asyncio.timeout(15):
             while ask(postgres_url, "SELECT count(*) FROM tool") != [("9",)]:
                 await asyncio.sleep(0.1)
-        # Whoever counts for itself would not come to this.
+        # A gateway that counts for itself would not get this number.
         ask(postgres_url, "UPDATE definition_tokens SET token_count = 5000")
         listed = await command("tools", "--config", config, "--json")
         assert {tool["tokens"] for tool in listed.json["tools"]} == {5000}
@@ -83,7 +83,7 @@ async def test_a_postgresql_that_cannot_be_used_costs_the_catalog_and_nothing_el
         done = await command(name, "--config", config, "--database", unreachable, "--log-level", "debug")
         assert done.code == 0
         assert "Cannot open the catalog postgresql://127.0.0.1:1/name: " in done.err
-        assert "Going on without it" in done.err
+        assert "Continuing without it" in done.err
         assert "hunter2" not in done.out + done.err
     done = await command("servers", "--config", config, "--database", "mysql://me:hunter2@host/name")
     assert done.code == 2

@@ -1,4 +1,4 @@
-"""A gateway that is stopped finishes what is under way, then ends every child."""
+"""A gateway that is stopped finishes the calls in progress, then ends every child."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ async def test_a_gateway_that_stops_says_so_first_then_refuses_new_calls_and_fin
         while (refused := await http.post(address, json=ping)).status_code != 503:
             await asyncio.sleep(0.1)
         assert int(refused.headers["retry-after"]) > 0
-        assert "being stopped" in refused.json()["error"]["message"]
+        assert "is stopping" in refused.json()["error"]["message"]
         assert not under_way.done()
         assert not (await under_way).is_error
         assert await asyncio.wait_for(process.wait(), 10) == 0
@@ -93,7 +93,7 @@ async def test_a_call_that_takes_too_long_is_told_that_the_gateway_was_stopped_a
     [content] = result.content
     assert isinstance(content, types.TextContent)
     assert result.is_error
-    assert content.text.startswith("The gateway was stopped in the middle of the call")
+    assert content.text.startswith("The gateway stopped in the middle of the call")
 
 
 async def test_a_gateway_is_ready_when_a_tool_can_be_called_and_not_before(write_servers: WriteServers) -> None:

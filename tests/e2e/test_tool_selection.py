@@ -64,7 +64,7 @@ async def test_doctor_says_what_is_turned_off_and_what_is_mistyped(config: Path)
     done = await command("doctor", "--config", config, "--database", "none")
     assert done.code == 0
     assert "2 tools turned off: sleep, die" in done.out
-    assert "the server file names the tool 'slep', which this server does not have" in " ".join(done.out.split())
+    assert "the server file names the tool 'slep', but this server does not have it" in " ".join(done.out.split())
     # A command that shows no servers says it on the side.
     assert "names the tool 'slep'" in (await command("tools", "--config", config, "--database", "none")).err
     [row] = (await command("doctor", "--config", config, "--database", "none", "--json")).json["servers"]

@@ -1,4 +1,4 @@
-"""Servers that are slow, dead, noisy or enormous, beside servers that are well."""
+"""Servers that are slow, dead, noisy or enormous, next to healthy ones."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""One hostile input on one transport, in front of a gateway in this process, with a witness beside it.
-
-What must hold: every call of the witness is answered, its server never leaves, nothing raises where nobody catches it,
-what is said of the hostile server is honest, it recovers when it is good, and the gateway stops cleanly.
-"""
+"""One hostile input on one transport, in front of a gateway in this process, with a witness next to it."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ class Say:
 
 @dataclass(frozen=True)
 class Wire:
-    """Bytes as they are: on stdout, or in place of a whole HTTP response."""
+    """Raw bytes: on stdout, or in place of a complete HTTP response."""
 
     data: bytes
     times: int = 1
@@ -100,7 +100,7 @@ class Input:
     slow: bool = False
     """Comes only after the gateway has waited for many seconds: not in CI."""
     heavy: bool = False
-    """Costs whoever receives it seconds, or much memory: measured alone, not in the soak."""
+    """Costs the receiver seconds or much memory: measured alone, not in the soak."""
 
     def __str__(self) -> str:
         return self.name

@@ -1,4 +1,4 @@
-"""A gateway in a process of its own, and all that can be seen of it from outside: for tests and measurements."""
+"""A gateway in its own process, and everything that can be observed from outside; for tests and measurements."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ class GatewayProcess:
 
 
 class Standing:
-    """One gateway for many inputs; a new one after each that hurt it, so that each failure is its own."""
+    """One gateway for many inputs; replaced after each failure, so that every failure is independent."""
 
     def __init__(self, folder: Path, entries: dict[str, Entry], *, over_http: bool = True) -> None:
         self._folder = folder

@@ -1,4 +1,4 @@
-"""A client that sends what it is told, whatever that is, over bare connections; and sees whether it is answered."""
+"""A client that sends arbitrary data over bare connections, and checks whether it gets a response."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _HELLO = {
 
 
 class HostileClient:
-    """One session of its own, for what needs one."""
+    """One session, for inputs that need one."""
 
     def __init__(self, origin: str) -> None:
         self._address = urlsplit(origin)
@@ -93,7 +93,7 @@ class HostileClient:
 
 
 def _said_twice(body: bytes) -> dict[str, str]:
-    """What a request of the newer era repeats in its headers, as far as it is text."""
+    """What a modern request repeats in its headers, as far as it is text."""
     try:
         message = json.loads(body)
         method, params = message.get("method"), message.get("params")

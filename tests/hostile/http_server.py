@@ -188,7 +188,7 @@ class HttpServer:
     async def _respond_on_stream(
         self, request: Request, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
-        """The older transport: everything is answered on the one stream that the client opened first."""
+        """The SSE transport: all responses come on the one stream that the client opened first."""
         if request.method == "GET":
             self._last_session += 1
             session = f"session-{self._last_session}"

@@ -17,7 +17,7 @@ INPUTS: dict[str, Input] = {shown.name: shown for shown in (*MESSAGES, *WIRES)}
 
 
 def once_each(inputs: Iterable[Input]) -> list[tuple[Input, str]]:
-    """Each input on one transport, in turn, so that every transport has its part."""
+    """Each input on one transport, in turn, so that every transport gets its share."""
     used = dict.fromkeys(EVERY_WIRE, 0)
     chosen = []
     for shown in inputs:

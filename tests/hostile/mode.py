@@ -12,7 +12,7 @@ MUTATED = "mutated"
 
 
 class Mode(Protocol):
-    """Told by whoever runs the server; `done` is how it is told in turn that the input was shown."""
+    """Set by the test that runs the server; `done` tells the test that the input was sent."""
 
     def current(self) -> str: ...
 
@@ -20,7 +20,7 @@ class Mode(Protocol):
 
 
 class FileMode:
-    """In a file, for a server in a process of its own; what was done is written to a second one, line by line."""
+    """In a file, for a server in its own process; completed inputs are written to a second file, line by line."""
 
     def __init__(self, path: Path, name: str = "") -> None:
         self._path = path
@@ -36,7 +36,8 @@ class FileMode:
             written = self._path.read_text(encoding="utf-8")
         except FileNotFoundError:
             return GOOD
-        return GOOD if written == GOOD else self._name or written
+        # Empty: it is being written just now.
+        return GOOD if written in (GOOD, "") else self._name or written
 
     def done(self, what: str) -> None:
         os.write(self.descriptor, f"{what}\n".encode())

@@ -1,7 +1,4 @@
-"""Changes messages at random, from a seed: structure-aware, so that most of them still look like what they were.
-
-Used by the hostile servers on what they answer, and by the hostile client on what it asks. Standard library only.
-"""
+"""Changes messages at random from a seed, but keeps their structure, so most still look valid."""
 
 from __future__ import annotations
 
@@ -100,7 +97,7 @@ class Mutator:
             kind = self.random.choice(("truncate", "flip", "twice", "nul", "bom"))
             data = getattr(self, f"_{kind}")(data)
             kinds.append(kind)
-        # One message stays one line: what stands on lines of its own is the business of the frames.
+        # One message stays on one line; splitting lines is the job of the frames.
         return data.replace(b"\n", b" "), "+".join(kinds)
 
     def odd(self) -> str:

@@ -40,7 +40,7 @@ _AT_ONCE = 64 * 1024
 
 
 class StdioServer:
-    """Reads requests, and answers each in a thread of its own."""
+    """Reads requests, and answers each in a thread."""
 
     def __init__(self, options: argparse.Namespace) -> None:
         self._mode = FileMode(options.mode_file, options.input)

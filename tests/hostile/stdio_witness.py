@@ -57,7 +57,7 @@ class StdioWitness(Witness):
         assert stdin is not None
 
         def write() -> None:
-            # A gateway that is gone is seen by whoever waits for its answers.
+            # Code that waits for responses notices when the gateway is gone.
             with contextlib.suppress(OSError, ValueError):
                 stdin.write(line + b"\n")
                 stdin.flush()
@@ -67,7 +67,7 @@ class StdioWitness(Witness):
     async def _read(self) -> None:
         stdout = self.gateway.process.stdout
         assert stdout is not None
-        # Ends with the gateway, and when whoever started it closes its pipes.
+        # Ends with the gateway, or when its starter closes the pipes.
         with contextlib.suppress(ValueError, OSError):
             while line := await asyncio.to_thread(stdout.readline):
                 message = json.loads(line)

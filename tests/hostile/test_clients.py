@@ -1,4 +1,4 @@
-"""Every named hostile input of a client, at a gateway in a process of its own: nobody else is hurt."""
+"""Every named hostile input from a client, at a gateway in its own process: no other client is affected."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ CALL = {"tool_name": "poke", "server_name": HOSTILE, "parameters": {}}
 
 
 class Arena:
-    """A gateway of each kind, in front of the same two servers, one of which is told what to do."""
+    """A gateway of each kind, in front of the same two servers, one of which is controlled by the test."""
 
     def __init__(self, folder: Path) -> None:
         self.mode = folder / "mode"

@@ -12,7 +12,7 @@ COUNT = 1_500
 
 
 async def test_changed_messages_of_servers_and_clients_hurt_no_witness(tmp_path: Path) -> None:
-    # The same in CI each time: a new find is for whoever looks for it, not for whoever lands.
+    # The same in CI each time, so that a new finding does not block an unrelated change.
     seed = 1 if os.environ.get("CI") else random.randrange(1_000_000)
     campaign = Campaign(COUNT, seed, tmp_path)
     await campaign.run()

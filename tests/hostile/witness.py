@@ -23,7 +23,7 @@ Ask = Callable[[str, dict[str, Any]], Awaitable[dict[str, Any]]]
 
 
 def witness_server() -> Entry:
-    """With a deadline of its own: that of the hostile servers is short, and the machine may be busy."""
+    """With its own deadline, because that of the hostile servers is short and the machine may be busy."""
     return {**plain_server(NAME), "timeout": LONGEST}
 
 

@@ -1,7 +1,7 @@
 """An MCP server on stdio that asks its client whatever it likes, declared or not, and answers with what it heard.
 
 python asking.py [--era modern]. Its tool `ask` takes a `method` and `params`, asks for that, and returns the answer
-or the refusal as text. In the newer era it asks by its result, as that era does.
+or the refusal as text. With `--era modern` it asks through its result.
 """
 
 from __future__ import annotations

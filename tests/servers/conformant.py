@@ -1,8 +1,4 @@
-"""A server that has everything the official conformance suite asks for, and what our own tests ask for beside it.
-
-python conformant.py [--http PORT] [--era legacy|modern]: on stdio, or over HTTP at /mcp. It speaks both protocol
-eras, or only one. Built on the SDK's low-level server.
-"""
+"""A server with everything that the official conformance suite and our own tests require."""
 
 from __future__ import annotations
 
@@ -82,7 +78,7 @@ def capabilities(context: Context) -> dict[str, Any]:
 
 
 async def ask(context: Context, method: str, params: dict[str, Any]) -> dict[str, Any]:
-    """A request to the client in the middle of a call, as the older era has it."""
+    """A request to the client in the middle of a call, as in legacy."""
     request: Any = types.Request[dict[str, Any], str](method=method, params=params)
     related = ServerMessageMetadata(related_request_id=context.request_id)
     return (await context.session.send_request(request, Raw, metadata=related)).root
@@ -207,7 +203,7 @@ async def test_reconnection(context: Context, _params: Params) -> Answer:
     return text("Answered after the stream was ended.")
 
 
-# Asking the client, in the older era.
+# Asking the client, in legacy.
 
 
 @tool("Asks the client's model", takes(prompt={"type": "string"}))
@@ -318,7 +314,7 @@ async def list_roots(context: Context, _params: Params) -> Answer:
     return text(json.dumps((await ask(context, "roots/list", {}))["roots"]))
 
 
-# Asking the client, in the newer era: what is missing is said in the result.
+# Asking the client, in modern: the result asks for what is missing.
 
 
 def elicitation(message: str, **properties: Any) -> dict[str, Any]:
@@ -563,7 +559,7 @@ async def on_call_tool(context: Context, params: Params) -> Any:
 
 
 async def on_list_resources(_context: Context, params: Any) -> Any:
-    # Two pages, so that whoever lists them has to follow the cursor.
+    # Two pages, so that clients have to follow the cursor.
     if params is None or params.cursor is None:
         return {"resources": RESOURCES[:2], "nextCursor": "more"}
     return {"resources": RESOURCES[2:]}
@@ -658,7 +654,7 @@ async def only_the_older_era(ctx: ServerRequestContext[Any, Any], call_next: Cal
 
 
 def completed(handler: Callable[[Context, Any], Awaitable[Any]]) -> Callable[[Context, Any], Awaitable[Any]]:
-    """Results say that they are complete, where the client's era wants to be told."""
+    """Results say that they are complete, if the client's era requires it."""
 
     async def handle(context: Context, params: Any) -> Any:
         result = await handler(context, params)
@@ -687,7 +683,7 @@ class Events(EventStore):
 
 
 class _Conformant(Server[Any]):
-    """Also older clients are told of changes."""
+    """Legacy clients are notified of changes too."""
 
     def create_initialization_options(self, *_args: Any, **_fields: Any) -> Any:
         every = NotificationOptions(prompts_changed=True, resources_changed=True, tools_changed=True)

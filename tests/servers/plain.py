@@ -176,7 +176,7 @@ def main() -> None:
         initialized = initialized or message.get("method") == "initialize"
         if options.mode == "dies-when-probed" and not initialized:
             sys.exit("expected initialize")
-        # A thread each: many calls may be under way at a time.
+        # A thread each, because many calls may be in progress at a time.
         threading.Thread(target=server.answer, args=(message,), daemon=True).start()
 
 

@@ -1,7 +1,7 @@
 """The scorer counts groups, each once."""
 
 import pytest
-from training.metrics import figures, query_figures
+from training.metrics import calibration_error, figures, query_figures
 from training.sets import Query
 
 
@@ -18,3 +18,8 @@ def test_ndcg_is_one_when_every_group_is_met_first() -> None:
 
 def test_an_empty_ranking_scores_zero() -> None:
     assert figures([[]], [Query("q", "", ((1,),))]).recall5 == 0.0
+
+
+def test_likelihoods_that_come_true_as_often_as_they_say_have_no_calibration_error() -> None:
+    assert calibration_error([0.25] * 4, [True, False, False, False]) == pytest.approx(0.0)
+    assert calibration_error([0.95, 0.95], [False, False]) == pytest.approx(0.95)

@@ -5,8 +5,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from training.features import normalised
 
-from training import pairs, sets
+from training import pairs, sets, written
+
+FOLDS = [f"{kind}_{fold}" for kind in ("mcp_tools_free", "written") for fold in range(written.FOLDS)]
 
 real_data = pytest.mark.skipif(
     not (sets.data_folder() / "retrieval" / "train").exists(), reason="the shared data is not on this machine"
@@ -22,6 +25,32 @@ def write_set(folder: Path, tools: list[dict[str, Any]], queries: list[dict[str,
 
 def tool(name: str, description: str = "Sends a letter. Takes a stamp.") -> dict[str, Any]:
     return {"id": name, "server": "post", "name": name, "description": description, "inputSchema": {}}
+
+
+TRAINS, KEPT_APART = "post-office", next(name for name in map("kept-{}".format, range(99)) if written.is_dev(name))
+
+
+def write_servers(folder: Path) -> None:
+    """A server that trains and one that is kept apart, each with requests written for it."""
+    (folder / "mcp-tools").mkdir()
+    requests: list[dict[str, Any]] = []
+    for server in (TRAINS, KEPT_APART):
+        name = f"weigh_{server.replace('-', '_')}"
+        tools = [
+            {"name": name, "description": f"Weighs for {server}. In grams.", "inputSchema": {}},
+            {"name": "run_command", "description": f"Runs a command for {server}. In a shell.", "inputSchema": {}},
+        ]
+        (folder / "mcp-tools" / f"{server}.json").write_text(json.dumps({"tools": tools}))
+        requests.append({"server": server, "tool": name, "requests": [f"how heavy is it at {server}"]})
+    requests[0]["requests"].append("Send a letter, to Anna.")
+    (folder / "mcp-tools-manifest.json").write_text(
+        json.dumps([{"server": server, "license": "MIT"} for server in (TRAINS, KEPT_APART)])
+    )
+    path = folder / "retrieval" / "written"
+    path.mkdir()
+    (path / "requests.jsonl").write_text("".join(json.dumps(one) + "\n" for one in requests))
+    general = [{"server": s, "tool": "run_command", "requests": [f"disk at {s}"]} for s in (TRAINS, KEPT_APART)]
+    (path / "general.jsonl").write_text("".join(json.dumps(one) + "\n" for one in general))
 
 
 @pytest.fixture
@@ -42,7 +71,7 @@ def small_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name in sets.CORPORA:
         shared = tool("dev_gold", "Weighs a parcel on the dev scale.")
         write_set(root / "corpora" / name, [shared, tool(f"own_{name}", f"Stamps the {name}. Twice.")], [])
-    (tmp_path / "mcp-tools-manifest.json").write_text("[]")
+    write_servers(tmp_path)
     monkeypatch.setenv("TRAINING_DATA", str(tmp_path))
     return tmp_path
 
@@ -68,11 +97,45 @@ def test_the_same_seed_gives_the_same_pairs() -> None:
     assert pairs.build(seed=3) == pairs.build(seed=3)
 
 
+@pytest.mark.usefixtures("small_data")
+def test_written_requests_of_a_server_that_trains_are_pairs() -> None:
+    tools, found = pairs.build(seed=7)
+    [weighing] = [pair for pair in found if pair.query == f"how heavy is it at {TRAINS}"]
+    assert (weighing.kind, tools[weighing.tools[0]].name) == ("written", "weigh post office")
+    assert [pair.query for pair in found if pair.kind == "general"] == [f"disk at {TRAINS}"]
+
+
+@pytest.mark.usefixtures("small_data")
+def test_nothing_of_a_server_that_is_kept_apart_trains() -> None:
+    tools, found = pairs.build(seed=7)
+    assert not [one for one in tools if KEPT_APART in one.description or "kept" in one.name]
+    assert not [pair for pair in found if KEPT_APART in pair.query]
+
+
+@pytest.mark.usefixtures("small_data")
+def test_the_kept_apart_servers_are_a_dev_set_with_all_their_tools() -> None:
+    dev = sets.load_dev(sets.WRITTEN_DEV)
+    assert [one.split("::")[1] for one in dev.ids] == [f"weigh_{KEPT_APART.replace('-', '_')}", "run_command"]
+    assert [query.text for query in dev.queries] == [f"how heavy is it at {KEPT_APART}"]
+
+
+@pytest.mark.usefixtures("small_data")
+def test_a_written_request_that_a_dev_set_also_has_is_left_out() -> None:
+    _, found = pairs.build(seed=7)
+    assert "Send a letter, to Anna." not in {pair.query for pair in found}
+
+
+def test_the_lists_that_measure_are_dev_queries(small_data: Path) -> None:
+    listed = sets.listed_requests()
+    assert len(listed) > 500
+    assert {normalised(text) for text in listed} <= pairs.dev_queries()
+
+
 @pytest.mark.slow
 @real_data
 def test_no_dev_query_no_dev_gold_tool_and_no_dev_folder_is_in_the_real_pairs() -> None:
     tools, found = pairs.build(seed=7)
-    assert not {pairs.normalised(pair.query) for pair in found} & pairs.dev_queries()
-    assert {pair.source for pair in found} <= {*sets.TRAIN_SETS, *sets.CORPORA, "mcp_tools_free"}
+    assert not {normalised(pair.query) for pair in found} & pairs.dev_queries()
+    assert {pair.source for pair in found} <= {*sets.TRAIN_SETS, *sets.CORPORA, *FOLDS}
     train_tools = sum(len(sets.load_train(name).tools) for name in sets.TRAIN_SETS)
-    assert not {pairs.identity(one) for one in tools[train_tools:]} & pairs.dev_gold_tools()
+    assert not {one.identity() for one in tools[train_tools:]} & pairs.dev_gold_tools()

@@ -26,7 +26,7 @@ async def test_what_is_too_much_is_told_when_to_try_again_and_the_rest_gets_its_
 
     calls = [asyncio.create_task(call()) for _ in range(5)]
     await asyncio.sleep(0)
-    with pytest.raises(ServerBusy, match=r"'slow' is busy: 2 calls are under way and 3 are waiting. Try again in"):
+    with pytest.raises(ServerBusy, match=r"'slow' is busy: 2 calls in progress, 3 waiting. Try again in"):
         await call()
     emptied = asyncio.create_task(admission.emptied())
     await asyncio.sleep(0)

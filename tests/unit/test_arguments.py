@@ -73,7 +73,7 @@ def test_only_one_wrapper_is_taken_off() -> None:
 
 @pytest.mark.parametrize("text", ["{title: 1}", "{'title': 'x'}", '{"title": "x"', '{"a": 1} {"b": 2}', "title=x"])
 def test_text_that_is_not_json_is_refused_with_where_it_breaks_and_what_to_do(text: str) -> None:
-    with pytest.raises(InvalidRequest, match=r"'create_issue' are text that is not valid JSON \(.+ \d+\).*an object"):
+    with pytest.raises(InvalidRequest, match=r"'create_issue' are not valid JSON \(.+ \d+\).*an object"):
         read_arguments(text, TOOL)
 
 

@@ -1,4 +1,4 @@
-"""A server that changes its list for ever, and catalogs of any size: nothing is kept of what is gone, nothing waits."""
+"""A server that changes its list forever, and catalogs of any size: nothing stale is kept, and nothing waits."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ async def test_a_server_that_lists_something_new_for_ever_leaves_no_vectors_and_
 
 
 def word(number: int) -> str:
-    """A word of its own for every number."""
+    """A different word for every number."""
     return "q" + "".join(chr(ord("a") + int(digit)) for digit in str(number))
 
 

@@ -1,4 +1,4 @@
-"""HTTP connections to servers: kept, told apart from those that are gone, and never mixed up."""
+"""HTTP connections to servers: kept, distinguished from closed ones, and never mixed up."""
 
 from __future__ import annotations
 

@@ -9,6 +9,7 @@ import re
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -174,7 +175,7 @@ async def test_a_search_explains_its_scores(dumps: Path) -> None:
 
 async def test_an_empty_search_asks_for_one_and_a_vain_one_says_so(dumps: Path) -> None:
     async with browser(dumps) as (client, _):
-        assert "Ask for an action" in (await client.get("/search")).text
+        assert "Search for an action" in (await client.get("/search")).text
         assert "nothing is returned" in (await client.get("/search?q=zzzz")).text
 
 
@@ -357,7 +358,7 @@ def test_the_areas_of_a_map_are_as_large_as_the_weights() -> None:
 
 def test_a_chart_has_a_bar_for_each_period_and_words_for_it() -> None:
     drawn = bars_over_time([Period("1 May", "05-01", 1_000, 10), Period("2 May", "05-02", 0, 0)])
-    assert "1 May: 10 tokens read, 1,000 without us" in drawn
+    assert "1 May: 10 tokens read, 1,000 without mcp-optimizer" in drawn
     assert drawn.count('class="without"') == 2
     assert bars_over_time([]).startswith("<svg")
 
@@ -376,11 +377,11 @@ async def test_the_report_is_one_page_without_script_or_address(dumps: Path) -> 
         await optimizer.find("create an issue")
         found = make_report(optimizer.snapshot, optimizer.forms, optimizer.lists, optimizer.own_tokens)
         events = [Event(1.0, EventKind.CALL, "s", "c", "<b>evil", HOSTILE, 5, 50, 100)]
-        page = report_page({**found, "usage": optimizer.usage(events)})
+        page = report_page(replace(found, usage=optimizer.usage(events)))
     elements = Elements(page)
     assert not [tag for tag, _ in elements.tags if tag in ("script", "img", "link", "iframe", "a")]
     assert not re.search(r"[\u202e\u0007]", page)
     assert "<script>" in elements.text
-    assert "What the tools cost" in elements.text
-    without = report_page({**found, "usage": None})
+    assert "What tools cost" in elements.text
+    without = report_page(found)
     assert "Never called" not in without

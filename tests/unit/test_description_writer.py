@@ -1,4 +1,4 @@
-"""Descriptions that an endpoint writes: asked for beside the requests, checked like our own, stored, never needed."""
+"""Descriptions written by an endpoint: requested in the background, checked like our own, stored, never required."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def test_what_is_short_and_tells_the_tool_apart_is_taken() -> None:
         ShortDescription("Move cards", True),
         ShortDescription("Rename a lane", True),
     ]
-    # Two may not be told the same, whoever wrote it.
+    # Two tools may not get the same description, whoever wrote it.
     assert better_written(OURS, ["Change things", "Change things"]) == [
         ShortDescription("Change things", True),
         OURS[1],
@@ -129,7 +129,9 @@ def test_what_is_short_and_tells_the_tool_apart_is_taken() -> None:
     assert better_written(OURS, ["Handle cards", None])[0] == OURS[0]
 
 
-def registrar_with(catalog: LiveCatalog, endpoint: Endpoint, database: Database | None) -> ListRefresher:
+def registrar_with(
+    catalog: LiveCatalog, endpoint: Endpoint, database: Database | None, on_change: Callable[[], None] = lambda: None
+) -> ListRefresher:
     counter = TokenCounter()
     forms = ToolForms(counter)
 
@@ -141,7 +143,7 @@ def registrar_with(catalog: LiveCatalog, endpoint: Endpoint, database: Database 
     budgets = {**DEFAULT_BUDGETS, ProfileName.MINIMAL: own_tokens + 300}
     pinned = [f"get_{noun}" for noun in NOUNS]
     made = ToolLists(catalog, forms, counter, pinned, budgets, written=written.texts)
-    return ListRefresher(catalog, made, forms, opened, written)
+    return ListRefresher(catalog, made, forms, opened, written, on_change=on_change)
 
 
 async def descriptions(refresher: ListRefresher) -> list[str]:
@@ -155,12 +157,7 @@ async def test_descriptions_come_after_the_list_is_asked_for_and_stay_for_the_ne
 ) -> None:
     database = await open_database(place)
     told = asyncio.Event()
-
-    async def tell() -> None:
-        told.set()
-
-    refresher = registrar_with(await live_catalog(TOOLS), endpoint, database)
-    refresher.on_change = tell
+    refresher = registrar_with(await live_catalog(TOOLS), endpoint, database, told.set)
     refresher.start({ProfileName.MINIMAL})
     await descriptions(refresher)
     await asyncio.wait_for(told.wait(), 10)
@@ -193,6 +190,6 @@ async def test_an_endpoint_that_fails_costs_nothing_but_a_line_in_the_log(
     assert await descriptions(refresher) == before
     assert len(before) > 3
     assert "503" in caplog.text
-    assert "The words of the tools themselves are used" in caplog.text
+    assert "Using words from the tools themselves" in caplog.text
     assert len(endpoint.asked) == 1
     await refresher.stop()

@@ -29,7 +29,7 @@ NOTES = {
 
 
 class Servers:
-    """Servers that list what they are told to, and count how often they are asked."""
+    """Servers with configurable lists that count how often they are asked."""
 
     def __init__(self, **capabilities: dict[str, Any]) -> None:
         self.asked: list[tuple[str, str]] = []
@@ -124,7 +124,7 @@ def test_a_result_says_what_its_revision_requires_and_nothing_that_it_does_not_k
 
 
 class Bank(Servers):
-    """A server `bank` with resources and prompts of its own, and `evil`, which lists what it likes."""
+    """A server `bank` with its own resources and prompts, and `evil`, which lists anything."""
 
     def __init__(self, limits: Limits = DEFAULT_LIMITS, **evil: list[dict[str, Any]]) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Embedding beside everything else: once per text and encoder, off the way of every search, and never in doubt."""
+"""Embedding in the background: once per text and encoder, and no search waits for it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from mcp_optimizer.catalog.ingestion import Ingestion
 from mcp_optimizer.catalog.record import vector_key
 from mcp_optimizer.db.catalog import Catalog
 from mcp_optimizer.db.database import open_database
-from mcp_optimizer.gateway.gateway import Found
+from mcp_optimizer.gateway.gateway import FoundTools
 from mcp_optimizer.search.engine import Encoder
 from mcp_optimizer.search.lexical import Floats, Vocabulary
 from mcp_optimizer.serving.server import find_response
@@ -76,7 +76,7 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "catalog.db"
 
 
-def find(catalog: LiveCatalog, query: str) -> Found:
+def find(catalog: LiveCatalog, query: str) -> FoundTools:
     return new_gateway(catalog).find(query)
 
 
@@ -167,17 +167,17 @@ async def test_a_vector_is_stored_under_the_encoder_and_a_text_that_names_the_se
 
 async def test_while_the_encoder_loads_search_goes_by_words_and_says_so() -> None:
     catalog = new_catalog()
-    catalog.encoder_is_loading = True
+    catalog.expect_encoder()
     catalog.on_state(OFFICE)
     await catalog.caught_up()
     loading = find(catalog, "draw an image")
     assert [hit.tool.name for hit in loading.tools] == ["draw"]
     assert loading.by_words_only
-    assert find_response(loading).note == "Searched by words only: the encoder is still being prepared."
+    assert find_response(loading).note == "Searched by words only: the encoder is still loading."
     nothing = find_response(find(catalog, "photo"))
     assert nothing.tools == []
     assert "No tool fits." in (nothing.note or "")
-    assert "still being prepared" in (nothing.note or "")
+    assert "still loading" in (nothing.note or "")
     await catalog.use_encoder(ToyEncoder())
     await catalog.caught_up()
     ready = find(catalog, "photo")
@@ -187,7 +187,7 @@ async def test_while_the_encoder_loads_search_goes_by_words_and_says_so() -> Non
 
 async def test_if_no_encoder_can_be_loaded_nothing_is_said_to_be_loading() -> None:
     catalog = new_catalog()
-    catalog.encoder_is_loading = True
+    catalog.expect_encoder()
     catalog.on_state(OFFICE)
     await catalog.use_encoder(None)
     await catalog.caught_up()
@@ -295,8 +295,8 @@ async def test_a_database_that_fails_does_not_stop_embedding(path: Path, caplog:
         await gateway.catalog.caught_up()
         assert gateway.ingestion.embedded == 3
         assert names(gateway.catalog, "photo") == ["draw"]
-    assert "Tools are embedded anew" in caplog.text
-    assert "could not store vectors" in caplog.text
+    assert "Embedding the tools again" in caplog.text
+    assert "Cannot store vectors" in caplog.text
 
 
 async def test_an_encoder_that_is_out_of_reach_leaves_tools_to_be_found_by_words(

@@ -9,6 +9,7 @@ import time
 import pytest
 
 from mcp_optimizer.app import end_all
+from mcp_optimizer.app.ending import Ending
 
 
 async def test_a_part_that_fails_and_one_that_hangs_keep_no_other_from_ending(caplog: pytest.LogCaptureFixture) -> None:
@@ -48,3 +49,47 @@ async def test_many_parts_that_hang_take_no_longer_than_one() -> None:
     started = time.monotonic()
     await end_all({str(number): lambda: asyncio.sleep(60) for number in range(5)}, 0.2)
     assert time.monotonic() - started < 5
+
+
+async def test_parts_end_once_and_whoever_asks_again_waits_for_that() -> None:
+    ended: list[str] = []
+    begun, may_end = asyncio.Event(), asyncio.Event()
+
+    async def slow() -> None:
+        begun.set()
+        await may_end.wait()
+        ended.append("slow")
+
+    async def quick() -> None:
+        ended.append("quick")
+
+    ending = Ending()
+    ending.add("built first", quick)
+    ending.add("built last", slow)
+    ending.first(lambda: ended.append("at once"))
+    first = asyncio.create_task(ending.all(10))
+    await begun.wait()
+    again = asyncio.create_task(ending.all(10))
+    await asyncio.sleep(0)
+    assert not again.done()
+    may_end.set()
+    await asyncio.gather(first, again)
+    assert ended == ["at once", "slow", "quick"]
+
+
+async def test_whoever_is_cancelled_while_it_ends_parts_has_ended_the_others_all_the_same() -> None:
+    begun, ended = asyncio.Event(), asyncio.Event()
+
+    async def hangs() -> None:
+        begun.set()
+        await asyncio.sleep(60)
+
+    async def last() -> None:
+        ended.set()
+
+    stopping = asyncio.create_task(end_all({"one": hangs, "two": last}, 30))
+    await begun.wait()
+    stopping.cancel()
+    await asyncio.wait({stopping})
+    assert stopping.cancelled()
+    assert ended.is_set()

@@ -104,7 +104,7 @@ def test_what_is_nested_without_end_cannot_be_sent() -> None:
 
 
 class Reader:
-    """A client that reads when it is told to."""
+    """A client that reads only when the test says so."""
 
     def __init__(self) -> None:
         self.may_read = asyncio.Event()

@@ -202,7 +202,7 @@ async def test_invalid_arguments_never_leave_and_are_answered_with_the_schema() 
 
 
 class Choking(TokenCounter):
-    """Fails on any text that speaks of poison."""
+    """Fails on any text that mentions poison."""
 
     def count_tokens(self, text: str) -> int:
         if "poison" in text:

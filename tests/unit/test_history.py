@@ -1,4 +1,4 @@
-"""What happened is written down beside the work: completely, in batches, for a time; and never at a caller's cost."""
+"""History is written in the background: completely, in batches, for a limited time, and never at a caller's cost."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ async def opened(place: Path | str | None = None) -> AsyncIterator[History]:
 
 
 class Memory:
-    """A store that keeps batches, and fails for as long as it is told to."""
+    """A store that keeps batches, and fails while the test says so."""
 
     def __init__(self, *, fails: bool = False) -> None:
         self.batches: list[list[Event]] = []
@@ -345,4 +345,4 @@ async def test_a_mistake_in_the_accounts_is_logged_and_the_answer_stands(caplog:
             )
     assert reply["content"] == []
     assert seen == []
-    assert "could not be recorded" in caplog.text
+    assert "Cannot record" in caplog.text

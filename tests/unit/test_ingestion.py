@@ -111,7 +111,7 @@ async def test_another_encoding_counts_anew_and_the_first_is_not_forgotten(path:
 
 
 class Choking(TokenCounter):
-    """Fails on any text that speaks of poison."""
+    """Fails on any text that mentions poison."""
 
     def count_tokens(self, text: str) -> int:
         if "poison" in text:
@@ -131,7 +131,7 @@ async def test_a_tool_that_cannot_be_counted_counts_as_0_and_the_others_are_coun
         assert found == {**{tool.name: TokenCounter().count_tool_tokens(tool) for tool in TOOLS}, "bad": 0}
         (server,) = await catalog.servers()
         assert {tool.details.name: tool.token_count for tool in await catalog.tools(server.id)} == found
-    assert "could not be counted" in caplog.text
+    assert "Cannot count a definition" in caplog.text
     assert "the tokenizer choked" in caplog.text
     # Not remembered: the next start tries again, and succeeds.
     async with start(path) as (ingestion, catalog):
@@ -165,8 +165,8 @@ async def test_a_database_that_fails_is_logged_and_does_not_stop_ingestion(
             connection.commit()
         with caplog.at_level(logging.WARNING):
             assert min(counts(await take_in(ingestion)).values()) > 10
-    assert "could not be read" in caplog.text
-    assert "could not store server s" in caplog.text
+    assert "Cannot read the catalog" in caplog.text
+    assert "Cannot store server s" in caplog.text
 
 
 async def test_a_database_whose_folder_is_gone_does_not_stop_ingestion(
@@ -179,7 +179,7 @@ async def test_a_database_whose_folder_is_gone_does_not_stop_ingestion(
         path.parent.rmdir()
         path.parent.write_text("now a file")
         assert list(counts(await take_in(ingestion))) == ["a", "b", "c"]
-    assert "could not store server s" in caplog.text
+    assert "Cannot store server s" in caplog.text
 
 
 async def test_a_database_deleted_while_running_is_written_anew(path: Path) -> None:

@@ -8,7 +8,7 @@ from mcp_optimizer.runtime.lazy import lazy
 
 
 class Reading:
-    """Something that takes as long to read as it is told."""
+    """Something that takes a configurable time to read."""
 
     def __init__(self, may_go_on: threading.Event) -> None:
         self._may_go_on = may_go_on

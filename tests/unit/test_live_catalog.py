@@ -247,7 +247,7 @@ async def test_savings_always_add_up(
         # Whatever the form: a tool that runs, and never dearer than its server's own words.
         assert independent_count(tool) <= independent_count(originals[tool["name"]])
         assert detail is not Detail.FULL or tool == originals[tool["name"]]
-    # Exactly the tools of running servers, each under a name of its own.
+    # Exactly the tools of running servers, each under a unique name.
     assert len({tool["name"] for tool in everything}) == len(everything) == sum(map(len, up.values()))
     own = sorted((tool.server, tool.record.name) for tool in catalog.snapshot.running)
     assert own == sorted((name, tool.name) for name, tools in up.items() for tool in tools)

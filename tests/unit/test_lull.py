@@ -1,4 +1,4 @@
-"""What can wait waits for what somebody waits for, and not for ever."""
+"""Background work waits for foreground work, but not forever."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ import pytest
 
 from mcp_optimizer.runtime import memory
 
-# Freed blocks that lie between used ones stay with the process until it is told to give them back.
+# Freed blocks between used ones stay with the process until it is told to return them.
 HOLD_AND_FREE = """
 from benchmarks.memory import resident_mb
 from mcp_optimizer.runtime import memory

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from itertools import accumulate
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from mcp import Client
 from opentelemetry import trace
@@ -18,13 +18,15 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as open_metrics
 from prometheus_client.parser import text_string_to_metric_families
 
+from mcp_optimizer.catalog import Snapshot
 from mcp_optimizer.domain.events import Event, EventKind, Outcome
 from mcp_optimizer.errors import ConfigurationError
 from mcp_optimizer.metrics.event_log import log_event
 from mcp_optimizer.metrics.prices import prices_of
-from mcp_optimizer.metrics.prometheus import Meters, RunningSavings
+from mcp_optimizer.metrics.prometheus import Meters
 from mcp_optimizer.metrics.recorder import Recorder
-from mcp_optimizer.metrics.savings import SILENCE, Assumptions, savings
+from mcp_optimizer.metrics.savings import SILENCE, Assumptions, RunningSavings, savings
+from mcp_optimizer.metrics.usage import make_usage
 from mcp_optimizer.relay.server import Relay
 from mcp_optimizer.runtime.logs import configure_logging
 from mcp_optimizer.serving.server import build_server
@@ -80,29 +82,53 @@ async def test_the_newer_format_is_given_to_those_who_ask_for_it() -> None:
 
 kinds = st.sampled_from([EventKind.FIND, EventKind.CALL, EventKind.LIST, EventKind.LOAD])
 outcomes = st.sampled_from([Outcome.OK, Outcome.TIMEOUT, Outcome.BAD_REQUEST])
-pauses = st.sampled_from([0.0, 1.0, SILENCE - 1, SILENCE + 1])
-parts_of_events = st.tuples(kinds, outcomes, st.integers(0, 900), st.integers(0, 900), st.sampled_from("abc"), pauses)
+pauses = st.sampled_from([0.0, 1.0, SILENCE - 1, SILENCE, SILENCE + 1])
+sizes = st.tuples(st.integers(0, 900), st.integers(0, 900), st.integers(0, 5_000))
+parts_of_events = st.tuples(kinds, outcomes, sizes, st.sampled_from("abc"), pauses)
+Part = tuple[EventKind, Outcome, tuple[int, int, int], str, float]
+
+
+def history(parts: list[Part]) -> list[Event]:
+    at = accumulate(part[-1] for part in parts)
+    return [
+        Event(moment, kind, session, tokens=sent, full_tokens=sent + cut, baseline_tokens=baseline, outcome=outcome)
+        for moment, (kind, outcome, (sent, cut, baseline), session, _) in zip(at, parts, strict=True)
+    ]
+
+
+def counted_by(meters: Meters) -> tuple[float, float]:
+    """The tokens that models read with us, and without, as Prometheus reads them."""
+    found = samples(meters.exposition()[0].decode())
+    with_us, without = (found["mcp_optimizer_prompt_tokens_total", (("gateway", way),)] for way in ("with", "without"))
+    return with_us, without
+
+
+@settings(deadline=None)
+@given(st.lists(parts_of_events, max_size=12), st.sampled_from([None, 1, 5]))
+def test_the_counters_of_prometheus_add_up_to_what_the_report_says(parts: list[Part], requests: int | None) -> None:
+    events, assumptions = history(parts), Assumptions(requests, 346)
+    counters = Meters(Snapshot, Recorder(nowhere), lambda: assumptions)
+    with_us, without = 0, 0
+    for number, event in enumerate(events, start=1):
+        counters.take(event)
+        told = savings(events[:number], assumptions)
+        # A report falls when a list becomes shorter, and a counter may not: it waits until the report has caught up.
+        with_us, without = max(with_us, told.with_us.tokens), max(without, told.without.tokens)
+        assert counted_by(counters) == (with_us, without)
 
 
 @given(st.lists(parts_of_events), st.sampled_from([None, 1, 5]))
-def test_savings_added_up_as_they_happen_are_those_that_the_report_tells(
-    parts: list[tuple[EventKind, Outcome, int, int, str, float]], requests: int | None
+def test_the_running_total_the_periods_and_the_report_are_one_arithmetic(
+    parts: list[Part], requests: int | None
 ) -> None:
-    at = accumulate(part[-1] for part in parts)
-    events = [
-        Event(moment, kind, session, tokens=sent, full_tokens=sent + cut, baseline_tokens=4_000, outcome=outcome)
-        for moment, (kind, outcome, sent, cut, session, _) in zip(at, parts, strict=True)
-    ]
-    assumptions = Assumptions(requests, 346)
+    events, assumptions = history(parts), Assumptions(requests, 346)
     running_sum = RunningSavings(lambda: assumptions)
-    counted = []
     for event in events:
         running_sum.take(event)
-        counted.append((running_sum.with_us, running_sum.without))
-    assert running_sum.total == savings(events, assumptions)
-    # As counters have to be.
-    assert counted == sorted(counted, key=lambda pair: pair[0]) == sorted(counted, key=lambda pair: pair[1])
-    assert not counted or counted[-1] >= (running_sum.total.with_us.tokens, running_sum.total.without.tokens)
+    usage = make_usage(events, [], assumptions)
+    assert running_sum.total == usage.savings.savings
+    assert sum(row.with_us for row in usage.periods) == running_sum.total.with_us.tokens
+    assert sum(row.without for row in usage.periods) == running_sum.total.without.tokens
 
 
 async def test_a_server_that_is_in_no_server_file_is_no_label() -> None:

@@ -22,7 +22,7 @@ ACCEPTED = {"action": "accept", "content": {}}
 
 
 class Modern:
-    """A client of the newer era, by one of its requests."""
+    """A modern client, by one of its requests."""
 
     is_modern = True
     log_level: str | None = None
@@ -151,7 +151,7 @@ async def test_a_state_is_good_for_one_answer_of_one_client_to_one_call() -> Non
         (REQUEST, calling(requestState=7)),
         (REQUEST, calling()),
     ):
-        with pytest.raises(CallNotWaiting, match="Call again from the start"):
+        with pytest.raises(CallNotWaiting, match="Call again without inputResponses"):
             await conversation.calls.go_on(request, caller)
     call = conversation.go_on(state, {"q1": ACCEPTED})
     await conversation.heard(2)
@@ -203,7 +203,7 @@ async def test_only_so_many_calls_wait(limits: ParkingLimits) -> None:
     assert "too many questions" in refused["error"]["message"]
     conversation.answers({"without": "an answer"}, to=3)
     assert await third == {"without": "an answer"}
-    # Whoever was answered makes room, and another client has its own.
+    # An answered call makes room, and another client has its own limit.
     call = conversation.go_on(first, {"q1": ACCEPTED})
     await conversation.heard(5)
     await parked(conversation, "d")
@@ -240,7 +240,7 @@ async def test_a_question_that_was_taken_back_a_moment_ago_is_not_answered(is_cl
     conversation = Conversation()
     state = await parked(conversation)
     conversation.peer.receive({"method": "notifications/cancelled", "params": {"requestId": "a"}})
-    # At once: whoever asked has not even noticed yet.
+    # At once, before the caller has noticed.
     if is_closing:
         await conversation.calls.close()
     else:
@@ -301,7 +301,7 @@ async def test_what_is_said_while_nobody_listens_is_kept_for_the_next_request_un
     progress(151)
     conversation.answers({})
     await call
-    # Of many, the last hundred.
+    # The last hundred of many.
     assert second.told == [{"progressToken": "two", "progress": done} for done in range(51, 152)]
     assert len(first.told) == 1
 

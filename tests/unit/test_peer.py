@@ -1,4 +1,4 @@
-"""JSON-RPC with one server: what goes out, what comes back, and to whom what is said in between belongs."""
+"""JSON-RPC with one server: what is sent, what comes back, and which client a message in between belongs to."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from mcp_optimizer.upstream.peer import Message, Peer, to_wire
 
 
 class Listening:
-    """A client that remembers what it is told, and answers what it is asked."""
+    """A client that records notifications and answers questions."""
 
     def __init__(self, key: str, pause: float = 0.0) -> None:
         self.key = key

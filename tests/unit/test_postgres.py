@@ -208,7 +208,7 @@ async def test_a_server_that_never_answers_is_given_up(monkeypatch: pytest.Monke
         silent.bind(("127.0.0.1", 0))
         silent.listen()
         said = await refusal(f"postgresql://me:{PASSWORD}@127.0.0.1:{silent.getsockname()[1]}/name")
-    assert "no answer within 0.2 seconds" in said
+    assert "no response within 0.2 seconds" in said
 
 
 async def test_whatever_is_wrong_with_an_address_is_said_without_its_password(postgres_url: str) -> None:

@@ -1,4 +1,4 @@
-"""What we write is for its owner's eyes; what we find open to others is mended, and what is not ours is left alone."""
+"""Only the owner can read files we write; ours that are open to others are corrected; others' files are left alone."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def mode(path: Path) -> str:
 
 
 async def opened(path: Path) -> list[str]:
-    """The permissions of the catalog and what stands beside it, while it is in use."""
+    """The permissions of the catalog and the files next to it, while it is in use."""
     database = await open_database(path)
     async with database.engine.begin() as connection:
         await connection.exec_driver_sql("CREATE TABLE IF NOT EXISTS anything (x)")

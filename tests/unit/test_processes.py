@@ -1,4 +1,4 @@
-"""Starting and ending servers: what they leave behind, what they are told of us, and what stops them from starting."""
+"""Starting and ending servers: what they leave behind, what environment they get, and what prevents a start."""
 
 from __future__ import annotations
 

@@ -10,22 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from mcp_optimizer.search.deprecation import Superseded
 from mcp_optimizer.search.document import Document
+from mcp_optimizer.search.learned import FEATURES, FIT_FEATURES, HIT_FEATURES, Fusion, Regime, read_fusion
 from mcp_optimizer.search.lexical import Floats, LexicalIndex, Vocabulary, count_terms
-from mcp_optimizer.search.ranker import (
-    EXACT_NAME_BONUS,
-    FEATURES,
-    FIT_FEATURES,
-    NOTHING,
-    Cosines,
-    Fusion,
-    Names,
-    Ranking,
-    Regime,
-    feature_matrix,
-    rank,
-    read_fusion,
-)
+from mcp_optimizer.search.ranker import EXACT_NAME_BONUS, NOTHING, Beside, Cosines, Names, Ranking, feature_matrix, rank
 from mcp_optimizer.search.tooltext import query_parts
 
 DOCUMENTS = (
@@ -46,7 +35,13 @@ def built(documents: tuple[Document, ...] | list[Document] = DOCUMENTS) -> tuple
     return index, Names.of([(doc.server, doc.name) for doc in documents])
 
 
-def regime(threshold: float = 0.5, gap: float = 10.0, fit: dict[str, float] | None = None, **weights: float) -> Regime:
+def regime(
+    threshold: float = 0.5,
+    gap: float = 10.0,
+    fit: dict[str, float] | None = None,
+    hit: dict[str, float] | None = None,
+    **weights: float,
+) -> Regime:
     """Numbers of our own: these features count so much, the others not at all."""
     return Regime(
         weights=np.array([weights.get(name, 0.0) for name in FEATURES], dtype=np.float32),
@@ -54,6 +49,8 @@ def regime(threshold: float = 0.5, gap: float = 10.0, fit: dict[str, float] | No
         fit_bias=0.0,
         fit_threshold=threshold,
         gap=gap,
+        hit_weights=np.array([(hit or {}).get(name, 0.0) for name in HIT_FEATURES], dtype=np.float32),
+        hit_bias=0.0,
     )
 
 
@@ -327,3 +324,61 @@ def test_a_server_is_meant_however_its_name_is_spelt(spelling: str) -> None:
     index = LexicalIndex([count_terms(document, vocabulary) for document in documents], vocabulary)
     matrix = feature_matrix(index, Names.of([("gitlab", "a"), ("github", "b")]), f"create a {spelling} issue", None)
     assert list(matrix[FEATURES.index("server_named")]) == [0.0, 1.0]
+
+
+FAMILY = (
+    Document("git_diff_staged", "git", "Shows changes", ""),
+    Document("git_diff_unstaged", "git", "Shows changes", ""),
+    Document("delete_file", "files", "On disk", ""),
+    Document("write_file", "files", "On disk", ""),
+)
+
+
+def named(feature: str, query: str) -> list[float]:
+    index, names = built(FAMILY)
+    return [float(value) for value in feature_matrix(index, names, query, None)[FEATURES.index(feature)]]
+
+
+def test_what_a_request_negates_speaks_for_the_tool_that_says_so_and_against_the_other() -> None:
+    assert named("negation", "what did I change but not stage yet") == [-1.0, 1.0, 0.0, 0.0]
+    assert named("negation", "what did I stage") == [0.0] * 4
+
+
+def test_a_tool_that_does_what_is_asked_is_told_from_one_that_does_something_else() -> None:
+    assert named("same_action", "erase the report")[2:] == [1.0, 0.0]
+    assert named("other_action", "erase the report")[2:] == [0.0, -1.0]
+    # What must not be done is not asked for.
+    assert named("same_action", "save it, but do not delete it")[2:] == [0.0, 1.0]
+
+
+def test_how_likely_a_hit_is_falls_with_its_rank_and_stays_between_0_and_1() -> None:
+    numbers = regime(hit={"hit_cosine": 9.0, "hit_behind": -50.0}, cosine=1.0)
+    found = ranked("ticket", both(numbers), given=cosines(0.1, 0.4, 0.3, 0.2))
+    assert np.all(np.diff(found.likelihoods) <= 0)
+    assert np.all((found.likelihoods >= 0) & (found.likelihoods <= 1))
+    assert found.likelihoods[0] == pytest.approx(1 / (1 + np.exp(-9.0 * 0.4)))
+
+
+def test_a_tool_that_is_called_by_its_name_is_almost_surely_meant() -> None:
+    numbers = regime(hit={"hit_cosine": -9.0}, cosine=1.0)
+    found = ranked("send_message", both(numbers), given=cosines(0.9, 0.8, 0.7, 0.6))
+    assert (found.positions[0], found.likelihoods[0]) == (3, pytest.approx(0.99))
+
+
+def test_a_deprecated_tool_stands_below_what_it_points_to_and_below_its_equals_if_it_points_nowhere() -> None:
+    fusion = both(regime(cosine=1.0))
+    given = cosines(0.9, 0.1, 0.5, 0.4)
+    tools = [("s", "old", ("new",)), ("s", "new", None), ("s", "older", ()), ("s", "other", None)]
+    found = ranked("ticket", fusion, given=given, beside=Beside(Superseded.of(tools)))
+    assert found.positions.tolist() == [1, 0, 2, 3]
+    assert found.scores[2] == pytest.approx(0.4)
+    # What it points to may not be seen: then it is the best there is.
+    hidden = np.array([1, 0, 1, 1], dtype=np.bool_)
+    without = ranked("ticket", fusion, given=given, allowed=hidden, beside=Beside(Superseded.of(tools)))
+    assert without.positions.tolist() == [0, 2, 3]
+
+
+def test_a_prior_moves_equals_apart() -> None:
+    prior = np.array([0.0, 0.0, 0.0, 0.02], dtype=np.float32)
+    found = ranked("zebra", both(regime(cosine=1.0)), given=cosines(0.5, 0.2, 0.2, 0.49), beside=Beside(prior=prior))
+    assert found.positions.tolist()[:2] == [3, 0]

@@ -1,4 +1,4 @@
-"""Large values of a result stay as they stand in their message, and mean the same to whoever reads or writes them."""
+"""Large values of a result stay as text of their message, and mean the same to every reader and writer."""
 
 from __future__ import annotations
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 import pytest
@@ -120,14 +120,18 @@ async def test_many_who_ask_at_once_get_the_same_list_made_once() -> None:
 
 @asynccontextmanager
 async def registrar_over(
-    catalog: LiveCatalog, database: Database | None = None, *profiles: ProfileName
+    catalog: LiveCatalog,
+    database: Database | None = None,
+    *profiles: ProfileName,
+    on_change: Callable[[], None] = lambda: None,
 ) -> AsyncIterator[tuple[ListRefresher, ToolForms]]:
     forms = ToolForms(COUNTER)
 
     async def opened() -> StoredForms | None:
         return StoredForms(database) if database is not None else None
 
-    refresher = ListRefresher(catalog, registration(catalog, forms), forms, opened, WrittenDescriptions(None, opened))
+    lists, written = registration(catalog, forms), WrittenDescriptions(None, opened)
+    refresher = ListRefresher(catalog, lists, forms, opened, written, on_change=on_change)
     refresher.start(set(profiles))
     try:
         yield refresher, forms
@@ -165,12 +169,7 @@ async def test_a_list_waits_for_servers_that_are_still_starting_but_not_for_fail
 async def test_whoever_has_a_list_is_told_when_it_is_another() -> None:
     catalog = await live_catalog(CARDS)
     told = asyncio.Event()
-
-    async def tell() -> None:
-        told.set()
-
-    async with registrar_over(catalog, None, ProfileName.FULL) as (refresher, _):
-        refresher.on_change = tell
+    async with registrar_over(catalog, None, ProfileName.FULL, on_change=told.set) as (refresher, _):
         await refresher.listed(ProfileName.FULL, PLAIN)
         catalog.on_state(running("new", mcp_tool("another", "Another tool")))
         await asyncio.wait_for(told.wait(), 5)
@@ -188,8 +187,8 @@ async def test_without_its_database_everything_is_made_anew(
     database = await open_database(None)
     async with registrar_over(await live_catalog(CARDS), database) as (refresher, _):
         assert len((await refresher.listed(ProfileName.FULL, PLAIN)).definitions) == 4
-    assert "compressed anew" in caplog.text
-    assert "could not store" in caplog.text
+    assert "Compressing definitions again" in caplog.text
+    assert "Cannot store" in caplog.text
     await database.close()
 
 

@@ -1,4 +1,4 @@
-"""What was saved is told from the events by rules that can be recomputed by hand."""
+"""Savings are calculated from the events by rules that can be recomputed by hand."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcp_optimizer.domain.events import Event, EventKind, Outcome
-from mcp_optimizer.metrics.savings import PLAIN_PRICES, SILENCE, Assumptions, Prices, Reading, Savings, savings
+from mcp_optimizer.metrics.reduction import Reduction
+from mcp_optimizer.metrics.savings import PLAIN_PRICES, SILENCE, Assumptions, ModelInput, Prices, Savings, savings
 
 LOAD, FIND, CALL = EventKind.LOAD, EventKind.FIND, EventKind.CALL
 BASELINE = 10_000
@@ -25,10 +26,10 @@ SESSION = [event(LOAD, 300), event(FIND, 500, 1), event(CALL, 200, 2, full=2_000
 def test_a_session_of_one_search_and_one_call() -> None:
     found = savings(SESSION)
     # With us: 300, then 300+500, then 300+500+200; without: 10,000, then 10,000+2,000.
-    assert found.with_us == Reading(requests=3, fresh=1_000, repeated=300 + 800)
-    assert found.without == Reading(requests=2, fresh=12_000, repeated=10_000)
-    assert found.as_values()["uncached"] == {"without": 22_000, "with": 2_100, "saved": 19_900, "percent": 90.45}
-    assert found.as_values()["cached"]["without"] == 12_000 * 1.25 + 10_000 * 0.1
+    assert found.with_us == ModelInput(requests=3, fresh=1_000, repeated=300 + 800)
+    assert found.without == ModelInput(requests=2, fresh=12_000, repeated=10_000)
+    assert found.cost(PLAIN_PRICES, cached=False) == Reduction(before=22_000, after=2_100, saved=19_900, percent=90.45)
+    assert found.cost(PLAIN_PRICES, cached=True).before == 12_000 * 1.25 + 10_000 * 0.1
 
 
 def test_more_requests_than_were_seen_can_be_assumed_but_never_fewer() -> None:
@@ -46,14 +47,13 @@ def test_a_cache_can_turn_savings_around() -> None:
         for n in range(8)
         for one in (event(LOAD, 1_000 + n, n, baseline_tokens=2_000), event(CALL, 50, n + 0.5, baseline_tokens=2_000))
     ]
-    values = savings(changing).as_values()
-    assert values["uncached"]["saved"] > 0
-    assert values["cached"]["saved"] < 0
+    assert savings(changing).cost(PLAIN_PRICES, cached=False).saved > 0
+    assert savings(changing).cost(PLAIN_PRICES, cached=True).saved < 0
 
 
 def test_many_searches_over_a_small_catalog_cost_more_than_they_save() -> None:
     searching = [event(LOAD, 300), *(event(FIND, 400, n, baseline_tokens=900) for n in range(5))]
-    assert savings(searching, Assumptions(requests_per_session=40)).as_values()["uncached"]["saved"] < 0
+    assert savings(searching, Assumptions(requests_per_session=40)).cost(PLAIN_PRICES, cached=False).saved < 0
 
 
 def test_a_list_that_changes_is_read_anew_with_everything_behind_it() -> None:
@@ -74,7 +74,7 @@ def test_a_long_silence_begins_a_new_conversation_with_the_list_of_before() -> N
     later = [event(FIND, 500, 2 + SILENCE + 1)]
     found = savings([*SESSION, *later])
     assert found.sessions == 2
-    assert found.with_us == savings(SESSION).with_us + Reading(requests=2, fresh=800, repeated=300)
+    assert found.with_us == savings(SESSION).with_us + ModelInput(requests=2, fresh=800, repeated=300)
 
 
 def test_conversations_are_told_apart_and_a_client_that_only_listed_cost_nothing_yet() -> None:
@@ -91,9 +91,8 @@ def test_without_a_recorded_list_our_own_tools_are_assumed() -> None:
 
 def test_money_is_for_a_named_model_with_its_own_cache_prices() -> None:
     prices = Prices("some-model", "USD", input=3.0, cache_read=0.3, cache_write=3.75)
-    values = savings(SESSION).as_values(prices)
-    assert values["uncached"]["without"] == pytest.approx(22_000 * 3 / 1e6)
-    assert values["cached"]["with"] == pytest.approx((1_000 * 3.75 + 1_100 * 0.3) / 1e6)
+    assert savings(SESSION).cost(prices, cached=False).before == pytest.approx(22_000 * 3 / 1e6)
+    assert savings(SESSION).cost(prices, cached=True).after == pytest.approx((1_000 * 3.75 + 1_100 * 0.3) / 1e6)
 
 
 amounts = st.integers(0, 5_000)

@@ -24,7 +24,7 @@ def parse(text: str, **environment: str) -> list[ServerSpec]:
 
 
 def one(entry: Any, **environment: str) -> ServerSpec:
-    """The spec of an entry, which stands beside a good one that must never be harmed."""
+    """The spec of an entry next to a good one, which must never be affected."""
     document = {"mcpServers": {"it": entry, "good": {"command": "good"}}}
     it, good = parse(json.dumps(document), **environment)
     assert good == ServerSpec(name="good", transport=Transport.STDIO, command="good")
@@ -148,7 +148,7 @@ def test_variables_are_filled_in(text: str, expected: str) -> None:
         ("${env:MISSING}", '"env.A" uses ${MISSING}, but the environment variable MISSING is not set'),
         (
             "${input:token}",
-            '"env.A" uses ${input:token}, which only its own client can fill in; '
+            '"env.A" uses ${input:token}, which only the original client can replace; '
             "use ${VAR}, ${VAR:-default} or ${env:VAR}",
         ),
         ("${workspaceFolder}/x", "workspaceFolder is not set"),
@@ -253,11 +253,11 @@ def test_the_transport_is_what_the_entry_says_or_what_its_url_suggests(
 @pytest.mark.parametrize(
     ("entry", "reason"),
     [
-        ({}, 'needs a "command" to start or a "url" to reach'),
-        ({"args": ["x"]}, 'needs a "command" to start or a "url" to reach'),
-        ({"comand": "npx"}, '"comand" is no key of a server; "command" may be meant'),
-        ({"command": "npx", "arg": ["-y"]}, '"arg" is no key of a server; "args" may be meant'),
-        ({"URL": "https://example.com/mcp"}, '"URL" is no key of a server; "url" may be meant'),
+        ({}, 'needs a "command" or a "url"'),
+        ({"args": ["x"]}, 'needs a "command" or a "url"'),
+        ({"comand": "npx"}, '"comand" is not a key of a server; did you mean "command"?'),
+        ({"command": "npx", "arg": ["-y"]}, '"arg" is not a key of a server; did you mean "args"?'),
+        ({"URL": "https://example.com/mcp"}, '"URL" is not a key of a server; did you mean "url"?'),
         ({"type": "stdio"}, '"command" is missing or empty'),
         ({"command": ""}, '"command" is missing or empty'),
         ({"command": ["npx", "x"]}, '"command" must be a string'),
@@ -334,8 +334,8 @@ def test_invalid_json_is_an_error_at_the_place_the_user_sees_in_the_file(text: s
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("[]", "must hold a JSON object"),
-        ('"x"', "must hold a JSON object"),
+        ("[]", "must contain a JSON object"),
+        ('"x"', "must contain a JSON object"),
         ("{}", 'has no "mcpServers".*it has nothing'),
         ('{"mcpservers": {}}', "it has 'mcpservers'"),
         ('{"mcpServers": []}', "must be an object of servers by name"),

@@ -1,4 +1,4 @@
-"""The database beside the gateway: nobody waits for one that is down, and it is used as soon as it is there."""
+"""The gateway's database: nobody waits for one that is down, and it is used as soon as it is available."""
 
 from __future__ import annotations
 
@@ -57,10 +57,9 @@ async def test_a_database_that_was_down_at_the_start_is_used_when_it_is_there(
     async def tell() -> None:
         told.set()
 
-    storage.on_opened_late = tell
-    storage.open()
+    storage.open(tell)
     assert await storage.catalog() is None
-    assert "Going on without it, and trying again" in caplog.text
+    assert "Continuing without it and trying again" in caplog.text
     in_memory = await storage.kept_results()
     result = KeptResult("a", "me", "lines", 1, 100, 10)
     await in_memory.begin(result)
@@ -69,7 +68,7 @@ async def test_a_database_that_was_down_at_the_start_is_used_when_it_is_there(
     await until_open(storage)
     async with asyncio.timeout(10):
         await told.wait()
-    # What a client was told that it can read on, it can still read.
+    # A client can still read what it was told it can read.
     assert await (await storage.kept_results()).find("a", "me") is not None
     await storage.close()
     assert blocked.exists()

@@ -134,3 +134,19 @@ def test_a_text_that_the_tokenizer_gives_up_on_is_an_ordinary_error() -> None:
     counter = TokenCounter("o200k_base")
     with pytest.raises(ValueError, match="tokenizer"):
         counter.count_tokens(" " * 1_000_000)
+
+
+def test_a_text_that_the_tokenizer_gives_up_on_counts_as_0_and_is_logged_if_it_has_a_name(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    class Choking(TokenCounter):
+        def count_tokens(self, text: str) -> int:
+            if "poison" in text:
+                raise ValueError("the tokenizer choked")
+            return super().count_tokens(text)
+
+    assert Choking().count_or_zero("hello world") == TokenCounter().count_tokens("hello world")
+    assert Choking().count_or_zero("poison") == 0
+    assert caplog.text == ""
+    assert Choking().count_or_zero("poison", "A definition") == 0
+    assert "A definition could not be counted" in caplog.text

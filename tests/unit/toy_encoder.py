@@ -13,7 +13,7 @@ MEANINGS = ({"picture", "image", "photo"}, {"mail", "letter", "message"}, {"sum"
 
 
 class ToyEncoder:
-    """A text lies along the meanings it speaks of; one that speaks of none is zero. Remembers the tools it read."""
+    """A text's vector lies along the meanings it mentions; without any, it is zero. Records the tools it read."""
 
     fusion = "onnx"
 

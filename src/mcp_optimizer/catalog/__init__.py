@@ -1,4 +1,4 @@
-"""What exists now: snapshots of all tools, kept up to date as servers come and go, and the tool that a name means."""
+"""What exists now: snapshots of all tools, updated as servers come and go, and the tool that a name means."""
 
 from mcp_optimizer.catalog.live import LiveCatalog
 from mcp_optimizer.catalog.snapshot import Snapshot

@@ -1,7 +1,7 @@
-"""Builds everything that is made anew when tools come, change or go: the index, and all names. Runs in a thread.
+"""Builds what changes with the tools: the index and all names. Runs in a thread.
 
-The event loop goes on meanwhile; what changes in that time is made up for when the result is swapped in. Called by the
-live catalog; takes values and returns values.
+The event loop continues meanwhile; changes in that time are applied when the result is swapped in. Called by the live
+catalog; takes values and returns values.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from mcp_optimizer.search.engine import Encoder, Entry, SearchIndex
 from mcp_optimizer.search.lexical import Floats, Vocabulary, in_use, translated
 
 _SPARE_TERMS = 20_000
-"""Terms that no tool has any more and that are carried along at the least: sorting them out costs more than they do."""
+"""Unused terms that are always tolerated, because removing them costs more than keeping them."""
 
 Records = Mapping[str, Sequence[ToolRecord]]
 """By server."""
@@ -25,7 +25,7 @@ Records = Mapping[str, Sequence[ToolRecord]]
 
 @dataclass(frozen=True)
 class Plan:
-    """What is to be built."""
+    """What to build."""
 
     records: Records
     servers: ServerNames
@@ -34,27 +34,28 @@ class Plan:
     encoder: Encoder | None
     vectors: Mapping[str, Floats]
     named: NamedTools
-    """As they are now."""
+    """The current names."""
 
 
 @dataclass(frozen=True)
 class Built:
-    """An index over everything that was planned, and what goes with it."""
+    """An index over everything in the plan, and the values that belong to it."""
 
     index: SearchIndex
     running: RunningTools
     vectors: dict[str, Floats]
     vocabulary: Vocabulary
     records: Records
-    """The plan's, or the same in the numbers of a new vocabulary."""
+    """The plan's records, renumbered if the vocabulary is new."""
 
 
 def build(plan: Plan, count: Count) -> Built:
-    """`count`: the tokens of a definition's JSON."""
+    """`count` returns the tokens of a definition's JSON."""
     vocabulary, by_server = _in_one_vocabulary(plan.records, plan.vocabulary)
     records = tuple(record for server in sorted(by_server) for record in by_server[server])
     entries = [
-        Entry(record.server, record.name, record.counts, plan.vectors.get(record.vector_key)) for record in records
+        Entry(record.server, record.name, record.counts, plan.vectors.get(record.vector_key), record.successors)
+        for record in records
     ]
     index = SearchIndex(entries, vocabulary, plan.encoder)
     named = name_tools(records, plan.servers, count, plan.named)
@@ -63,7 +64,7 @@ def build(plan: Plan, count: Count) -> Built:
 
 
 def _in_one_vocabulary(records: Records, vocabulary: Vocabulary) -> tuple[Vocabulary, Records]:
-    """All records in the numbers of one vocabulary: a new one, when most of its terms are nobody's any more."""
+    """All records with the numbers of one vocabulary; a new one, if most terms are no longer used."""
     if vocabulary.is_due(_SPARE_TERMS):
         used = in_use((record.counts for found in records.values() for record in found), vocabulary)
         vocabulary.looked_through(used)

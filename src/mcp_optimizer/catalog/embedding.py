@@ -1,4 +1,4 @@
-"""Makes tools findable by what they mean: has them embedded, one server at a time, beside everything else.
+"""Makes tools findable by meaning: embeds them in the background, one server at a time.
 
 Until then they are found by their words. Called by the live catalog; knows no index.
 """
@@ -18,7 +18,7 @@ logger = logging.getLogger(__name__)
 
 
 class Embedding:
-    """The encoder, once it is loaded, and the vectors that it made. `on_found`: told when there are more of them."""
+    """The encoder, once loaded, and the vectors it made. Calls `on_found` when there are more."""
 
     def __init__(self, ingestion: Ingestion, on_found: Callable[[], None]) -> None:
         self._ingestion = ingestion
@@ -32,19 +32,19 @@ class Embedding:
 
     @property
     def is_last(self) -> bool:
-        """Whether no further server waits to be embedded."""
+        """Whether no other server waits to be embedded."""
         return not self._waiting
 
     def use(self, encoder: Encoder | None) -> None:
-        """Vectors of one encoder say nothing to another."""
+        """Set the encoder. Vectors of different encoders cannot be compared."""
         self.encoder, self.vectors = encoder, KnownVectors()
 
     def close(self) -> None:
-        """Leave off: what is not embedded yet is embedded at the next start."""
+        """Stop; the remaining tools are embedded at the next start."""
         self._is_closing = True
 
     async def store(self) -> None:
-        """Write down all vectors, once more."""
+        """Write all vectors again."""
         if self.encoder is not None:
             await self._ingestion.store_vectors(self.vectors.at_hand(), self.encoder)
 

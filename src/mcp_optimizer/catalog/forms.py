@@ -1,7 +1,7 @@
 """The forms in which a tool's definition is sent: signature, compressed schema, or as its server wrote it.
 
-Each form of a definition is made and counted once and then remembered. None is ever larger than the original:
-where a form would be, the original is sent instead. Called by the gateway; pure but for that memory.
+Each form of a definition is made and counted once and then cached. None is larger than the original: if a form would
+be, the original is sent instead. Called by the gateway; pure except for that cache.
 """
 
 from __future__ import annotations
@@ -22,30 +22,29 @@ from mcp_optimizer.compression.groups import Group, GroupPlan
 from mcp_optimizer.compression.replies import say_once
 from mcp_optimizer.compression.signature import Notes, signature
 from mcp_optimizer.compression.techniques import COMPRESSION
+from mcp_optimizer.domain.json_schema import ANY_OBJECT
 from mcp_optimizer.domain.tools import DefinitionForm, McpTool
 from mcp_optimizer.token_counter import TokenCounter
 
 _WITH_NOTES = 3
-"""Tools of a reply whose parameters are explained, not only named and typed."""
-
-_ANY_OBJECT: dict[str, Any] = {"type": "object"}
-"""The schema of an entry whose description is its signature."""
+"""Tools of a reply whose parameters get notes, not only names and types."""
 
 _MOST_REMEMBERED = 20_000
 
 _LARGEST = 100_000
-"""Characters of a definition that is compressed, or written as a signature, as a whole. Both take time, and a larger
-one fits into no reply."""
+"""Maximum characters of a definition that is compressed, or written as a signature, as a whole. Both take time, and a
+larger one fits no reply.
+"""
 
 _LEAST_SHARE = 300
-"""Tokens of a reply that each of its tools gets, at least, where they are too many or too large for it."""
+"""Minimum tokens of a reply per tool, if the tools are too many or too large for it."""
 
 _K = TypeVar("_K")
 _V = TypeVar("_V")
 
 
 class Detail(StrEnum):
-    """How much of a definition a reply carries."""
+    """How much of a definition a reply contains."""
 
     SIGNATURE = "signature"
     SCHEMA = "schema"
@@ -54,22 +53,27 @@ class Detail(StrEnum):
 
 @dataclass(frozen=True)
 class Form:
-    """A definition as it is sent, and what it costs."""
+    """A definition as sent, and its cost."""
 
     definition: McpTool
     tokens: int
     is_abbreviated: bool = False
-    """Whether something was left out of it, which it says where that stood."""
+    """Whether parts were left out; the form says so in their place."""
 
     @property
     def cost(self) -> int:
-        """Tokens, or where they could not be counted, as many as there can be."""
+        """Tokens; if they could not be counted, the maximum possible."""
         return self.tokens or len(self.definition.model_dump_json().encode("utf-8", "surrogatepass"))
+
+    def text(self, detail: Detail) -> str:
+        """What a person is shown of it: the signature, or where it has none, the definition as JSON."""
+        is_signature = detail is Detail.SIGNATURE and self.definition.input_schema == ANY_OBJECT
+        return (self.definition.description or "") if is_signature else self.definition.model_dump_json(indent=2)
 
 
 @dataclass(frozen=True)
 class _Kept:
-    """A compressed definition. As JSON: parsed, it would take ten times the memory, and few are looked at."""
+    """A compressed definition as JSON. Parsed, it would take ten times the memory, and few are read."""
 
     wire_json: str
     tokens: int
@@ -77,11 +81,11 @@ class _Kept:
 
 
 Groups = Mapping[str, Mapping[str, Sequence[str]]]
-"""By tool: the parameter groups that the user wants."""
+"""By tool: the parameter groups from the settings."""
 
 
 class ToolForms:
-    """Makes and remembers the forms of definitions."""
+    """Makes and caches the forms of definitions."""
 
     def __init__(
         self,
@@ -99,19 +103,19 @@ class ToolForms:
         self._new: dict[tuple[str, Dialect], None] = {}
 
     def form(self, tool: CatalogTool, detail: Detail, notes: Notes | None = None) -> Form:
-        """The definition in a detail, or as it came where that is no larger."""
+        """The definition in a detail, or unchanged if that is no larger."""
         original = Form(tool.definition, tool.tokens)
-        # Not counted (0) is not comparable: what the tokenizer choked on is sent as its server wrote it.
+        # A count of 0 cannot be compared: a definition that the tokenizer failed on is sent as its server wrote it.
         if detail is Detail.FULL or not tool.tokens:
             return original
         made = self._signature(tool, notes or self._notes) if detail is Detail.SIGNATURE else self.schema(tool)
         return made if made.tokens < tool.tokens else original
 
     def reply(self, tools: Sequence[CatalogTool], detail: Detail, most: int | None = None) -> list[Form]:
-        """The forms of tools that are returned together, the best first: what they share is said once.
+        """The forms of tools returned together, best first; shared parts are written once.
 
-        The notes of a signature are for the tools that fit best; the others can still be called by names and types.
-        Forms of more than `most` tokens together are abbreviated, the largest first; too many of them are cut off.
+        Only the best tools get notes in their signatures; the others can still be called by names and types. If the
+        forms exceed `most` tokens, the largest are abbreviated first; if there are too many, the last are dropped.
         """
         most = sys.maxsize if most is None else most
         least, total = max(1, most // _LEAST_SHARE), 0
@@ -135,36 +139,33 @@ class ToolForms:
         ]
 
     def _notes_at(self, place: int) -> Notes:
-        """How much is said of the parameters of a tool that stands so far down in a reply."""
+        """How many notes a tool at this position of a reply gets."""
         return Notes.NONE if self._notes is Notes.SENTENCE and place >= _WITH_NOTES else self._notes
 
     def _abbreviated(self, tool: CatalogTool, detail: Detail, notes: Notes, most: int) -> Form:
-        """As much of a definition as fits into so many tokens."""
+        """As much of a definition as fits the tokens."""
         size = 4 * most
         while size >= _LEAST_SHARE:
             short = abbreviated(tool.definition, size)
             if detail is Detail.SIGNATURE:
-                short = McpTool(name=tool.name, description=signature(short, notes), inputSchema=_ANY_OBJECT)
+                short = McpTool(name=tool.name, description=signature(short, notes), inputSchema=ANY_OBJECT)
             elif detail is Detail.SCHEMA:
                 short = without_envelope(short)
             form = Form(short, self._count(short), is_abbreviated=True)
             if form.cost <= most:
                 return form
             size //= 2
-        bare = McpTool(name=tool.name, description="… not shown: it is too large.", inputSchema=_ANY_OBJECT)
+        bare = McpTool(name=tool.name, description="… not shown: too large.", inputSchema=ANY_OBJECT)
         return Form(bare, self._count(bare), is_abbreviated=True)
 
     def _count(self, definition: McpTool) -> int:
-        try:
-            return self._counter.count_tool_tokens(definition)
-        except ValueError:
-            # The tokenizer chokes on some texts, and a tool must be found all the same.
-            return 0
+        # The tokenizer chokes on some texts, and a tool must be found all the same.
+        return self._counter.count_or_zero(definition.model_dump_json())
 
     def _said_once(self, forms: list[Form]) -> list[Form]:
         forms = list(forms)
         # What is sent as its server wrote it, because that is smaller, has no signature.
-        written = [at for at, form in enumerate(forms) if form.definition.input_schema == _ANY_OBJECT]
+        written = [at for at, form in enumerate(forms) if form.definition.input_schema == ANY_OBJECT]
         texts = say_once([forms[at].definition.description or "" for at in written])
         for at, text in zip(written, texts, strict=True):
             if text != forms[at].definition.description:
@@ -182,16 +183,16 @@ class ToolForms:
         return Form(renamed, self._counter.count_tool_tokens(renamed))
 
     def listing(self, tool: CatalogTool, dialect: Dialect) -> dict[str, Any]:
-        """What `schema` gives, as an entry of a list."""
+        """The same as `schema`, as an entry of a list."""
         return {**json.loads(self._keep(tool, dialect).wire_json), "name": tool.name}
 
     def prepare(self, tools: Iterable[CatalogTool], dialect: Dialect) -> None:
-        """Compress definitions ahead, so that they are there when they are asked for."""
+        """Compress definitions ahead of time."""
         for tool in tools:
             self._keep(tool, dialect)
 
     def plans(self, tool: CatalogTool) -> list[GroupPlan]:
-        """The ways back from the arguments of the compressed schema, in every dialect that it was sent in."""
+        """How to expand arguments of the compressed schema, in every dialect in which it was sent."""
         plans = [self._keep(tool, self.dialect).groups]
         for dialect in Dialect:
             kept = self._compressed.get((tool.record.definition_hash, dialect))
@@ -204,18 +205,18 @@ class ToolForms:
         return self._compress(tool, self.dialect, explained=True).steps
 
     def unknown(self, tools: Iterable[CatalogTool], dialect: Dialect | None = None) -> list[str]:
-        """The definitions, by hash, that were not compressed yet."""
+        """The definitions, by hash, that are not compressed yet."""
         wanted = dialect or self.dialect
         hashes = (tool.record.definition_hash for tool in tools)
         return [found for found in dict.fromkeys(hashes) if (found, wanted) not in self._compressed]
 
     def kind(self, dialect: Dialect | None = None) -> str:
-        """Under which name the compressed definitions are stored: whatever else they depend on is part of it."""
+        """The name under which compressed definitions are stored; includes everything they depend on."""
         groups = hashlib.sha256(json.dumps(self._groups, sort_keys=True).encode()).hexdigest()[:12]
         return f"{COMPRESSION}/{dialect or self.dialect}/{self._counter.encoding_name}/{groups}"
 
     def learn(self, stored: Iterable[DefinitionForm], dialect: Dialect | None = None) -> None:
-        """Take compressed definitions that were made before."""
+        """Add compressed definitions that were made before."""
         for one in stored:
             plan = GroupPlan(tuple(Group(name, members) for name, members in json.loads(one.groups)))
             _remember(
@@ -225,11 +226,11 @@ class ToolForms:
             )
 
     def has_new(self, dialect: Dialect) -> bool:
-        """Whether definitions were compressed that are not stored yet."""
+        """Whether some compressed definitions are not stored yet."""
         return any(made == dialect for _, made in list(self._new))
 
     def take_new(self, dialect: Dialect | None = None) -> list[DefinitionForm]:
-        """The compressed definitions that were made since this was last asked, to be stored."""
+        """The compressed definitions made since the last call, to be stored."""
         wanted = dialect or self.dialect
         made = [key for key in list(self._new) if key[1] == wanted]
         found = []
@@ -249,7 +250,7 @@ class ToolForms:
             if made.tokens:
                 self._new[key] = None
                 if len(self._new) > _MOST_REMEMBERED:
-                    # Where nothing is stored, nobody takes them.
+                    # Without a store, nobody takes them.
                     self._new.pop(next(iter(self._new)), None)
         return known
 
@@ -267,14 +268,14 @@ class ToolForms:
         if (known := self._signatures.get(key)) is None:
             is_large = len(tool.record.definition.wire_json) > _LARGEST
             details = abbreviated(tool.record.details, _LARGEST) if is_large else tool.record.details
-            definition = McpTool(name=tool.name, description=signature(details, notes), inputSchema=_ANY_OBJECT)
+            definition = McpTool(name=tool.name, description=signature(details, notes), inputSchema=ANY_OBJECT)
             known = Form(definition, self._counter.count_tool_tokens(definition), is_large)
             _remember(self._signatures, key, known)
         return known
 
 
 def _fair_share(costs: Sequence[int], most: int) -> int:
-    """What each may cost at the most, so that all together cost no more than `most`: the small ones need not give."""
+    """The maximum cost per form so that all together cost at most `most`; small ones stay unchanged."""
     left = most
     for taken, cost in enumerate(sorted(costs)):
         share = left // (len(costs) - taken)

@@ -1,7 +1,7 @@
-"""Takes in a server's listing: looks up what is already counted, counts the rest, stores the outcome.
+"""Ingests a server's listing: looks up known token counts, counts the rest, stores the outcome.
 
-The work is done in threads, so that no request waits for it. The database is a cache here: when it fails,
-that is said once, and ingestion goes on without it.
+Works in threads, so no request waits for it. The database is a cache here: a failure is logged once, and ingestion
+continues without it.
 """
 
 from __future__ import annotations
@@ -21,23 +21,23 @@ from mcp_optimizer.token_counter import TokenCounter
 from mcp_optimizer.upstream.spec import ServerSpec
 
 if TYPE_CHECKING:
-    # At run time the database's libraries load beside everything else, in a thread.
+    # At run time the database's libraries load in a thread, in parallel with everything else.
     from mcp_optimizer.db.catalog import Catalog
 
 logger = logging.getLogger(__name__)
 
 _EMBED_BATCH = 64
-"""Tools embedded between two looks at the database: progress is kept even if we are killed."""
+"""Tools embedded between two writes, so progress survives a kill."""
 
 _AT_ONCE = 2
-"""Servers whose lists are read at the same time."""
+"""Servers whose listings are read at the same time."""
 
 OpenedCatalog = Callable[[], Awaitable["Catalog | None"]]
-"""Waits for the database to be open; None when there is none. Servers start meanwhile."""
+"""Waits until the database is open; returns None if there is none. Servers start meanwhile."""
 
 
 class Ingestion:
-    """Turns listings into records, and keeps the database up to date beside that."""
+    """Turns listings into records and keeps the database up to date."""
 
     def __init__(
         self,
@@ -52,9 +52,9 @@ class Ingestion:
         self._opened = opened
         self._reading = asyncio.Semaphore(_AT_ONCE)
         self.counted = 0
-        """How many definitions had to be counted; none, at a start where nothing changed."""
+        """How many definitions had to be counted; 0 at a start where nothing changed."""
         self.embedded = 0
-        """How many tools had to be embedded; likewise."""
+        """How many tools had to be embedded; also 0 at such a start."""
 
     def use_vocabulary(self, vocabulary: Vocabulary) -> None:
         """Read tools into another vocabulary from now on."""
@@ -63,14 +63,14 @@ class Ingestion:
     async def take_in(
         self, server: str, definitions: Sequence[Definition], before: Sequence[ToolRecord] = ()
     ) -> list[ToolRecord]:
-        """The records of a server's tools. `before`: those that it had; what did not change is not made anew.
+        """The records of a server's tools. Unchanged ones are taken from `before`.
 
         Waits for no write.
         """
         kept = {record.definition_hash: record for record in before}
         new = [item for item in definitions if item.definition_hash not in kept]
         known = await self._known_counts(new)
-        # A few at a time: more threads would only take the interpreter from whoever answers requests.
+        # A few at a time: more threads would only slow down requests.
         async with self._reading:
             return await asyncio.to_thread(self._make, server, definitions, kept, known)
 
@@ -90,12 +90,12 @@ class Ingestion:
         return sorted([*same, *made], key=lambda record: record.name)
 
     async def store(self, spec: ServerSpec, records: Sequence[ToolRecord]) -> None:
-        """Write a server and its tools; a failure is logged and changes nothing for callers."""
+        """Store a server and its tools; a failure is logged and does not affect callers."""
         catalog = await self._opened()
         if catalog is None:
             return
         rows = [ToolRow(record.definition, record.token_count) for record in records]
-        # A count of 0 means that counting failed: it is not remembered, so that the next start tries again.
+        # A count of 0 means that counting failed. It is not stored, so the next start tries again.
         counts = {row.definition.definition_hash: row.token_count for row in rows if row.token_count}
         try:
             await self._pace.wait()
@@ -105,7 +105,7 @@ class Ingestion:
             server_id = await catalog.save_server(spec.name, spec.fingerprint, spec.transport, ServerStatus.RUNNING)
             await catalog.replace_tools(server_id, rows)
         except CatalogError as error:
-            logger.warning("The catalog could not store server %s: %s. Everything else works.", spec.name, error)
+            logger.warning("Cannot store server %s in the catalog: %s. Everything else works.", spec.name, error)
 
     async def embed(self, records: Sequence[ToolRecord], encoder: Encoder) -> AsyncIterator[dict[str, Floats]]:
         """The vectors of these records by key, as they become known: stored ones first, then batch by batch."""
@@ -132,18 +132,18 @@ class Ingestion:
         try:
             return await catalog.vectors(keys, encoder.name)
         except CatalogError as error:
-            logger.warning("The catalog could not be read: %s. Tools are embedded anew.", error)
+            logger.warning("Cannot read the catalog: %s. Embedding the tools again.", error)
             return {}
 
     async def store_vectors(self, vectors: Mapping[str, Floats], encoder: Encoder) -> None:
-        """Write vectors by their keys; a failure is logged and changes nothing for callers."""
+        """Store vectors by their keys; a failure is logged and does not affect callers."""
         catalog = await self._opened()
         if catalog is None:
             return
         try:
             await catalog.save_vectors(vectors, encoder.name)
         except CatalogError as error:
-            logger.warning("The catalog could not store vectors: %s. Everything else works.", error)
+            logger.warning("Cannot store vectors in the catalog: %s. Everything else works.", error)
 
     async def _known_counts(self, definitions: Sequence[Definition]) -> dict[str, int]:
         catalog = await self._opened()
@@ -153,7 +153,7 @@ class Ingestion:
             hashes = [definition.definition_hash for definition in definitions]
             return await catalog.token_counts(hashes, self._counter.encoding_name)
         except CatalogError as error:
-            logger.warning("The catalog could not be read: %s. Tokens are counted anew.", error)
+            logger.warning("Cannot read the catalog: %s. Counting tokens again.", error)
             return {}
 
     def _count(self, texts: Mapping[str, str]) -> dict[str, int]:
@@ -164,12 +164,5 @@ class Ingestion:
             return dict(zip(texts, self._counter.count_many(list(texts.values())), strict=True))
         except Exception:
             # Whatever the tokenizer choked on must not cost the tools: one by one, and 0 for the culprit.
-            logger.exception("Counting a batch of %d definitions failed; counting them one by one", len(texts))
-            return {key: self._count_one(text) for key, text in texts.items()}
-
-    def _count_one(self, text: str) -> int:
-        try:
-            return self._counter.count_tokens(text)
-        except Exception:
-            logger.exception("A definition could not be counted; it counts as 0")
-            return 0
+            logger.exception("Counting a batch of %d definitions failed; counting one by one", len(texts))
+            return {key: self._counter.count_or_zero(text, "a definition") for key, text in texts.items()}

@@ -1,8 +1,8 @@
-"""The live catalog: which tools there are now, what they cost, and the index that finds them.
+"""The live catalog: which tools exist now, what they cost, and the index that finds them.
 
-Listens to the pool, feeds ingestion, and publishes snapshots. A snapshot never changes. Ingesting, indexing and naming
-happen beside the event loop, in threads; a server that dies leaves at once, and that costs as much as the server has
-tools, however many there are in all. Snapshots are made when somebody looks: a hundred changes in a row are one.
+Listens to the pool, feeds ingestion, and publishes snapshots, which never change. Ingesting, indexing and naming run in
+threads. A server that dies is removed at once, at a cost proportional to its own tools, whatever the size of the
+catalog. Snapshots are built on demand: a hundred changes in a row cause one.
 """
 
 from __future__ import annotations
@@ -12,9 +12,8 @@ import contextlib
 import logging
 import threading
 import time
-from collections.abc import Coroutine, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import Any
 
 from mcp_optimizer.catalog.building import Built, Plan, Records, build
 from mcp_optimizer.catalog.embedding import Embedding
@@ -27,6 +26,7 @@ from mcp_optimizer.domain.naming import ServerNames
 from mcp_optimizer.domain.own_tools import OWN_TOOLS
 from mcp_optimizer.domain.tools import Definition, ServerStatus
 from mcp_optimizer.runtime.memory import give_back, leave_alone
+from mcp_optimizer.runtime.tasks import BackgroundTasks
 from mcp_optimizer.search.engine import Encoder, SearchIndex
 from mcp_optimizer.search.lexical import Vocabulary
 from mcp_optimizer.token_counter import TokenCounter
@@ -35,7 +35,7 @@ from mcp_optimizer.upstream.state import UpstreamState
 logger = logging.getLogger(__name__)
 
 _TOGETHER = 0.5
-"""Seconds between indexes while servers are taken in, at the least; and while an index takes a tenth of the time."""
+"""Minimum seconds between indexes while servers are ingested; longer if the last index took more than a tenth of it."""
 
 _TAKEN_IN = 10.0
 """Seconds after which a change is announced, whether or not its tools can be listed yet."""
@@ -44,18 +44,18 @@ _REINDEX_INTERVAL = 5.0
 """Seconds between indexes while servers are embedded one after the other."""
 
 _AT_ONCE = 4
-"""Servers that are taken in at the same time."""
+"""Servers ingested at the same time."""
 
 _MANY = 4_000
-"""Tools from which on it pays to leave them out of looks for garbage."""
+"""Number of tools from which it pays to exclude them from garbage collection."""
 
 _OWN_NAMES = tuple(tool["name"] for tool in OWN_TOOLS)
 
 
 class LiveCatalog:
-    """Keeps the newest snapshot. `on_state` is the pool's listener.
+    """Holds the newest snapshot. `on_state` is the pool's listener.
 
-    `own_names`: what the gateway's own tools are called; no server's tool is called so.
+    `own_names` are the names of the gateway's own tools; no server's tool gets one of them.
     """
 
     def __init__(
@@ -81,11 +81,11 @@ class LiveCatalog:
         self._listings: dict[str, int] = {}
         self._records: dict[str, Sequence[ToolRecord]] = {}
         self._fingerprints: dict[str, tuple[int, int]] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = BackgroundTasks(logger, "Adding a server's tools to the catalog failed", on_idle=self._rested)
         self._indexing = asyncio.Lock()
         self._outdated = False
         self._news: asyncio.Event | None = None
-        # Searches look from threads while the event loop changes these four.
+        # Searches read these four from threads while the event loop changes them.
         self._changing = threading.Lock()
         self._states: dict[str, UpstreamState] = {}
         self._index = SearchIndex((), vocabulary)
@@ -94,24 +94,20 @@ class LiveCatalog:
 
     @property
     def snapshot(self) -> Snapshot:
-        """What there is at this moment."""
+        """The current snapshot."""
         return self._snapshot or self._composed()
 
-    @snapshot.setter
-    def snapshot(self, given: Snapshot) -> None:
-        self._snapshot = given
+    def show(self, snapshot: Snapshot) -> None:
+        """Show what was made elsewhere, until something changes here: a catalog that is only reported on."""
+        self._snapshot = snapshot
 
-    @property
-    def encoder_is_loading(self) -> bool:
-        return self._encoder_is_loading
-
-    @encoder_is_loading.setter
-    def encoder_is_loading(self, is_loading: bool) -> None:
-        self._encoder_is_loading = is_loading
+    def expect_encoder(self) -> None:
+        """An encoder is being loaded: until `use_encoder`, search goes by words, and says so."""
+        self._encoder_is_loading = True
         self._snapshot = None
 
     def on_state(self, state: UpstreamState) -> None:
-        """Something changed about a server. Cheap, and in effect when it returns."""
+        """Handles a change of a server's state. Cheap, and in effect when it returns."""
         is_running = state.status is ServerStatus.RUNNING
         is_new = state.name not in self._states
         with self._changing:
@@ -122,19 +118,19 @@ class LiveCatalog:
             self._listings[state.name] = self._listings.get(state.name, 0) + 1
             self._take_in_later(state)
         if is_new and self._records:
-            # A name may now speak of this server that was another's.
+            # A name may now refer to this server that was another's before.
             self._outdated = True
-            self._spawn(self._reindex())
+            self._tasks.spawn(self._reindex())
         self._tell()
 
     def _take_in_later(self, state: UpstreamState) -> None:
-        """One after the other, a few at a time: two thousand servers that start together are no two thousand tasks."""
+        """A few servers at a time, so two thousand servers that start together do not cause two thousand tasks."""
         self._waiting.pop(state.name, None)
-        # A server that lists just what it did before is there already, and costs nothing.
+        # A server that lists the same tools as before is already there and costs nothing.
         if self._fingerprints.get(state.name) != _fingerprint(state.listing.tools):
             self._waiting[state.name] = state
             if self._taking_in + len(self._waiting) <= _AT_ONCE:
-                self._spawn(self._take_in_waiting())
+                self._tasks.spawn(self._take_in_waiting())
 
     async def _take_in_waiting(self) -> None:
         while self._waiting:
@@ -143,41 +139,40 @@ class LiveCatalog:
             try:
                 await self._take_in(state, self._listings[state.name])
             except Exception:
-                logger.exception("The tools of %s could not be taken in", state.name)
+                logger.exception("Cannot add the tools of %s to the catalog", state.name)
             finally:
                 self._taking_in -= 1
-            # Hundreds of servers at once are indexed together, not each by itself; a few are not kept waiting.
+            # Hundreds of servers at once are indexed together, not one by one; a few are not delayed.
             is_last = not self._taking_in and not self._waiting
             if self._outdated and (is_last or time.monotonic() > self._next_index_at):
                 await self._reindex()
 
     async def use_encoder(self, encoder: Encoder | None) -> None:
-        """The encoder is loaded: embed what was taken in so far, and everything that comes."""
+        """The encoder is loaded: embed everything ingested so far, and everything that comes."""
         self._embedding.use(encoder)
-        self.encoder_is_loading = False
+        self._encoder_is_loading = False
+        self._snapshot = None
         for records in list(self._records.values()):
-            self._spawn(self._embed(records))
+            self._tasks.spawn(self._embed(records))
         if encoder is None:
             self._outdated = True
-            self._spawn(self._reindex())
+            self._tasks.spawn(self._reindex())
         self._tell()
 
     def close(self) -> None:
-        """Leave off embedding: what is not embedded yet is embedded at the next start."""
+        """Stop embedding; the remaining tools are embedded at the next start."""
         self._is_closing = True
         self._embedding.close()
 
     async def store(self) -> None:
-        """Write down everything taken in so far, once more: the database was not there before."""
+        """Store everything ingested so far again, because the database was not available before."""
         for name, records in list(self._records.items()):
             await self._ingestion.store(self._states[name].spec, records)
         await self._embedding.store()
 
     async def caught_up(self) -> None:
         """Wait until everything listed so far can be found."""
-        while self._tasks:
-            # Not `gather`: whoever stops waiting must not stop the work.
-            await asyncio.wait(self._tasks)
+        await self._tasks.settled()
 
     async def changed(self) -> None:
         """Wait for the next snapshot."""
@@ -186,7 +181,9 @@ class LiveCatalog:
         await self._news.wait()
 
     async def taken_in(self) -> None:
-        """Wait until what servers listed so far can be listed by us; not for ever, and not if there is nothing new."""
+        """Wait until the tools that servers listed so far can be listed by us; for a limited time, and only if there
+        are new ones.
+        """
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_TAKEN_IN):
                 while self._waiting or self._taking_in or self._outdated:
@@ -197,16 +194,8 @@ class LiveCatalog:
             self._news.set()
             self._news = None
 
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._finished)
-
-    def _finished(self, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None:
-            logger.error("Taking in a server's tools failed", exc_info=error)
-        if not self._tasks and not self._is_closing:
+    def _rested(self) -> None:
+        if not self._is_closing:
             # Reading, counting and embedding thousands of tools leaves a hundred megabytes of free memory behind.
             asyncio.get_running_loop().run_in_executor(None, give_back)
 
@@ -219,7 +208,7 @@ class LiveCatalog:
             self._fingerprints[state.name] = _fingerprint(state.listing.tools)
             self._outdated = True
             self._leave_alone()
-            self._spawn(self._keep(state, records))
+            self._tasks.spawn(self._keep(state, records))
 
     async def _keep(self, state: UpstreamState, records: Sequence[ToolRecord]) -> None:
         await self._ingestion.store(state.spec, records)
@@ -227,7 +216,7 @@ class LiveCatalog:
 
     async def _embed(self, records: Sequence[ToolRecord]) -> None:
         await self._embedding.embed(records)
-        # With more to come, an index for each server would take longer than the embedding.
+        # With more servers to come, an index for each would take longer than the embedding.
         is_time = self._embedding.is_last or time.monotonic() - self._indexed_at > _REINDEX_INTERVAL
         if self._outdated and is_time and self._embedding.encoder is not None:
             await self._reindex()
@@ -236,7 +225,7 @@ class LiveCatalog:
         self._outdated = True
 
     async def _reindex(self) -> None:
-        """Build a new index over everything taken in. Servers that come up meanwhile share the next one."""
+        """Build a new index over everything ingested. Servers that come up meanwhile share the next one."""
         async with self._indexing:
             if not self._outdated:
                 return
@@ -259,7 +248,7 @@ class LiveCatalog:
 
     def _swap_in(self, plan: Plan, built: Built, vectors: KnownVectors) -> None:
         with self._changing:
-            # Whoever came or went meanwhile.
+            # Servers that came or went meanwhile.
             for server in built.running.servers ^ self._running.servers:
                 built.running.switch(server, on=server in self._running.servers)
             self._running, self._index, self._snapshot = built.running, built.index, None
@@ -268,15 +257,15 @@ class LiveCatalog:
         vectors.settle(built.vectors, plan.vectors, listed_since)
 
     def _leave_alone(self) -> None:
-        """Keep what is held for long out of the way of whoever looks for garbage."""
+        """Exclude long-lived objects from garbage collection."""
         held = self._index.size + sum(map(len, self._records.values()))
-        # Only while the catalog grows: what is replaced for ever would be left alone for ever.
+        # Only while the catalog grows: objects that are replaced repeatedly would never be freed.
         if held > self._left_alone * 5 // 4 + _MANY:
             self._left_alone = held
             leave_alone()
 
     def _take_over(self, planned: Records, built: Built) -> list[ToolRecord]:
-        """Go on with the vocabulary that the index was built with. Returns the records that it does not know yet."""
+        """Switch to the vocabulary of the new index. Returns the records that the index does not contain yet."""
         if built.vocabulary is not self._vocabulary:
             self._vocabulary = built.vocabulary
             self._ingestion.use_vocabulary(built.vocabulary)
@@ -305,20 +294,16 @@ class LiveCatalog:
             return self._snapshot
 
     def _is_preparing(self) -> bool:
-        """Whether search will soon go by meaning, but does not yet: the encoder loads, or has embedded nothing."""
+        """Whether search will soon use meaning but does not yet: the encoder is loading, or has embedded nothing."""
         has_encoder = self._embedding.encoder is not None
         waits_for_vectors = has_encoder and self._index.size > 0 and self._index.by_words_only
         return self._encoder_is_loading or waits_for_vectors
 
     def _count(self, wire_json: str) -> int:
-        try:
-            return self._counter.count_tokens(wire_json)
-        except Exception:
-            # As at ingestion: what the tokenizer chokes on must not cost the tools.
-            logger.exception("A tool could not be counted under its longer name; it counts as 0")
-            return 0
+        # As at ingestion: what the tokenizer chokes on must not cost the tools.
+        return self._counter.count_or_zero(wire_json, "a tool under its longer name")
 
 
 def _fingerprint(tools: Sequence[Definition]) -> tuple[int, int]:
-    """What two lists of the same definitions share, in whatever order."""
+    """The same for two listings of the same definitions, in any order."""
     return len(tools), sum(hash(tool.definition_hash) for tool in tools)

@@ -1,4 +1,4 @@
-"""A tool as the catalog holds it: its definition, what it costs, and how it is found. Pure."""
+"""A tool in the catalog: its definition, its cost, and how it is found. Pure."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from mcp_optimizer.domain.tools import Definition, McpTool
+from mcp_optimizer.search.deprecation import successors
 from mcp_optimizer.search.document import document
 from mcp_optimizer.search.lexical import TermCounts, Vocabulary, count_terms
 from mcp_optimizer.search.tooltext import tool_text
@@ -21,6 +22,8 @@ class ToolRecord:
     token_count: int
     counts: TermCounts
     vector_key: str
+    successors: tuple[str, ...] | None = None
+    """The names that a deprecated tool points to; None: it is not deprecated."""
 
     @property
     def name(self) -> str:
@@ -36,19 +39,19 @@ class ToolRecord:
 
     @property
     def text(self) -> str:
-        """What an encoder reads of it."""
+        """The text that an encoder reads."""
         return tool_text(self.server, self.definition.parsed())
 
 
 def vector_key(text: str) -> str:
-    """What a vector is stored under: the text that the encoder read, which the server's name is part of."""
+    """The key of its vector: the text that the encoder read, which includes the server's name."""
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def make_records(
     server: str, definitions: Sequence[Definition], counts: Mapping[str, int], vocabulary: Vocabulary
 ) -> list[ToolRecord]:
-    """In the order of names, whatever order the server lists them in."""
+    """Ordered by name, whatever order the server uses."""
     return [
         _record(server, definition, counts.get(definition.definition_hash, 0), vocabulary)
         for definition in sorted(definitions, key=lambda definition: definition.name)
@@ -58,4 +61,5 @@ def make_records(
 def _record(server: str, definition: Definition, token_count: int, vocabulary: Vocabulary) -> ToolRecord:
     tool = definition.parsed()
     counts = count_terms(document(server, tool), vocabulary)
-    return ToolRecord(server, definition, token_count, counts, vector_key(tool_text(server, tool)))
+    deprecated = successors(tool.title or "", tool.description or "", tool.annotations or {})
+    return ToolRecord(server, definition, token_count, counts, vector_key(tool_text(server, tool)), deprecated)

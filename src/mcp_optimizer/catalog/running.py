@@ -1,8 +1,8 @@
-"""Which tools run at this moment, and under which names: changed one server at a time, whatever the catalog's size.
+"""Which tools run now, and under which names; updated one server at a time, whatever the catalog's size.
 
-A tool has two possible names: its own, where no other running tool has it and it speaks of nothing else, and one with
-its server in it. Both are made and counted beside the event loop, with the index; a server that comes or goes then only
-chooses between them, for its own tools and for the few whose name it shares.
+A tool has two possible names: its own, if no other running tool has it and it refers to no other server, and a longer
+one with its server in it. Both are made and counted in a thread, with the index. A server that comes or goes then only
+switches between them, for its own tools and for the few that share a name with one of them.
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ Count = Callable[[str], int]
 
 @dataclass(frozen=True)
 class NamedTools:
-    """All tools of an index with the names that they may have: `alone` where its own may do, `longer` where not."""
+    """All tools of an index with their possible names: `alone` if its own can be used, `longer` if not."""
 
     table: NameTable = field(default_factory=NameTable)
     alone: tuple[CatalogTool | None, ...] = ()
     longer: tuple[CatalogTool | None, ...] = ()
     shared: Mapping[str, Sequence[int]] = field(default_factory=dict)
-    """Own names that several servers have, and where."""
+    """Own names that several servers have, and the positions of their tools."""
     sharing: Mapping[str, Sequence[tuple[int, str]]] = field(default_factory=dict)
-    """By server: where its tools stand whose names are shared, and the names."""
+    """By server: the positions and names of its tools whose names are shared."""
 
 
 def name_tools(
     records: Sequence[ToolRecord], servers: ServerNames, count: Count, before: NamedTools | None = None
 ) -> NamedTools:
-    """Make every name that these tools may have. `before`: what was made last; what is the same is not made anew."""
+    """Make every possible name of these tools. Names that did not change are taken from `before`."""
     plain = NameTable.of(records, servers)
     shared = {name: plain.named(name) for name in plain.further}
     stand_alone, longer = _choose_names(plain, shared)
@@ -64,7 +64,7 @@ def name_tools(
 
 
 def _with_old(table: NameTable, before: NameTable) -> Iterator[tuple[ToolRecord, int | None]]:
-    """Each record, with its position in an older table, if it is the same one there."""
+    """Each record, with its position in an older table if it is unchanged there."""
     for server, found in table.ranges.items():
         for position in found:
             record = table.records[position]
@@ -73,7 +73,7 @@ def _with_old(table: NameTable, before: NameTable) -> Iterator[tuple[ToolRecord,
 
 
 def _choose_names(table: NameTable, shared: Mapping[str, Sequence[int]]) -> tuple[list[bool], dict[int, str]]:
-    """For each tool, whether its own name may do; and, where it may not or not always, the longer one."""
+    """For each tool, whether its own name can be used; and the longer one, if it cannot always be."""
     stand_alone = [True] * len(table.records)
     longer: dict[int, str] = {}
     naming: dict[str, NamesOfServer] = {}
@@ -86,7 +86,7 @@ def _choose_names(table: NameTable, shared: Mapping[str, Sequence[int]]) -> tupl
             if name in shared or not stand_alone[position]:
                 longer[position] = names.qualified(name)
     for name in set(longer.values()):
-        # An alias of one tool may be what another is really called: the other then has to do with its longer name.
+        # An alias of one tool may be the real name of another, which then uses its longer name.
         for position in table.named(name):
             if longer.get(position) != name:
                 stand_alone[position] = False
@@ -102,13 +102,13 @@ def _wire_json(definition: Definition, name: str) -> str:
         if written.startswith(own):
             return '{"name":' + pydantic_core.to_json(name).decode() + written[len(own) :]
     except (UnicodeError, pydantic_core.PydanticSerializationError):
-        # Half of a surrogate pair, which only the whole definition's own way of writing can handle.
+        # Half a surrogate pair: only rewriting the complete definition handles it.
         pass
     return definition.parsed().model_copy(update={"name": name}).model_dump_json()
 
 
 class RunningTools:
-    """The tools of running servers at their positions in the index, each under the name that it has now."""
+    """The tools of running servers at their positions in the index, each under its current name."""
 
     def __init__(self, named: NamedTools | None = None, servers: Iterable[str] = ()) -> None:
         self.named = named or NamedTools()
@@ -117,7 +117,7 @@ class RunningTools:
         self._tools: list[CatalogTool | None] = [None] * len(self.named.alone)
         self._mask: Mask = np.zeros(len(self.named.alone), dtype=np.bool_)
         self._bearers = dict.fromkeys(self.named.shared, 0)
-        # Most names are nobody else's: such tools are called the same whatever else runs.
+        # Most names are unique; such tools have the same name whatever else runs.
         self._plain = [
             None if record.name in self._bearers else alone or longer
             for record, alone, longer in zip(self.named.table.records, self.named.alone, self.named.longer, strict=True)
@@ -131,16 +131,16 @@ class RunningTools:
             self.switch(server, on=True)
 
     def frozen(self) -> tuple[tuple[CatalogTool | None, ...], Mask]:
-        """The tools by position, None where a server does not run, and which they are.
+        """The tools by position, None where a server does not run, and the mask of running positions.
 
-        The same objects for as long as nothing changes; many changes in a row cost one copy, when somebody looks.
+        The same objects until something changes; many changes in a row cost one copy, made on demand.
         """
         if self._frozen is None:
             self._frozen = (tuple(self._tools), self._mask.copy())
         return self._frozen
 
     def switch(self, server: str, *, on: bool) -> None:
-        """A server came up, or went."""
+        """A server came up or went down."""
         if (server in self.servers) == on:
             return
         (self.servers.add if on else self.servers.discard)(server)
@@ -161,7 +161,7 @@ class RunningTools:
             self._leave(self.named.sharing.get(server, ()))
 
     def _join(self, sharing: Sequence[tuple[int, str]]) -> None:
-        """Tools come that share their names; the one that had such a name alone is renamed."""
+        """Tools with shared names come up; a tool that had such a name alone is renamed."""
         tools, bearers, alone, longer = self._tools, self._bearers, self.named.alone, self.named.longer
         for position, name in sharing:
             before = bearers[name]
@@ -172,7 +172,7 @@ class RunningTools:
             self.baseline_tokens += tool.tokens if tool is not None else 0
 
     def _leave(self, sharing: Sequence[tuple[int, str]]) -> None:
-        """Tools went that shared their names; the one that now has such a name alone is renamed."""
+        """Tools with shared names went away; a tool that now has such a name alone is renamed."""
         bearers = self._bearers
         for _, name in sharing:
             before = bearers[name]
@@ -181,7 +181,7 @@ class RunningTools:
                 self._rename(name)
 
     def _rename(self, name: str) -> None:
-        """Whoever bears this name of its own now is called by it if it is the only one, else by a longer name."""
+        """The tool with this own name is called by it if it is the only one, otherwise by its longer name."""
         is_alone = self._bearers[name] == 1
         for position in self.named.shared[name]:
             before = self._tools[position]

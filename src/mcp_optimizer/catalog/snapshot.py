@@ -1,4 +1,4 @@
-"""All that is known of servers and tools at one moment. Never changes; what is large in it is made when asked for."""
+"""Everything known about servers and tools at one moment. Never changes; large parts are computed on demand."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from mcp_optimizer.upstream.state import UpstreamState
 
 @dataclass(frozen=True)
 class Snapshot:
-    """Tools stand at their position in `index`; None: not running now.
+    """Tools are at their position in `index`; None means not running.
 
     `table` and `mask` say where; without them, all tools must run.
     """
@@ -34,14 +34,14 @@ class Snapshot:
 
     @lazy
     def allowed(self) -> Mask:
-        """Which positions may be found."""
+        """The positions that may be found."""
         if self.mask is not None:
             return self.mask
         return np.array([tool is not None for tool in self.tools], dtype=np.bool_)
 
     @lazy
     def names(self) -> NameTable:
-        """Where tools stand, by server and by name."""
+        """Positions of tools, by server and by name."""
         if self.table is not None:
             return self.table
         others = ((tool.name, at) for at, tool in enumerate(self.running) if tool.name != tool.record.name)
@@ -49,7 +49,7 @@ class Snapshot:
 
     @lazy
     def by_name(self) -> Mapping[str, CatalogTool]:
-        """The running tools by their public names."""
+        """The running tools by public name."""
         return _ByName(self.tools, self.names)
 
     @lazy
@@ -66,11 +66,11 @@ class Snapshot:
 
     @property
     def is_starting(self) -> bool:
-        """Whether a server has still to come up, or one that is up to be taken in."""
+        """Whether a server is still starting, or its tools are still being ingested."""
         return any(state.status is not ServerStatus.FAILED for state in self._missing)
 
     def missing(self) -> list[UpstreamState]:
-        """Servers whose tools cannot be found now, though they are configured and not disabled."""
+        """Servers whose tools cannot be found now, although they are configured and not disabled."""
         return list(self._missing)
 
     @lazy
@@ -84,7 +84,7 @@ class Snapshot:
 
 
 class _ByName(Mapping[str, CatalogTool]):
-    """A look at the table of names instead of a dictionary, which would have to be made anew for every snapshot."""
+    """Reads the table of names instead of building a dictionary for every snapshot."""
 
     def __init__(self, tools: tuple[CatalogTool | None, ...], table: NameTable) -> None:
         self._tools = tools

@@ -1,7 +1,7 @@
-"""A tool as clients see it, and the table of all names that the tools of one index may have. Values only.
+"""A tool as clients see it, and the table of all possible names of the tools of one index. Values only.
 
-The table is made beside the event loop, once for an index. Which of its names a tool has at a moment depends on what
-else runs then: `running` knows.
+The table is built in a thread, once per index. Which of its names a tool has at a moment depends on the other running
+servers; see `running`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from mcp_optimizer.domain.naming import ServerNames
 from mcp_optimizer.domain.tools import McpTool
 
 _BEGINNINGS = (5, 2)
-"""Letters at the beginning of a name by which names that are spelt alike are looked up, the nearest first."""
+"""Lengths of the prefixes by which similar names are looked up, nearest first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,9 +40,9 @@ class CatalogTool:
 
 @dataclass(frozen=True)
 class NameTable:
-    """Where the tools of an index stand: by server, by every name that they may have, and by how these begin.
+    """The positions of an index's tools: by server, by every possible name, and by prefix of the name.
 
-    `records` are in the order of servers, and of names within a server.
+    `records` are ordered by server, then by name.
     """
 
     records: tuple[ToolRecord, ...] = ()
@@ -51,14 +51,15 @@ class NameTable:
     first: Mapping[str, int] = field(default_factory=dict)
     """The first tool of each name."""
     further: Mapping[str, Sequence[int]] = field(default_factory=dict)
-    """The others of a name that several have. Most names are one tool's: a list for each would be most of the work."""
+    """The other tools of a shared name. Most names belong to one tool, and a list for each would be most of the work.
+    """
     beginnings: Mapping[str, Sequence[int]] = field(default_factory=dict)
 
     @classmethod
     def of(
         cls, records: Sequence[ToolRecord], servers: ServerNames, others: Iterable[tuple[str, int]] = ()
     ) -> NameTable:
-        """`others`: names besides the tools' own, each with the position of its tool."""
+        """`others` are names in addition to the tools' own, each with its tool's position."""
         starts: dict[str, int] = {}
         ends: dict[str, int] = {}
         first: dict[str, int] = {}
@@ -77,7 +78,7 @@ class NameTable:
         return cls(tuple(records), servers, ranges, first, further, beginnings)
 
     def named(self, name: str) -> Sequence[int]:
-        """Where the tools stand that are called so, or may come to be."""
+        """Positions of the tools that have, or may get, this name."""
         first = self.first.get(name)
         return () if first is None else (first, *self.further.get(name, ()))
 
@@ -85,17 +86,17 @@ class NameTable:
         return self.ranges.get(server, range(0))
 
     def position(self, server: str, own: str) -> int | None:
-        """Where a server's tool of this own name stands."""
+        """The position of a server's tool with this own name."""
         found = self.of_server(server)
         at = bisect_left(found, own, key=lambda position: self.records[position].name)
         return found[at] if at < len(found) and self.records[found[at]].name == own else None
 
     def called(self, own: str) -> list[int]:
-        """Where the tools stand that their servers call so."""
+        """Positions of the tools with this own name."""
         return [position for position in self.named(own) if self.records[position].name == own]
 
     def beginning_like(self, name: str) -> Iterator[int]:
-        """Where the tools stand whose own names begin as a name does, the most alike first."""
+        """Positions of the tools whose own names begin like a name, most similar first."""
         for beginning in _beginnings(name):
             yield from self.beginnings.get(beginning, ())
 

@@ -1,7 +1,7 @@
-"""The vectors of tools that an encoder made, for as long as some server lists the tool, and no longer.
+"""The vectors of tools that an encoder made, kept as long as a server lists the tool.
 
-Most of them lie in the matrix of the index; those that came since it was built are held beside it. Called by the
-catalog, in the event loop; what `at_hand` returns may be read in a thread.
+Most of them are in the matrix of the index; those made since are held separately. Called by the catalog in the event
+loop; the value that `at_hand` returns may be read in a thread.
 """
 
 from __future__ import annotations
@@ -30,13 +30,14 @@ class KnownVectors:
         self._new.update(found)
 
     def at_hand(self) -> Mapping[str, Floats]:
-        """Everything that is known now; does not change with what is added later."""
+        """Everything known now; later additions do not change it."""
         return ChainMap(dict(self._new), self._indexed)
 
     def settle(self, indexed: dict[str, Floats], at_hand: Mapping[str, Floats], since: Iterable[ToolRecord]) -> None:
-        """An index was built of what was at hand; `since`: what servers list that it does not know yet.
+        """An index was built from `at_hand`; `since` are records that it does not contain yet.
 
-        Vectors of tools that nobody lists any more are dropped: each would hold on to the whole matrix of an old index.
+        Vectors of tools that no server lists any more are dropped: each would keep the complete matrix of an old index
+        alive.
         """
         listed = {record.vector_key for record in since} - indexed.keys()
         kept = {key: found for key in listed if (found := self._find(key)) is not None}
@@ -49,5 +50,5 @@ class KnownVectors:
 
 
 def vectors_in(vectors: Sequence[Floats | None], records: Sequence[ToolRecord]) -> dict[str, Floats]:
-    """Vectors as an index holds them, by key: kept in that way, they take no memory of their own."""
+    """Vectors as rows of an index, by key; stored this way they take no extra memory."""
     return {record.vector_key: vector for record, vector in zip(records, vectors, strict=True) if vector is not None}

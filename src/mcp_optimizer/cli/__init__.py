@@ -1,4 +1,4 @@
-"""The command line: `mcp-optimizer`. One file a group of commands; heavy parts load when a command needs them."""
+"""The command line: `mcp-optimizer`. One file per group of commands; heavy parts load when a command needs them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,9 @@ _Version = Annotated[bool, typer.Option("--version", help="Print the version.", 
 
 @app.callback()
 def options(*, version: _Version = False) -> None:
-    """One MCP endpoint in front of all your MCP servers: finds the few tools that fit, and says what it saved."""
+    """One MCP endpoint in front of all your MCP servers. It finds the few tools that fit and reports what
+    that saved.
+    """
 
 
 for group in (serve, setup, tools, inspect_servers, reports):
@@ -39,7 +41,7 @@ for group in (serve, setup, tools, inspect_servers, reports):
 
 
 def main() -> None:
-    """Exit codes: 0 well, 1 failed, 2 wrong usage or configuration."""
+    """Exit codes: 0 success, 1 failure, 2 wrong usage or configuration."""
     try:
         app()
     except ConfigurationError as error:
@@ -51,12 +53,12 @@ def main() -> None:
     except OptimizerError as error:
         _fail(error, 1)
     except BrokenPipeError:
-        # The reader of our output went away (`| head`): not an error worth a traceback.
+        # The reader of our output is gone (`| head`): not an error worth a traceback.
         sys.stderr.close()
         sys.exit(0)
 
 
 def _fail(error: OptimizerError | str, code: int, advice: str = "") -> None:
-    # It may quote a server.
+    # The message may quote a server.
     print(printable(f"error: {error}{advice}"), file=sys.stderr)
     sys.exit(code)

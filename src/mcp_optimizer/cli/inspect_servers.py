@@ -1,4 +1,4 @@
-"""`servers` and `doctor`: which servers there are, how they stand, and how to mend those that do not work."""
+"""`servers` and `doctor`: the configured servers, their state, and how to fix those that do not work."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ def register(app: typer.Typer) -> None:
 
 @with_settings()
 def servers(*, settings: Settings, as_json: JsonFlag = False) -> None:
-    """List the configured servers, their state and what their tools cost."""
+    """List the configured servers, their state and the cost of their tools."""
     run(_servers(settings, as_json))
 
 
 @with_settings()
 def doctor(*, settings: Settings, as_json: JsonFlag = False) -> None:
-    """Try every server, and say what is wrong and how to mend it. Exit code 1 if something is."""
+    """Check every server; report problems and how to fix them. Exit code 1 if there are any."""
     healthy = run(_doctor(settings, as_json))
     if not healthy:
         sys.exit(1)
@@ -87,7 +87,7 @@ def _facts(optimizer: Optimizer, state: UpstreamState) -> dict[str, Any]:
 async def _doctor(settings: Settings, as_json: bool) -> bool:
     from mcp_optimizer.domain.tools import ServerStatus
 
-    # One try each: a restart would hide what the first one said.
+    # One attempt each: a restart would hide the first error.
     patient = settings.model_copy(update={"restart_pause": 3_600.0, "restart_pause_max": 3_600.0})
     patient = patient.model_copy(update={"wait": settings.start_timeout + 10})
     async with started(patient, shows_servers=True) as optimizer:
@@ -113,20 +113,20 @@ def advise(state: UpstreamState) -> str:
         return ""
     reason, target = state.reason, state.spec.target
     if "was not found" in reason:
-        return f'Install {target!r}, or write its full path as the server\'s "command".'
+        return f'Install {target!r}, or set the server\'s "command" to its full path.'
     if "is not set" in reason:
-        return 'Set the variable where mcp-optimizer is started, or give the value in the server\'s "env".'
+        return 'Set the variable in the environment of mcp-optimizer, or put the value in the server\'s "env".'
     if "did not answer" in reason:
         return (
-            "It starts, but does not speak MCP in time. Run its command by hand and see whether it waits for input or "
-            "a login; if it is only slow (a first npx or uvx download), raise --start-timeout."
+            "It starts, but does not speak MCP in time. Run its command in a terminal: it may wait for input or "
+            "a login. If it is only slow (a first npx or uvx download), raise --start-timeout."
         )
     if "not MCP" in reason:
-        return "Its stdout must carry MCP messages only. Look for an option that sends its logs to stderr."
+        return "It must write only MCP messages to stdout. Look for an option that sends its logs to stderr."
     if "exited" in reason or "ended by" in reason or "closed its stdout" in reason:
-        return "Run its command by hand to see the whole message; most often an argument, a key or a file is missing."
+        return "Run its command in a terminal to see the full message. Usually an argument, a key or a file is missing."
     if state.spec.transport is not Transport.STDIO:
-        return f"Check that {target} is right and that the server behind it is running."
+        return f"Check that {target} is correct and that its server is running."
     return "Correct its entry in the server file."
 
 
@@ -150,11 +150,11 @@ def _show_diagnosis(rows: list[dict[str, Any]]) -> None:
         if off := row.get("turned_off"):
             out.print(Text(f"    {counted(len(off), 'tool')} turned off: {', '.join(off)}", style="dim"))
         for name in row.get("no_such_tools", []):
-            told = f"    the server file names the tool {name!r}, which this server does not have"
+            told = f"    the server file names the tool {name!r}, but this server does not have it"
             out.print(Text(told, style="yellow"))
         for tool in row.get("left_out", []):
             out.print(Text(f"    tool {tool['tool']!r} is left out: {in_a_line(tool['reason'])}", style="yellow"))
         if "advice" in row:
             out.print(Text(f"    {row['advice']}", style="cyan"))
     failed = sum(row["status"] not in ("running", "stopped") for row in rows)
-    out.print(f"{counted(len(rows), 'server')}, {f'{failed} with a problem' if failed else 'all well'}")
+    out.print(f"{counted(len(rows), 'server')}, {f'{failed} with a problem' if failed else 'no problems'}")

@@ -1,4 +1,4 @@
-"""Command-line options, made from `Settings`: each stands there once, with its description and default."""
+"""Command-line options, generated from `Settings`, where each is defined once with its description and default."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def flag(name: str) -> str:
 
 
 def with_settings(*, leave_out: frozenset[str] = SERVE_ONLY) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Give a command every option (but those left out); it receives them as one `settings`."""
+    """Give a command every option (except those left out); it receives them as one `settings`."""
     fields = {name: info for name, info in Settings.model_fields.items() if name not in leave_out | FILE_ONLY}
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
@@ -79,7 +79,7 @@ def _settings_file() -> inspect.Parameter:
 
 
 def _plain_type(annotation: Any) -> Any:
-    """The type as the command line reads it; choices stay text here, and `Settings` judges them."""
+    """The type as the command line reads it; choices stay text here and are checked by `Settings`."""
     if get_origin(annotation) in (Union, UnionType):
         annotation = next(part for part in get_args(annotation) if part is not NoneType)
     return str if get_origin(annotation) is Literal else annotation

@@ -1,9 +1,9 @@
-"""The report in a terminal: tables that fit eighty columns, and stand side by side where there is room."""
+"""The report in a terminal: tables that fit eighty columns, side by side if there is room."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from mcp_optimizer.runtime.terminal_text import counted, printable
 
@@ -11,139 +11,152 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
+    from mcp_optimizer.metrics.reduction import Reduction
+    from mcp_optimizer.metrics.report import Report, ServerCost, ToolCost
+    from mcp_optimizer.metrics.usage import ToolCalls, ToolFinds, Usage
+
 _WIDE = 130
-"""Columns from which on two tables stand side by side."""
+"""Columns from which two tables are printed side by side."""
 
 _MOST_ROWS = 15
 
 
-def show_report(out: Console, report: dict[str, Any]) -> None:
-    """Headline, what was saved, what was used, what each measure saves, what is heavy, what to do."""
+def show_report(out: Console, report: Report) -> None:
+    """Headline, savings, use, the effect of each measure, large tools, advice."""
     out.print(
-        f"[bold]{counted(report['tool_count'], 'tool')} of {counted(len(report['servers']), 'server')}: "
-        f"{report['baseline_tokens']:,} tokens[/] of definitions in every prompt; "
-        f"[bold]{report['own_tokens']:,}[/] with mcp-optimizer\n"
+        f"[bold]{counted(report.tool_count, 'tool')} of {counted(len(report.servers), 'server')}: "
+        f"{report.baseline_tokens:,} tokens[/] of definitions in every prompt; "
+        f"[bold]{report.own_tokens:,}[/] with mcp-optimizer\n"
     )
-    usage = report.get("usage")
-    if usage and usage["events"]:
-        _show_usage(out, usage)
+    if report.usage is not None and report.usage.events:
+        _show_usage(out, report.usage)
     _pair(out, _forms(report), _phases(report))
     _pair(out, _profiles(report), _tiers(report))
-    _pair(out, _weights("server", report["servers"], "server"), _weights("tool", report["tools"], "name"))
-    if names := report["unclear_descriptions"]:
+    _pair(out, _weights("server", report.servers), _weights("tool", report.tools))
+    if names := report.unclear_descriptions:
         some = f"{', '.join(names[:3])}{' …' if len(names) > 3 else ''}"
-        told = f"{counted(len(names), 'tool')} listed with a sentence, since five words do not tell them apart: {some}"
+        told = f"{counted(len(names), 'tool')} listed with a sentence, because five words are not distinctive:  {some}"
         out.print(printable(told), "\n", markup=False)
-    if lines := (usage["advice"] if usage else report["advice"]):
+    if lines := report.advice:
         out.print("[bold]What to do[/]")
         for line in lines:
             out.print(_bullet(line))
 
 
-def _show_usage(out: Console, usage: dict[str, Any]) -> None:
-    saved, results = usage["savings"], usage["results"]
-    sessions, requests = counted(saved["sessions"], "conversation"), counted(saved["requests"]["with"], "model request")
-    days = f"{usage['since'][:10]} to {usage['until'][:10]}"
-    out.print(f"[bold]Saved[/] from {days}, in {sessions} with {requests}")
+def _show_usage(out: Console, usage: Usage) -> None:
+    saved, results = usage.savings, usage.results
+    sessions = counted(saved.savings.sessions, "conversation")
+    requests = counted(saved.savings.with_us.requests, "model request")
+    out.print(f"[bold]Saved[/] from {usage.days}, in {sessions} with {requests}")
     rows = [
-        ("tokens read, all at the full price", *_change(saved["uncached"])),
-        ("tokens read, with a prompt cache *", *_change(saved["cached"])),
+        ("tokens read, at full price", *_change(saved.uncached)),
+        ("tokens read, with a prompt cache *", *_change(saved.cached)),
     ]
-    if (money := usage["money"]) is not None:
-        label = f"{money['currency']}, {money['model']}"
-        rows += [(label, *_change(money["uncached"], 2)), (f"{label}, cached", *_change(money["cached"], 2))]
-    if results["saved"]:
-        change = {"without": results["before"], "with": results["after"], **results}
-        rows.append(("results, before and after limits", *_change(change)))
+    if (money := usage.money) is not None:
+        label = f"{money.prices.currency}, {money.prices.model}"
+        rows += [(label, *_change(money.uncached, 2)), (f"{label}, cached", *_change(money.cached, 2))]
+    if results.saved:
+        rows.append(("results, before and after limits", *_change(results)))
     out.print(_table(("", "without us", "with us", "saved"), rows))
-    stated = (money or saved)["assumptions"]
-    out.print("[dim]* counted as full-price tokens. " + " ".join(stated) + "[/]\n")
+    out.print("[dim]* as full-price tokens. " + " ".join(usage.stated.assumptions) + "[/]\n")
     kinds = _table(
         ("what", "times", "tokens", "failed", "p50 ms", "p95 ms"),
         [
-            (row["kind"], _n(row["times"]), _n(row["tokens"]), _n(row["failed"]), f"{row['p50_ms']:,.0f}",
-             f"{row['p95_ms']:,.0f}")
-            for row in usage["kinds"]
+            (row.kind.value, _n(row.activity.times), _n(row.activity.tokens), _n(row.activity.failed),
+             f"{row.activity.p50_ms:,.0f}", f"{row.activity.p95_ms:,.0f}")
+            for row in usage.kinds
         ],
     )  # fmt: skip
     clients = _table(
         ("client", "times", "tokens"),
-        [(row["client"] or "(no name)", _n(row["times"]), _n(row["tokens"])) for row in usage["clients"][:8]],
+        [(row.client or "(no name)", _n(row.activity.times), _n(row.activity.tokens)) for row in usage.clients[:8]],
     )
     _pair(out, kinds, clients)
     called = _table(
         ("called", "times", "failed", "tokens", "a call"),
         [
-            (_name(row), _n(row["times"]), _n(row["failed"]), _n(row["tokens"]), _n(row["tokens"] // row["times"]))
-            for row in usage["called"][:_MOST_ROWS]
+            (_name(row), _n(row.activity.times), _n(row.activity.failed), _n(row.activity.tokens),
+             _n(row.activity.tokens_each))
+            for row in usage.called[:_MOST_ROWS]
         ],
-    )
+    )  # fmt: skip
     found = _table(
         ("found", "times", "called"),
-        [(_name(row), _n(row["times"]), _n(row["called"])) for row in usage["found"][:_MOST_ROWS]],
+        [(_name(row), _n(row.times), _n(row.called)) for row in usage.found[:_MOST_ROWS]],
     )
     _pair(out, called, found)
     never = _table(
         ("never called", "tools", "of", "tokens"),
-        [(row["server"], _n(row["tools"]), _n(row["of"]), _n(row["tokens"])) for row in usage["never_called"][:8]],
+        [(row.server, _n(row.tools), _n(row.of), _n(row.tokens)) for row in usage.never_called[:8]],
     )
     _pair(out, never, None)
 
 
-def _forms(report: dict[str, Any]) -> Table:
+def _forms(report: Report) -> Table:
     rows = [
-        ("all, compressed schema", report["forms"]["schema"]),
-        ("all, signatures", report["forms"]["signature"]),
-        ("three largest, compressed", report["largest_three"]["schema"]),
-        ("three largest, signatures", report["largest_three"]["signature"]),
-        (f"{report['profile']}, five words", report["total"]),
+        ("all, compressed schema", report.forms.schema),
+        ("all, signatures", report.forms.signature),
+        ("three largest, compressed", report.largest_forms.schema),
+        ("three largest, signatures", report.largest_forms.signature),
+        (f"{report.profile.value}, five words", report.total),
     ]
-    cells = [(label, _n(row["before"]), _n(row["after"]), f"{row['percent']:.1f} %") for label, row in rows]
+    cells = [(label, _n(row.before), _n(row.after), f"{row.percent:.1f} %") for label, row in rows]
     return _table(("what is sent", "before", "after", "saved"), cells)
 
 
-def _phases(report: dict[str, Any]) -> Table:
-    cells = [
-        (p["phase_name"], _n(p["total_reduction"]), _n(p["target_reduction"]), "✓" if p["achieved"] else "✗")
-        for p in report["phases"]
-    ]
-    return _table(("phase", "saved", "target", ""), cells)
+def _phases(report: Report) -> Table:
+    """With targets where there are any."""
+    titles: tuple[str, ...] = ("phase", "saved")
+    rows: list[tuple[str, ...]] = [(phase.phase_name, _n(phase.total_reduction)) for phase in report.phases]
+    if any(phase.target_reduction is not None for phase in report.phases):
+        titles += ("target", "")
+        met = [(_n(phase.target_reduction or 0), "✓" if phase.achieved else "✗") for phase in report.phases]
+        rows = [row + more for row, more in zip(rows, met, strict=True)]
+    return _table(titles, rows)
 
 
-def _profiles(report: dict[str, Any]) -> Table:
+def _profiles(report: Report) -> Table:
     cells = [
-        (p["profile"], _n(p["tools"]), _n(p["tokens"]), _n(p["budget"]) if p["budget"] else "–", p["measures"])
-        for p in report["profiles"]
+        (cost.profile.value, _n(cost.tools), _n(cost.tokens), _n(cost.budget) if cost.budget else "–", cost.measures)
+        for cost in report.profiles
     ]
     return _table(("profile", "tools", "tokens", "budget", "how"), cells, texts=("how",))
 
 
-def _tiers(report: dict[str, Any]) -> Table:
+def _tiers(report: Report) -> Table:
     cells = [
-        (t["tier_name"], _n(t["tool_count"]), _n(t["total_tokens"]), f"{t['average_per_tool']:,.0f}")
-        for t in report["tiers"]
+        (tier.tier_name.value, _n(tier.tool_count), _n(tier.total_tokens), f"{tier.average_per_tool:,.0f}")
+        for tier in report.tiers
     ]
     return _table(("tier", "tools", "tokens", "a tool"), cells)
 
 
-def _weights(title: str, entries: Sequence[dict[str, Any]], key: str) -> Table:
-    cells = [
-        (entry[key], _n(entry["baseline"]), _n(entry["schema"]), _n(entry["signature"]))
-        for entry in entries[:_MOST_ROWS]
-    ]
-    table = _table((title, "tokens", "schema", "signature"), cells)
-    if len(entries) > _MOST_ROWS:
-        table.caption = f"and {len(entries) - _MOST_ROWS:,} more, with --json or --html"
-        table.caption_justify = "left"
-    return table
+def _weights(title: str, costs: Sequence[ServerCost | ToolCost]) -> Table:
+    cells = [(cost.title, _n(cost.baseline), _n(cost.schema), _n(cost.signature)) for cost in costs[:_MOST_ROWS]]
+    more = len(costs) - _MOST_ROWS
+    caption = f"and {more:,} more, with --json or --html" if more > 0 else None
+    return _table((title, "tokens", "schema", "signature"), cells, caption=caption)
 
 
-def _table(titles: tuple[str, ...], rows: Sequence[tuple[str, ...]], texts: tuple[str, ...] = ()) -> Table:
-    """Names at the left, which give way where it is narrow, and numbers at the right, which do not."""
+def _table(
+    titles: tuple[str, ...],
+    rows: Sequence[tuple[str, ...]],
+    texts: tuple[str, ...] = (),
+    caption: str | None = None,
+) -> Table:
+    """Names on the left, shortened if it is narrow, and numbers on the right, which are not."""
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(box=None, pad_edge=False, header_style="bold", expand=True, caption_style="dim")
+    table = Table(
+        box=None,
+        pad_edge=False,
+        header_style="bold",
+        expand=True,
+        caption=caption,
+        caption_style="dim",
+        caption_justify="left",
+    )
     for at, title in enumerate(titles):
         if at == 0:
             table.add_column(title, overflow="ellipsis", no_wrap=True, ratio=1, min_width=8)
@@ -174,7 +187,7 @@ def _pair(out: Console, left: Table, right: Table | None) -> None:
 
 
 def _bullet(line: str) -> Table:
-    """A point, with the lines under it set in."""
+    """A bullet point with indented continuation lines."""
     from rich.table import Table
     from rich.text import Text
 
@@ -183,13 +196,13 @@ def _bullet(line: str) -> Table:
     return point
 
 
-def _change(row: dict[str, Any], digits: int = 0) -> tuple[str, str, str]:
-    return (f"{row['without']:,.{digits}f}", f"{row['with']:,.{digits}f}", f"{row['percent']:.1f} %")
+def _change(row: Reduction, digits: int = 0) -> tuple[str, str, str]:
+    return (f"{row.before:,.{digits}f}", f"{row.after:,.{digits}f}", f"{row.percent:.1f} %")
 
 
-def _n(number: int) -> str:
+def _n(number: float) -> str:
     return f"{number:,}"
 
 
-def _name(row: dict[str, Any]) -> str:
-    return f"{row['tool']} · {row['server']}"
+def _name(row: ToolCalls | ToolFinds) -> str:
+    return f"{row.tool} · {row.server}"

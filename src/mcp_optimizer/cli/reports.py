@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from dataclasses import asdict
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -19,11 +19,13 @@ from mcp_optimizer.settings import Settings
 
 if TYPE_CHECKING:
     from mcp_optimizer.app import Optimizer
+    from mcp_optimizer.metrics.report import Report
     from mcp_optimizer.metrics.sizes import Sizes
+    from mcp_optimizer.metrics.usage import Usage
     from mcp_optimizer.profiles.tiers import ProfileName
 
 ToolsDir = Annotated[
-    Path | None, typer.Option("--tools-dir", help="Read tools/list dumps (*.json) from a folder; starts nothing.")
+    Path | None, typer.Option("--tools-dir", help="Read tools/list dumps (*.json) from a folder; start no server.")
 ]
 
 
@@ -37,11 +39,11 @@ def report(
     *,
     settings: Settings,
     tools_dir: ToolsDir = None,
-    since: Annotated[str | None, typer.Option(help="History from then on: 12h, 7d, 2w, or a date.")] = None,
-    html: Annotated[Path | None, typer.Option(help="Write one self-contained page, with charts, to a file.")] = None,
+    since: Annotated[str | None, typer.Option(help="Only history since then: 12h, 7d, 2w, or a date.")] = None,
+    html: Annotated[Path | None, typer.Option(help="Write a self-contained HTML page with charts to a file.")] = None,
     as_json: JsonFlag = False,
 ) -> None:
-    """What was saved, found, called and never used; what all tools cost, and what each measure saves."""
+    """Show what was saved, found, called and never used, what all tools cost, and what each measure saves."""
     run(_report(settings, tools_dir, as_json, html, since))
 
 
@@ -59,7 +61,7 @@ def show(
 
 @asynccontextmanager
 async def _catalog(settings: Settings, tools_dir: Path | None) -> AsyncIterator[Optimizer]:
-    """The servers' tools, or those of dumps. No encoder: nothing is searched by meaning."""
+    """The servers' tools, or those of dumps. No encoder, because nothing is searched by meaning."""
     settings = settings.model_copy(update={"encoder": "none"})
     if tools_dir is None:
         async with started(settings) as optimizer:
@@ -78,7 +80,7 @@ async def _catalog(settings: Settings, tools_dir: Path | None) -> AsyncIterator[
 
 @asynccontextmanager
 async def _measured(settings: Settings, tools_dir: Path | None) -> AsyncIterator[tuple[Optimizer, Sizes | None]]:
-    """The same for a report, with the tools' sizes if they are known already."""
+    """The same for a report, with the tools' sizes if already known."""
     if tools_dir is None:
         async with _catalog(settings, None) as optimizer:
             yield optimizer, None
@@ -96,30 +98,45 @@ async def _report(
     settings: Settings, tools_dir: Path | None, as_json: bool, html: Path | None, since: str | None
 ) -> None:
     from mcp_optimizer.cli.report_tables import show_report
-    from mcp_optimizer.metrics.report import make_report
+    from mcp_optimizer.metrics.report_json import report_values
 
-    selected = _selected(settings)
-    moment = read_since(since, datetime.now().astimezone())
-    async with _measured(settings, tools_dir) as (optimizer, sizes):
-        found = make_report(optimizer.snapshot, optimizer.forms, optimizer.lists, optimizer.own_tokens, selected, sizes)
-        found |= {"usage": await _usage(optimizer, moment) if tools_dir is None else None}
+    found = await report_on(settings, tools_dir, read_since(since, datetime.now().astimezone()))
     if html is not None:
         _write(html, found)
     if as_json:
-        print_json(found)
+        print_json(report_values(found))
     elif html is None:
         show_report(console(), found)
     else:
-        print(f"The report is in {html}.")
+        print(f"Wrote the report to {html}.")
 
 
-async def _usage(optimizer: Optimizer, since: float) -> dict[str, Any] | None:
-    """What was done with these servers' tools; None where nothing is kept."""
+async def report_on(settings: Settings, tools_dir: Path | None, since: float = 0.0) -> Report:
+    """The report on the servers of the settings and their history, or on a folder of dumps, which has none."""
+    from mcp_optimizer.demo.targets import KANBAN_TARGETS
+    from mcp_optimizer.metrics.phases import NO_TARGETS
+    from mcp_optimizer.metrics.report import make_report
+
+    async with _measured(settings, tools_dir) as (optimizer, sizes):
+        return make_report(
+            optimizer.snapshot,
+            optimizer.forms,
+            optimizer.lists,
+            optimizer.own_tokens,
+            _selected(settings),
+            sizes,
+            usage=await _usage(optimizer, since) if tools_dir is None else None,
+            targets=KANBAN_TARGETS if settings.demo and tools_dir is None else NO_TARGETS,
+        )
+
+
+async def _usage(optimizer: Optimizer, since: float) -> Usage | None:
+    """The recorded use of these servers' tools; None without history."""
     history = await optimizer.storage.history()
     return None if history is None else optimizer.usage(await history.read(since))
 
 
-def _write(path: Path, found: dict[str, Any]) -> None:
+def _write(path: Path, found: Report) -> None:
     from mcp_optimizer.dashboard.report_page import report_page
     from mcp_optimizer.db.private_files import write_file
 
@@ -133,7 +150,7 @@ _UNITS = {"h": 3_600, "d": 86_400, "w": 7 * 86_400}
 
 
 def read_since(text: str | None, now: datetime) -> float:
-    """A moment, as people say it: 7d, 12h, 2w, or a date."""
+    """A moment as people write it: 7d, 12h, 2w, or a date."""
     if text is None:
         return 0.0
     if text[:-1].isdecimal() and text[-1:] in _UNITS:
@@ -142,7 +159,7 @@ def read_since(text: str | None, now: datetime) -> float:
         moment = datetime.fromisoformat(text)
     except ValueError:
         raise ConfigurationError(
-            f"--since {text!r} is neither a time span, such as 12h, 7d or 2w, nor a date, such as {now.date()}."
+            f"--since {text!r} is neither a period, such as 12h, 7d or 2w, nor a date, such as {now.date()}."
         ) from None
     return (moment if moment.tzinfo else moment.replace(tzinfo=now.tzinfo)).timestamp()
 
@@ -178,9 +195,7 @@ async def _show(settings: Settings, name: str, tools_dir: Path | None, as_json: 
     for detail in (Detail.FULL, Detail.SCHEMA, Detail.SIGNATURE):
         form = forms[detail]
         out.print(f"[bold]{detail.value}[/]: {form.tokens:,} tokens")
-        is_signature = detail is Detail.SIGNATURE and form.definition.input_schema == {"type": "object"}
-        text = (form.definition.description or "") if is_signature else form.definition.model_dump_json(indent=2)
-        out.print(printable(text), markup=False, soft_wrap=True)
+        out.print(printable(form.text(detail)), markup=False, soft_wrap=True)
         out.print()
     out.print("[bold]five words[/]:", Text(in_a_line(words)), highlight=False)
     states = f"{schema.schema_state}, {schema.load_state}, {schema.description_state}; profile {schema.profile}"

@@ -19,7 +19,7 @@ _T = TypeVar("_T")
 
 
 def run(work: Coroutine[Any, Any, _T]) -> _T:
-    """Run to the end, on uvloop where it is installed."""
+    """Run to the end, on uvloop if it is installed."""
     try:
         import uvloop
     except ImportError:
@@ -30,17 +30,17 @@ def run(work: Coroutine[Any, Any, _T]) -> _T:
 
 @asynccontextmanager
 async def started(settings: Settings, *, shows_servers: bool = False) -> AsyncIterator[Optimizer]:
-    """A started optimizer whose servers are up, as far as they come up in the time that `--wait` gives.
+    """A started optimizer whose servers are up, as far as they come up within `--wait`.
 
-    Those that do not are named on stderr, unless the command `shows_servers` itself.
+    Missing servers are named on stderr, unless the command `shows_servers` itself.
     """
     from mcp_optimizer.app import Optimizer
     from mcp_optimizer.upstream.supervisor import restarts
 
-    # What a person tries out at the command line is no use of the gateway.
+    # Trying things out on the command line does not count as use of the gateway.
     optimizer = Optimizer.from_settings(settings.model_copy(update={"history": False}))
     if "log_level" not in settings.model_fields_set:
-        # Which servers are missing is said once, below, and not at each try.
+        # Missing servers are reported once, below, not on every restart attempt.
         restarts.setLevel(logging.ERROR)
     optimizer.start()
     try:
@@ -61,7 +61,7 @@ def _name_missing(optimizer: Optimizer) -> None:
         reason = f": {state.reason}" if state.reason else ""
         print(in_a_line(f"without server {state.name} ({state.status}){reason}"), file=sys.stderr)
     if missing:
-        print("`mcp-optimizer doctor` says how to mend that.", file=sys.stderr)
+        print("Run `mcp-optimizer doctor` to see how to fix that.", file=sys.stderr)
 
 
 async def _wait_visibly(optimizer: Optimizer, seconds: float) -> None:

@@ -21,25 +21,25 @@ from mcp_optimizer.runtime.terminal_text import counted
 from mcp_optimizer.settings import Settings
 
 if TYPE_CHECKING:
-    import uvicorn
     from opentelemetry.sdk.trace import TracerProvider
 
     from mcp_optimizer.app import Optimizer
+    from mcp_optimizer.serving.http_connections import HttpServer
 
 _BACKLOG = 1_024
 _OPEN_FILES = 16_384
 _KEEP_ALIVE = 75
-"""Seconds that an idle connection is kept: longer than clients keep theirs, so that none is closed while it is used."""
+"""Seconds an idle connection is kept: longer than clients keep theirs, so none is closed while it is used."""
 _SWITCH = 0.0005
-"""Seconds after which a thread that works gives way to the event loop."""
+"""Seconds after which a busy thread yields to the event loop."""
 _LAST_WORDS = 0.5
-"""Seconds that the last answers have to reach their clients when the gateway is stopped."""
+"""Seconds for the last responses to reach their clients on shutdown."""
 _LAST_ANSWER = 0.05
-"""The same on stdio, where nothing but writing is left to be done."""
+"""The same on stdio, where only writing remains."""
 _END = 1.7
-"""Seconds in which everything has to end, once the calls under way have."""
+"""Seconds for everything to end after the calls in progress have."""
 _AFTERWARDS = 1.9
-"""Seconds after `shutdown_timeout` at which we are gone, whatever hangs."""
+"""Seconds after `shutdown_timeout` at which the process ends, whatever hangs."""
 
 
 def register(app: typer.Typer) -> None:
@@ -49,12 +49,12 @@ def register(app: typer.Typer) -> None:
 @with_settings(leave_out=ONE_SHOT_ONLY)
 def serve(settings: Settings) -> None:
     """Serve MCP on stdio, or over HTTP with --http HOST:PORT."""
-    _make_room()
+    make_room()
     traces = _start_tracing(settings) if settings.otlp_endpoint else None
     run(_serve_stdio(settings) if settings.http is None else _serve_http(settings))
     if traces is not None:
         traces.shutdown()
-    # Not by the way of Python: taking everything apart takes a second, and a thread that reads stdin ends only with it.
+    # Bypasses Python's own shutdown, which takes a second and waits for the thread that reads stdin.
     sys.stdout.flush()
     os._exit(0)
 
@@ -66,27 +66,27 @@ def _start_tracing(settings: Settings) -> TracerProvider:
     return start_tracing(settings.otlp_endpoint, __version__)
 
 
-def _make_room() -> None:
-    """A thousand clients are more than a thousand open files."""
+def make_room() -> None:
+    """A thousand clients need more than a thousand open files."""
     with contextlib.suppress(ImportError, ValueError, OSError):
         import resource
 
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
         wanted = _OPEN_FILES if hard == resource.RLIM_INFINITY else min(_OPEN_FILES, hard)
         resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, wanted), hard))
-    # A call makes some hundred objects: looking through them after every seventh would cost more than they do.
+    # A call creates some hundred objects; collecting after every seventh call would cost more than they do.
     gc.set_threshold(5_000, 20, 100)
-    # Every read and write of the event loop has to ask a thread that reads a large result for the interpreter.
+    # Every read and write of the event loop needs the interpreter from a thread that reads a large result.
     sys.setswitchinterval(_SWITCH)
 
 
 class _Signals:
-    """SIGINT and SIGTERM: the first asks us to stop, the second wants it now."""
+    """SIGINT and SIGTERM: the first requests a shutdown, the second forces it."""
 
     def __init__(self) -> None:
         self._asked = asyncio.Event()
         self.is_interactive = False
-        """Whether somebody at a terminal waits for us to end."""
+        """Whether somebody at a terminal waits for the process to end."""
         for number in (signal.SIGINT, signal.SIGTERM):
             with contextlib.suppress(NotImplementedError):
                 asyncio.get_running_loop().add_signal_handler(number, self._take, number)
@@ -98,14 +98,14 @@ class _Signals:
         self._asked.set()
 
     async def until_asked(self, serving: asyncio.Task[None]) -> None:
-        """Wait for the first, or for the end of our clients."""
+        """Wait for the first signal, or for the end of our clients."""
         waiting = asyncio.create_task(self._asked.wait())
         await asyncio.wait({serving, waiting}, return_when=asyncio.FIRST_COMPLETED)
         waiting.cancel()
 
 
 def _end_now(code: int) -> None:
-    """End the servers and ourselves, without asking anybody."""
+    """End the servers and the process at once."""
     from mcp_optimizer.upstream.processes import kill_all
 
     kill_all()
@@ -113,7 +113,7 @@ def _end_now(code: int) -> None:
 
 
 def _end_at_the_latest(seconds: float) -> None:
-    """Whatever hangs from now on. In a thread: it may be the event loop that does."""
+    """Ends the process whatever hangs from now on. In a thread, because the event loop itself may hang."""
     late = threading.Timer(seconds, _end_now, [1])
     late.daemon = True
     late.start()
@@ -135,7 +135,7 @@ async def _serve_stdio(settings: Settings) -> None:
             _end_at_the_latest(settings.shutdown_timeout + _AFTERWARDS)
             await optimizer.stop(_END)
             if not serving.done():
-                # Ended by a signal: stdin is still open, and leaving this block would wait for its next line.
+                # After a signal stdin is still open, and leaving this block would wait for its next line.
                 await asyncio.wait({serving}, timeout=_LAST_ANSWER)
                 sys.stdout.flush()
                 os._exit(0)
@@ -148,7 +148,7 @@ async def _serve_http(settings: Settings) -> None:
 
     from mcp_optimizer.app import Optimizer
     from mcp_optimizer.runtime.memory import kept_tidy
-    from mcp_optimizer.serving.http_connections import bounded_connections
+    from mcp_optimizer.serving.http_connections import HttpServer, bounded_connections
 
     signals = _Signals()
     host, port = settings.http_address
@@ -156,11 +156,9 @@ async def _serve_http(settings: Settings) -> None:
     app = optimizer.http_app(host)
     listening = _listen(host, port)
     connections = bounded_connections(settings.limits)
-    http = uvicorn.Server(
+    http = HttpServer(
         uvicorn.Config(app, http=connections, ws="none", log_level="critical", timeout_keep_alive=_KEEP_ALIVE)
     )
-    # Its own signal handling ends the process before we could end the children.
-    http.capture_signals = contextlib.nullcontext  # type: ignore[method-assign,assignment]
     optimizer.start()
     shown = f"[{host}]" if ":" in host else host
     address = f"http://{shown}:{listening.getsockname()[1]}/mcp"
@@ -180,27 +178,27 @@ async def _serve_http(settings: Settings) -> None:
         await optimizer.stop(_END)
 
 
-async def _stop_serving(optimizer: Optimizer, http: uvicorn.Server, serving: asyncio.Task[None], delay: float) -> None:
-    """First say that we stop, then take no more calls, then finish those under way; then end everything."""
+async def _stop_serving(optimizer: Optimizer, http: HttpServer, serving: asyncio.Task[None], delay: float) -> None:
+    """First announce the shutdown, then accept no more calls, then finish those in progress, then end everything."""
     optimizer.announce_stop()
     if not serving.done():
-        # Whoever spreads calls over several gateways looks at /ready now and then.
+        # Load balancers poll /ready only now and then.
         await asyncio.sleep(min(delay, optimizer.settings.shutdown_timeout))
     await optimizer.drained()
     optimizer.release_streams()
-    # Calls that did not finish are told so now; what was answered last is written while the servers end.
+    # Unfinished calls get their error now; the last responses are written while the servers end.
     ending = asyncio.create_task(optimizer.stop(_END))
     await asyncio.sleep(0)
-    http.should_exit = True
+    http.finish()
     # A client that only listens would hold us up for ever.
     await asyncio.wait({serving}, timeout=_LAST_WORDS)
-    http.force_exit = True
+    http.break_off()
     await asyncio.wait({serving, ending})
     await serving
 
 
 def _listen(host: str, port: int) -> socket.socket:
-    """Bound before anything starts: a port that is taken should cost nobody ten started servers."""
+    """Bound before anything starts, so that a port in use does not cost ten started servers."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listening = socket.socket(family)
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -208,8 +206,10 @@ def _listen(host: str, port: int) -> socket.socket:
         listening.bind((host, port))
     except OSError as error:
         listening.close()
-        raise ConfigurationError(f"Cannot listen on {host}:{port}: {error.strerror}. Choose another --http.") from error
-    # Clients may connect from now on; they are answered when the application is up.
+        raise ConfigurationError(
+            f"Cannot listen on {host}:{port}: {error.strerror}. Choose another address with --http."
+        ) from error
+    # Clients may connect from now on; they are answered once the application is up.
     listening.listen(_BACKLOG)
     listening.setblocking(False)
     return listening

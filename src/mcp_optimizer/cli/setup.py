@@ -21,16 +21,16 @@ if TYPE_CHECKING:
 
 STARTER = """\
 {
-  // The MCP servers behind mcp-optimizer. The format is the one of Claude Desktop, Cursor and others:
+  // The MCP servers behind mcp-optimizer. The format is that of Claude Desktop, Cursor and others:
   // copy your "mcpServers" here, and leave mcp-optimizer as the only server in your client.
   "mcpServers": {
-    // A server that is started as a process. It gets only the environment that stands here
+    // A server that is started as a process. It gets only the environment given here
     // (and PATH, HOME and the locale).
     "filesystem": {
       "command": "npx",
       "args": ["-y", "@modelcontextprotocol/server-filesystem", "${HOME}"]
     },
-    // ${VAR} and ${VAR:-default} are filled in from the environment that mcp-optimizer runs in.
+    // ${VAR} and ${VAR:-default} are replaced from the environment of mcp-optimizer.
     "github": {
       "disabled": true,
       "command": "npx",
@@ -38,7 +38,7 @@ STARTER = """\
       "env": { "GITHUB_PERSONAL_ACCESS_TOKEN": "${GITHUB_TOKEN:-}" },
       "timeout": 30 // seconds a call may take
     },
-    // A server that is reached over HTTP ("type": "sse" for the older transport).
+    // A server over HTTP ("type": "sse" for the SSE transport).
     "remote": {
       "disabled": true,
       "url": "https://example.com/mcp",
@@ -63,17 +63,17 @@ def register(app: typer.Typer) -> None:
 
 
 def init(
-    path: Annotated[Path, typer.Argument(help="Where to write it.")] = Path(SERVER_FILE),
-    force: Annotated[bool, typer.Option("--force", help="Overwrite a file that is already there.")] = False,
+    path: Annotated[Path, typer.Argument(help="Path of the new file.")] = Path(SERVER_FILE),
+    force: Annotated[bool, typer.Option("--force", help="Overwrite an existing file.")] = False,
     as_json: JsonFlag = False,
 ) -> None:
     """Write a commented starter server file."""
     from mcp_optimizer.db.private_files import write_file
 
     if path.exists() and not force:
-        raise ConfigurationError(f"{path} is already there. Write elsewhere, or overwrite it with --force.")
+        raise ConfigurationError(f"{path} already exists. Choose another path, or overwrite it with --force.")
     try:
-        # Soon it holds keys.
+        # Users will add keys to it.
         write_file(path, STARTER)
     except OSError as error:
         raise ConfigurationError(f"Cannot write {path}: {error.strerror}.") from error
@@ -85,7 +85,7 @@ def init(
 
 @with_settings()
 def demo(*, settings: Settings, as_json: JsonFlag = False) -> None:
-    """Start the bundled demo servers, make a handful of requests, and show what was found, cost and saved."""
+    """Start the bundled demo servers, run a handful of searches, and show what each found, cost and saved."""
     run(_demo(settings.model_copy(update={"demo": True, "config": None}), as_json))
 
 
@@ -132,6 +132,6 @@ async def _show_demo(optimizer: Optimizer) -> None:
     program = "mcp-optimizer" if shutil.which("mcp-optimizer") else sys.argv[0]
     client = {"mcpServers": {"optimizer": {"command": program, "args": ["serve", "--config", "/path/to/mcp.json"]}}}
     out.print("\n[bold]With your own servers[/]")
-    out.print(f"  {program} init     writes a starter mcp.json; or use the one of your client", soft_wrap=True)
-    out.print(f"  {program} doctor   starts every server in it and says what is wrong", soft_wrap=True)
+    out.print(f"  {program} init     writes a starter mcp.json; or use your client's file", soft_wrap=True)
+    out.print(f"  {program} doctor   starts every server in it and reports problems", soft_wrap=True)
     out.print(Text(f"  and in your client: {json.dumps(client)}"), soft_wrap=True)

@@ -1,4 +1,4 @@
-"""How commands print: one console and one way to print JSON for all of them, neither of which a server controls."""
+"""How commands print: one console and one way to print JSON, neither of which a server can control."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def console() -> Console:
 
 
 class _Printable:
-    """What is shown, without control characters in its texts; colours are none of them, and ours."""
+    """Removes control characters from printed text; colours are our own and stay."""
 
     def __init__(self, shown: ConsoleRenderable) -> None:
         self._shown = shown
@@ -37,5 +37,5 @@ class _Printable:
 
 
 def print_json(value: Any) -> None:
-    """For programs: one object, in one line."""
+    """For programs: one object on one line."""
     print(printable_json(json.dumps(value, ensure_ascii=False)))

@@ -17,7 +17,7 @@ from mcp_optimizer.settings import Settings
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from mcp_optimizer.gateway.gateway import Found
+    from mcp_optimizer.gateway.gateway import FoundTools
 
 
 def register(app: typer.Typer) -> None:
@@ -30,8 +30,8 @@ def find(
     query: Annotated[str, typer.Argument(help="What you want to do, in plain words.")],
     *,
     settings: Settings,
-    keywords: Annotated[str, typer.Option(help="Extra words, such as a product or server name.")] = "",
-    limit: Annotated[int | None, typer.Option(min=1, help="Most tools to show.")] = None,
+    keywords: Annotated[str, typer.Option(help="Extra search words, such as a product or server name.")] = "",
+    limit: Annotated[int | None, typer.Option(min=1, help="Maximum tools to show.")] = None,
     as_json: JsonFlag = False,
 ) -> None:
     """Search all tools, as a model does with find_tool."""
@@ -50,7 +50,7 @@ async def _find(settings: Settings, query: str, keywords: str, limit: int | None
             show_found(console(), found)
 
 
-def show_found(out: Console, found: Found) -> None:
+def show_found(out: Console, found: FoundTools) -> None:
     from rich.table import Table
     from rich.text import Text
 
@@ -69,7 +69,7 @@ def show_found(out: Console, found: Found) -> None:
             table.add_row(*map(Text, texts))
         out.print(table)
     else:
-        out.print("No tool matches. Try other words, or `mcp-optimizer tools` to see what there is.")
+        out.print("No tool matches. Try other words, or list all tools with `mcp-optimizer tools`.")
     metrics = found.token_metrics
     out.print(
         f"[bold]{metrics.returned_tokens:,}[/] of {metrics.baseline_tokens:,} tokens: "
@@ -85,13 +85,13 @@ def call(
     arguments: Annotated[str, typer.Argument(metavar="[JSON]", help="Its arguments, as a JSON object.")] = "{}",
     *,
     settings: Settings,
-    server: Annotated[str | None, typer.Option(help="Which server, if several have the tool.")] = None,
-    select: Annotated[str, typer.Option(help="JMESPath: only this part of a JSON result.")] = "",
+    server: Annotated[str | None, typer.Option(help="The server, if several have the tool.")] = None,
+    select: Annotated[str, typer.Option(help="JMESPath: return only this part of a JSON result.")] = "",
     as_json: JsonFlag = False,
 ) -> None:
-    """Call a tool; what the result cost is said on stderr. Exit code 1 if the tool says it failed.
+    """Call a tool. The cost of the result goes to stderr. Exit code 1 if the tool reports an error.
 
-    With --json: the CallToolResult as on the wire.
+    With --json, prints the CallToolResult as sent to clients.
     """
     _answer(run(_call(settings, tool, arguments, server, select)), as_json)
 
@@ -103,13 +103,13 @@ async def _call(settings: Settings, tool: str, arguments: str, server: str | Non
 
 @with_settings()
 def read(
-    result_id: Annotated[str, typer.Argument(help="The result_id that a cut result names.")],
+    result_id: Annotated[str, typer.Argument(help="The result_id from the notice of a cut result.")],
     *,
     settings: Settings,
-    offset: Annotated[int, typer.Option(min=0, help="First row or line wanted.")] = 0,
-    limit: Annotated[int | None, typer.Option(min=1, help="Most rows or lines.")] = None,
-    select: Annotated[str, typer.Option(help="JMESPath over all of it, instead of a page.")] = "",
-    search: Annotated[str, typer.Option(help="Only rows or lines that contain this.")] = "",
+    offset: Annotated[int, typer.Option(min=0, help="First row or line to return.")] = 0,
+    limit: Annotated[int | None, typer.Option(min=1, help="Maximum rows or lines.")] = None,
+    select: Annotated[str, typer.Option(help="JMESPath over the complete result, instead of a page.")] = "",
+    search: Annotated[str, typer.Option(help="Return only rows or lines that contain this text.")] = "",
     as_json: JsonFlag = False,
 ) -> None:
     """Read more of a result that was cut, as a model does with read_result."""
@@ -121,7 +121,7 @@ async def _read(
 ) -> dict[str, Any]:
     from mcp_optimizer.app import Optimizer
 
-    # No server is needed to read what is kept.
+    # Reading a kept result needs no server.
     async with Optimizer([], settings.model_copy(update={"encoder": "none"})) as optimizer:
         return await optimizer.read_result(result_id, offset, limit, select=select, search=search)
 
@@ -137,7 +137,7 @@ def _answer(result: dict[str, Any], as_json: bool) -> None:
 
 
 def _cost(meta: dict[str, Any]) -> str:
-    """What a result cost, in a line."""
+    """The cost of a result, in one line."""
     tokens, data = meta["tokens"], meta.get("data") or {}
     said = [f"{tokens['estimated']:,} tokens ({tokens['approximationMethod']})"]
     if "rowCount" in data:
@@ -152,7 +152,7 @@ def _cost(meta: dict[str, Any]) -> str:
 
 
 def _show_result(result: dict[str, Any]) -> None:
-    """What a tool answered, for people; a server may send anything in place of a block."""
+    """A tool's result, for people; a server may send anything in place of a block."""
     blocks = result.get("content")
     blocks = blocks if isinstance(blocks, list) else []
     for block in blocks:
@@ -173,7 +173,7 @@ def tools(
     server: Annotated[str | None, typer.Option(help="Only this server's tools.")] = None,
     as_json: JsonFlag = False,
 ) -> None:
-    """List all tools with what each costs in every prompt, largest first."""
+    """List all tools with their cost in every prompt, largest first."""
     run(_tools(settings, server, as_json))
 
 
@@ -208,4 +208,4 @@ def _show_tools(out: Console, found: list[Any]) -> None:
         table.add_row(*map(Text, (f"{tool.tokens:,}", tool.name, tool.server, summary(tool))))
     out.print(table)
     tokens = sum(tool.tokens for tool in found)
-    out.print(f"[bold]{counted(len(found), 'tool')}, {tokens:,} tokens[/] in every prompt without us")
+    out.print(f"[bold]{counted(len(found), 'tool')}, {tokens:,} tokens[/] in every prompt without mcp-optimizer")

@@ -1,1 +1,1 @@
-"""Making definitions smaller with all of their function kept: schemas, signatures, descriptions."""
+"""Makes definitions smaller without losing function: schemas, signatures, descriptions."""

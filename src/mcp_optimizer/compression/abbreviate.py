@@ -1,7 +1,7 @@
-"""A definition that is too large to be shown, abbreviated: the first of everything, and how much more there is. Pure.
+"""Abbreviates a definition that is too large to be shown: the first of everything, and how much more there is. Pure.
 
-What was left out is said where it stood ("… 199,980 more"), in schemas as in texts. An abbreviated schema is for
-reading alone: arguments are always checked against the original. Called by `forms` for replies that would be too long.
+Omissions are marked in place ("… 199,980 more"), in schemas as in texts. An abbreviated schema is only for reading;
+arguments are always checked against the original. Called by `forms` for replies that would be too long.
 """
 
 from __future__ import annotations
@@ -9,8 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from mcp_optimizer.domain.json_schema import properties_of, required_of
 from mcp_optimizer.domain.tools import McpTool
 from mcp_optimizer.largejson.text import compact
+from mcp_optimizer.search.deprecation import sentence as deprecation
 
 
 @dataclass(frozen=True)
@@ -33,16 +35,19 @@ _ROOMS = (
     _Room(members=8, items=3, characters=80, depth=5),
     _Room(members=4, items=2, characters=60, depth=4),
 )
-"""From much to little: the first that makes a definition small enough is taken."""
+"""From much to little; the first that makes a definition small enough is used."""
 
 _LEAST = 300
 """Characters of a description that are always shown."""
 
 
 def abbreviated(tool: McpTool, most: int) -> McpTool:
-    """The tool in at most so many characters of JSON, where its name leaves room for that."""
+    """The tool in at most so many characters of JSON, as far as its name leaves room."""
+    if warning := deprecation(tool.description or "")[:_LEAST]:
+        # First, where no cut reaches it.
+        tool = tool.model_copy(update={"description": f"{warning} {(tool.description or '').replace(warning, '', 1)}"})
     for room in _ROOMS:
-        # Field by field: to dump all of it would take longer than to abbreviate it.
+        # Field by field, because serializing everything would take longer than abbreviating it.
         shown = {field: _kept(value, room, room.depth) for field, value in tool if value is not None}
         shown["name"] = tool.name
         if len(compact(shown)) <= most:
@@ -75,10 +80,10 @@ def _items(values: list[Any], room: _Room, depth: int) -> list[Any]:
 
 
 def _members(members: dict[str, Any], room: _Room, depth: int) -> dict[str, Any]:
-    properties, required, exact = members.get("properties"), members.get("required"), ""
-    if isinstance(properties, dict) and isinstance(required, list) and len(properties) > room.members:
+    properties, required, exact = properties_of(members), required_of(members), ""
+    if required and len(properties) > room.members:
         # What must be given is shown before what may be, and required is only what is shown.
-        names = frozenset(name for name in required if isinstance(name, str))
+        names = frozenset(required)
         ordered = sorted(properties, key=lambda name: name not in names)
         shown = frozenset(ordered[: room.members])
         listed = [name for name in required if name in shown]
@@ -93,7 +98,7 @@ def _members(members: dict[str, Any], room: _Room, depth: int) -> dict[str, Any]
 
 
 def _left_out(values: dict[str, Any] | list[Any], count: int) -> Any:
-    """What stands for so many that are left out: a schema among schemas, a text among texts."""
+    """A placeholder for omitted items: a schema among schemas, a text among texts."""
     said = _MORE.format(f"{count:,} more")
     among = next(iter(values.values() if isinstance(values, dict) else values), None)
     return {"const": said} if isinstance(among, dict) or (isinstance(values, dict) and not among) else said

@@ -1,6 +1,6 @@
-"""Composes the techniques by what they gain on this very tool: one that does not make it smaller is not applied.
+"""Applies the techniques that make this particular tool smaller, and no others.
 
-Pure but for counting. The output is an MCP tool whose schema admits nothing that the original does not.
+Pure except for counting. The output is an MCP tool whose schema accepts nothing that the original rejects.
 """
 
 from __future__ import annotations
@@ -42,13 +42,14 @@ Cost = Callable[[str], int]
 """Tokens of a text."""
 
 _SURELY_MORE = 1.5
-"""A text that is longer by this much is not worth counting."""
+"""A text longer by this factor is not worth counting."""
 
 
 class Dialect(StrEnum):
-    """What a client can read. `plain`: references only in a tool that has some as its server sent it;
-    `inlined`: none that can be avoided while the tool stays no larger than it was, a type beside every enum and no
-    lists of types; `references`: repeated parts of any tool shared under `$defs`."""
+    """What a client can read. `plain`: references only in a tool whose server sent some. `inlined`: none, if the tool
+    does not grow by that, a type next to every enum, and no lists of types. `references`: repeated parts of any tool
+    shared under `$defs`.
+    """
 
     PLAIN = "plain"
     INLINED = "inlined"
@@ -65,9 +66,9 @@ class Step:
 
 @dataclass(frozen=True)
 class CompressedTool:
-    """A smaller tool, and how it came about; `steps` are the tokens after each technique that made it smaller.
+    """A smaller tool and how it was made; `steps` are the tokens after each technique that helped.
 
-    `groups` is how arguments in its shape become those of the original: `groups.expand`.
+    `groups.expand` turns arguments in its shape into those of the original.
     """
 
     wire_json: str
@@ -90,10 +91,10 @@ def compress(
     baseline: int | None = None,
     explained: bool = False,
 ) -> CompressedTool:
-    """The smallest form of a tool that is still plain JSON Schema with all of its documentation.
+    """The smallest form of a tool that is still plain JSON Schema with all its documentation.
 
-    `groups` are those that the user wants, whether they pay or not. `baseline` is what the tool costs, where that is
-    known already. Counting is most of the work: the steps are counted only where they are to be `explained`.
+    `groups` come from the settings and are applied whether they help or not. `baseline` is the tool's cost, if known.
+    Counting is most of the work, so steps are counted only with `explained`.
     """
     baseline = cost(tool.model_dump_json()) if baseline is None else baseline
     draft = _compressed(_Draft(tool, cost, baseline if explained else None), dialect, groups or {})
@@ -107,7 +108,7 @@ def compress(
 
 
 class _Draft:
-    """A tool on its way to its smallest form: its name, description and schema, which is all that a model needs."""
+    """A tool while it is being compressed: name, description and schema, which is all a model needs."""
 
     def __init__(self, tool: McpTool, cost: Cost, explained_from: int | None) -> None:
         self._tool = tool
@@ -129,11 +130,15 @@ class _Draft:
             self._known = self.cost(self.text)
         return self._known
 
+    def note_groups(self, groups: GroupPlan) -> None:
+        """Its parameters are grouped like this."""
+        self.groups = groups
+
     def copy(self) -> _Draft:
         return _Draft(self._tool, self.cost, self._explained_from)
 
     def shrink(self, technique: str, description: str | None, schema: Schema) -> None:
-        """Take what only leaves things out: shorter is smaller, and need not be counted."""
+        """Apply a technique that only removes; the result is smaller without counting."""
         if schema is self.schema and description is self.description:
             return
         text = self._written(description, schema)
@@ -141,11 +146,11 @@ class _Draft:
             self._take(technique, description, schema, text)
 
     def offer(self, technique: str, *candidates: tuple[str | None, Schema]) -> bool:
-        """Take the smallest, if it costs less than what is there; whether it does."""
+        """Take the smallest candidate if it costs less than the current draft; returns whether it did."""
         weighed = []
         for description, schema in candidates:
             text = self._written(description, schema)
-            # Compared as text: the order of keys makes a difference here.
+            # Compared as text, because the order of keys matters here.
             if text != self.text and len(text) < _SURELY_MORE * len(self.text):
                 weighed.append((self.cost(text), description, schema, text))
         if not weighed:
@@ -157,7 +162,7 @@ class _Draft:
         return True
 
     def take(self, technique: str, schema: Schema) -> None:
-        """Take it, whatever it costs."""
+        """Take it, whatever its cost."""
         if schema is not self.schema:
             self._take(technique, self.description, schema, self._written(self.description, schema))
 
@@ -175,7 +180,7 @@ class _Draft:
             self.steps.append(Step(technique, self.tokens))
 
     def _written(self, description: str | None, schema: Schema) -> str:
-        """As the tool's `model_dump_json` would be."""
+        """The same text as the tool's `model_dump_json`."""
         if self._head is None or description is not self._described:
             said = "" if description is None else f',"description":{compact(description)}'
             self._head, self._described = f'{{"name":{compact(self._tool.name)}{said},"inputSchema":', description
@@ -186,7 +191,7 @@ def _compressed(draft: _Draft, dialect: Dialect, wanted: Mapping[str, Sequence[s
     schema = draft.schema
     if is_free_to_move(schema):
         return _freely(draft, dialect, wanted)
-    # A reference to the middle of a schema ties every part to its place; written out, it ties none.
+    # A reference into the middle of a schema ties every part to its place; once inlined, it ties none.
     inlined = inline_references(schema)
     other = draft.copy()
     careful = _carefully(draft)
@@ -213,7 +218,7 @@ def shrinking(dialect: Dialect) -> tuple[Technique, ...]:
 
 
 def _carefully(draft: _Draft) -> _Draft:
-    """Only what is safe in a schema whose parts are bound to their places."""
+    """Only techniques that are safe in a schema whose parts must stay in place."""
     _leave_out(draft, WORDING)
     draft.take(ORDERING, ordering(draft.cost).apply(draft.schema))
     return draft
@@ -238,13 +243,13 @@ def _group(draft: _Draft, wanted: Mapping[str, Sequence[str]]) -> None:
     schema = draft.schema
     if wanted and (named := named_groups(schema, wanted)):
         draft.take(GROUPING, regroup(schema, named))
-        draft.groups = named
+        draft.note_groups(named)
     elif (plan := candidate_groups(schema)) and draft.offer(GROUPING, (draft.description, regroup(schema, plan))):
-        draft.groups = plan
+        draft.note_groups(plan)
 
 
 def _settle_references(draft: _Draft, dialect: Dialect) -> None:
-    """Written out or not, whichever is smaller; what is used once always is."""
+    """References inlined or not, whichever is smaller; those used once always are."""
     schema = draft.schema
     spread = [schema]
     counted = Counter(references(schema)) if '"$ref"' in draft.text else Counter[str]()
@@ -258,19 +263,19 @@ def _settle_references(draft: _Draft, dialect: Dialect) -> None:
             partly = _typed(_shrunk(inline_references(schema, keep=often), dialect))
             draft.offer(INLINING, (draft.description, whole), (draft.description, partly))
             spread[0] = draft.schema
-    # Whoever can read the tool as its server sent it can read references, if it has some.
+    # A client that can read the tool as its server sent it can read its references.
     if dialect is Dialect.REFERENCES or (counted and dialect is Dialect.PLAIN):
         shared = [(draft.description, share_repeated(one, draft.cost)) for one in spread]
         draft.offer(SHARING, *shared)
 
 
 def _shrunk(schema: Schema, dialect: Dialect) -> Schema:
-    """What is inlined may now be merged with where it stands."""
+    """Inlined parts may now merge with their surroundings."""
     for technique in shrinking(dialect):
         schema = technique.apply(schema)
     return schema
 
 
 def _typed(schema: Schema) -> Schema:
-    # The protocol wants every input schema to say that it is an object.
+    # The protocol requires every input schema to say that it is an object.
     return schema if "type" in schema else {"type": "object", **schema}

@@ -1,8 +1,8 @@
 """Descriptions at three lengths: full, one sentence, at most five words. Pure.
 
-The five words are the tool's own, from its first sentence and, if that does not suffice, from the rest of its
-text: those that tell it from the others in the catalog, in the order in which they stand there. Where no five
-words do, that is said, and the sentence stays.
+The five words are the tool's own, from its first sentence and, if needed, from the rest of its text: those that
+distinguish it from other tools in the catalog, in their original order. If no five words do, this is reported and the
+sentence is used.
 """
 
 from __future__ import annotations
@@ -17,8 +17,9 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from mcp_optimizer.compression.lossless import tidy
-from mcp_optimizer.compression.notes import first_sentence
+from mcp_optimizer.compression.notes import first_sentence, opening
 from mcp_optimizer.domain.tools import McpTool
+from mcp_optimizer.search.deprecation import sentence as deprecation
 from mcp_optimizer.search.words import terms
 
 MOST_WORDS = 5
@@ -27,13 +28,13 @@ _WORD = re.compile(r"[^\W_][\w'’.+#/-]*[^\W_]|[^\W_]")
 _LINK = re.compile(r"\]\([^)\s]*\)|https?://\S+")
 
 _EARLY = 8.0
-"""How much more the words of the first sentence count than those after it."""
+"""Weight of words in the first sentence relative to later ones."""
 
 _NAMED = 0.5
-"""How much less a word counts that the tool's name says already."""
+"""Weight of a word that the tool's name already contains."""
 
 _LITTLE = 0.05
-"""How much less a word counts that is rare in descriptions and yet says little: a number, or one of these."""
+"""Weight of a word that is rare in descriptions but says little: a number, or one of these."""
 
 _SAYING_LITTLE = frozenset(
     "about above across after again against all along already also although always among another around back because "
@@ -61,14 +62,14 @@ class Level(StrEnum):
 
 @dataclass(frozen=True)
 class ShortDescription:
-    """A tool's description in at most five words; `is_clear` is False if they do not tell it from another tool."""
+    """A tool's description in at most five words; `is_clear` is False if another tool has the same."""
 
     text: str
     is_clear: bool
 
 
 class _Word(NamedTuple):
-    """A word as it is written, the term it stands for, and where it stands."""
+    """A word as written, its term, and its position."""
 
     written: str
     term: str
@@ -76,17 +77,18 @@ class _Word(NamedTuple):
 
 
 def at_level(tool: McpTool, level: Level, short: ShortDescription | None = None) -> str:
-    """The description at a level; words that are not clear are not used."""
+    """The description at a level; unclear words are not used."""
     full = tidy(tool.description or "")
     if level is Level.FULL:
         return full
     if level is Level.WORDS and short is not None and short.is_clear:
-        return short.text
-    return first_sentence(full)
+        warning = deprecation(full)
+        return f"{short.text}. {warning}" if warning else short.text
+    return opening(full)
 
 
 def five_words(tools: Sequence[McpTool]) -> list[ShortDescription]:
-    """Short descriptions for all tools of a catalog, each chosen in view of the others."""
+    """Short descriptions for all tools of a catalog, each chosen with the others in view."""
     read = [_read(_source(tool)) for tool in tools]
     rarity = _rarity(tools, read)
     ranked = [_ranked(tool, found, rarity) for tool, found in zip(tools, read, strict=True)]
@@ -99,7 +101,7 @@ def five_words(tools: Sequence[McpTool]) -> list[ShortDescription]:
 
 
 def better_written(chosen: Sequence[ShortDescription], written: Sequence[str | None]) -> list[ShortDescription]:
-    """The descriptions that somebody else wrote, where they are as short and tell the tool from all others."""
+    """Descriptions written by an endpoint, where they are short enough and distinguish the tool from all others."""
     taken = Counter(frozenset(terms(short.text)) for short in chosen)
     found = list(chosen)
     for position, text in enumerate(written):
@@ -115,7 +117,7 @@ def better_written(chosen: Sequence[ShortDescription], written: Sequence[str | N
 
 
 def _is_short(text: str) -> bool:
-    """At most five words, that mean something, in one printable line."""
+    """At most five meaningful words in one printable line."""
     return 0 < len(text.split()) <= MOST_WORDS and bool(terms(text)) and text.isprintable() and len(text) <= _LONGEST
 
 
@@ -124,8 +126,8 @@ def _source(tool: McpTool) -> str:
 
 
 def _read(source: str) -> list[_Word]:
-    """The words that carry meaning, as often as they stand there."""
-    # An address is no word. Blanks in its place: every other word stays where it is.
+    """The meaningful words, in order, with repetitions."""
+    # An address is not a word. Blanks replace it, so every other word keeps its position.
     text = _LINK.sub(lambda link: " " * len(link.group()), source)
     return [
         _Word(match.group(), term, match.start())
@@ -140,7 +142,7 @@ def _first_term(word: str) -> list[str]:
 
 
 def _rarity(tools: Sequence[McpTool], read: Sequence[Sequence[_Word]]) -> Mapping[str, float]:
-    """How much each term tells: the fewer tools have it, the more."""
+    """The weight of each term: the fewer tools have it, the higher."""
     counts: Counter[str] = Counter()
     for tool, words in zip(tools, read, strict=True):
         counts.update({*terms(tool.name), *(word.term for word in words)})
@@ -148,16 +150,16 @@ def _rarity(tools: Sequence[McpTool], read: Sequence[Sequence[_Word]]) -> Mappin
 
 
 def _ranked(tool: McpTool, words: Sequence[_Word], rarity: Mapping[str, float]) -> list[_Word]:
-    """Every word once, where it first stands, the most telling first."""
-    opening = len(first_sentence(_source(tool)))
+    """Every word once, at its first position, most distinctive first."""
+    early = len(first_sentence(_source(tool)))
     named = set(terms(tool.name))
     uses = Counter(word.term for word in words)
     first = {word.term: word for word in reversed(words)}
 
     def weight(word: _Word) -> float:
-        # A word that comes back is what the text is about; one that the name says already is told twice.
+        # A repeated word is what the text is about; a word already in the name adds little.
         found = rarity[word.term] * (1 + math.log(uses[word.term]))
-        found *= _EARLY if word.place < opening else 1.0
+        found *= _EARLY if word.place < early else 1.0
         found *= _NAMED if word.term in named else 1.0
         return found * (_LITTLE if word.written.lower() in _SAYING_LITTLE or word.term.isdigit() else 1.0)
 
@@ -169,7 +171,7 @@ def _in_order(words: Iterable[_Word]) -> tuple[_Word, ...]:
 
 
 def _tell_apart(chosen: list[tuple[_Word, ...]], ranked: Sequence[Sequence[_Word]]) -> set[int]:
-    """Where two tools got the same words, look further for one that differs; the positions where there is none."""
+    """Where two tools got the same words, look for one that differs; returns the positions where there is none."""
     same: dict[frozenset[str], list[int]] = defaultdict(list)
     for position, words in enumerate(chosen):
         same[_terms(words)].append(position)

@@ -1,5 +1,7 @@
-"""A JSON Schema definition with less documentation: for tools that are registered directly, whose clients need
-the schema, when a budget is tight. Pure; names, types, enums and defaults stay."""
+"""Shortens the documentation in a JSON Schema definition, for directly registered tools under a tight budget.
+
+Pure; names, types, enums and defaults stay.
+"""
 
 from __future__ import annotations
 
@@ -8,15 +10,16 @@ from typing import Any
 from mcp_optimizer.compression.descriptions import Level, ShortDescription, at_level
 from mcp_optimizer.compression.notes import first_sentence, lift_into, restates
 from mcp_optimizer.compression.walk import Schema, carried
+from mcp_optimizer.domain.json_schema import properties_of
 from mcp_optimizer.domain.tools import McpTool
 
 
 def shorten(tool: McpTool, level: Level, short: ShortDescription | None = None) -> McpTool:
-    """The tool with its documentation at a level: all of it, first sentences, or five words and no notes."""
+    """The tool with its documentation at a level: all, first sentences, or five words and no notes."""
     if level is Level.FULL:
         return tool
     if level is Level.SENTENCE:
-        # Before the cut, or notes that stand only in the description would be lost with the rest of it.
+        # Before cutting, because notes that are only in the description would be lost.
         description, schema = lift_into(tool.description, tool.input_schema) or (tool.description, tool.input_schema)
         tool = tool.model_copy(update={"description": description, "input_schema": carried(schema, _first_sentences)})
     else:
@@ -26,8 +29,8 @@ def shorten(tool: McpTool, level: Level, short: ShortDescription | None = None) 
 
 def _first_sentences(node: Schema) -> Schema:
     node = _short_note(node)
-    properties = node.get("properties")
-    if not isinstance(properties, dict):
+    properties = properties_of(node)
+    if not properties:
         return node
     return {**node, "properties": {name: _without_restating(name, child) for name, child in properties.items()}}
 

@@ -1,8 +1,7 @@
-"""Related parameters nested into one, and pairs like `x_to_add` / `x_to_remove` merged; and the way back. Pure.
+"""Nests related parameters into one, merges pairs like `x_to_add` / `x_to_remove`, and expands both again. Pure.
 
-A group costs more tokens than it spares unless it takes repeated words out of names, so groups are used where
-a tool gets smaller by them or where a user's settings name them. Whatever shape the arguments come in,
-`expand` makes the original one of them.
+A group saves tokens only if it removes repeated words from names, so groups are used where they make a tool smaller or
+where the settings name them. `expand` accepts arguments in either shape and returns the original one.
 """
 
 from __future__ import annotations
@@ -14,22 +13,23 @@ from typing import Any
 
 from mcp_optimizer.compression.references import is_free_to_move, references
 from mcp_optimizer.compression.walk import Schema
+from mcp_optimizer.domain.json_schema import properties_of, required_of
 
 _ADD, _REMOVE = "_to_add", "_to_remove"
 _FEWEST = 3
-"""Parameters that must share a prefix before a group is worth trying."""
+"""Parameters that must share a prefix before a group is tried."""
 
 
 _SPEAKING = frozenset(
     "allOf anyOf oneOf not if dependentRequired dependentSchemas dependencies patternProperties "
     "unevaluatedProperties propertyNames minProperties maxProperties enum const $ref $dynamicRef $recursiveRef".split()
 )
-"""Keywords that say something of parameters by their names or number."""
+"""Keywords that refer to parameters by name or number."""
 
 
 @dataclass(frozen=True)
 class Group:
-    """Parameters under one new name; `members` maps the name inside to the original one."""
+    """Parameters under one new name; `members` maps the inner name to the original one."""
 
     name: str
     members: Mapping[str, str]
@@ -49,10 +49,8 @@ NO_GROUPS = GroupPlan()
 
 
 def regroup(schema: Schema, plan: GroupPlan) -> Schema:
-    """The schema with each group's parameters nested. A group is required as soon as one of its members is."""
-    properties = dict(schema.get("properties", {}))
-    declared = schema.get("required")
-    required = [name for name in declared if isinstance(name, str)] if isinstance(declared, list) else []
+    """The schema with each group's parameters nested. A group is required if any of its members is."""
+    properties, required = dict(properties_of(schema)), required_of(schema)
     for group in plan.groups:
         inner = {inside: properties.pop(original) for inside, original in group.members.items()}
         needed = [inside for inside, original in group.members.items() if original in required]
@@ -73,7 +71,7 @@ def regroup(schema: Schema, plan: GroupPlan) -> Schema:
 
 
 def expand(arguments: Mapping[str, Any], plan: GroupPlan) -> dict[str, Any]:
-    """Arguments in the original shape. What is already in it, or fits no group, passes unchanged."""
+    """Arguments in the original shape. Arguments already in that shape, or in no group, pass unchanged."""
     expanded = dict(arguments)
     for group in plan.groups:
         given = expanded.get(group.name)
@@ -82,14 +80,14 @@ def expand(arguments: Mapping[str, Any], plan: GroupPlan) -> dict[str, Any]:
         del expanded[group.name]
         members = {group.members[inside]: value for inside, value in given.items() if inside in group.members}
         others = {inside: value for inside, value in given.items() if inside not in group.members}
-        # An original parameter that is given as well is what the caller said more plainly.
+        # An original parameter given as well takes precedence.
         expanded = members | expanded | ({group.name: others} if others else {})
     return expanded
 
 
 def named_groups(schema: Schema, wanted: Mapping[str, Sequence[str]]) -> GroupPlan:
-    """The groups that a user's settings name, as far as this tool has their parameters."""
-    properties = _properties(schema) if _is_groupable(schema) else {}
+    """The groups from the settings, as far as this tool has their parameters."""
+    properties = properties_of(schema) if _is_groupable(schema) else {}
     groups = []
     for name, members in wanted.items():
         present = [member for member in members if member in properties]
@@ -99,8 +97,8 @@ def named_groups(schema: Schema, wanted: Mapping[str, Sequence[str]]) -> GroupPl
 
 
 def candidate_groups(schema: Schema) -> GroupPlan:
-    """Groups that might pay: pairs of one array to add and one to remove, and three or more of one prefix."""
-    properties = _properties(schema)
+    """Groups worth trying: pairs of an array to add and one to remove, and three or more parameters with one prefix."""
+    properties = properties_of(schema)
     groups = [
         Group(stem, {"add": f"{stem}{_ADD}", "remove": f"{stem}{_REMOVE}"})
         for stem in (name.removesuffix(_ADD) for name in properties if name.endswith(_ADD))
@@ -119,7 +117,7 @@ def candidate_groups(schema: Schema) -> GroupPlan:
 
 
 def _sound(groups: Sequence[Group]) -> GroupPlan:
-    """No group of one, no two groups of one name, no parameter in two groups."""
+    """No group of one, no two groups with the same name, no parameter in two groups."""
     taken: set[str] = set()
     kept = []
     for group in groups:
@@ -131,7 +129,7 @@ def _sound(groups: Sequence[Group]) -> GroupPlan:
 
 
 def _inner_names(members: Sequence[str], group: str) -> dict[str, str]:
-    """Members by their names inside the group; where two would share one, the later keeps its own."""
+    """Members by inner name; if two would get the same one, the later keeps its own."""
     names: dict[str, str] = {}
     for member in dict.fromkeys(members):
         inside = _inner_name(member, group)
@@ -140,21 +138,16 @@ def _inner_names(members: Sequence[str], group: str) -> dict[str, str]:
 
 
 def _inner_name(member: str, group: str) -> str:
-    """A member's name without what the group's name already says."""
+    """A member's name without the part that the group's name already says."""
     for prefix in (f"{group}_", f"{group.removesuffix('s')}_"):
         if member.startswith(prefix) and len(member) > len(prefix):
             return member.removeprefix(prefix)
     return member
 
 
-def _properties(schema: Schema) -> dict[str, Any]:
-    found = schema.get("properties")
-    return found if isinstance(found, dict) else {}
-
-
 def _is_groupable(schema: Schema) -> bool:
-    """Whether nothing else in the schema speaks of the parameters by name."""
+    """Whether nothing else in the schema refers to the parameters by name."""
     if _SPEAKING.intersection(schema) or not isinstance(schema.get("additionalProperties", False), bool):
         return False
-    # A reference to the root would want groups further down, where `expand` does not look.
+    # A reference to the root would need groups at deeper levels, which `expand` does not visit.
     return is_free_to_move(schema) and "#" not in references(schema)

@@ -1,8 +1,8 @@
-"""JSON Schema made smaller without changing what it admits: one pure function a technique.
+"""Makes JSON Schema smaller without changing what it accepts: one pure function per technique.
 
-The output is plain JSON Schema. A technique rewrites one schema object (`walk.rewrite` carries it to all of
-them) and never widens: whatever the result admits, the original admits too. The one narrowing is a null that
-means the same as leaving the parameter out; callers accept the original shape as well, so nothing is lost.
+The output is plain JSON Schema. A technique rewrites one schema object (`walk.rewrite` applies it to all of them) and
+never widens: whatever the result accepts, the original accepts too. The one narrowing is a null that means the same as
+omitting the parameter; callers accept the original shape as well, so nothing is lost.
 """
 
 from __future__ import annotations
@@ -15,9 +15,10 @@ from textwrap import dedent
 from typing import Any
 
 from mcp_optimizer.compression.walk import Schema, carried, children, keywords, schemas
+from mcp_optimizer.domain.json_schema import named, names, properties_of, required_of
 from mcp_optimizer.search.words import are_all_in, words
 
-# Keywords that only say something of one type of value.
+# Keywords that apply to only one type of value.
 _OF_TYPE = {
     "string": {"minLength", "maxLength", "pattern", "format", "contentEncoding", "contentMediaType"},
     "number": {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"},
@@ -38,8 +39,8 @@ _PYTHON_TYPES: dict[str, tuple[type, ...]] = {
     "null": (type(None),),
 }
 
-# What the vocabularies define; anything else is a note of some generator to itself. `nullable`, `example` and
-# `examples` are no JSON Schema or say nothing to a validator, but a model reads them.
+# Keywords that the vocabularies define; others are generators' private notes. `nullable`, `example` and `examples` are
+# not JSON Schema or mean nothing to a validator, but a model reads them.
 KNOWN = frozenset(
     "$ref $defs $anchor $dynamicRef $dynamicAnchor $recursiveRef $recursiveAnchor $id definitions type enum const "
     "multipleOf maximum exclusiveMaximum minimum exclusiveMinimum maxLength minLength pattern maxItems minItems "
@@ -51,9 +52,9 @@ KNOWN = frozenset(
 )
 
 DOCUMENTING = frozenset({"description", "title", "default", "examples", "deprecated"})
-"""Keywords that explain a value and admit or refuse none."""
+"""Keywords that explain a value and do not validate it."""
 
-# What the drafts of JSON Schema do not all read alike. A schema without `$schema` is read as 2020-12.
+# Keywords that the drafts of JSON Schema read differently. A schema without `$schema` is read as 2020-12.
 _CHANGED_SINCE_DRAFT_7 = frozenset(
     "additionalItems dependencies dependentRequired dependentSchemas prefixItems unevaluatedItems "
     "unevaluatedProperties minContains maxContains contentSchema $anchor $dynamicRef $dynamicAnchor $recursiveRef "
@@ -61,7 +62,7 @@ _CHANGED_SINCE_DRAFT_7 = frozenset(
 )
 _CHANGED_SINCE_DRAFT_4 = frozenset("id const contains propertyNames if exclusiveMinimum exclusiveMaximum".split())
 
-# Keywords that read each other: such may not come together from two schemas.
+# Keywords that depend on each other and must not be merged from two schemas.
 _READ_EACH_OTHER = (
     frozenset({"properties", "patternProperties", "additionalProperties", "unevaluatedProperties"}),
     frozenset({"items", "prefixItems", "additionalItems", "unevaluatedItems"}),
@@ -75,13 +76,13 @@ _BOUND_TO_THEIR_PLACE = frozenset(
     "unevaluatedProperties unevaluatedItems".split()
 )
 
-# A schema that admits less inside of these may make the whole admit more.
+# A schema that accepts less inside one of these may make the outer schema accept more.
 _TURNING = frozenset({"not", "if", "oneOf", "contains"})
 
 _SAYING_NOTHING = frozenset("a an the of for to in on by this".split())
 
 _COUNTED = frozenset({"additionalProperties", "unevaluatedProperties", "additionalItems", "items"})
-"""Idle keywords that still count for an `unevaluated…` one: what they admit has been evaluated."""
+"""Redundant keywords that still matter to an `unevaluated…` one, because what they accept counts as evaluated."""
 
 IDLE: dict[str, Any] = {
     "required": [],
@@ -102,10 +103,10 @@ IDLE: dict[str, Any] = {
     "items": {},
     "propertyNames": {"type": "string"},
 }
-"""Keywords with the value that they have anyway."""
+"""Keywords with their default value."""
 
 ADMITTING_ALL: Schema = {}
-"""Also what `additionalProperties` are anyway."""
+"""Also the default of `additionalProperties`."""
 
 
 def _without(node: Schema, *keys: str) -> Schema:
@@ -113,7 +114,7 @@ def _without(node: Schema, *keys: str) -> Schema:
 
 
 def drop_unknown_keywords(schema: Schema) -> Schema:
-    """`$comment`, `x-…`, and `$schema` where every draft reads this schema alike: nothing that admits or explains."""
+    """Drops `$comment`, `x-…`, and `$schema` if all drafts read this schema alike."""
     known = KNOWN | {"$schema"} if _needs_its_draft(schema) else KNOWN
     if keywords(schema) <= known:
         return schema
@@ -140,7 +141,7 @@ def _needs_its_draft(schema: Schema) -> bool:
 
 
 def drop_idle_keywords(schema: Schema) -> Schema:
-    """`required: []`, `additionalProperties: true` and the like: what holds without them."""
+    """Drops `required: []`, `additionalProperties: true` and similar: keywords that state a default."""
     counted = _COUNTED if keywords(schema) & {"unevaluatedProperties", "unevaluatedItems"} else frozenset[str]()
 
     def is_idle(key: str, value: Any) -> bool:
@@ -156,7 +157,7 @@ def drop_idle_keywords(schema: Schema) -> Schema:
 
 
 def drop_restating_titles(schema: Schema) -> Schema:
-    """A title that only repeats its property's name, or stands beside a description that says it all."""
+    """Drops a title that only repeats its property's name, or is contained in the description."""
     changed = _with_properties(schema, _without_title)
     return _without(changed, "title") if "title" in changed else changed
 
@@ -165,9 +166,7 @@ def _with_properties(schema: Schema, change: Callable[[Schema, str], Schema]) ->
     """Every property changed, by its schema and its name."""
 
     def change_all(node: Schema) -> Schema:
-        properties = node.get("properties")
-        if not isinstance(properties, dict):
-            return node
+        properties = properties_of(node)
         changed = {
             name: new
             for name, child in properties.items()
@@ -186,7 +185,7 @@ def _without_title(schema: Schema, name: str) -> Schema:
 
 
 def drop_restating_descriptions(schema: Schema) -> Schema:
-    """A description that is its property's name once more: `job_id`, "The ID of the job"."""
+    """Drops a description that only repeats its property's name: `job_id`, "The ID of the job"."""
 
     def change(node: Schema, name: str) -> Schema:
         text = node.get("description")
@@ -197,23 +196,22 @@ def drop_restating_descriptions(schema: Schema) -> Schema:
 
 @lru_cache(maxsize=4_096)
 def repeats(text: str, name: str) -> bool:
-    """Whether a text holds no word that is not in the name. Tools of one server share many of their parameters."""
+    """Whether every word of a text is in the name. Cached, because tools of one server share many parameters."""
     return are_all_in(text, _SAYING_NOTHING.union(words(name)))
 
 
 def omit_nulls_that_mean_nothing(schema: Schema) -> Schema:
-    """An optional parameter whose default is null: leaving it out says the same, so null need not be offered."""
+    """Drops null from an optional parameter whose default is null, because omitting it means the same."""
     turned = (inner for node in schemas(schema) for child in children(node, _TURNING) for inner in schemas(child))
     if any("$ref" in node or "$dynamicRef" in node or "$recursiveRef" in node for node in turned):
         return schema
     elsewhere = _required_elsewhere(schema)
 
     def change(node: Schema) -> Schema:
-        properties = node.get("properties")
         # A null counts as one of so many properties.
-        if not isinstance(properties, dict) or "minProperties" in node:
+        if "minProperties" in node:
             return node
-        required = elsewhere.union(_names(node.get("required")))
+        properties, required = properties_of(node), elsewhere.union(required_of(node))
         changed = {
             name: new
             for name, child in properties.items()
@@ -225,7 +223,7 @@ def omit_nulls_that_mean_nothing(schema: Schema) -> Schema:
 
 
 def _required_elsewhere(schema: Schema) -> frozenset[str]:
-    """Parameters that may be required by another schema than the one that describes them."""
+    """Parameters that may be required by a schema other than the one that describes them."""
     nodes = list(schemas(schema))
     joined = any(
         node.keys() & {"allOf", "then", "else", "dependentSchemas", "dependencies", "$dynamicRef", "$recursiveRef"}
@@ -234,17 +232,11 @@ def _required_elsewhere(schema: Schema) -> frozenset[str]:
     )
     found: set[str] = set()
     for node in nodes:
-        own = node.get("properties")
-        declared = own if isinstance(own, dict) else {}
-        found.update(name for name in _names(node.get("required")) if joined or name not in declared)
+        declared = properties_of(node)
+        found.update(name for name in required_of(node) if joined or name not in declared)
         for key in ("dependentRequired", "dependencies"):
-            if isinstance(dependent := node.get(key), dict):
-                found.update(name for names in dependent.values() for name in _names(names))
+            found.update(name for dependent in named(node, key).values() for name in names(dependent))
     return frozenset(found)
-
-
-def _names(value: Any) -> list[str]:
-    return [name for name in value if isinstance(name, str)] if isinstance(value, list) else []
 
 
 def _without_default_null(schema: Any) -> Any:
@@ -255,7 +247,7 @@ def _without_default_null(schema: Any) -> Any:
         branches = rest.get(key)
         if isinstance(branches, list) and {"type": "null"} in branches:
             remaining = [branch for branch in branches if branch != {"type": "null"}]
-            # Of `oneOf`, null may be what two branches admit, so that neither does.
+            # In `oneOf`, two branches may both accept null, so that neither does.
             exact = key == "anyOf" or all(_is_never_null(branch) for branch in remaining)
             return {**rest, key: remaining} if remaining and exact else rest
     kinds = rest.get("type")
@@ -271,7 +263,7 @@ def _is_never_null(schema: Any) -> bool:
 
 
 def merge_single_branches(schema: Schema) -> Schema:
-    """`anyOf`, `oneOf` or `allOf` of one: the branch itself, where it says nothing the node says differently."""
+    """Replaces `anyOf`, `oneOf` or `allOf` of one branch by the branch, if it does not contradict the node."""
 
     def change(node: Schema) -> Schema:
         for key in ("anyOf", "oneOf", "allOf"):
@@ -281,7 +273,7 @@ def merge_single_branches(schema: Schema) -> Schema:
             branch = branches[0]
             rest = _without(node, key)
             clash = {name for name in branch.keys() & rest.keys() if not _same(branch[name], rest[name])}
-            # The node's own title and default are about this use of the branch, and come first.
+            # The node's own title and default describe this use of the branch and take precedence.
             if clash <= {"title", "default"} and _may_come_together(branch, rest):
                 node = {**branch, **rest}
         return node
@@ -290,14 +282,14 @@ def merge_single_branches(schema: Schema) -> Schema:
 
 
 def _may_come_together(branch: Schema, rest: Schema) -> bool:
-    """Whether the keywords of two schemas mean in one what they mean in two."""
+    """Whether the keywords of two schemas mean the same when merged into one."""
     if _BOUND_TO_THEIR_PLACE & branch.keys():
         return False
     return not any(group & branch.keys() and group & rest.keys() for group in _READ_EACH_OTHER)
 
 
 def merge_type_branches(schema: Schema) -> Schema:
-    """`anyOf` of different types becomes a list of types, with each type's own keywords beside it."""
+    """`anyOf` of different types becomes a list of types, with each type's own keywords."""
 
     def change(node: Schema) -> Schema:
         for key in ("anyOf", "oneOf"):
@@ -322,14 +314,14 @@ def _merged(branches: list[Any]) -> Schema | None:
             return None
         kinds.append(kind)
         merged |= own
-    # An integer is a number too: such branches overlap, and one's bounds would bind the other.
+    # An integer is also a number: such branches overlap, and the bounds of one would apply to the other.
     if len(set(kinds)) != len(kinds) or {"integer", "number"} <= set(kinds) or len(kinds) < 2:
         return None
     return {"type": kinds, **merged}
 
 
 def drop_type_beside_enum(schema: Schema) -> Schema:
-    """The values of an enum show their own type."""
+    """Drops the type next to an enum, because the values show it."""
 
     def change(node: Schema) -> Schema:
         values = node.get("enum")
@@ -350,7 +342,7 @@ def _is_of(value: Any, kind: str) -> bool:
 
 
 def tidy_descriptions(schema: Schema) -> Schema:
-    """Indentation, trailing blanks and runs of empty lines carry nothing."""
+    """Removes indentation, trailing blanks and repeated empty lines."""
 
     def change(node: Schema) -> Schema:
         text = node.get("description")
@@ -361,7 +353,7 @@ def tidy_descriptions(schema: Schema) -> Schema:
 
 
 def tidy(text: str) -> str:
-    """The text without indentation, trailing blanks and runs of empty lines; a tab inside a line stays one."""
+    """The text without indentation, trailing blanks and repeated empty lines; a tab inside a line stays."""
     if "\n" not in text:
         return text.strip()
     first, newline, others = text.replace("\r\n", "\n").partition("\n")
@@ -370,7 +362,7 @@ def tidy(text: str) -> str:
 
 
 def joined(own: str, other: str) -> str:
-    """Two descriptions of one thing: the longer where it holds the shorter, else one after the other."""
+    """Two descriptions of one thing: the longer if it contains the shorter, otherwise one after the other."""
     said, also = " ".join(own.split()), " ".join(other.split())
     if also in said:
         return own

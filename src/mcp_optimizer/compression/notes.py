@@ -1,7 +1,7 @@
-"""The words around a tool: its description cut to size, and notes on parameters wherever they stand. Pure.
+"""A tool's documentation: its description cut to size, and notes on parameters, wherever they are. Pure.
 
-Some servers document parameters only in an `Args:` section of the description. Such notes are lifted to the
-parameters before a description is cut, or they would be lost with the rest of it.
+Some servers document parameters only in an `Args:` section of the description. Such notes are moved to the parameters
+before a description is cut, or they would be lost with the rest of it.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ from typing import Any
 
 from mcp_optimizer.compression.lossless import joined, tidy
 from mcp_optimizer.compression.walk import Schema
+from mcp_optimizer.domain.json_schema import properties_of
+from mcp_optimizer.search.deprecation import sentence as deprecation
 from mcp_optimizer.search.words import terms, words
 
 _SECTION = re.compile(r"^[ \t]*\**(?:args|arguments|parameters|params|inputs?)\**[ \t]*:?\**[ \t]*$", re.I | re.M)
@@ -32,7 +34,7 @@ _TYPE_WORDS = frozenset(
     "string tuple union".split()
 )
 
-# A full stop that ends no sentence.
+# A full stop that does not end a sentence.
 _ABBREVIATION = re.compile(r"(?:\b(?:e\.g|i\.e|etc|vs|cf|approx|incl|no|fig|st|dr|mr|ms)|\b[A-Z])\.$", re.I)
 _SENTENCE_END = re.compile(r"[.!?](?=\s|$)|[。！？]|\n\s*\n|\n(?=\s*(?:[-*•#|]|\d+[.)]))|:\s*\n")
 _LONGEST_SENTENCE = 240
@@ -50,7 +52,7 @@ class Documentation:
 
 
 def lift_notes(description: str, parameters: frozenset[str]) -> Documentation:
-    """Take the notes on known parameters out of the description. One unknown line, and its section stays."""
+    """Take the notes on known parameters out of the description. A section with an unknown line stays."""
     text = tidy(description)
     lines = text.split("\n")
     notes: dict[str, str] = {}
@@ -76,7 +78,7 @@ def lift_notes(description: str, parameters: frozenset[str]) -> Documentation:
 def _read_tag(
     lines: list[str], start: int, tag: re.Match[str], parameters: frozenset[str]
 ) -> tuple[dict[str, str], int]:
-    """The note of a `:param x:` or `@param x` line, with the indented lines that go on with it."""
+    """The note of a `:param x:` or `@param x` line, with its indented continuation lines."""
     name = tag.group(1) or tag.group(2)
     end = start + 1
     while end < len(lines) and lines[end].strip() and _indent(lines[end]) > _indent(lines[start]):
@@ -86,7 +88,7 @@ def _read_tag(
 
 
 def _read_section(lines: list[str], start: int, parameters: frozenset[str]) -> tuple[dict[str, str], int]:
-    """The notes of an `Args:` section and where it ends; no notes if it holds anything else."""
+    """The notes of an `Args:` section and its end; no notes if it contains anything else."""
     found: dict[str, str] = {}
     current = ""
     indent: int | None = None
@@ -124,10 +126,10 @@ def _begins_section(lines: list[str], number: int) -> bool:
 
 
 def _said(note: re.Match[str], underlined: bool) -> str:
-    """What a line says of its parameter, without the type that the schema says as well."""
+    """The text of a line about its parameter, without the type, which the schema already states."""
     text = str(note.group(3)).strip()
     if underlined and _is_type(text):
-        # numpy's style: the type stands here, the words on the lines below.
+        # numpy style: the type is here, the text on the lines below.
         return ""
     beside = note.group(2)
     return text if beside is None or _is_type(beside) else f"({beside}) {text}"
@@ -142,12 +144,12 @@ def _indent(line: str) -> int:
 
 
 def lift_into(description: str | None, schema: Schema) -> tuple[str, Schema] | None:
-    """Parameter notes out of the description and into the parameters: what stood in both places stands in one.
+    """Moves parameter notes from the description into the parameters, so each is there once.
 
-    None where there are none.
+    None if there are no notes.
     """
-    found = schema.get("properties")
-    if not description or not isinstance(found, dict):
+    found = properties_of(schema)
+    if not description or not found:
         return None
     describable = frozenset(name for name, child in found.items() if isinstance(child, dict))
     documentation = lift_notes(description, describable)
@@ -158,7 +160,7 @@ def lift_into(description: str | None, schema: Schema) -> tuple[str, Schema] | N
 
 
 def with_note(schema: Any, note: str) -> Any:
-    """A parameter with a lifted note: instead of none, instead of one that it contains, or after one that differs."""
+    """A parameter with a moved note: replacing none, replacing one that it contains, or after a different one."""
     if not isinstance(schema, dict):
         return schema
     own = schema.get("description")
@@ -169,7 +171,7 @@ def with_note(schema: Any, note: str) -> Any:
 
 def first_sentence(text: str) -> str:
     """The first sentence, in one line; cut at a word if it is very long."""
-    # What comes later cannot be seen, and might be a hundred thousand abbreviations.
+    # Later text cannot be shown, and might be a hundred thousand abbreviations.
     text = tidy(text)[:_LOOKED_AT]
     position = 0
     while (end := _SENTENCE_END.search(text, position)) is not None:
@@ -184,8 +186,17 @@ def first_sentence(text: str) -> str:
     return sentence[: _LONGEST_SENTENCE - 1].rsplit(" ", 1)[0].rstrip(",;") + "…"
 
 
+def opening(description: str) -> str:
+    """The first sentence of a tool's description, and the one that deprecates the tool, wherever it stands."""
+    first = first_sentence(description)
+    warning = " ".join(deprecation(description).split())
+    if not warning or warning.rstrip(".!") in " ".join(first.split()):
+        return first
+    return f"{first} {warning}"
+
+
 def restates(note: str, name: str, context: str = "") -> bool:
-    """Whether a note says nothing that the parameter's name (in its tool) does not say."""
+    """Whether a note says nothing beyond the parameter's name (in its tool)."""
     if len(note) > _LONGEST_RESTATEMENT or _DIGIT.search(note):
         return False
     said = _FILLER.union(terms(name), terms(context))

@@ -1,7 +1,7 @@
-"""The type of a schema moved behind its other keywords, where the vocabulary prices that lower. Pure but for counting.
+"""Moves the type of a schema behind its other keywords if the vocabulary makes that cheaper. Pure except for counting.
 
-The order of keywords means nothing, but punctuation is counted in runs: `."}` may be two tokens where `.","` is one.
-Whether a type pays behind a value is told by the punctuation that the value ends in; it is counted once for each.
+The order of keywords has no meaning, but tokenizers merge runs of punctuation: `."}` may be two tokens where `.","` is
+one. Whether the move helps depends on the punctuation at the end of the value; each ending is counted once.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 from mcp_optimizer.compression.walk import Schema, rewrite, with_children
 
 _LONGEST_RUN = 6
-"""Punctuation further from the end of a value than this is not looked at."""
+"""Punctuation further than this from the end of a value is ignored."""
 
 _MOST_ENDINGS = 4_096
 
@@ -24,7 +24,7 @@ _BEHIND_A_PART = (',"next"', '},"next"', "}}")
 
 
 class Ordering:
-    """Orders keywords as one vocabulary prices them."""
+    """Orders keywords by their cost in one vocabulary."""
 
     def __init__(self, cost: Callable[[str], int]) -> None:
         self._cost = cost
@@ -50,7 +50,7 @@ class Ordering:
         return {**{key: value for key, value in node.items() if key != "type"}, "type": kind}
 
     def _weigh(self, ending: str, is_one_type: bool, is_whole: bool) -> bool:
-        """Whether a type costs less behind a value with this ending than in front of it."""
+        """Whether a type costs less after a value with this ending than before it."""
         kind = '"type":"string"' if is_one_type else '"type":["string","null"]'
         value = f'"description":{_QUOTE if ending.endswith(_QUOTE) else ""}word{ending}'
         following = _BEHIND_THE_WHOLE if is_whole else _BEHIND_A_PART
@@ -61,7 +61,7 @@ class Ordering:
 
 @lru_cache(maxsize=8)
 def ordering(cost: Callable[[str], int]) -> Ordering:
-    """The ordering of a vocabulary, with what it has learnt."""
+    """The ordering of a vocabulary, with its cache."""
     return Ordering(cost)
 
 

@@ -1,4 +1,4 @@
-"""`$ref` replaced by what it points at, so that every client can read the schema. Pure.
+"""Replaces `$ref` by its target, so every client can read the schema. Pure.
 
 Only references into the same document, and only where that ends: a recursive definition stays as it is.
 """
@@ -13,12 +13,13 @@ from urllib.parse import unquote
 
 from mcp_optimizer.compression.lossless import DOCUMENTING, joined
 from mcp_optimizer.compression.walk import DEEPEST, Schema, carried, is_seen_whole, keywords, schemas, with_children
+from mcp_optimizer.domain.json_schema import reference_of
 from mcp_optimizer.largejson.text import compact
 
 _DEFINITIONS = ("$defs", "definitions")
 _ELSEWHERE = frozenset({"$anchor", "$dynamicAnchor", "$recursiveAnchor", "$dynamicRef", "$recursiveRef"})
 _BINDING = _ELSEWHERE | {"$ref", "$id", "id"}
-"""Without any of these, no part of a schema is bound to its place."""
+"""Without any of these, no part of a schema is tied to its place."""
 
 _MOST_ROUNDS = 20
 _MOST_SHARED = 40
@@ -30,7 +31,7 @@ _MOST_NODES = 20_000
 
 
 def is_free_to_move(schema: Schema) -> bool:
-    """Whether parts may be moved or left out: every reference is to a whole definition at the root, or to the root."""
+    """Whether parts may be moved or removed: all references are to complete root definitions or to the root."""
     if _BINDING.isdisjoint(keywords(schema)):
         return is_seen_whole(schema)
     return has_one_scope(schema) and all(
@@ -40,7 +41,7 @@ def is_free_to_move(schema: Schema) -> bool:
 
 
 def has_one_scope(schema: Schema) -> bool:
-    """Whether a reference means the same wherever it stands. An `$id` inside, or an anchor, can change that."""
+    """Whether a reference means the same everywhere. An inner `$id` or an anchor can change that."""
     if not is_seen_whole(schema):
         return False
     return not any(
@@ -51,12 +52,12 @@ def has_one_scope(schema: Schema) -> bool:
 
 
 def references(schema: Schema) -> Iterator[str]:
-    """Every reference in a schema, as often as it stands there."""
-    return (node["$ref"] for node in schemas(schema) if isinstance(node.get("$ref"), str))
+    """Every reference in a schema, with repetitions."""
+    return (found for node in schemas(schema) if (found := reference_of(node)) is not None)
 
 
 def inline_references(schema: Schema, keep: Collection[str] = ()) -> Schema:
-    """Every local reference but those to `keep` replaced, and definitions that nobody points at any more left out."""
+    """Inlines every local reference except those to `keep`, and drops definitions that are no longer used."""
     if not has_one_scope(schema):
         return schema
     try:
@@ -67,11 +68,11 @@ def inline_references(schema: Schema, keep: Collection[str] = ()) -> Schema:
 
 
 class _TooLarge(Exception):
-    """Inlining would make a monster of it."""
+    """The inlined schema would be too large."""
 
 
 class _Inliner:
-    """Writes out the references of one schema."""
+    """Inlines the references of one schema."""
 
     def __init__(self, root: Schema, keep: frozenset[str]) -> None:
         self._root = root
@@ -84,8 +85,8 @@ class _Inliner:
         self._budget -= 1
         if self._budget < 0 or depth > DEEPEST:
             raise _TooLarge
-        reference = node.get("$ref")
-        if isinstance(reference, str) and reference not in inside and reference not in self._keep:
+        reference = reference_of(node)
+        if reference is not None and reference not in inside and reference not in self._keep:
             target = resolve(self._root, reference)
             beside = {key: value for key, value in node.items() if key != "$ref"}
             if isinstance(target, dict) and beside.keys() <= DOCUMENTING:
@@ -100,14 +101,14 @@ class _Inliner:
 
 
 def _with_words_of(beside: Schema, target: Schema) -> Schema:
-    """What is said beside a reference is about this use of it; what is said of the target holds as well."""
+    """Text next to a reference describes this use of it; the target's own text applies as well."""
     own, other = beside.get("description"), target.get("description")
     merged = {**target, **beside}
     return {**merged, "description": joined(own, other)} if isinstance(own, str) and isinstance(other, str) else merged
 
 
 def resolve(root: Schema, reference: str) -> Any:
-    """What a local reference points at, or None."""
+    """The target of a local reference, or None."""
     if reference != "#" and not reference.startswith("#/"):
         return None
     found: Any = root
@@ -122,14 +123,14 @@ def resolve(root: Schema, reference: str) -> Any:
 
 
 def _path(reference: str) -> list[str]:
-    """The steps of a local reference; none for the root, or for a reference that is not local."""
+    """The path of a local reference; empty for the root or for a reference that is not local."""
     if not reference.startswith("#/"):
         return []
     return [step.replace("~1", "/").replace("~0", "~") for step in unquote(reference[2:]).split("/")]
 
 
 def drop_unused_definitions(schema: Schema) -> Schema:
-    """Definitions that no reference reaches."""
+    """Drops definitions that no reference reaches."""
     for _ in range(_MOST_ROUNDS):
         if not has_one_scope(schema):
             break
@@ -142,7 +143,7 @@ def drop_unused_definitions(schema: Schema) -> Schema:
             definitions = schema.get(key)
             if not isinstance(definitions, dict):
                 continue
-            # A shorter path than to a definition reaches them all.
+            # A path shorter than one definition reaches all of them.
             reached = {path[1] if len(path) > 1 else None for path in paths if path and path[0] == key}
             kept = {name: value for name, value in definitions.items() if name in reached or None in reached}
             pruned = {**pruned, key: kept} if kept else {k: v for k, v in pruned.items() if k != key}
@@ -153,9 +154,9 @@ def drop_unused_definitions(schema: Schema) -> Schema:
 
 
 def share_repeated(schema: Schema, cost: Callable[[str], int]) -> Schema:
-    """The reverse of inlining: what stands in several places once, under `$defs`, wherever that is smaller.
+    """The reverse of inlining: moves repeated parts under `$defs`, where that is smaller.
 
-    Not every client reads `$ref`, so this is for those who ask for it.
+    Not every client reads `$ref`, so this is opt-in.
     """
     if not is_free_to_move(schema) or not isinstance(schema.get("$defs", {}), dict):
         return schema
@@ -170,15 +171,15 @@ def share_repeated(schema: Schema, cost: Callable[[str], int]) -> Schema:
 
 
 def _best_to_share(schema: Schema, cost: Callable[[str], int]) -> str | None:
-    """The repeated schema whose sharing spares the most, if any does."""
+    """The repeated schema whose sharing saves the most, if any does."""
     counts: Counter[str] = Counter()
     for node in schemas(schema):
         if "$defs" not in node and "$ref" not in node:
-            # What differs in its description only can still share the rest.
+            # Schemas that differ only in their description can still share the rest.
             counts.update({compact(node), compact(_undescribed(node))})
     best, most = None, 0
     for dumped, count in counts.items():
-        # Shorter than this, the reference itself costs as much.
+        # For shorter ones, the reference costs as much.
         if count < 2 or len(dumped) < _SHORTEST_SHARED:
             continue
         spared = (count - 1) * cost(dumped) - count * _REFERENCE_COST - _DEFINITION_COST

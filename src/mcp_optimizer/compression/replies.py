@@ -1,8 +1,8 @@
-"""Signatures that stand together in one reply: what several of them say alike is said once. Pure.
+"""Writes what several signatures of one reply have in common only once. Pure.
 
-A note on a parameter that an earlier tool has word for word is left out, and so is a named type that an earlier tool
-spells out and that nobody in the reply spells otherwise. Names and types of parameters are never left out. JSON
-Schemas are not shared like this: a `$ref` may only point inside its own document.
+A note on a parameter is dropped if an earlier tool has it word for word, and so is a named type that an earlier tool
+spells out and no tool in the reply spells differently. Names and types of parameters are never dropped. JSON Schemas
+cannot share this way: a `$ref` may only point inside its own document.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def _named_types(signature: str) -> list[tuple[str, str]]:
 
 
 def _parts(signature: str) -> list[tuple[str, str]]:
-    """The lines, with those of a named type together under its name."""
+    """The lines, with those of a named type grouped under its name."""
     parts: list[tuple[str, str]] = []
     # The first line is the description, or begins with it.
     for number, line in enumerate(signature.split("\n")):

@@ -1,9 +1,8 @@
 """A tool as a typed signature: what a model needs to call it, in a fraction of the JSON Schema's tokens. Pure.
 
-Without notes: `(title: str, column_id: int, lane_id?: int = 3, kind?: 'bug'|'task') Create a card.` With notes,
-a line a parameter: `title: str - What is shown on the board`, those of nested objects indented. Required
-parameters come first and none is ever hidden; `?` marks the optional ones. What stands in several places is
-written once, as a named type.
+Without notes: `(title: str, column_id: int, lane_id?: int = 3, kind?: 'bug'|'task') Create a card.` With notes, one
+line per parameter: `title: str - What is shown on the board`, with nested objects indented. Required parameters come
+first and none is ever hidden; `?` marks the optional ones. Repeated types are written once and named.
 """
 
 from __future__ import annotations
@@ -17,9 +16,10 @@ from enum import StrEnum
 from typing import Any
 
 from mcp_optimizer.compression.lossless import joined, repeats, tidy
-from mcp_optimizer.compression.notes import first_sentence, lift_notes, restates
+from mcp_optimizer.compression.notes import first_sentence, lift_notes, opening, restates
 from mcp_optimizer.compression.references import resolve
 from mcp_optimizer.compression.walk import Schema, children
+from mcp_optimizer.domain.json_schema import listed, named, properties_of, reference_of, required_of
 from mcp_optimizer.domain.tools import McpTool
 from mcp_optimizer.largejson.text import compact
 
@@ -33,11 +33,11 @@ _LAST_SAFE_INTEGER = 2**53 - 1
 _DEEPEST = 40
 NOTE_MARK = " - "
 _MOST_NODES = 5_000
-"""A schema that unfolds to more than this, or deeper, is not written as a signature."""
+"""A schema that unfolds to more nodes than this, or deeper, is not written as a signature."""
 
 
 class Notes(StrEnum):
-    """How much of the documentation a signature keeps."""
+    "How much parameter documentation a signature keeps."
 
     FULL = "full"
     SENTENCE = "sentence"
@@ -45,19 +45,19 @@ class Notes(StrEnum):
 
 
 def signature(tool: McpTool, notes: Notes = Notes.SENTENCE) -> str:
-    """The description and the parameters, with as much said of them as `notes` asks for."""
+    """The description and the parameters, with as many notes as requested."""
     schema = _of_an_object(tool.input_schema)
-    documentation = lift_notes(tool.description or "", frozenset(_properties(schema)))
-    said = documentation.description if notes is Notes.FULL else first_sentence(documentation.description)
+    documentation = lift_notes(tool.description or "", frozenset(properties_of(schema)))
+    said = documentation.description if notes is Notes.FULL else opening(documentation.description)
     try:
         return _written(schema, said, documentation.notes, notes)
     except (_TooLarge, RecursionError):
-        # Nothing required may be hidden, so it is given as it is.
+        # Nothing required may be hidden, so the schema is given unchanged.
         return f"{tidy(tool.description or '')}\n{compact(schema)}".strip()
 
 
 def _of_an_object(schema: Schema) -> Schema:
-    """The schema of arguments, without what a broken one says of the whole: they are an object in any case."""
+    """The schema of arguments, without root keywords that a broken schema may have: arguments are always an object."""
     if not _members(schema):
         return schema
     kinds = schema.get("type")
@@ -78,7 +78,7 @@ def _written(schema: Schema, said: str, lifted: Mapping[str, str], notes: Notes)
 
 
 class _TooLarge(Exception):
-    """It cannot be said shortly."""
+    """Too large for a signature."""
 
 
 class _Writer:
@@ -99,11 +99,11 @@ class _Writer:
             raise _TooLarge
 
     def _parameters(self, schema: Schema, depth: int) -> str:
-        required = _required(schema)
+        required = frozenset(required_of(schema))
         members = _members(schema)
         ordered = sorted(members, key=lambda name: name not in required)
         shown = [self._parameter(name, members[name], name in required, depth) for name in ordered]
-        for pattern, values in _dict(schema.get("patternProperties")).items():
+        for pattern, values in named(schema, "patternProperties").items():
             shown.append(f"/{pattern}/: {self.type(values, depth + 1)}")
         if members and isinstance(values := schema.get("additionalProperties"), dict) and values:
             shown.append(f"*: {self.type(values, depth + 1)}")
@@ -119,7 +119,7 @@ class _Writer:
         return shown if default in (None, [], {}, "") else f"{shown} = {_literal(default)}"
 
     def type(self, schema: Any, depth: int = 0) -> str:
-        """The type of a value, as short as it can be said."""
+        """The type of a value, as short as possible."""
         self._spend(depth)
         if not isinstance(schema, dict):
             return "never" if schema is False else "any"
@@ -137,15 +137,15 @@ class _Writer:
         return telling[0] if len(telling) == 1 else "&".join(map(_enclosed, telling))
 
     def _parts(self, schema: Schema, depth: int) -> Iterator[str]:
-        """What all must hold of a value: the object's own members, what is referred to, and combined schemas."""
+        """Everything that applies to a value: the object's own members, its reference, and combined schemas."""
         if _members(schema) and not isinstance(schema.get("type"), list):
             yield self._object(schema, depth)
-        if isinstance(schema.get("$ref"), str):
-            yield self._reference(schema["$ref"], depth)
-        for branch in _list(schema.get("allOf")):
+        if (reference := reference_of(schema)) is not None:
+            yield self._reference(reference, depth)
+        for branch in listed(schema, "allOf"):
             yield self.type(branch, depth + 1)
         for key in _UNIONS:
-            if branches := _list(schema.get(key)):
+            if branches := listed(schema, key):
                 kind = {"type": schema["type"]} if "type" in schema else {}
                 shown = [self.type({**kind, **one} if isinstance(one, dict) else one, depth + 1) for one in branches]
                 yield "|".join(dict.fromkeys(shown))
@@ -172,7 +172,7 @@ class _Writer:
         return f"{_enclosed(self.type(items, depth + 1))}[]"
 
     def _use(self, schema: Schema) -> str:
-        """The name of this type if it is a shared one, which is then written at the end."""
+        """The name of this type if it is shared; shared types are written at the end."""
         key = _key(schema)
         name = self._shared.get(key, "")
         if name and name not in self._written:
@@ -201,15 +201,15 @@ class _Writer:
         return f" {form}" if isinstance(form, str) and shown == "str" else ""
 
     def unfolded(self, schema: Schema) -> str:
-        """The type of an object whose own members stand on lines of their own."""
+        """The type of an object whose own members are on separate lines."""
         self._unfolded = _key(schema)
         shown = self.type(schema)
         self._unfolded = ""
         return shown
 
     def lines(self, schema: Schema, lifted: Mapping[str, str], depth: int) -> Iterator[str]:
-        """A line a parameter: its type and what is said of it, then the lines of the object it holds."""
-        required = _required(schema)
+        """One line per parameter with its type and note, followed by the lines of its object."""
+        required = frozenset(required_of(schema))
         members = _members(schema)
         for name in sorted(members, key=lambda name: name not in required):
             child = members[name]
@@ -231,8 +231,8 @@ class _Writer:
         if self._detail is Notes.NONE:
             return ""
         note = schema.get("description")
-        if not isinstance(note, str) and isinstance(schema.get("$ref"), str):
-            target = resolve(self._root, schema["$ref"])
+        if not isinstance(note, str) and (reference := reference_of(schema)) is not None:
+            target = resolve(self._root, reference)
             note = target.get("description") if isinstance(target, dict) else None
         note = joined(note, lifted) if isinstance(note, str) else lifted
         if self._detail is Notes.FULL:
@@ -241,12 +241,12 @@ class _Writer:
         return "" if restates(short, name) else short
 
     def _nested(self, schema: Any, depth: int = 0) -> Iterator[Schema]:
-        """The objects inside a parameter that are written there, not as a shared type."""
+        """The objects inside a parameter that are written in place, not as a shared type."""
         self._spend(depth)
         if not isinstance(schema, dict):
             return
-        if isinstance(schema.get("$ref"), str):
-            target = resolve(self._root, schema["$ref"])
+        if (reference := reference_of(schema)) is not None:
+            target = resolve(self._root, reference)
             if isinstance(target, dict) and _key(target) not in self._shared:
                 yield from self._nested(target, depth + 1)
         own = _members(schema)
@@ -260,7 +260,7 @@ class _Writer:
         return [found for child in children(schema, _COMBINING) for found in self._nested(child)]
 
     def name_documented(self, objects: list[Schema], name: str) -> None:
-        """Objects that stand side by side cannot be unfolded there; those with notes get names, and lines of their own.
+        """Objects in the same position cannot be unfolded there; those with notes get names and separate lines.
 
         None is in use yet when this is called.
         """
@@ -285,7 +285,7 @@ class _Writer:
 
 
 def _shared_objects(root: Schema) -> dict[str, str]:
-    """Names for the types that stand in several places, or inside themselves."""
+    """Names for the types that occur several times, or inside themselves."""
     counter = _UseCounter(root)
     counter.visit_children(root, "Type", ())
     shared: dict[str, str] = {}
@@ -296,13 +296,13 @@ def _shared_objects(root: Schema) -> dict[str, str]:
 
 
 def _free_name(wanted: str, taken: Collection[str]) -> str:
-    """The name, with a number where it is taken."""
+    """The name, with a number if it is taken."""
     numbered = (f"{wanted}{number}" for number in itertools.count(2))
     return wanted if wanted not in taken else next(name for name in numbered if name not in taken)
 
 
 class _UseCounter:
-    """Counts where each object stands; the inside of one is counted with its first use only."""
+    """Counts the occurrences of each object; its inside is counted only with its first use."""
 
     def __init__(self, root: Schema) -> None:
         self._root = root
@@ -314,12 +314,12 @@ class _UseCounter:
         self._budget -= 1
         if not isinstance(node, dict) or self._budget < 0 or len(inside) > _DEEPEST:
             return
-        if isinstance(reference := node.get("$ref"), str):
+        if (reference := reference_of(node)) is not None:
             target = resolve(self._root, reference)
             if isinstance(target, dict):
                 key = _key(target)
                 if key in inside:
-                    # It holds itself, so only a name can end it.
+                    # It contains itself, so only a name can end it.
                     self.uses[key] += 2
                     self.names.setdefault(key, _type_name(reference))
                     return
@@ -351,38 +351,22 @@ def _key(schema: Schema) -> str:
 
 
 _UNDECLARED = None
-"""Stands for the schema of a parameter that is required and described nowhere."""
+"""The schema of a parameter that is required but not described."""
 
 
 def _members(schema: Schema) -> dict[str, Any]:
-    """The parameters of an object: those it describes, those it has under a condition, those it only requires."""
-    found = _properties(schema)
+    """The parameters of an object: described, conditional, and only required ones."""
+    found = properties_of(schema)
     if not _CONDITIONAL.isdisjoint(schema):
         for part in children(schema, _CONDITIONAL):
             if isinstance(part, dict):
                 found = {**_members(part), **found}
-    undeclared = _required(schema) - found.keys() if "required" in schema else ()
+    undeclared = set(required_of(schema)) - found.keys() if "required" in schema else ()
     return {**found, **dict.fromkeys(sorted(undeclared), _UNDECLARED)} if undeclared else found
 
 
-def _properties(schema: Any) -> dict[str, Any]:
-    return _dict(schema.get("properties"))
-
-
-def _required(schema: Schema) -> frozenset[str]:
-    return frozenset(name for name in _list(schema.get("required")) if isinstance(name, str))
-
-
-def _dict(value: Any) -> dict[str, Any]:
-    return value if isinstance(value, dict) else {}
-
-
-def _list(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else []
-
-
 def _bound(value: Any) -> Any:
-    """A limit that says something: not where the safe integers end, which generators write everywhere."""
+    """A bound that means something: not the limits of safe integers, which generators write everywhere."""
     return None if isinstance(value, int | float) and abs(value) >= _LAST_SAFE_INTEGER else value
 
 
@@ -391,12 +375,12 @@ def _is_one_object(text: str) -> bool:
 
 
 def _enclosed(text: str) -> str:
-    """A type in brackets where what follows would bind to a part of it only."""
+    """A type in brackets if what follows would otherwise apply to only a part of it."""
     return f"({text})" if _top_level(text, "|& ") else text
 
 
 def _top_level(text: str, marks: str) -> bool:
-    """Whether one of the marks stands outside of all brackets and quotes."""
+    """Whether one of the marks is outside all brackets and quotes."""
     depth, quoted, escaped = 0, False, False
     for letter in text:
         if quoted:
@@ -414,7 +398,7 @@ def _top_level(text: str, marks: str) -> bool:
 
 
 def _literal(value: Any) -> str:
-    """A value as it would be sent, but with single quotes: double ones cost an escape each inside JSON."""
+    """A value as it would be sent, but with single quotes, because double ones must be escaped inside JSON."""
     shown = compact(value)
     if not isinstance(value, str):
         return shown

@@ -1,6 +1,6 @@
-"""The techniques that make a schema smaller, in the order in which they are tried, and the version of what they give.
+"""The techniques that make a schema smaller, in the order they are tried, and the version of their results.
 
-`compress` applies them; the catalog stores what they give under `COMPRESSION`. A new technique is a pure function in
+`compress` applies them; the catalog stores the results under `COMPRESSION`. A new technique is a pure function in
 `lossless` (or a file of its own) and a line in `SHRINKING`. Knows nothing of tools, tokens or clients.
 """
 
@@ -14,27 +14,27 @@ from mcp_optimizer.compression.references import drop_unused_definitions
 from mcp_optimizer.compression.walk import Schema
 from mcp_optimizer.largejson.text import compact
 
-COMPRESSION = 4
-"""Raised whenever compression gives another result for the same definition: stored forms of before are forgotten.
+COMPRESSION = 5
+"""Increase this when compression gives a different result for the same definition; stored forms are then discarded.
 
-A test pins a digest of compressed samples to it, and fails when it was not raised.
+A test pins a digest of compressed samples to it, and fails if a result changed and this did not.
 """
 
 
 @dataclass(frozen=True)
 class Technique:
-    """One way to make a schema smaller. A schema whose JSON holds none of the `signs` stays as it is."""
+    """One way to make a schema smaller. A schema whose JSON contains none of the `signs` stays as it is."""
 
     name: str
     apply: Callable[[Schema], Schema]
     signs: tuple[str, ...] = ("",)
     is_exact: bool = True
-    """Whether the result admits all that the original admits; it never admits more."""
+    """Whether the result admits everything that the original admits. It never admits more."""
     is_for_all: bool = True
-    """Whether readers of little JSON Schema understand the result."""
+    """Whether clients with little JSON Schema support can read the result."""
 
     def concerns(self, text: str) -> bool:
-        """Whether it may have something to do, seen from the compact JSON: looking for it costs next to nothing."""
+        """Whether it may apply, judged from the compact JSON, which costs next to nothing."""
         for sign in self.signs:  # noqa: SIM110 - a generator costs more than most of these searches
             if sign in text:
                 return True
@@ -50,7 +50,7 @@ GROUPING = "groups"
 ORDERING = "order of keywords"
 
 _DESCRIBED = ('"description":"',)
-# In compact JSON a blank beside a quotation mark begins or ends a text; other kinds are escaped, or beyond ASCII.
+# In compact JSON, a blank next to a quotation mark begins or ends a text; other whitespace is escaped or beyond ASCII.
 _UNTIDY = ("\\", '" ', ' "', *(blank for blank in map(chr, range(0x80, 0x3001)) if blank.isspace()))
 _IDLE = tuple(f'"{key}":{compact(value)}' for key, value in lossless.IDLE.items())
 _ADMITTING_ALL = f'"additionalProperties":{compact(lossless.ADMITTING_ALL)}'
@@ -60,7 +60,7 @@ WORDING = (
     Technique("restating descriptions", lossless.drop_restating_descriptions, _DESCRIBED),
     Technique(TIDYING, lossless.tidy_descriptions, _UNTIDY),
 )
-"""These touch only words. No part of a schema moves, so a `$ref` to the middle of it still finds its place."""
+"""These change only words. No part of a schema moves, so a `$ref` into the middle of it still resolves."""
 
 SHRINKING = (
     Technique("unknown keywords", lossless.drop_unknown_keywords),
@@ -72,4 +72,4 @@ SHRINKING = (
     Technique("type beside enum", lossless.drop_type_beside_enum, ('"enum":', '"const":'), is_for_all=False),
     Technique("idle keywords", lossless.drop_idle_keywords, (*_IDLE, _ADMITTING_ALL)),
 )
-"""These only leave out or merge, so that shorter is smaller."""
+"""These only remove or merge, so shorter text means fewer tokens."""

@@ -1,9 +1,9 @@
-"""Checks values against the JSON Schemas of servers, where that ends in good time.
+"""Checks values against servers' JSON Schemas, if that takes a bounded time.
 
 The validator is native code that holds the interpreter until it is done. A schema of three kilobytes can make it visit
-2^40 parts, or keep as many errors, and then the whole process is gone. So its work is counted first, by an upper bound
-that is cheap to find; what would take too much is not checked here, and its server has the last word anyway. Called for
-arguments and for structured results; knows nothing of either.
+2^40 parts, or collect as many errors, and hang the process. So a cheap upper bound of its work is computed first; a
+check that could take too much is skipped and left to the server. Called for arguments and for structured results; knows
+nothing of either.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import pydantic_core
 
 from mcp_optimizer.compression.references import has_one_scope, resolve
 from mcp_optimizer.compression.walk import Schema, children, schemas
+from mcp_optimizer.domain.json_schema import listed, named, properties_of, reference_of
 from mcp_optimizer.limits import DEFAULT_LIMITS
 
 _REFERENCES = frozenset({"$ref", "$dynamicRef", "$recursiveRef"})
@@ -26,24 +27,26 @@ _OF_ITEMS = frozenset("items prefixItems additionalItems contains unevaluatedIte
 _APPLIED = _IN_PLACE | _OF_MEMBERS | _OF_ITEMS | {"properties"}
 _UNIONS = frozenset({"anyOf", "oneOf"})
 _AGAIN = frozenset({"unevaluatedProperties", "unevaluatedItems"})
-"""With these, what stands beside them is looked at again, and again."""
+"""With these, sibling keywords are evaluated again and again."""
 
 _MOST_COUNTED = 20_000
-"""Steps that are counted one by one, where a schema holds itself; each is a part of a value seen by a part of it."""
+"""Steps that are counted one by one if a schema is recursive; each is one part of a value seen by one part of the
+schema.
+"""
 
 _MOST_PATTERNS = 1_000
 _PATTERN_BYTES = 20_000_000
 _BACKTRACKING = 20_000
 _MOST_FOR_ERRORS = 200_000_000
 _ERROR_BYTES = 5_000
-"""What one error takes, besides ten times its value."""
+"""Memory per error, in addition to ten times its value."""
 
 _LARGEST_SHOWN = 5_000_000
 _NO_DETAILS = "they do not fit the schema (they are too large to say where)"
 
 
 class SchemaCheck:
-    """One schema, compiled. One that is broken, or costs too much to check, admits everything."""
+    """One compiled schema. A schema that is broken, or too expensive to check, accepts everything."""
 
     def __init__(self, schema: Mapping[str, Any], most_steps: int = DEFAULT_LIMITS.check_steps) -> None:
         self._schema = dict(schema)
@@ -55,11 +58,11 @@ class SchemaCheck:
             self._validator = None
 
     def admits(self, value: Any) -> bool:
-        """Whether the value fits, as far as that can be told."""
+        """Whether the value is valid, as far as that can be checked."""
         return self._validator is None or not self._is_cheap(value) or self._validator.is_valid(value)
 
     def problems(self, value: Any, most: int) -> Iterator[tuple[str, str]]:
-        """What is wrong with a value that is not admitted, and where in it; at most so many and one more."""
+        """The problems of an invalid value, with their paths; at most so many and one more."""
         assert self._validator is not None
         size = len(pydantic_core.to_json(value))
         steps = _counted(self._schema, value)
@@ -71,7 +74,7 @@ class SchemaCheck:
             yield "", _NO_DETAILS
             return
         for _, error in zip(range(most + 1), found, strict=False):
-            # Whether a pattern fits that takes this long is not known.
+            # A pattern that takes this long to match has no known outcome.
             if not isinstance(error.kind, jsonschema_rs.ValidationErrorKind.BacktrackLimitExceeded):
                 yield ".".join(map(str, error.instance_path)), error.message
 
@@ -82,13 +85,13 @@ class SchemaCheck:
 
 
 def _compiled(schema: Schema) -> Any:
-    patterns = sum(("pattern" in node) + len(_named(node, "patternProperties")) for node in schemas(schema))
+    patterns = sum(("pattern" in node) + len(named(node, "patternProperties")) for node in schemas(schema))
     if patterns > _MOST_PATTERNS:
         return None
     options = jsonschema_rs.FancyRegexOptions(
         backtrack_limit=_BACKTRACKING, size_limit=_PATTERN_BYTES // max(patterns, 10)
     )
-    # Offline: a schema must not make us fetch an address of its server's choice.
+    # Offline: a schema must not make the gateway fetch an address of the server's choice.
     return jsonschema_rs.validator_for(schema, offline=True, pattern_options=options)
 
 
@@ -100,7 +103,7 @@ def _first_error(validator: Any, value: Any) -> Iterator[Any]:
 
 
 def parts(value: Any, most: float) -> int:
-    """Values in a value, itself included; not counted much further than `most`."""
+    """The number of values in a value, including itself; counting stops soon after `most`."""
     count, open_ = 0, [value]
     while open_ and count <= most:
         inner = open_.pop()
@@ -113,9 +116,9 @@ def parts(value: Any, most: float) -> int:
 
 
 def _unfolded(schema: Schema) -> float | None:
-    """Schemas that apply to one value at the most, each as often as it is referred to.
+    """The maximum number of schemas that apply to one value, each as often as it is referenced.
 
-    Infinite where a schema holds itself; None where it cannot be told what a reference means.
+    Infinite if a schema is recursive; None if a reference cannot be resolved.
     """
     if not any(_REFERENCES & node.keys() for node in schemas(schema)):
         return sum(3 if _AGAIN & node.keys() else 1 for node in schemas(schema))
@@ -127,10 +130,11 @@ def _unfolded(schema: Schema) -> float | None:
         if not isinstance(node, dict):
             return 1
         if (found := known.get(id(node))) is None:
-            # Met again inside itself, it has no end.
+            # Met again inside itself, it is infinite.
             known[id(node)] = math.inf
             inner = 1 + sum(map(size, children(node, _APPLIED)))
-            inner += size(resolve(schema, node["$ref"])) if isinstance(node.get("$ref"), str) else 0
+            reference = reference_of(node)
+            inner += 0 if reference is None else size(resolve(schema, reference))
             found = known[id(node)] = inner * 3 if _AGAIN & node.keys() else inner
         return found
 
@@ -138,19 +142,16 @@ def _unfolded(schema: Schema) -> float | None:
 
 
 def _are_local(schema: Schema) -> bool:
-    """Whether every reference is to a place in the same schema, which is all that can be followed here."""
-    return all(
-        not _REFERENCES & node.keys() or (isinstance(node.get("$ref"), str) and node["$ref"].startswith("#"))
-        for node in schemas(schema)
-    )
+    """Whether every reference is to a place in the same schema; others cannot be followed here."""
+    return all(not _REFERENCES & node.keys() or (reference_of(node) or "").startswith("#") for node in schemas(schema))
 
 
 class _TooMany(Exception):
-    """There is no end to counting."""
+    """Counting does not end."""
 
 
 def _counted(schema: Schema, value: Any) -> float:
-    """How often a part of the schema sees a part of the value, at the most."""
+    """The maximum number of times a part of the schema sees a part of the value."""
     known: dict[tuple[int, int], int] = {}
     left = _MOST_COUNTED
 
@@ -165,7 +166,7 @@ def _counted(schema: Schema, value: Any) -> float:
         if (found := known.get(key)) is None:
             known[key] = 1
             # Each member that is missing is an error of its own.
-            missing = len(node["required"]) if isinstance(node.get("required"), list) else 0
+            missing = len(listed(node, "required"))
             found = 1 + missing + sum(steps(child, inner) for child, inner in _applied(schema, node, seen))
             known[key] = found = found * 3 if _AGAIN & node.keys() else found
         return found
@@ -177,21 +178,16 @@ def _counted(schema: Schema, value: Any) -> float:
 
 
 def _applied(root: Schema, node: Schema, value: Any) -> Iterator[tuple[Any, Any]]:
-    """The schemas that a schema applies, and the parts of a value that it applies them to."""
-    if isinstance(node.get("$ref"), str):
-        yield resolve(root, node["$ref"]), value
+    """The schemas that a schema applies, and the parts of a value that they apply to."""
+    if (reference := reference_of(node)) is not None:
+        yield resolve(root, reference), value
     for child in children(node, _IN_PLACE):
         yield child, value
     if isinstance(value, dict):
-        properties = _named(node, "properties")
+        properties = properties_of(node)
         yield from ((properties[name], inner) for name, inner in value.items() if name in properties)
         for child in children(node, _OF_MEMBERS):
             yield from ((child, inner) for inner in value.values())
     elif isinstance(value, list):
         for child in children(node, _OF_ITEMS):
             yield from ((child, inner) for inner in value)
-
-
-def _named(node: Schema, keyword: str) -> dict[str, Any]:
-    found = node.get(keyword)
-    return found if isinstance(found, dict) else {}

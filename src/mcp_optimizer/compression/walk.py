@@ -1,7 +1,7 @@
-"""Where the schemas stand inside a JSON Schema, and a way to rewrite each of them. Pure.
+"""Finds the schemas inside a JSON Schema and rewrites each of them. Pure.
 
-Everything in this room goes through here, so that a property named `title` is never taken for the keyword,
-and an enum's values never for schemas.
+Everything in this room uses it, so a property named `title` is never mistaken for the keyword, nor an enum's values for
+schemas.
 """
 
 from __future__ import annotations
@@ -21,23 +21,23 @@ _NAMED = frozenset("properties patternProperties $defs definitions dependentSche
 _HOLDING = _ONE | _LIST | _NAMED
 
 DEEPEST = 64
-"""Deeper than any schema a person wrote; a hostile one is left alone from here on."""
+"""Deeper than any schema written by a person; a hostile one is left unchanged from here on."""
 
 
 def rewrite(
     schema: Any, change: Callable[[Schema], Schema], outside: frozenset[str] = frozenset(), depth: int = 0
 ) -> Any:
-    """Apply `change` to every schema, innermost first, but none inside the keywords of `outside`.
+    """Apply `change` to every schema, innermost first, except inside the keywords of `outside`.
 
-    What is not a schema object passes unchanged. Where `change` changes nothing, the very same objects come
-    back, so that "nothing was done" costs nothing to find out.
+    Anything that is not a schema object passes unchanged. If `change` changes nothing, the same objects are returned,
+    so a caller can detect that at no cost.
     """
     if not isinstance(schema, dict) or depth > DEEPEST:
         return schema
 
     def below(child: Any) -> Any:
         if isinstance(child, dict) and _HOLDING.isdisjoint(child) and depth < DEEPEST:
-            # Most schemas hold no other.
+            # Most schemas contain no other.
             return change(child)
         return rewrite(child, change, outside, depth + 1)
 
@@ -51,7 +51,7 @@ def carried(schema: Schema, change: Callable[[Schema], Schema], outside: frozens
 
 
 def with_children(schema: Schema, below: Callable[[Any], Any], outside: frozenset[str] = frozenset()) -> Schema:
-    """A schema with `below` applied to the schemas that stand directly in it."""
+    """A schema with `below` applied to its direct subschemas."""
     changed = schema
     for key, value in schema.items():
         if key not in _HOLDING or key in outside:
@@ -85,7 +85,7 @@ def _with_items(listed: list[Any], below: Callable[[Any], Any]) -> list[Any]:
 
 
 def children(schema: Schema, keywords: frozenset[str] = _HOLDING) -> list[Any]:
-    """What stands as a schema directly inside one, under some keywords or under all."""
+    """The direct subschemas of a schema, under some keywords or under all."""
     found: list[Any] = []
     for key, value in schema.items():
         if key not in keywords:
@@ -104,7 +104,7 @@ def schemas(schema: Any) -> Iterator[Schema]:
     if not isinstance(schema, dict):
         return
     yield schema
-    # Where the children stand of each schema on the way down to this one.
+    # For each schema on the path to this one, the iterator over its children.
     above = [iter(children(schema))]
     while above:
         for node in above[-1]:
@@ -118,12 +118,12 @@ def schemas(schema: Any) -> Iterator[Schema]:
 
 
 def keywords(schema: Schema) -> frozenset[str]:
-    """All that stand anywhere in a schema."""
+    """All keywords anywhere in a schema."""
     return frozenset().union(*schemas(schema))
 
 
 def is_seen_whole(schema: Any) -> bool:
-    """Whether `rewrite` and `schemas` reach everything: nothing lies too deep."""
+    """Whether `rewrite` and `schemas` reach everything, because nothing is too deep."""
     level = [schema]
     for _ in range(DEEPEST + 1):
         holding = [node for node in level if isinstance(node, dict) and not _HOLDING.isdisjoint(node)]

@@ -1,1 +1,1 @@
-"""The web page: what is saved, what is there, what happens; and the report as one file."""
+"""The web page: savings, servers, tools and current activity; and the report as one file."""

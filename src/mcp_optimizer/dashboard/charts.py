@@ -1,7 +1,7 @@
-"""Pictures of numbers, drawn on the server as SVG: bars over time, a treemap, small bars in tables. Pure.
+"""Charts drawn on the server as SVG: bars over time, a treemap, small bars in tables. Pure.
 
-Colours are classes of the style sheet, so that a picture follows the theme; sizes are attributes, because the
-content security policy admits no inline styles. Each picture has words for those who do not see it.
+Colours are classes of the style sheet, so a chart follows the theme; sizes are attributes, because the content security
+policy allows no inline styles. Each chart has a text alternative.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class Period:
 
 
 def bars_over_time(periods: Sequence[Period], width: int = 1080, height: int = 220, css: str = "wide") -> Html:
-    """Two bars a period on one scale: without us behind, with us in front."""
+    """Two bars per period on one scale: without the gateway behind, with it in front."""
     left, bottom, top = 52, 22, 8
     most = _round_up(max((p.without for p in periods), default=0) or 1)
     most = max(most, _round_up(max((p.with_us for p in periods), default=0) or 1))
@@ -43,7 +43,9 @@ def bars_over_time(periods: Sequence[Period], width: int = 1080, height: int = 2
         shapes.append(
             el(
                 "g",
-                el("title", f"{period.label}: {period.with_us:,} tokens read, {period.without:,} without us"),
+                el(
+                    "title", f"{period.label}: {period.with_us:,} tokens read, {period.without:,} without mcp-optimizer"
+                ),
                 _rect(x, top + inner_height - whole, bar, whole, "without"),
                 _rect(x, top + inner_height - ours, bar, ours, "with"),
             )
@@ -55,13 +57,13 @@ def bars_over_time(periods: Sequence[Period], width: int = 1080, height: int = 2
 
 
 def _round_up(value: float) -> float:
-    """The next number that reads well, and whose half does."""
+    """The next round number whose half is round too."""
     power = 10.0 ** (len(str(int(value))) - 1)
     return next(step * power for step in (1, 2, 3, 4, 5, 6, 8, 10) if step * power >= value)
 
 
 def share_bar(share: float, kind: str = "with") -> Html:
-    """A part of a whole, as a bar for a table cell; the number stands beside it."""
+    """A share as a bar for a table cell; the number is next to it."""
     percent = max(0.0, min(1.0, share)) * 100
     inside = el("rect", width=f"{percent:.2f}%", height="100%", class_=kind)
     return el("svg", inside, class_="share", aria_hidden="true", width="100%", height="6")
@@ -89,11 +91,11 @@ class _Box:
 _HEADER = 15.0
 _GAP = 1.0
 _LETTER = 6.7
-"""Pixels a letter takes at the size that labels are set in."""
+"""Pixels per letter at the size of labels."""
 
 
 def treemap(tiles: Sequence[Tile], told: str, width: int, height: int, css: str = "") -> Html:
-    """Areas as large as the weights; servers in colours of their own, their tools inside."""
+    """Areas proportional to tokens; each server has a colour and contains its tools."""
     shapes: list[Html] = []
     for at, (tile, box) in enumerate(_laid_out(tiles, _Box(0, 0, width, height))):
         colour = f"tone tone-{at % 8}"
@@ -115,7 +117,7 @@ def _tile(tile: Tile, box: _Box, *, with_label: bool) -> Html:
         _rect(box.x, box.y, box.width - _GAP, box.height - _GAP, "tool"),
         _label(tile.label, box.x + 4, box.y + 13, box.width - 7) if with_label and box.height > 17 else None,
     ]
-    # Not in the order of the tab key: the same tools stand in a table, and two hundred stops help nobody.
+    # Not in the tab order: the same tools are in a table, and two hundred stops help nobody.
     return el("a", inside, href=tile.href, tabindex="-1") if tile.href else el("g", inside)
 
 
@@ -128,7 +130,7 @@ def _label(text: str, x: float, y: float, room: float, css: str = "label") -> Ht
 
 
 def _laid_out(tiles: Sequence[Tile], box: _Box) -> list[tuple[Tile, _Box]]:
-    """Squarified: rows along the shorter side, each grown as long as that makes its tiles squarer."""
+    """Squarified: rows along the shorter side, each extended as long as that makes its tiles squarer."""
     rest = sorted((tile for tile in tiles if tile.weight > 0), key=lambda tile: -tile.weight)
     placed: list[tuple[Tile, _Box]] = []
     total = sum(tile.weight for tile in rest)
@@ -160,7 +162,7 @@ def _laid_out(tiles: Sequence[Tile], box: _Box) -> list[tuple[Tile, _Box]]:
 
 
 def _worst(row: Sequence[Tile], scale: float, side: float) -> float:
-    """The least square of the row's tiles: its longer side over its shorter."""
+    """The worst aspect ratio of the row's tiles."""
     areas = [tile.weight * scale for tile in row]
     total = sum(areas)
     return max(max(side * side * area / total**2, total**2 / (side * side * area)) for area in areas)

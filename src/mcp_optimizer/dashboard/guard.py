@@ -1,6 +1,6 @@
-"""Who may look: the Host and Origin that `/mcp` admits, and a token where the server is not on loopback.
+"""Access control: the Host and Origin that `/mcp` accepts, and a token if the server is not on loopback.
 
-Without the check of the Host, a web page could have its own name point to this machine and read everything.
+Without the Host check, a web page could point its own name to this machine and read everything.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _WRONG_TOKEN_PAUSE = 0.5
 
 
 async def _short_body(request: Request) -> bytes | None:
-    """What a form sends; None if that is more, or comes more slowly, than any form of ours would."""
+    """A form's body; None if it is larger or slower than any form of ours."""
     body = bytearray()
     try:
         async with asyncio.timeout(_LOGIN_SECONDS):
@@ -54,7 +54,7 @@ async def _short_body(request: Request) -> bytes | None:
 
 
 class Guard:
-    """Admits requests to pages, or answers in their place."""
+    """Admits requests to pages, or responds in their place."""
 
     def __init__(self, hosts: TransportSecuritySettings, *, is_loopback: bool, token: str) -> None:
         self._hosts = TransportSecurityMiddleware(hosts)
@@ -67,7 +67,7 @@ class Guard:
         return self._guarded(endpoint, for_people=True)
 
     def data(self, endpoint: Endpoint) -> Endpoint:
-        """For programs: asks for the token as a bearer."""
+        """For programs: requires the token as a bearer."""
         return self._guarded(endpoint, for_people=False)
 
     def _guarded(self, endpoint: Endpoint, *, for_people: bool) -> Endpoint:
@@ -94,7 +94,7 @@ class Guard:
         given = parse_qs(body.decode("utf-8", "replace"), max_num_fields=_MOST_FIELDS).get("token", [""])[0]
         if not self._token or not hmac.compare_digest(given.encode(), self._token.encode()):
             await asyncio.sleep(_WRONG_TOKEN_PAUSE)
-            response: Response = self._ask(for_people=True, problem="That is not the token.")
+            response: Response = self._ask(for_people=True, problem="Wrong token.")
         else:
             response = RedirectResponse("/", status_code=303)
             response.set_cookie(
@@ -112,7 +112,7 @@ class Guard:
         if not self._token:
             return self._is_loopback
         scheme, _, bearer = request.headers.get("authorization", "").partition(" ")
-        # A header's bytes are read as Latin-1; the token is compared as the bytes that were sent.
+        # A header's bytes are read as Latin-1; the token is compared with the bytes that were sent.
         if scheme.lower() == "bearer" and hmac.compare_digest(bearer.strip().encode("latin-1"), self._token.encode()):
             return True
         return hmac.compare_digest(request.cookies.get(COOKIE, "").encode(), self._cookie.encode())
@@ -120,13 +120,13 @@ class Guard:
     def _ask(self, *, for_people: bool, problem: str = "") -> Response:
         if not self._token:
             told = (
-                "This server is not on loopback, so its dashboard and metrics need a token: set dashboard_token "
+                "This server is not on loopback, so the dashboard and metrics require a token: set dashboard_token "
                 "(MCP_OPTIMIZER_DASHBOARD_TOKEN)."
             )
             return PlainTextResponse(told, status_code=403)
         if not for_people:
             return PlainTextResponse(
-                "A bearer token is needed.", status_code=401, headers={"WWW-Authenticate": "Bearer"}
+                "A bearer token is required.", status_code=401, headers={"WWW-Authenticate": "Bearer"}
             )
         form = el(
             "form",
@@ -137,5 +137,5 @@ class Guard:
             method="post",
             class_="filter",
         )
-        hint = el("p", problem or "The one that dashboard_token is set to.", class_="empty")
+        hint = el("p", problem or "The value of dashboard_token.", class_="empty")
         return HTMLResponse(frame("Sign in", el("h1", "Sign in"), hint, form), status_code=401)

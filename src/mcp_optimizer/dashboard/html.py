@@ -1,7 +1,7 @@
-"""HTML that is escaped by construction: elements take text and elements, and only elements pass as they are. Pure.
+"""HTML that is escaped by construction: elements take text and elements, and only elements pass unescaped. Pure.
 
-Everybody else's text comes through here. What cannot be seen but changes how a line reads (control characters, marks
-that turn the direction of writing, invisible tags) is written out, so that a reader sees that it is there.
+All text from others comes through here. Invisible characters that change how a line reads (control characters,
+direction marks, invisible tags) are written out, so a reader sees that they are there.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 
 
 class Html(str):
-    """Markup. Nothing but this module makes it from text."""
+    """Markup. Only this module makes it from text."""
 
     __slots__ = ()
 
@@ -24,10 +24,10 @@ Child = Any
 
 _VOID = frozenset({"br", "hr", "img", "input", "link", "meta", "rect", "line", "path", "circle"})
 _KEPT = frozenset("\n\t\u200c\u200d")
-"""Layout, and the joiners that some scripts and emoji are written with."""
+"""Layout, and the joiners that some scripts and emoji use."""
 
 _SUSPECT = re.compile(r"[^\x20-\x7e\xa1-\xac\xae-\u02ff\u0370-\u052f\n\t]")
-"""Whatever is not plain text of the most common alphabets is looked at closely."""
+"""Everything except plain text of the most common alphabets is examined."""
 
 
 def visible(text: str) -> str:
@@ -47,7 +47,7 @@ def escape(value: object) -> Html:
 
 
 def el(name: str, /, *children: Child, **attributes: object) -> Html:
-    """An element. `class_` and `for_` lose their underscore, others become dashes; None and False leave one out."""
+    """An element. `class_` and `for_` lose their underscore, others become dashes; None and False omit an attribute."""
     shown = "".join(_attribute(key, value) for key, value in attributes.items() if value not in (None, False))
     if name in _VOID and not children:
         return Html(f"<{name}{shown}/>")

@@ -1,4 +1,4 @@
-"""`/metrics`: the numbers for Prometheus, for whoever the guard admits."""
+"""`/metrics`: the metrics for Prometheus, behind the guard."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from mcp_optimizer.metrics.prometheus import Meters
 
 def metrics_route(meters: Meters, guard: Guard) -> Route:
     async def metrics(request: Request) -> Response:
-        # In a thread: the first one may have to load the tokenizer.
+        # In a thread, because the first request may have to load the tokenizer.
         content, kind = await asyncio.to_thread(meters.exposition, request.headers.get("accept", ""))
         return Response(content, headers={"Content-Type": kind})
 

@@ -5,26 +5,28 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any
 from urllib.parse import urlencode
 
 from mcp_optimizer.dashboard.charts import share_bar
 from mcp_optimizer.dashboard.html import Html, el, join, number
 from mcp_optimizer.dashboard.parts import (
+    advice_list,
     assumptions,
     catalog_map,
     figure,
     frame,
-    marked,
+    moment,
     savings_chart,
     savings_figures,
     section,
     server_href,
+    subject,
     table,
     tool_href,
 )
-from mcp_optimizer.domain.events import Event, EventKind, Outcome
-from mcp_optimizer.metrics.usage import Weight
+from mcp_optimizer.domain.events import Event, Outcome
+from mcp_optimizer.metrics.usage import Usage
+from mcp_optimizer.metrics.weights import Weight, total
 from mcp_optimizer.runtime.terminal_text import counted
 
 PAGE = 100
@@ -33,7 +35,7 @@ _RECENT = 15
 
 @dataclass(frozen=True)
 class ServerRow:
-    """A server as the overview shows it."""
+    """A server in the overview."""
 
     name: str
     status: str
@@ -46,19 +48,19 @@ class ServerRow:
 
 @dataclass(frozen=True)
 class Overview:
-    """What the first page shows."""
+    """The content of the first page."""
 
     version: str
     own_tokens: int
     weights: Sequence[Weight]
     servers: Sequence[ServerRow]
-    usage: Mapping[str, Any]
+    usage: Usage
     recent: Sequence[Event]
     keeps_history: bool
 
     @property
     def baseline(self) -> int:
-        return sum(weight.tokens for weight in self.weights)
+        return total(self.weights)
 
 
 def overview_page(values: Overview) -> str:
@@ -67,29 +69,28 @@ def overview_page(values: Overview) -> str:
 
 
 def figures_part(values: Overview) -> Html:
-    """The part that changes with every event, and is fetched anew when one comes."""
-    usage = dict(values.usage)
+    """The part that changes with every event and is then fetched again."""
+    usage = values.usage
     now = el(
         "p",
         el("strong", number(values.baseline)),
         " tokens of definitions from ",
         el("strong", number(len(values.weights))),
-        f" tools of {counted(len(values.servers), 'server')} would stand in every prompt. With mcp-optimizer it is ",
+        f" tools of {counted(len(values.servers), 'server')} would be in every prompt. With mcp-optimizer: ",
         el("strong", number(values.own_tokens)),
         ".",
         class_="lead",
     )
-    if not usage["events"]:
-        waiting = "No client has asked yet. Connect one to /mcp, and what it saves appears here."
+    if not usage.events:
+        waiting = "No client has asked yet. Connect one to /mcp to see its savings here."
         return el("div", now, el("p", waiting, class_="empty"), id="figures")
     return el("div", now, savings_figures(usage), assumptions(usage), id="figures")
 
 
 def overview_rest(values: Overview) -> Html:
-    usage = dict(values.usage)
-    kept = None if values.keeps_history else "Nothing is written down: these numbers are of this process alone."
-    over_time = section("Over time", savings_chart(usage), note=kept) if usage["periods"] else None
-    advice = el("ul", [el("li", marked(line)) for line in usage["advice"]], class_="advice")
+    usage = values.usage
+    kept = None if values.keeps_history else "History is off: these numbers cover this process only."
+    over_time = section("Over time", savings_chart(usage), note=kept) if usage.periods else None
     return join([
         over_time,
         section("Catalog", catalog_map(values.weights), note="Area is tokens of definitions; colour is the server."),
@@ -97,7 +98,7 @@ def overview_rest(values: Overview) -> Html:
            section("Servers", servers_table(values.servers, values.baseline), css="servers"),
            section("Live", live_table(values.recent), note=_live_controls(), css="live"),
            class_="columns"),
-        section("What to do", advice) if usage["advice"] else None,
+        section("What to do", advice_list(usage.advice)) if usage.advice else None,
     ])  # fmt: skip
 
 
@@ -119,7 +120,7 @@ def servers_table(servers: Sequence[ServerRow], baseline: int) -> Html:
         )
         for server in servers
     ]
-    return table(("server", "state", "#tools", "#tokens", "share"), rows, "Servers and how they stand", "bars")
+    return table(("server", "state", "#tools", "#tokens", "share"), rows, "Servers and their state", "bars")
 
 
 def _server_note(server: ServerRow) -> Html | None:
@@ -131,28 +132,18 @@ def _server_note(server: ServerRow) -> Html | None:
 def live_table(events: Sequence[Event]) -> Html:
     rows = [event_cells(event) for event in reversed(events[-_RECENT:])]
     titles = ("time", "what", "which", "#tokens", "#ms")
-    # An empty table stays: the script fills it.
-    return el("div", table(titles, rows, "What happens now, newest first", "events"), id="live")
+    # An empty table stays, because the script fills it.
+    return el("div", table(titles, rows, "Current activity, newest first", "events"), id="live")
 
 
 def event_cells(event: Event) -> tuple[object, ...]:
-    when = el("time", f"{datetime.fromtimestamp(event.at, UTC):%H:%M:%S}", datetime=_iso(event.at))
+    when = el("time", f"{datetime.fromtimestamp(event.at, UTC):%H:%M:%S}", datetime=moment(event.at))
     return (when, event.kind.value, _which(event), number(event.tokens), number(event.milliseconds))
 
 
-def _iso(at: float) -> str:
-    return datetime.fromtimestamp(at, UTC).isoformat(timespec="seconds")
-
-
 def _which(event: Event) -> list[object]:
-    what: object = ""
-    if event.kind is EventKind.CALL and event.tool:
-        what = el("a", event.tool, href=tool_href(event.server, event.tool))
-    elif event.kind is EventKind.FIND:
-        what = ", ".join(tool for _, tool in event.found[:2]) or "nothing"
-        what = f"{what} +{len(event.found) - 2}" if len(event.found) > 2 else what
-    elif event.kind is EventKind.LOAD:
-        what = f"profile {event.tool}" if event.tool else "our own tools"
+    text, href = subject(event)
+    what = el("a", text, href=href) if href is not None else text
     marks = [event.outcome.value] if event.outcome is not Outcome.OK else []
     marks += ["cached"] if event.cached else []
     marks += ["cut"] if event.truncated else []
@@ -167,7 +158,7 @@ class CatalogPage:
 
     version: str
     weights: Sequence[Weight]
-    """Those that the filter leaves, heaviest first."""
+    """The filtered tools, largest first."""
     heaviest: int
     called: Mapping[tuple[str, str], int]
     found: Mapping[tuple[str, str], int]
@@ -201,9 +192,8 @@ def catalog_page(values: CatalogPage) -> str:
         method="get",
         class_="filter",
     )
-    total = sum(weight.tokens for weight in values.weights)
     title = f"Tools of {values.server}" if values.server else "All tools"
-    note = f"{counted(len(values.weights), 'tool')}, {total:,} tokens; heaviest first"
+    note = f"{counted(len(values.weights), 'tool')}, {total(values.weights):,} tokens; heaviest first"
     body = table(("tool", "#tokens", "weight", "#called", "#found"), rows, "Tools by weight", "bars catalog")
     return frame(
         title, el("h1", title), el("p", note, class_="lead"), filters, body, _pager(values),
@@ -305,7 +295,7 @@ class HitShown:
 
 @dataclass(frozen=True)
 class SearchPage:
-    """What find_tool would answer."""
+    """What find_tool would return."""
 
     version: str
     query: str
@@ -332,13 +322,13 @@ def _search_result(values: SearchPage) -> Html | list[Html]:
     if values.problem:
         return el("p", values.problem, class_="empty")
     if not values.query:
-        return el("p", "Ask for an action, as a model would: “move a card to another column”.", class_="empty")
+        return el("p", "Search for an action, as a model does: “move a card to another column”.", class_="empty")
     saved = 1 - values.reply_tokens / values.baseline if values.baseline else 0.0
     figures = el(
         "dl",
         figure("The reply costs", number(values.reply_tokens), "tokens, once"),
         figure("Against all definitions", f"{saved * 100:.1f} %", f"less than {number(values.baseline)} tokens"),
-        figure("Likely to answer", f"{values.fit * 100:.0f} %", "how well the first fits"),
+        figure("Likely to answer", f"{values.fit * 100:.0f} %", "the first tool"),
         figure("Took", f"{values.milliseconds:.1f} ms", "on this machine"),
         class_="figures",
     )
@@ -363,8 +353,8 @@ def _hit(hit: HitShown, hits: Sequence[HitShown]) -> Html:
            el("p", hit.summary),
            el("p", f"{hit.tokens:,} tokens in the reply, {hit.full_tokens:,} as its server sent it", class_="note")),
         el("div",
-           el("p", "score ", el("strong", f"{hit.score:.3f}"), ", made of", class_="note"),
-           table(("part", "", "#adds"), rows, f"Parts of the score of {hit.tool}", "why")),
+           el("p", "score ", el("strong", f"{hit.score:.2f}"), " likely to answer; ranked by", class_="note"),
+           table(("part", "", "#adds"), rows, f"Parts of the rank of {hit.tool}", "why")),
     )  # fmt: skip
 
 

@@ -1,15 +1,16 @@
-"""What pages are made of: the frame, tables, figures, a tool's tile. Pure."""
+"""Building blocks of pages: the frame, tables, figures, a tool's tile. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from datetime import datetime
-from typing import Any
+from datetime import UTC, datetime
 from urllib.parse import quote, urlencode
 
 from mcp_optimizer.dashboard.charts import Period, Tile, bars_over_time, treemap
 from mcp_optimizer.dashboard.html import Child, Html, el, number
-from mcp_optimizer.metrics.usage import Weight
+from mcp_optimizer.domain.events import Event, EventKind
+from mcp_optimizer.metrics.usage import Usage
+from mcp_optimizer.metrics.weights import Weight, by_server, total
 from mcp_optimizer.runtime.terminal_text import counted
 
 _MOST_SERVERS = 24
@@ -17,7 +18,7 @@ _MOST_TILES = 220
 
 
 def frame(title: str, *body: Child, current: str = "", version: str = "", query: str = "") -> str:
-    """A whole page of the dashboard."""
+    """A complete page of the dashboard."""
     links = [("/", "Overview"), ("/catalog", "Catalog")]
     search = el(
         "form",
@@ -56,14 +57,14 @@ def section(title: str, *body: Child, note: Child = None, css: str = "", id_: st
 
 
 def figure(label: str, value: str, note: Child = None, css: str = "") -> Html:
-    """One number that matters, with what it is."""
+    """One important number and its label."""
     return el(
         "div", el("dt", label), el("dd", value), el("dd", note, class_="note") if note else None, class_=f"figure {css}"
     )
 
 
 def table(titles: Sequence[str], rows: Iterable[Sequence[Child]], caption: str, css: str = "") -> Html:
-    """Names at the left; columns whose title begins with # are numbers, at the right."""
+    """Names on the left; columns whose title begins with # are numbers, on the right."""
     numeric = [title.startswith("#") for title in titles]
     head = el("tr", [
         el("th", title.lstrip("#"), scope="col", class_="n" if is_number else None)
@@ -86,62 +87,73 @@ def server_href(server: str) -> str:
     return "/catalog?" + urlencode({"server": server})
 
 
-def savings_figures(usage: dict[str, Any]) -> Html:
-    """What was saved, both ways to pay, and in money if a model is named."""
-    saved, money = usage["savings"], usage["money"]
+def moment(at: float) -> str:
+    """A time for programs to read, UTC."""
+    return datetime.fromtimestamp(at, UTC).isoformat(timespec="seconds")
+
+
+def subject(event: Event) -> tuple[str, str | None]:
+    """What an event was about, in a few words, and the page that says more if there is one."""
+    if event.kind is EventKind.CALL and event.tool:
+        return event.tool, tool_href(event.server, event.tool)
+    if event.kind is EventKind.FIND:
+        more = f" +{len(event.found) - 2}" if len(event.found) > 2 else ""
+        return (", ".join(tool for _, tool in event.found[:2]) or "nothing") + more, None
+    if event.kind is EventKind.LOAD:
+        return (f"profile {event.tool}" if event.tool else "our own tools"), None
+    return "", None
+
+
+def savings_figures(usage: Usage) -> Html:
+    """The savings, both ways to pay, and in money if a model is set."""
+    saved, money, results = usage.savings, usage.money, usage.results
     figures = [
         figure(
             "Saved at full price",
-            f"{saved['uncached']['percent']:.1f} %",
-            f"{number(saved['uncached']['with'])} tokens read instead of {number(saved['uncached']['without'])}",
+            f"{saved.uncached.percent:.1f} %",
+            f"{number(saved.uncached.after)} tokens read instead of {number(saved.uncached.before)}",
             "main",
         ),
         figure(
             "Saved when cached",
-            f"{saved['cached']['percent']:.1f} %",
-            f"worth {number(saved['cached']['with'])} full-price tokens instead of "
-            f"{number(saved['cached']['without'])}",
+            f"{saved.cached.percent:.1f} %",
+            f"worth {number(saved.cached.after)} full-price tokens instead of {number(saved.cached.before)}",
         ),
     ]
     if money is not None:
-        note = f"{money['model']}; cached: {money['currency']} {number(money['cached']['saved'], 2)}"
-        figures.append(figure("Saved in money", f"{money['currency']} {number(money['uncached']['saved'], 2)}", note))
-    results = usage["results"]
-    calls = sum(row["times"] for row in usage["kinds"] if row["kind"] == "call")
-    finds = sum(row["times"] for row in usage["kinds"] if row["kind"] == "find")
+        model, currency = money.prices.model, money.prices.currency
+        note = f"{model}; cached: {currency} {number(money.cached.saved, 2)}"
+        figures.append(figure("Saved in money", f"{currency} {number(money.uncached.saved, 2)}", note))
+    conversations = counted(saved.savings.sessions, "conversation")
     figures.append(
         figure(
             "Calls and searches",
-            f"{number(calls)} · {number(finds)}",
-            f"in {counted(saved['sessions'], 'conversation')}, {counted(saved['requests']['with'], 'model request')}",
+            f"{number(usage.times(EventKind.CALL))} · {number(usage.times(EventKind.FIND))}",
+            f"in {conversations}, {counted(saved.savings.with_us.requests, 'model request')}",
         )
     )
-    if results["saved"]:
-        figures.append(figure("Cut from results", f"{results['percent']:.1f} %", f"{number(results['saved'])} tokens"))
+    if results.saved:
+        figures.append(figure("Cut from results", f"{results.percent:.1f} %", f"{number(results.saved)} tokens"))
     return el("dl", figures, class_="figures")
 
 
-def assumptions(usage: dict[str, Any]) -> Html:
-    told = (usage["money"] or usage["savings"])["assumptions"]
+def assumptions(usage: Usage) -> Html:
     return el(
         "details",
         el("summary", "What these numbers assume"),
-        el("ul", [el("li", line) for line in told]),
+        el("ul", [el("li", line) for line in usage.stated.assumptions]),
         el("p", "Settings: requests_per_session, price_model."),
         class_="note",
     )
 
 
-def savings_chart(usage: dict[str, Any]) -> Html:
-    unit = usage["period"]
+_PERIOD_LABELS = {"hour": ("%d %B %Y, %H:%M", "%H:%M"), "day": ("%Y-%m-%d", "%m-%d")}
+
+
+def savings_chart(usage: Usage) -> Html:
+    unit, (label, short_label) = usage.period, _PERIOD_LABELS[usage.period]
     periods = [
-        Period(
-            f"{datetime.fromisoformat(row['begin']):%d %B %Y, %H:%M}" if unit == "hour" else row["begin"],
-            f"{datetime.fromisoformat(row['begin']):%H:%M}" if unit == "hour" else row["begin"][5:],
-            row["without"],
-            row["with"],
-        )
-        for row in usage["periods"]
+        Period(f"{row.begin:{label}}", f"{row.begin:{short_label}}", row.without, row.with_us) for row in usage.periods
     ]
     legend = el(
         "p",
@@ -156,21 +168,19 @@ def savings_chart(usage: dict[str, Any]) -> Html:
 
 
 def catalog_map(weights: Sequence[Weight], *, links: bool = True) -> Html:
-    """The catalog as a picture: area is tokens. Twice, for wide and for narrow screens."""
+    """The catalog as a chart: area is tokens. Twice, for wide and for narrow screens."""
     tiles = _tiles(weights, links=links)
     told = (
         f"Map of {len(weights):,} tools by the tokens of their definitions, grouped by server. "
-        "The same numbers stand in tables."
+        "The same numbers are in tables."
     )
     return el("div", treemap(tiles, told, 1080, 420, "wide"), treemap(tiles, told, 380, 480, "narrow"), class_="maps")
 
 
 def _tiles(weights: Sequence[Weight], *, links: bool) -> list[Tile]:
-    by_server: dict[str, list[Weight]] = {}
-    for weight in weights:
-        by_server.setdefault(weight.server, []).append(weight)
-    totals = {server: sum(weight.tokens for weight in own) for server, own in by_server.items()}
-    ordered = sorted(by_server, key=lambda server: (-totals[server], server))
+    servers = by_server(weights)
+    totals = {server: total(own) for server, own in servers.items()}
+    ordered = sorted(servers, key=lambda server: (-totals[server], server))
     shown, others = ordered[:_MOST_SERVERS], ordered[_MOST_SERVERS:]
     all_tokens = sum(totals.values()) or 1
     tiles = [
@@ -178,8 +188,8 @@ def _tiles(weights: Sequence[Weight], *, links: bool) -> list[Tile]:
             server,
             totals[server],
             server_href(server) if links else None,
-            _tool_tiles(by_server[server], max(1, round(_MOST_TILES * totals[server] / all_tokens)), links=links),
-            f"{server}: {counted(len(by_server[server]), 'tool')}, {totals[server]:,} tokens",
+            _tool_tiles(servers[server], max(1, round(_MOST_TILES * totals[server] / all_tokens)), links=links),
+            f"{server}: {counted(len(servers[server]), 'tool')}, {totals[server]:,} tokens",
         )
         for server in shown
     ]
@@ -197,9 +207,13 @@ def _tool_tiles(own: Sequence[Weight], most: int, *, links: bool) -> tuple[Tile,
         for w in ordered[:most]
     ]
     if rest := ordered[most:]:
-        tokens = sum(weight.tokens for weight in rest)
+        tokens = total(rest)
         tiles.append(Tile(f"{len(rest):,} more", tokens, None, (), f"{len(rest):,} more tools: {tokens:,} tokens"))
     return tuple(tiles)
+
+
+def advice_list(lines: Iterable[str]) -> Html:
+    return el("ul", [el("li", marked(line)) for line in lines], class_="advice")
 
 
 def marked(line: str) -> list[object]:

@@ -1,6 +1,6 @@
-"""The dashboard over HTTP: reads the gateway and its history, and answers with pages. Changes nothing.
+"""The dashboard over HTTP: reads the gateway and its history, and returns pages. Changes nothing.
 
-Built by the composition root with what it may look at; `guard` decides who may look.
+Built by the composition root with the parts it may read; `guard` decides who may see it.
 """
 
 from __future__ import annotations
@@ -8,10 +8,9 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections import Counter, deque
+from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from importlib import resources
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +19,7 @@ from starlette.responses import HTMLResponse, PlainTextResponse, Response, Strea
 from starlette.routing import Route
 
 from mcp_optimizer.catalog import CatalogTool, Snapshot
-from mcp_optimizer.catalog.forms import Detail, Form, ToolForms
+from mcp_optimizer.catalog.forms import Detail, ToolForms
 from mcp_optimizer.dashboard.guard import Guard
 from mcp_optimizer.dashboard.html import visible
 from mcp_optimizer.dashboard.pages import (
@@ -39,13 +38,13 @@ from mcp_optimizer.dashboard.pages import (
     search_page,
     tool_page,
 )
-from mcp_optimizer.dashboard.parts import tool_href
-from mcp_optimizer.domain.events import Event, EventKind, ToolKey
+from mcp_optimizer.dashboard.parts import moment, subject
+from mcp_optimizer.domain.events import Event, ToolKey
 from mcp_optimizer.errors import CatalogError, OptimizerError
-from mcp_optimizer.gateway.gateway import Found, Gateway, summary
+from mcp_optimizer.gateway.gateway import FoundTools, Gateway, summary
 from mcp_optimizer.metrics.recorder import Recorder
-from mcp_optimizer.metrics.report import weights
-from mcp_optimizer.metrics.usage import Weight
+from mcp_optimizer.metrics.usage import Usage
+from mcp_optimizer.metrics.weights import Weight, by_server, total, weights
 
 if TYPE_CHECKING:
     from mcp_optimizer.db.history import History
@@ -55,13 +54,13 @@ _MOST_EVENTS = 50_000
 _LEAST_PAUSE = 1.0
 _LONGEST_PAUSE = 5.0
 _REST = 10
-"""Times as long as it took to sum up the history, before that is done again."""
+"""The pause before history is summed up again, as a multiple of the time it took."""
 
 _REMEMBERED = 5_000
 _SHOWN = 15
 _KEEP_ALIVE = 15.0
 _MOST_WATCHING = 100
-"""Pages that are told of events as they happen."""
+"""Pages that may receive events as they happen."""
 
 _LONGEST_QUERY = 500
 _FILES = {"style.css": "text/css", "dashboard.js": "text/javascript", "icon.svg": "image/svg+xml"}
@@ -74,34 +73,36 @@ _PARTS = {
     "description": ("bm25_description",),
     "parameters": ("bm25_parameters",),
     "all words": ("bm25_all", "bm25_part", "query_met"),
+    "action": ("same_action", "other_action", "negation"),
+    "use and deprecation": ("use", "deprecation"),
 }
-"""The ranker's features, as people can follow them."""
+"""The ranker's features, in words for people."""
 
 
 @dataclass(frozen=True)
 class Sources:
-    """What the dashboard looks at."""
+    """The parts that the dashboard reads."""
 
     gateway: Gateway
     forms: ToolForms
     recorder: Recorder
     history: Callable[[], Awaitable[History | None]]
-    usage: Callable[[Sequence[Event]], dict[str, Any]]
-    find: Callable[[str], tuple[Found, int]]
-    """What find_tool answers, and the tokens of that reply."""
+    usage: Callable[[Sequence[Event]], Usage]
+    find: Callable[[str], tuple[FoundTools, int]]
+    """The reply of find_tool, and its tokens."""
     own_tokens: Callable[[], int]
     version: str
 
 
 class Dashboard:
-    """Answers with pages."""
+    """Responds with pages."""
 
     def __init__(self, sources: Sources, guard: Guard) -> None:
         self._sources = sources
         self._guard = guard
         self._recent: deque[Event] = deque(maxlen=_REMEMBERED)
         sources.recorder.listen(self._recent.append)
-        self._usage: tuple[dict[str, Any], bool] | None = None
+        self._usage: tuple[Usage, bool] | None = None
         self._before: list[Event] = []
         self._fresh_until = 0.0
         self._summing = asyncio.Lock()
@@ -122,7 +123,7 @@ class Dashboard:
         ]
 
     def end(self) -> None:
-        """Let go of those who watch: the server is about to stop."""
+        """Disconnect the viewers, because the server is about to stop."""
         self._ending.set()
 
     async def _overview(self, _request: Request) -> Response:
@@ -141,8 +142,8 @@ class Dashboard:
         recent = sorted(_with_newest(self._before, seen), key=lambda event: event.at)[-_SHOWN:]
         return Overview(sources.version, own, found, servers, usage, recent, is_kept)
 
-    async def _summed_up(self) -> tuple[dict[str, Any], bool]:
-        """What history says, at most a few seconds old; and whether it is kept at all."""
+    async def _summed_up(self) -> tuple[Usage, bool]:
+        """The summary of the history, at most a few seconds old; and whether history is kept."""
         async with self._summing:
             if self._usage is None or time.monotonic() > self._fresh_until:
                 started = time.monotonic()
@@ -160,7 +161,7 @@ class Dashboard:
                 written = await history.read(time.time() - _DAYS * 86_400, _MOST_EVENTS)
                 return _with_newest(written, self._recent), True
             except CatalogError:
-                # Locked or gone: what this process remembers is better than no page.
+                # Locked or missing: what this process remembers is better than no page.
                 pass
         return list(self._recent), False
 
@@ -171,7 +172,7 @@ class Dashboard:
         usage, _ = await self._summed_up()
         return HTMLResponse(await asyncio.to_thread(self._catalog_page, server, word, wanted, usage))
 
-    def _catalog_page(self, server: str, word: str, wanted: str, usage: dict[str, Any]) -> str:
+    def _catalog_page(self, server: str, word: str, wanted: str, usage: Usage) -> str:
         every = weights(self._sources.gateway.snapshot)
         kept = [w for w in every if server in ("", w.server) and word.lower() in w.tool.lower()]
         kept.sort(key=lambda weight: (-weight.tokens, weight.server, weight.tool))
@@ -180,8 +181,8 @@ class Dashboard:
             self._sources.version,
             kept,
             max((weight.tokens for weight in every), default=0),
-            _times(usage["called"]),
-            _times(usage["found"]),
+            {row.key: row.activity.times for row in usage.called},
+            {row.key: row.times for row in usage.found},
             server,
             word,
             min(max(int(wanted), 1), last) if wanted.isdecimal() and len(wanted) < 9 else 1,
@@ -199,11 +200,12 @@ class Dashboard:
         usage, _ = await self._summed_up()
         return HTMLResponse(tool_page(await asyncio.to_thread(self._tool_values, tool, usage)))
 
-    def _tool_values(self, tool: CatalogTool, usage: dict[str, Any]) -> ToolPage:
+    def _tool_values(self, tool: CatalogTool, usage: Usage) -> ToolPage:
         forms = self._sources.forms
-        shown = [_form_shown(name, forms.form(tool, detail)) for name, detail in _FORMS]
+        made = [(name, detail, forms.form(tool, detail)) for name, detail in _FORMS]
+        shown = [FormShown(name, form.tokens, form.text(detail)) for name, detail, form in made]
         key: ToolKey = (tool.server, tool.record.name)
-        called = next((row for row in usage["called"] if (row["server"], row["tool"]) == key), None)
+        called = next((row.activity for row in usage.called if row.key == key), None)
         return ToolPage(
             self._sources.version,
             tool.server,
@@ -211,10 +213,10 @@ class Dashboard:
             tool.record.details.description or "",
             shown,
             [(step.technique, step.tokens) for step in forms.steps(tool)],
-            called["times"] if called else 0,
-            _times(usage["found"]).get(key, 0),
-            called["failed"] if called else 0,
-            called["tokens"] // called["times"] if called else 0,
+            called.times if called else 0,
+            next((row.times for row in usage.found if row.key == key), 0),
+            called.failed if called else 0,
+            called.tokens_each if called else 0,
         )
 
     async def _search(self, request: Request) -> Response:
@@ -225,7 +227,7 @@ class Dashboard:
         return HTMLResponse(search_page(values))
 
     def _found(self, query: str) -> SearchPage:
-        """What find_tool would answer, and why."""
+        """What find_tool would return, and why."""
         sources = self._sources
         started = time.perf_counter()
         try:
@@ -236,7 +238,7 @@ class Dashboard:
         snapshot = sources.gateway.snapshot
         places = {tool.name: at for at, tool in enumerate(snapshot.tools) if tool is not None}
         at = [places[hit.tool.name] for hit in found.tools if hit.tool.name in places]
-        # A server may have gone since; then nothing is explained rather than something wrong.
+        # A server may be gone since; no explanation is better than a wrong one.
         why = snapshot.index.contributions(query, at) if len(at) == len(found.tools) else [{} for _ in found.tools]
         hits = [
             HitShown(
@@ -250,13 +252,13 @@ class Dashboard:
             )
             for hit, parts in zip(found.tools, why, strict=True)
         ]
-        note = "By words only: the encoder is still being prepared." if found.by_words_only else ""
+        note = "By words only: the encoder is still loading." if found.by_words_only else ""
         baseline = found.token_metrics.baseline_tokens
         return SearchPage(sources.version, query, hits, found.fit, reply_tokens, baseline, taken, note)
 
     async def _events(self, _request: Request) -> Response:
         if self._watching >= _MOST_WATCHING:
-            return PlainTextResponse("Too many watch already.", status_code=503, headers={"Retry-After": "60"})
+            return PlainTextResponse("Too many viewers.", status_code=503, headers={"Retry-After": "60"})
         headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
         return StreamingResponse(self._stream(), media_type="text/event-stream", headers=headers)
 
@@ -276,7 +278,7 @@ class Dashboard:
                     else:
                         yield ": still here\n\n"
         finally:
-            # Also when whoever watched has left, which ends this wherever it waits.
+            # Also when the viewer has left, which ends this wherever it waits.
             self._watching -= 1
             ending.cancel()
             if getting is not None:
@@ -295,18 +297,15 @@ _FORMS = (("As its server sent it", Detail.FULL), ("Compressed schema", Detail.S
 
 
 def _rows(snapshot: Snapshot) -> tuple[list[Weight], list[ServerRow]]:
-    """What each tool costs, and each server: those that do not run first."""
+    """The cost of each tool and server; servers that do not run come first."""
     found = weights(snapshot)
-    tools, tokens = Counter[str](), Counter[str]()
-    for weight in found:
-        tools[weight.server] += 1
-        tokens[weight.server] += weight.tokens
+    own = by_server(found)
     servers = [
         ServerRow(
             state.name,
             state.status.value,
-            tools[state.name],
-            tokens[state.name],
+            len(own.get(state.name, ())),
+            total(own.get(state.name, ())),
             state.reason,
             state.restarts,
             state.protocol_version,
@@ -317,15 +316,8 @@ def _rows(snapshot: Snapshot) -> tuple[list[Weight], list[ServerRow]]:
     return found, servers
 
 
-def _form_shown(name: str, form: Form) -> FormShown:
-    definition = form.definition
-    is_signature = name == "Signature" and definition.input_schema == {"type": "object"}
-    text = (definition.description or "") if is_signature else definition.model_dump_json(indent=2)
-    return FormShown(name, form.tokens, text)
-
-
 def _with_newest(written: list[Event], seen: Iterable[Event]) -> list[Event]:
-    """What is written down, and what this process saw and has not written yet."""
+    """The stored events, and those of this process that are not written yet."""
     known = {_identity(event) for event in written[-2 * _REMEMBERED :]}
     return written + [event for event in seen if _identity(event) not in known]
 
@@ -334,22 +326,11 @@ def _identity(event: Event) -> tuple[object, ...]:
     return (round(event.at * 1_000), event.session, event.kind, event.server, event.tool, event.tokens)
 
 
-def _times(rows: Sequence[dict[str, Any]]) -> dict[ToolKey, int]:
-    return {(row["server"], row["tool"]): row["times"] for row in rows}
-
-
 def event_values(event: Event) -> dict[str, Any]:
     """An event as the page's script shows it; every name made visible, as in the pages themselves."""
-    which, href = "", None
-    if event.kind is EventKind.CALL and event.tool:
-        which, href = event.tool, tool_href(event.server, event.tool)
-    elif event.kind is EventKind.FIND:
-        more = f" +{len(event.found) - 2}" if len(event.found) > 2 else ""
-        which = (", ".join(tool for _, tool in event.found[:2]) or "nothing") + more
-    elif event.kind is EventKind.LOAD:
-        which = f"profile {event.tool}" if event.tool else "our own tools"
+    which, href = subject(event)
     return {
-        "at": datetime.fromtimestamp(event.at, UTC).isoformat(timespec="seconds"),
+        "at": moment(event.at),
         "kind": event.kind.value,
         "which": visible(which),
         "href": href,

@@ -1,1 +1,1 @@
-"""The catalog's values and its database: what is known of servers and tools, and where it is kept."""
+"""The catalog database: what is known of servers and tools, and where it is stored."""

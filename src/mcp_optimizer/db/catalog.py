@@ -1,7 +1,7 @@
-"""Reads and writes of the catalog: servers, their tools, and what each definition costs and means.
+"""Reads and writes of the catalog: servers, their tools, and each definition's cost and vector.
 
-Called by ingestion in the background, never on the way of a request. Every writing method is one
-transaction, so a kill at any moment leaves either all of it or nothing.
+Called by ingestion in the background; no request waits for it. Every writing method is one transaction, so a kill at
+any moment leaves all of it or nothing.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from mcp_optimizer.token_counter import TokenCounter
 
 
 class Catalog(Transactions):
-    """The catalog database, by what it is asked."""
+    """Servers, tools and definitions in the catalog database."""
 
     async def revive(self) -> None:
-        """Before writing: if somebody deleted the file meanwhile, begin a new one."""
+        """Before writing: create a new file if the old one was deleted meanwhile."""
         await self._database.revive()
 
     async def token_counts(self, hashes: Iterable[str], encoding: str) -> dict[str, int]:
-        """The stored counts of these definitions; what is missing was never counted."""
+        """The stored counts of these definitions; missing ones were never counted."""
         found: dict[str, int] = {}
         columns = (definition_tokens.c.definition_hash, definition_tokens.c.token_count)
         async with self._reading() as connection:
@@ -79,11 +79,11 @@ class Catalog(Transactions):
             return str((await connection.execute(statement)).scalar_one())
 
     async def replace_tools(self, mcpserver_id: str, rows: Sequence[ToolRow]) -> int:
-        """Make the server's tools exactly these; unchanged rows are not touched. Returns how many changed."""
+        """Make the server's tools exactly these, without touching unchanged rows. Returns how many changed."""
         async with self._writing(alone=True) as connection:
             columns = (tool.c.id, tool.c.definition_hash, tool.c.token_count)
             query = select(*columns).where(tool.c.mcpserver_id == mcpserver_id)
-            # With its count: another encoding, or a count that failed before, changes the row.
+            # Includes the count: another encoding, or a count that failed before, changes the row.
             known = {(row[1], row[2]): row[0] for row in await connection.execute(query)}
             wanted = {(row.definition.definition_hash, row.token_count): row for row in rows}
             gone = [known[key] for key in known.keys() - wanted.keys()]
@@ -104,7 +104,7 @@ class Catalog(Transactions):
             return sorted((_tool(row) for row in rows), key=lambda found: found.details.name)
 
     async def update_tool(self, tool_id: str, changes: ToolUpdateDetails, counter: TokenCounter) -> None:
-        """Change a tool; new details are recounted, in the same transaction, unless a count is given."""
+        """Change a tool; new details are recounted in the same transaction, unless a count is given."""
         values: dict[str, Any] = {"last_updated": datetime.now(UTC)}
         if changes.mcpserver_id is not None:
             values["mcpserver_id"] = changes.mcpserver_id
@@ -120,7 +120,7 @@ class Catalog(Transactions):
             await connection.execute(update(tool).where(tool.c.id == tool_id).values(**values))
 
     async def delete_server(self, mcpserver_id: str) -> None:
-        """Forget a server; its tools go with it."""
+        """Delete a server and its tools."""
         async with self._writing() as connection:
             await connection.execute(delete(mcpserver).where(mcpserver.c.id == mcpserver_id))
 

@@ -1,8 +1,7 @@
-"""Opens the catalog: in PostgreSQL, or a SQLite file that is made, migrated, checked, and rebuilt if it is not usable.
+"""Opens the catalog: in PostgreSQL, or a SQLite file that is created, migrated, checked, and rebuilt if unusable.
 
-The file is disposable: losing it loses nothing that the next start does not find out again. A file that is
-damaged or is not ours is therefore set aside, never repaired and never deleted. Called by the composition
-root; knows nothing of tools.
+The file is disposable: the next start computes everything in it again. A file that is damaged or not ours is moved
+aside, never repaired and never deleted. Called by the composition root; knows nothing of tools.
 """
 
 from __future__ import annotations
@@ -41,10 +40,10 @@ _FOREIGN = "belongs to another program"
 
 @dataclass(frozen=True)
 class Database:
-    """An open catalog database, and the file behind it, if it is one.
+    """An open catalog database, and its file, if it has one.
 
-    `turn` is held while something is written. SQLite has one writer at a time: whoever of this process waited in
-    SQLite itself would hold a thread and a connection, and sleep for up to a tenth of a second too long.
+    `turn` is held while writing. SQLite has one writer at a time; a writer that waited inside SQLite would hold a
+    thread and a connection, and sleep up to a tenth of a second too long.
     """
 
     engine: AsyncEngine
@@ -52,10 +51,10 @@ class Database:
     turn: AbstractAsyncContextManager[Any] = field(default_factory=asyncio.Lock)
 
     async def revive(self) -> None:
-        """Begin a new file if this one was deleted under us; SQLite itself would go on writing into nowhere."""
+        """Create a new file if this one was deleted; SQLite itself would continue writing to the deleted file."""
         if self.path is None or self.path.exists():
             return
-        logger.warning("The catalog %s was deleted; a new one is begun.", self.path)
+        logger.warning("The catalog %s was deleted; creating a new one.", self.path)
         await self.engine.dispose()
         await asyncio.to_thread(prepare_file, self.path)
 
@@ -64,7 +63,7 @@ class Database:
 
 
 async def open_database(place: Path | str | None) -> Database:
-    """Open the file or the PostgreSQL database (by its URL) at `place`, or a database in memory for None."""
+    """Open the file or the PostgreSQL database (by URL) at `place`, or a database in memory for None."""
     if place is None:
         return await _open_in_memory()
     if isinstance(place, str):
@@ -78,7 +77,7 @@ async def open_database(place: Path | str | None) -> Database:
 
 
 async def _open_in_memory() -> Database:
-    # One connection is the database; whoever else needs it waits for its turn.
+    # One connection is the database, so users take turns.
     engine = create_async_engine(
         "sqlite+aiosqlite:///:memory:", poolclass=AsyncAdaptedQueuePool, pool_size=1, max_overflow=0
     )
@@ -89,20 +88,20 @@ async def _open_in_memory() -> Database:
 
 
 def prepare_file(path: Path) -> None:
-    """Leave a usable, migrated file at `path`, setting aside what is there if it is not."""
+    """Leave a usable, migrated file at `path`; moves an unusable one aside."""
     try:
         make_folder(path.parent)
     except OSError as error:
         raise CatalogError(
             f"Cannot create the catalog's folder {path.parent}: {error.strerror}. "
-            "Choose another place with --database FILE, or --database none."
+            "Choose another file with --database FILE, or use --database none."
         ) from error
     problem = _why_unusable(path)
     if problem:
         kept = _set_aside(path)
         if problem != _FOREIGN:
             mend(kept)
-        logger.warning("The catalog %s %s; it was moved to %s and is rebuilt.", path, problem, kept.name)
+        logger.warning("The catalog %s %s; moved it to %s and rebuilding.", path, problem, kept.name)
     _keep_private(path)
     engine = create_engine(f"sqlite:///{path}")
     _set_pragmas(engine)
@@ -111,19 +110,19 @@ def prepare_file(path: Path) -> None:
             migrate(connection)
     except DatabaseError as error:
         raise CatalogError(
-            f"Cannot open the catalog {path}: {error.orig}. Choose another place with --database FILE, "
-            "or --database none."
+            f"Cannot open the catalog {path}: {error.orig}. Choose another file with --database FILE, "
+            "or use --database none."
         ) from error
     finally:
         engine.dispose()
 
 
 def _keep_private(path: Path) -> None:
-    """The file and those that SQLite puts beside it, which take their permissions from it; and the folder, if ours."""
+    """Makes the file, SQLite's files next to it, and our own folder readable only by their owner."""
     try:
         make_file(path)
     except OSError as error:
-        # Said by SQLite itself, where it matters: a file that may only be read is still of use.
+        # SQLite itself reports it if it matters; a read-only file is still useful.
         logger.debug("catalog file not made: %s", error)
     for suffix in _BESIDE:
         mend(Path(f"{path}{suffix}"))
@@ -132,11 +131,11 @@ def _keep_private(path: Path) -> None:
 
 
 def _why_unusable(path: Path) -> str:
-    """Why the file cannot serve as our catalog; empty when it can, or when there is none yet."""
+    """Why the file cannot be our catalog; empty if it can, or if there is none yet."""
     if not path.exists() or path.stat().st_size == 0:
         return ""
     if path.is_file() and not _begins_like_sqlite(path):
-        # SQLite itself would take a file of a few bytes for an empty database, and write over it.
+        # SQLite would take a file of a few bytes for an empty database and overwrite it.
         return "is damaged or not a SQLite file"
     try:
         connection = sqlite3.connect(f"{path.resolve().as_uri()}?mode=rw", uri=True, timeout=_BUSY_TIMEOUT_MS / 1000)
@@ -150,7 +149,7 @@ def _why_unusable(path: Path) -> str:
         finally:
             connection.close()
     except sqlite3.OperationalError as error:
-        # Busy or not permitted says nothing about the content: leave it to the real opening.
+        # A busy or unreadable file says nothing about its content; opening it will tell.
         logger.debug("catalog check skipped: %s", error)
         return ""
     except sqlite3.DatabaseError:
@@ -170,7 +169,7 @@ def _set_aside(path: Path) -> Path:
     stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%S")
     kept = path.with_name(f"{path.name}.unusable-{stamp}-{uuid.uuid4().hex[:6]}")
     path.rename(kept)
-    # What is in the log belongs to the file, and is found beside it under its name.
+    # The write-ahead log belongs to the file and is found by the file's name.
     for suffix in _BESIDE:
         with contextlib.suppress(FileNotFoundError):
             Path(f"{path}{suffix}").rename(f"{kept}{suffix}")
@@ -178,11 +177,11 @@ def _set_aside(path: Path) -> Path:
 
 
 def _set_pragmas(engine: Engine) -> None:
-    """WAL so that several gateways share the file, and transactions that take the write lock at once."""
+    """WAL, so several gateways can share the file, and transactions that take the write lock at once."""
 
     @event.listens_for(engine, "connect")
     def _on_connect(connection: Any, _record: Any) -> None:
-        # The driver's own implicit BEGIN would start a read transaction that cannot always be upgraded.
+        # The driver's implicit BEGIN would start a read transaction that cannot always be upgraded.
         connection.isolation_level = None
         cursor = connection.cursor()
         cursor.execute(f"PRAGMA busy_timeout = {_BUSY_TIMEOUT_MS}")

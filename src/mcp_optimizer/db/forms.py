@@ -1,6 +1,6 @@
-"""Reads and writes of what was made of definitions: compressed forms, and descriptions that an endpoint wrote.
+"""Reads and writes of what is derived from definitions: compressed forms, and written descriptions.
 
-Read and written in the background, never on the way of a request. All of it can be made again.
+In the background; no request waits for it. All of it can be computed again.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ class StoredForms(Transactions):
     """The forms of definitions in the catalog database, by hash."""
 
     async def read(self, hashes: Iterable[str], kind: str) -> list[DefinitionForm]:
-        """What is stored of these definitions; the rest was never made."""
+        """What is stored for these definitions; missing ones were never made."""
         found: list[DefinitionForm] = []
         table = definition_form
         columns = (table.c.definition_hash, table.c.definition, table.c.token_count, table.c.groups)
         async with self._reading() as connection:
             if (await connection.execute(select(table.c.kind).where(table.c.kind == kind).limit(1))).first() is None:
-                # The first start: there is nothing to look for thousands of hashes in.
+                # The first start: no need to look up thousands of hashes.
                 return []
             for chunk in chunks(hashes):
                 query = select(*columns).where(table.c.kind == kind, table.c.definition_hash.in_(chunk))
@@ -33,7 +33,7 @@ class StoredForms(Transactions):
         return found
 
     async def write(self, forms: Sequence[DefinitionForm], kind: str) -> None:
-        """All of them, or none. What an older compression made is forgotten."""
+        """Writes all or none. Forms from an older compression are deleted."""
         version = kind.partition("/")[0]
         async with self._writing(alone=True) as connection:
             await connection.execute(delete(definition_form).where(definition_form.c.kind.not_like(f"{version}/%")))
@@ -42,7 +42,7 @@ class StoredForms(Transactions):
                 await connection.execute(statement, [_row(form, kind) for form in chunk])
 
     async def descriptions(self, hashes: Iterable[str], writer: str) -> dict[str, str]:
-        """What this writer wrote of these definitions; empty where it had nothing good to say."""
+        """This writer's descriptions of these definitions; empty where none of its texts was usable."""
         found: dict[str, str] = {}
         table = written_description
         async with self._reading() as connection:

@@ -1,6 +1,6 @@
 """Reads and writes of the history: events, in the order in which they happened.
 
-Written by the recorder in the background, read by reports; never on the way of a request.
+Written by the recorder in the background, read by reports; no request waits for it.
 """
 
 from __future__ import annotations
@@ -17,29 +17,29 @@ from mcp_optimizer.db.transactions import Transactions
 from mcp_optimizer.domain.events import Event, EventKind, Outcome, ToolKey
 
 _AT_ONCE = 5_000
-"""Events forgotten in one transaction: others wait for the file meanwhile."""
+"""Events deleted per transaction, because others wait for the file meanwhile."""
 
 _PAGE = 2_000
 """Events read at once."""
 
 
 class History(Transactions):
-    """The events in the catalog database, by what they are asked."""
+    """The events in the catalog database."""
 
     async def write(self, events: Sequence[Event]) -> None:
-        """All of them, or none."""
+        """Writes all or none."""
         await self._database.revive()
         async with self._writing() as connection:
-            # Bound by hand: through the library's own binding a row takes three times as long.
+            # Bound by hand: the library's own binding takes three times as long per row.
             await connection.exec_driver_sql(_insertion(connection.dialect), [_row(one) for one in events])
 
     async def read(self, since: float = 0.0, newest: int | None = None) -> list[Event]:
-        """Events from a moment on, oldest first; only the newest of them, if a number is given."""
+        """Events since a moment, oldest first; only the newest, if a number is given."""
         found: list[Event] = []
         before: int | None = None
         wanted = newest
         async with self._reading() as connection:
-            # A page at a time: whoever is called meanwhile waits for one page, not for all of them.
+            # Page by page, so other queries wait for one page, not for all.
             while wanted is None or wanted > 0:
                 query = select(event).where(event.c.at_ms >= _milliseconds(since))
                 query = query if before is None else query.where(event.c.id < before)
@@ -63,7 +63,7 @@ class History(Transactions):
             return {(row[0], row[1]): row[2] for row in await connection.execute(query)}
 
     async def forget(self, before: float) -> int:
-        """Delete events older than a moment; returns how many there were."""
+        """Delete events older than a moment; returns how many."""
         old = select(event.c.id).where(event.c.at_ms < _milliseconds(before)).limit(_AT_ONCE)
         forgotten = 0
         while True:
@@ -89,7 +89,7 @@ _COLUMNS = tuple(column.name for column in event.columns if column.name != "id")
 def _row(one: Event) -> tuple[Any, ...]:
     """In the order of the table's columns, which is that of an event's fields."""
     found = json.dumps(one.found, separators=(",", ":")) if one.found else ""
-    # PostgreSQL has no NUL in texts, and a hostile server may have one in a name.
+    # PostgreSQL texts cannot contain NUL, and a hostile server may have one in a name.
     names = (name.replace("\0", "\ufffd") for name in one[2:6])
     return (_milliseconds(one.at), one.kind.value, *names, *one[6:12], one.outcome.value, found)
 

@@ -1,7 +1,7 @@
-"""Reads and writes of results that are kept whole: who may read them, and their chunks in order.
+"""Reads and writes of kept results: who may read them, and their chunks in order.
 
-Written before a cut result is answered, read by read_result. A result is written in several transactions, so
-that nobody else waits long for the file; it can be read when the last one is done.
+Written before a cut result is returned, read by read_result. A result is written in several transactions, so nobody
+waits long for the file; it becomes readable with the last one.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class KeptResults(Transactions):
     """The kept results in the catalog database."""
 
     async def begin(self, result: KeptResult) -> None:
-        """Announce a result; it cannot be read yet."""
+        """Register a result; it cannot be read yet."""
         await self._database.revive()
         values = {**vars(result), "pieces": 0, "stored_bytes": 0, "at_ms": _now()}
         async with self._writing() as connection:
@@ -32,13 +32,13 @@ class KeptResults(Transactions):
             await connection.execute(insert(kept_chunk), rows)
 
     async def finish(self, result: KeptResult, stored_bytes: int) -> None:
-        """All chunks are there: the result can be read."""
+        """All chunks are written: the result can be read."""
         values = {"pieces": result.pieces, "stored_bytes": stored_bytes}
         async with self._writing() as connection:
             await connection.execute(update(kept_result).where(kept_result.c.id == result.id).values(**values))
 
     async def find(self, result_id: str, caller: str) -> KeptResult | None:
-        """A result by its id, if it is this caller's."""
+        """A result by its id, if it belongs to this caller."""
         query = select(kept_result).where(
             kept_result.c.id == result_id, kept_result.c.caller == caller, kept_result.c.pieces > 0
         )
@@ -49,7 +49,7 @@ class KeptResults(Transactions):
         return KeptResult(row.id, row.caller, row.unit, row.pieces, row.max_tokens, row.bytes)
 
     async def chunk(self, result_id: str, piece: int) -> Chunk | None:
-        """The chunk that holds a piece."""
+        """The chunk that contains a piece."""
         columns = kept_chunk.c
         query = (
             select(columns.block, columns.first, columns.lengths, columns.body)
@@ -62,7 +62,7 @@ class KeptResults(Transactions):
         return None if row is None else Chunk(row.block, row.first, row.lengths, row.body)
 
     async def forget(self, older_than_seconds: float, most_bytes: int) -> None:
-        """Delete what is too old, then the oldest until the rest is small enough; never the newest."""
+        """Delete expired results, then the oldest until the rest fits; never the newest."""
         oldest = _now() - round(older_than_seconds * 1_000)
         async with self._writing(alone=True) as connection:
             await connection.execute(delete(kept_result).where(kept_result.c.at_ms < oldest))

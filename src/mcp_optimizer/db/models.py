@@ -1,4 +1,4 @@
-"""The values of tools, under the module that the source documents name. They live in `domain`."""
+"""The values of tools, importable from this path. They are defined in `domain`."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Opens a PostgreSQL database as the catalog: reached, migrated, and never waited for without end.
+"""Opens a PostgreSQL database as the catalog: connects and migrates, with a bounded wait for each step.
 
-For many gateways that share one catalog. Everything is in a schema of its own, so that the database may serve other
-programs too. Called by `db.database`; the driver is an optional package, and only this module knows it.
+For many gateways that share one catalog. All tables are in one schema, so other programs can use the same database.
+Called by `db.database`; the driver is an optional package that only this module knows.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _MIGRATION_SECONDS = 15
 
 
 def prepare(url: str) -> None:
-    """Leave a migrated schema in the database. For a thread: libraries are loaded on the way."""
+    """Migrate the schema in the database. Run in a thread, because it loads libraries."""
     asyncio.run(_prepare(url))
 
 
@@ -40,23 +40,23 @@ async def _prepare(url: str) -> None:
             await connection.run_sync(migrate)
     except (SQLAlchemyError, OSError) as error:
         raise CatalogError(
-            f"Cannot open the catalog {shown(url)}: {reason(error)}. Mend that, or choose another with --database."
+            f"Cannot open the catalog {shown(url)}: {reason(error)}. Fix that, or choose another with --database."
         ) from None
     finally:
         await engine.dispose()
 
 
 def engine_of(url: str) -> AsyncEngine:
-    """A few connections, since many gateways share what the server has; each is tried before it is used again."""
+    """A few connections, because many gateways share the server; each is tested before reuse."""
 
-    # The driver reads the address itself: whatever PostgreSQL's own tools understand may stand in it (sslmode, several
-    # hosts, the folder of a socket), and nothing else knows the password.
+    # The driver reads the address itself, so everything PostgreSQL's own tools accept works (sslmode, several hosts,
+    # the folder of a socket), and nothing else handles the password.
     async def connect() -> Any:
         try:
             connection = await asyncpg.connect(url, timeout=_CONNECT_SECONDS, command_timeout=_COMMAND_SECONDS)
             await connection.execute(f"SET search_path = {SCHEMA}; SET lock_timeout = '{_LOCK_SECONDS}s'")
         except TimeoutError:
-            raise ConnectionError(f"no answer within {_CONNECT_SECONDS} seconds") from None
+            raise ConnectionError(f"no response within {_CONNECT_SECONDS} seconds") from None
         except (asyncpg.PostgresError, asyncpg.InterfaceError, ValueError) as error:
             raise ConnectionError(str(error)) from None
         return connection
@@ -67,15 +67,15 @@ def engine_of(url: str) -> AsyncEngine:
 
 
 def shown(url: str) -> str:
-    """The address as it may be shown: without user, password and options."""
+    """The address for display: without user, password and options."""
     parts = urlsplit(url)
     return f"postgresql://{parts.netloc.rpartition('@')[2]}{parts.path}"
 
 
 def _make_schema(connection: Connection) -> None:
-    # Another gateway may be making and migrating it at this moment.
+    # Another gateway may be creating and migrating it at this moment.
     connection.execute(text(f"SET LOCAL lock_timeout = '{_MIGRATION_SECONDS}s'"))
-    # Looked for first: it may have been made for a user who may not make one.
+    # Checked first: it may have been created for a user who may not create one.
     if connection.scalar(text(f"SELECT to_regnamespace('{SCHEMA}')")) is None:
         write_alone(connection)
         connection.execute(text(f"CREATE SCHEMA IF NOT EXISTS {SCHEMA}"))

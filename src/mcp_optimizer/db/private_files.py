@@ -1,8 +1,8 @@
-"""Files and folders that only their owner may read: what we write holds results, usage, or somebody's keys.
+"""Files and folders that only their owner can read, because they contain results, usage, or keys.
 
-New ones are made so; ours that are found open to others are mended. A folder that the user named, and that was there
-before, is the user's own and stays as it is. Called by the database and by the commands that write files. Where a
-system has no such permissions, nothing happens.
+New ones are created that way; our own that are open to others are corrected. An existing folder that the user chose
+stays as it is. Called by the database and by commands that write files. Does nothing on systems without such
+permissions.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 
 
 def make_folder(folder: Path) -> None:
-    """Make a folder and those above it, as far as they are missing."""
+    """Create a folder and its missing parents."""
     above = [path for path in folder.parents if not path.exists()]
     for path in (*reversed(above), folder):
-        # Also if another gateway makes it at the same moment.
+        # Another gateway may create it at the same moment.
         path.mkdir(mode=_FOLDER, exist_ok=True)
 
 
 def make_file(path: Path) -> None:
-    """See that there is a file, that only its owner reads."""
+    """Make sure that a file exists and only its owner can read it."""
     os.close(os.open(path, os.O_RDWR | os.O_CREAT, _FILE))
     mend(path)
 
 
 def write_file(path: Path, text: str) -> None:
-    """Write a text into a file; what stood there before is gone."""
+    """Write a text into a file, replacing its content."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, _FILE)
     with os.fdopen(descriptor, "w", encoding="utf-8") as file:
         # While it is still empty.
@@ -43,7 +43,7 @@ def write_file(path: Path, text: str) -> None:
 
 
 def mend(path: Path) -> None:
-    """Take from others what they may do with a file or folder of ours. What is neither, a pipe, stays as it is."""
+    """Remove other users' permissions on a file or folder of ours. Anything else, such as a pipe, stays as it is."""
     try:
         found = path.stat()
         is_file = stat.S_ISREG(found.st_mode)
@@ -52,4 +52,4 @@ def mend(path: Path) -> None:
     except (FileNotFoundError, NotADirectoryError):
         return
     except OSError as error:
-        logger.warning("Others may read %s, and that cannot be changed: %s.", path, error.strerror)
+        logger.warning("Other users can read %s, and its permissions cannot be changed: %s.", path, error.strerror)

@@ -1,6 +1,6 @@
-"""Brings a database to the newest schema: one line of migrations, for SQLite and PostgreSQL alike.
+"""Migrates a database to the newest schema, in the same way for SQLite and PostgreSQL.
 
-Called by whoever opens a database, inside its transaction; knows neither files nor addresses.
+Called by the code that opens a database, inside its transaction; knows neither files nor addresses.
 """
 
 from __future__ import annotations
@@ -12,29 +12,29 @@ from sqlalchemy import Connection, func, inspect, select, text
 
 from mcp_optimizer.errors import CatalogError
 
-HEAD = "0004"
-"""The newest migration; a database that is already there starts without loading Alembic."""
+HEAD = "0005"
+"""The newest migration; a database already at it opens without loading Alembic."""
 
 APPLICATION_ID = 0x4D43504F
 """Marks a SQLite file, and a lock in PostgreSQL, as ours ("MCPO")."""
 
 _one_migration = Lock()
-"""Alembic has one context for the whole process, and databases are opened in threads."""
+"""Alembic has one context per process, and databases are opened in threads."""
 
 
 def migrate(connection: Connection) -> None:
-    """Bring the schema to `HEAD` inside the caller's transaction, so that a kill leaves all or nothing.
+    """Migrate the schema to `HEAD` inside the caller's transaction, so a kill leaves all or nothing.
 
-    For a thread: it may have to wait for another.
+    Run in a thread: it may have to wait for another gateway.
     """
     if _is_newest(connection):
         return
     if connection.dialect.name == "postgresql":
-        # Of many gateways that start together one migrates; the others wait, and find it done.
+        # Of many gateways that start together one migrates; the others wait and find it done.
         write_alone(connection)
         if _is_newest(connection):
             return
-    # Alembic takes over half a second to load: only here, and only when there is something to do.
+    # Alembic takes over half a second to load, so only here, and only when there is something to do.
     from alembic import command
     from alembic.config import Config
 
@@ -49,7 +49,7 @@ def migrate(connection: Connection) -> None:
 
 
 def write_alone(connection: Connection) -> None:
-    """Keep other gateways from doing the same until the transaction ends. In SQLite a writer is alone anyway."""
+    """Keep other gateways from doing the same until the transaction ends. SQLite has only one writer anyway."""
     if connection.dialect.name == "postgresql":
         connection.execute(select(func.pg_advisory_xact_lock(APPLICATION_ID)))
 
@@ -61,6 +61,6 @@ def _is_newest(connection: Connection) -> bool:
     if revision is not None and revision > HEAD:
         raise CatalogError(
             f"The catalog was written by a newer mcp-optimizer (schema {revision}, this one knows {HEAD}). "
-            "Upgrade, or choose another one with --database."
+            "Upgrade mcp-optimizer, or choose another database with --database."
         )
     return bool(revision == HEAD)

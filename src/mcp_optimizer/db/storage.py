@@ -1,7 +1,7 @@
-"""The catalog's database as the gateway has it: opened beside the start, tried again while it cannot be, or none.
+"""The gateway's database: opened in the background, retried while it cannot be opened, or none.
 
-Whoever asks waits for the first try and no longer: a database that is down costs what is kept in it, and nothing else.
-Called by the composition root; knows nothing of servers or clients.
+Callers wait only for the first attempt: without the database only its content is missing, and nothing else. Called by
+the composition root; knows nothing of servers or clients.
 """
 
 from __future__ import annotations
@@ -16,23 +16,27 @@ from typing import TYPE_CHECKING
 
 from mcp_optimizer.domain.events import ToolKey
 from mcp_optimizer.errors import CatalogError
+from mcp_optimizer.runtime.tasks import BackgroundTasks
 
 if TYPE_CHECKING:
-    # At run time the database's libraries load beside everything else, in a thread.
+    # At run time the database's libraries load in a thread, in parallel with everything else.
     from mcp_optimizer.db.catalog import Catalog
     from mcp_optimizer.db.database import Database
     from mcp_optimizer.db.forms import StoredForms
     from mcp_optimizer.db.history import History
     from mcp_optimizer.db.kept_results import KeptResults
+    from mcp_optimizer.db.use import StoredUse
 
 logger = logging.getLogger(__name__)
 
 _FIRST_PAUSE = 5.0
 _LONGEST_PAUSE = 60.0
 
+OpenedLate = Callable[[], Awaitable[None]]
+
 
 class Storage:
-    """The database at `place` (a file, or PostgreSQL's address; None: nothing is kept), and what is in it."""
+    """The database at `place` (a file, or a PostgreSQL address; None stores nothing), and its content."""
 
     def __init__(self, place: Path | str | None, first_pause: float = _FIRST_PAUSE) -> None:
         self._place = place
@@ -41,21 +45,20 @@ class Storage:
         self._memory: Database | None = None
         self._opening: asyncio.Task[None] | None = None
         self._trying_again: asyncio.Task[None] | None = None
+        self._tasks = BackgroundTasks(logger, "The catalog could not be opened")
         self._making_memory = asyncio.Lock()
         self.uses: Mapping[ToolKey, int] = {}
-        """How often tools were called before the start. Read once: what is registered for that must not change."""
-        self.on_opened_late: Callable[[], Awaitable[None]] | None = None
-        """Told when the database was opened after all: what was found out meanwhile can be stored."""
+        """How often tools were called before the start. Read once, because lists that depend on it must not change."""
 
-    def open(self) -> None:
-        """Begin to open it."""
+    def open(self, opened_late: OpenedLate | None = None) -> None:
+        """Begin to open it. `opened_late`: told when it was opened after all, and what was found out can be stored."""
         if self._place is not None:
-            self._opening = asyncio.create_task(self._open(self._place))
+            self._opening = self._tasks.spawn(self._open(self._place, opened_late))
 
     async def opened(self) -> None:
-        """Wait until it is open, or cannot be opened for now."""
+        """Wait until it is open, or until the first attempt failed."""
         if self._opening is not None:
-            # Not the task itself: whoever stops waiting must not stop the opening.
+            # Not the task itself, because cancelling the wait must not cancel the opening.
             await asyncio.wait([self._opening])
 
     async def close(self) -> None:
@@ -79,7 +82,7 @@ class Storage:
         return Catalog(self._database)
 
     async def forms(self) -> StoredForms | None:
-        """Definitions as they are sent."""
+        """The stored forms of definitions."""
         await self.opened()
         if self._database is None:
             return None
@@ -87,8 +90,17 @@ class Storage:
 
         return StoredForms(self._database)
 
+    async def use(self) -> StoredUse | None:
+        """What was called after which searches."""
+        await self.opened()
+        if self._database is None:
+            return None
+        from mcp_optimizer.db.use import StoredUse
+
+        return StoredUse(self._database)
+
     async def history(self) -> History | None:
-        """What happened, as far as it is written down."""
+        """The stored events."""
         await self.opened()
         if self._database is None:
             return None
@@ -97,20 +109,20 @@ class Storage:
         return History(self._database)
 
     async def kept_results(self) -> KeptResults:
-        """Where whole results are kept: here, or in memory where there is no database."""
+        """Where complete results are kept: here, or in memory without a database."""
         await self.opened()
         from mcp_optimizer.db.database import open_database
         from mcp_optimizer.db.kept_results import KeptResults
 
         async with self._making_memory:
-            # What was kept in memory is asked for again: memory it stays, even if the database comes later.
+            # Results kept in memory will be read from there, so it stays memory even if the database opens later.
             if self._memory is None and self._database is None:
                 self._memory = await open_database(None)
         database = self._memory or self._database
         assert database is not None
         return KeptResults(database)
 
-    async def _open(self, place: Path | str) -> None:
+    async def _open(self, place: Path | str, opened_late: OpenedLate | None) -> None:
         # Loaded in a thread, while servers start: nobody who asks for tools/list should wait for it.
         await asyncio.to_thread(import_module, "mcp_optimizer.db.catalog")
         from mcp_optimizer.db.database import open_database
@@ -118,8 +130,8 @@ class Storage:
         try:
             self._database = await open_database(place)
         except CatalogError as error:
-            logger.warning("%s Going on without it, and trying again: nothing is kept until then.", error)
-            self._trying_again = asyncio.create_task(self._open_later(place))
+            logger.warning("%s Continuing without it and trying again; nothing is stored until then.", error)
+            self._trying_again = self._tasks.spawn(self._open_later(place, opened_late))
             return
         await self._read_uses(self._database)
 
@@ -129,9 +141,9 @@ class Storage:
         try:
             self.uses = await History(database).call_counts()
         except CatalogError as error:
-            logger.warning("Profiles go without what was used before: %s.", error)
+            logger.warning("Profiles ignore earlier use of tools: %s.", error)
 
-    async def _open_later(self, place: Path | str) -> None:
+    async def _open_later(self, place: Path | str, opened_late: OpenedLate | None) -> None:
         from mcp_optimizer.db.database import open_database
 
         pause = self._first_pause
@@ -140,7 +152,7 @@ class Storage:
             pause = min(pause * 2, _LONGEST_PAUSE)
             with contextlib.suppress(CatalogError):
                 self._database = await open_database(place)
-        logger.warning("The catalog could be opened now.")
+        logger.warning("The catalog is open now.")
         await self._read_uses(self._database)
-        if self.on_opened_late is not None:
-            await self.on_opened_late()
+        if opened_late is not None:
+            await opened_late()

@@ -1,4 +1,4 @@
-"""The catalog's tables for SQLAlchemy Core. Migrations create them; a test holds the two together."""
+"""The catalog's tables for SQLAlchemy Core. Migrations create them; a test compares the two."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from sqlalchemy import (
 
 metadata = MetaData()
 
-# More than 32 bits, which SQLite's INTEGER holds anyway; and only that one counts up by itself.
+# More than 32 bits; SQLite's INTEGER holds that anyway, and only INTEGER autoincrements.
 Whole = BigInteger().with_variant(Integer, "sqlite")
 
 
 class Moment(TypeDecorator[datetime]):
-    """A moment in UTC; SQLite itself forgets the time zone."""
+    """A moment in UTC; SQLite itself drops the time zone."""
 
     impl = DateTime(timezone=True)
     cache_ok = True
@@ -40,7 +40,7 @@ class Moment(TypeDecorator[datetime]):
         return value.replace(tzinfo=UTC) if value is not None and value.tzinfo is None else value
 
 
-# A server is its name and what it starts or connects to: two clients may call different servers "github".
+# A server is identified by its name and its command or URL: two clients may call different servers "github".
 mcpserver = Table(
     "mcpserver",
     metadata,
@@ -70,7 +70,7 @@ tool = Table(
     Index("ix_tool_mcpserver_id", "mcpserver_id"),
 )
 
-# What a definition costs and means, whoever serves it: an unchanged tool is never counted or embedded again.
+# Cost and vector of a definition, independent of the server, so an unchanged tool is never counted or embedded again.
 definition_tokens = Table(
     "definition_tokens",
     metadata,
@@ -87,7 +87,7 @@ definition_vector = Table(
     Column("vector", LargeBinary, nullable=False),
 )
 
-# `found` holds the tools that a search returned, as JSON pairs of server and tool.
+# `found` lists the tools that a search returned, as JSON pairs of server and tool.
 event = Table(
     "event",
     metadata,
@@ -109,7 +109,7 @@ event = Table(
     Index("ix_event_at_ms", "at_ms"),
 )
 
-# A definition as it is sent. `kind` names all that this depends on besides the definition; `groups` is JSON.
+# A definition as it is sent. `kind` names everything else it depends on; `groups` is JSON.
 definition_form = Table(
     "definition_form",
     metadata,
@@ -128,7 +128,16 @@ written_description = Table(
     Column("text", Text, nullable=False),
 )
 
-# Results that were too large to be sent whole, in pieces; a chunk holds some of them. No pieces: not yet written.
+# What was called after which searches. Both are keyed hashes; the key is the tool of the row whose term is `salt`.
+search_use = Table(
+    "search_use",
+    metadata,
+    Column("term", Text, primary_key=True),
+    Column("tool", Text, primary_key=True),
+    Column("count", Integer, nullable=False),
+)
+
+# Complete results that were cut, in pieces; a chunk contains several. No pieces means not yet written.
 kept_result = Table(
     "kept_result",
     metadata,

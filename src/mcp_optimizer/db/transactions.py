@@ -1,4 +1,4 @@
-"""How the database is read and written: a connection for each, and failures in the package's own words."""
+"""How the database is read and written: a connection for each, and failures translated to CatalogError."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Transactions:
 
     @asynccontextmanager
     async def _writing(self, *, alone: bool = False) -> AsyncIterator[AsyncConnection]:
-        """One transaction. In PostgreSQL several write at once: who deletes, or reads before it writes, is `alone`."""
+        """One transaction. PostgreSQL allows several writers; one that deletes or reads before writing is `alone`."""
         with _translated_errors():
             async with self._database.turn, self._database.engine.begin() as connection:
                 if alone:
@@ -41,7 +41,7 @@ class Transactions:
 
     @asynccontextmanager
     async def _reading(self) -> AsyncIterator[AsyncConnection]:
-        # AUTOCOMMIT: a reader takes no lock, so it neither waits for a writer nor holds one up.
+        # AUTOCOMMIT: a reader takes no lock, so it neither waits for a writer nor blocks one.
         engine = self._database.engine.execution_options(isolation_level="AUTOCOMMIT")
         with _translated_errors():
             async with engine.connect() as connection:
@@ -58,14 +58,15 @@ def _translated_errors() -> Iterator[None]:
 
 
 def reason(error: Exception) -> str:
-    """What the database itself said, without the statement that it was said about."""
+    """The database's own message, without the statement."""
     said = getattr(error, "orig", None) or error
-    return str(said) or ("no answer in time" if isinstance(said, TimeoutError) else type(said).__name__)
+    return str(said) or ("no response in time" if isinstance(said, TimeoutError) else type(said).__name__)
 
 
 def upsert(connection: AsyncConnection, table: Table) -> sqlite.Insert | postgresql.Insert:
-    """An INSERT that may say ON CONFLICT. Writers of several rows give them in the order of their keys: then two
-    that write the same ones wait for each other, and never in a circle."""
+    """An INSERT that may say ON CONFLICT. Writers of several rows sort them by key, so two that write the same rows
+    wait for each other but never deadlock.
+    """
     return postgresql.insert(table) if connection.dialect.name == "postgresql" else sqlite.insert(table)
 
 

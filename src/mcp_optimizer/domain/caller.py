@@ -1,4 +1,4 @@
-"""Who asks: what results are stored and cached for, what events name, and how a server may speak back to it.
+"""Who makes a call: whose results are kept and cached, what events record, and how a server can reach the client.
 
 Values and a protocol; knows no transport.
 """
@@ -11,58 +11,58 @@ from typing import Any, Protocol
 
 
 class ClientLink(Protocol):
-    """The client behind a call, as far as a server may speak to it while the call lasts."""
+    """The client behind a call, as far as a server may contact it during the call."""
 
     @property
     def key(self) -> str:
-        """What tells clients apart; two links of one client have the same."""
+        """Identifies the client; two links of one client have the same key."""
         ...
 
     @property
     def capabilities(self) -> Mapping[str, Any]:
-        """What the client declared that it can be asked for: sampling, elicitation, roots ..."""
+        """The capabilities the client declared: sampling, elicitation, roots ..."""
         ...
 
     @property
     def is_modern(self) -> bool:
-        """Whether it speaks the newer protocol era, in which a server asks in its result and not in between."""
+        """Whether it speaks the modern protocol era, in which a server asks through its result."""
         ...
 
     @property
     def log_level(self) -> str | None:
-        """The least severe log message that it wants; None: it did not say."""
+        """The lowest level of log messages that it wants; None if it did not say."""
         ...
 
     @property
     def lasting(self) -> ClientLink:
-        """The way to the same client when this call is over."""
+        """A link to the same client that outlives this call."""
         ...
 
     async def ask(self, method: str, params: Mapping[str, Any]) -> dict[str, Any]:
-        """Pass a server's request on to the client, and its raw answer back."""
+        """Pass a server's request to the client and return its raw answer."""
         ...
 
     async def tell(self, method: str, params: Mapping[str, Any]) -> None:
-        """Pass a notification on. Never raises: a client that left hears nothing."""
+        """Pass a notification on. Never raises: a client that left gets nothing."""
         ...
 
     async def release_streams(self) -> None:
-        """The server let go of the call's stream and will be asked for the rest; a client that can do so may, too."""
+        """The server closed the call's stream and will be asked for the rest; ask the client to do the same."""
         ...
 
 
 @dataclass(frozen=True)
 class Caller:
-    """One user of the gateway. Whoever has another `key` sees nothing of what is kept for this one."""
+    """One user of the gateway. A caller with another `key` cannot read what is kept for this one."""
 
     client: str = ""
-    """How the client calls itself; for people to read, and not to be relied on."""
+    """The client's own name for itself; only for display, not trusted."""
     key: str = "local"
-    """What tells callers apart: the process over stdio, a session over HTTP."""
+    """Identifies the caller: the process on stdio, a session over HTTP."""
     link: ClientLink | None = field(default=None, compare=False, repr=False)
     """The way back to the client, if there is one."""
     passed_on: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)
-    """What of the client's request goes on to the server as it is: `_meta`, `inputResponses`, `requestState`."""
+    """The parts of the client's request that go to the server unchanged: `_meta`, `inputResponses`, `requestState`."""
 
 
 LOCAL = Caller()

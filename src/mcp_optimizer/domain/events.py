@@ -1,7 +1,7 @@
-"""What happened at the gateway, as values: who was sent what, at what cost, how quickly and how it went.
+"""What happened at the gateway, as values: who was sent what, at what cost, how fast, with what outcome.
 
-An event never holds arguments or results, nor a name that a model made up. Imports nothing heavy: events are
-made on the way of a request.
+An event never contains arguments, results, or a name that a model made up. Imports nothing heavy, because events are
+made while a request waits.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ class EventKind(StrEnum):
 
 
 class Outcome(StrEnum):
-    """How it went."""
+    """How it ended."""
 
     OK = "ok"
     TOOL_ERROR = "tool error"
-    """The tool answered, and says that it failed."""
+    """The tool responded and reports an error."""
     BAD_REQUEST = "bad request"
-    """An unknown tool, invalid arguments: what a model can put right."""
+    """An unknown tool or invalid arguments, which a model can correct."""
     TIMEOUT = "timeout"
     UNAVAILABLE = "unavailable"
     """The server is not running, or ended in the middle of the call."""
     REFUSED = "refused"
-    """The server answered with a protocol error."""
+    """The server responded with a protocol error."""
     FAILED = "failed"
 
 
@@ -44,18 +44,18 @@ ToolKey = tuple[str, str]
 
 
 class Event(NamedTuple):
-    """One thing that happened; token counts are the numbers that stand in the reply.
+    """One thing that happened; token counts are those in the reply.
 
-    A named tuple, because one is made for every call: a frozen dataclass takes ten times as long.
+    A named tuple, because one is made for every call and a frozen dataclass takes ten times as long.
     """
 
     at: float
     """Seconds since 1970."""
     kind: EventKind
     session: str
-    """Tells conversations apart; says nothing about whose they are."""
+    """Identifies the conversation, but not whose it is."""
     client: str = ""
-    """How the client calls itself."""
+    """The client's own name for itself."""
     server: str = ""
     tool: str = ""
     """The tool's own name on its server; for a load, the profile."""

@@ -1,4 +1,4 @@
-"""A result that is kept whole, as values. Imports nothing heavy: they are made on the way of a request."""
+"""A kept result, as values. Imports nothing heavy, because they are made while a request waits."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class KeptResult:
-    """A result that is kept, without its text."""
+    """A kept result, without its text."""
 
     id: str
     caller: str

@@ -1,7 +1,8 @@
-"""The one way a tool, a prompt or a resource is named to clients: as it is where that is enough, else with its server.
+"""How tools, prompts and resources are named to clients: by their own name if that is enough, otherwise with their
+server.
 
-A tool or prompt becomes `server__name`, a URI `server+uri`. A name that begins with the name of a configured server
-speaks of that server alone, whether it runs or not: nothing of another server is ever called so. Pure.
+A tool or prompt becomes `server__name`, a URI `server+uri`. A name that begins with a configured server's name refers
+only to that server, whether it runs or not; nothing of another server ever gets such a name. Pure.
 """
 
 from __future__ import annotations
@@ -13,9 +14,9 @@ from collections.abc import Collection, Iterable, Iterator, Sequence, Set
 
 SEPARATOR = "__"
 _SPELLINGS = re.compile(r"(?=(__|[./:]))")
-"""How a server's name is put before a tool's, here and by the clients that models were trained with.
+"""How a server's name is joined to a tool's, here and by the clients that models were trained with.
 
-Looked ahead for, because they may overlap: `a___b` is `_b` of `a`, or `b` of `a_`.
+A lookahead, because matches may overlap: `a___b` is `_b` of `a`, or `b` of `a_`.
 """
 _MCP = "mcp__"
 _MOST_REPEATED = 3
@@ -23,13 +24,13 @@ _LONGEST_OF_OURS = 100
 _JOINTS = re.compile(r"(?:[./:]|_)+")
 
 Reading = tuple[str, str]
-"""A server, and what a name calls on it."""
+"""A server, and a name on it."""
 
 
 class ServerNames:
-    """The names of all configured servers, and which of them a name speaks of.
+    """The names of all configured servers, and which of them a name refers to.
 
-    `ours`: what the gateway's own tools are called, and therefore no server's.
+    `ours` are the names of the gateway's own tools, which no server's tool gets.
     """
 
     def __init__(self, servers: Iterable[str] = (), ours: Iterable[str] = ()) -> None:
@@ -38,11 +39,11 @@ class ServerNames:
         self._by_folded: dict[str, list[str]] = {}
         for server in sorted(self.all):
             self._by_folded.setdefault(server.casefold(), []).append(server)
-        # No more of a name is looked at than a server's name can take, however long it is.
+        # Only as much of a name is examined as a server's name can take, however long it is.
         self._longest = max((max(len(server), len(server.casefold())) for server in self.all), default=-1)
 
     def readings(self, name: str) -> list[Reading]:
-        """Every way to read a name as a server's and the rest; none for a name that speaks of no server."""
+        """Every way to split a name into a server and the rest; none for a name that refers to no server."""
         found = dict.fromkeys(self._read(name))
         if name[: len(_MCP)].casefold() == _MCP:
             found |= dict.fromkeys(self._read(name[len(_MCP) :]))
@@ -56,17 +57,17 @@ class ServerNames:
                 yield from ((server, rest) for server in self._called(name[:at]))
 
     def is_ours(self, name: str) -> bool:
-        """Whether a name is that of one of the gateway's own tools, in whatever spelling."""
+        """Whether a name is that of one of the gateway's own tools, in any spelling."""
         return len(name) <= _LONGEST_OF_OURS and _key(name) in self._ours
 
     def _called(self, name: str) -> Sequence[str]:
-        """The servers of this name: exactly so, or else in other letter case."""
+        """The servers with this name: exactly, otherwise in other letter case."""
         return (name,) if name in self.all else self._by_folded.get(name.casefold(), ())
 
     def meant(self, name: str) -> dict[str, list[str]]:
-        """The servers that a name speaks of, each with what the name may call there, the likeliest first.
+        """The servers that a name refers to, each with the possible own name there, most likely first.
 
-        Several are possible (`a__b__c` is `b__c` of `a` and `c` of `a__b`): such a name says too little.
+        Several are possible (`a__b__c` is `b__c` of `a` and `c` of `a__b`); such a name is ambiguous.
         """
         found: dict[str, list[str]] = {}
         for server, rest in self.readings(name):
@@ -74,10 +75,10 @@ class ServerNames:
         return found
 
     def own_names(self, name: str, server: str) -> list[str]:
-        """What a name may call on a server that it is known to mean, the likeliest first."""
+        """The own names that a name may mean on a known server, most likely first."""
         plain = [rest for spoken, rest in self.readings(name) if spoken == server]
         found, inner = [*plain, name], plain
-        # `a__a__x`: the server's name stands twice where once would mean another server's tool, too.
+        # `a__a__x`: the server's name is repeated where a single one would also mean another server's tool.
         for _ in range(_MOST_REPEATED):
             inner = [own for rest in inner for spoken, own in self._read(rest) if spoken == server]
             found += inner
@@ -85,7 +86,7 @@ class ServerNames:
 
 
 class NamesOfServer:
-    """What the tools (or prompts) of one server may be called, given what it has and which servers there are."""
+    """The possible names of one server's tools (or prompts), given its own names and the configured servers."""
 
     def __init__(self, server: str, own: Set[str], servers: ServerNames) -> None:
         self._server = server
@@ -93,14 +94,14 @@ class NamesOfServer:
         self._servers = servers
 
     def stands_alone(self, name: str) -> bool:
-        """Whether one of its names, as it is, speaks of no other server, of nothing else of this one, and not of us."""
+        """Whether one of its names, unchanged, refers to no other server, nothing else of this one, and not to us."""
         if self._servers.is_ours(name):
             return False
         meant = self._servers.meant(name)
         return not meant or (meant.keys() == {self._server} and self._calls(name) == name)
 
     def qualified(self, name: str) -> str:
-        """One of its names with the server's before it, in a form that can mean nothing else."""
+        """One of its names with the server's in front, in a form that can mean nothing else."""
         qualified = name
         for _ in range(_MOST_REPEATED):
             qualified = f"{self._server}{SEPARATOR}{qualified}"
@@ -113,7 +114,7 @@ class NamesOfServer:
 
 
 def alias(server: str, name: str) -> str:
-    """A name that speaks of no server whatever the servers are called: there is no separator left in it."""
+    """A name that refers to no server whatever their names, because it contains no separator."""
     digest = hashlib.sha256(f"{server}\0{name}".encode("utf-8", "surrogatepass")).hexdigest()[:12]
     return f"{_JOINTS.sub('_', f'{server}_{name}').strip('_') or 'tool'}_{digest}"
 
@@ -121,7 +122,7 @@ def alias(server: str, name: str) -> str:
 def public_names(pairs: Sequence[Reading], servers: ServerNames | None = None) -> list[str]:
     """Unique names for pairs of server and own name, in their order; the same pairs always get the same names.
 
-    `servers`: all that are configured, also those that have nothing here.
+    `servers` are all configured ones, including those that have nothing here.
     """
     servers = servers or ServerNames(server for server, _ in pairs)
     own: dict[str, set[str]] = {}
@@ -133,7 +134,7 @@ def public_names(pairs: Sequence[Reading], servers: ServerNames | None = None) -
         None if shared[name] == 1 and of_server[server].stands_alone(name) else of_server[server].qualified(name)
         for server, name in pairs
     ]
-    # An alias may be what somebody else's is really called.
+    # An alias may be the real name of another.
     taken = {name for name in qualified if name is not None}
     return [
         long or (name if name not in taken else of_server[server].qualified(name))
@@ -142,7 +143,7 @@ def public_names(pairs: Sequence[Reading], servers: ServerNames | None = None) -
 
 
 class ServerSchemes:
-    """How the configured servers are called at the beginning of a URI, each by a scheme of its own."""
+    """The scheme of each configured server at the start of a URI."""
 
     def __init__(self, servers: Iterable[str]) -> None:
         self._of: dict[str, str] = {}
@@ -158,14 +159,14 @@ class ServerSchemes:
         return f"{self._of.get(server) or _scheme(server)}+{uri}"
 
     def reading(self, uri: str) -> Reading | None:
-        """The server and its own URI that a URI with a server in it means; None if there is none in it."""
+        """The server and its own URI, for a URI with a server in it; None if there is none."""
         prefix, separator, own = uri.partition("+")
         server = self._servers.get(prefix.lower()) if separator and own else None
         return (server, own) if server is not None else None
 
 
 def public_uris(pairs: Collection[Reading], schemes: ServerSchemes | None = None) -> list[str]:
-    """Unique URIs for pairs of server and URI, in their order. A server that lists one twice means the same."""
+    """Unique URIs for pairs of server and URI, in their order. A URI that a server lists twice is the same resource."""
     schemes = schemes or ServerSchemes(server for server, _ in pairs)
     servers: dict[str, set[str]] = {}
     for server, uri in pairs:
@@ -175,17 +176,17 @@ def public_uris(pairs: Collection[Reading], schemes: ServerSchemes | None = None
         if len(servers[uri]) > 1:
             return False
         reading = schemes.reading(uri)
-        # As it is, it would be read as another server's, or as another of its own.
+        # Unchanged, it would be read as another server's, or as another of its own.
         return reading is None or (reading[0] == server and server not in servers.get(reading[1], ()))
 
     return [uri if is_enough(server, uri) else schemes.public(server, uri) for server, uri in pairs]
 
 
 def _scheme(server: str) -> str:
-    """A server's name as the beginning of a URI's scheme, which has fewer letters to choose from."""
+    """A server's name as the beginning of a URI scheme, which allows fewer characters."""
     return re.sub(r"[^A-Za-z0-9.-]", "-", server).lower()
 
 
 def _key(name: str) -> str:
-    """What all spellings of a name share."""
+    """What all spellings of a name have in common."""
     return "".join(letter for letter in name if letter.isalnum()).casefold()

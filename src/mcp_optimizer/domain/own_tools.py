@@ -1,6 +1,6 @@
 """The gateway's own tools, as every model sees them in every prompt.
 
-Their whole cost is part of the product: a test keeps them under 600 tokens together. Pure data.
+Their cost is part of the product: a test keeps them under 600 tokens together. Pure data.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ FIND_TOOL: dict[str, Any] = {
         "properties": {
             "tool_description": {
                 "type": "string",
-                "description": "The action wanted, e.g. 'create a GitHub issue'. One action per search.",
+                "description": "The action wanted, in English, e.g. 'create a GitHub issue'. One action per search.",
             },
             "tool_keywords": {"type": "string", "description": "Extra words: product, server or tool names."},
             "limit": {"type": "integer", "minimum": 1, "description": "Most tools to return."},

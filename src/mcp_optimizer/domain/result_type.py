@@ -1,4 +1,4 @@
-"""The type of a result in the newer era: whether it is one already, or asks for more first. Pure."""
+"""The type of a modern result: complete, or input required. Pure."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Any
 INPUT_REQUIRED = "input_required"
 
 ANSWERS = ("inputResponses", "requestState")
-"""What a client's next request carries then."""
+"""The keys of the client's next request in that case."""
 
 
 def is_input_required(result: Mapping[str, Any]) -> bool:
-    """Whether it is no result yet, because the server has to know more."""
+    """Whether the server needs more input before there is a result."""
     return result.get("resultType") == INPUT_REQUIRED

@@ -1,7 +1,7 @@
-"""The values that the rooms of this package exchange: servers, tools and what they cost.
+"""The values that the rooms of this package exchange: servers, tools and their costs.
 
-Everything above may import these; they import nothing but pydantic and numpy. The SDK's own types do not
-appear here, because they drop fields they do not know, and a gateway must not.
+Every room above may import these; they import nothing but pydantic and numpy. The SDK's types are not used, because
+they drop unknown fields, and a gateway must not.
 """
 
 from __future__ import annotations
@@ -27,10 +27,9 @@ from pydantic import (
 
 
 class McpTool(BaseModel):
-    """An MCP tool definition, exactly as its server sent it: fields this version does not know are kept.
+    """An MCP tool definition, exactly as its server sent it, including unknown fields.
 
-    `model_dump_json()` is the wire form (camelCase, compact, no nulls), so counting the tokens of it counts
-    what a client would be sent.
+    `model_dump_json()` is the wire form (camelCase, compact, no nulls), so its tokens are those a client would be sent.
     """
 
     model_config = ConfigDict(extra="allow", validate_by_name=True, validate_by_alias=True, serialize_by_alias=True)
@@ -44,20 +43,20 @@ class McpTool(BaseModel):
 
     @model_serializer(mode="wrap")
     def _without_nulls(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        # Only this object's own fields: a null inside a schema (`"default": null`) means something.
+        # Only this object's own fields: a null inside a schema (`"default": null`) has a meaning.
         return {key: value for key, value in handler(self).items() if value is not None}
 
     @property
     def definition_hash(self) -> str:
-        """What token counts and vectors are stored under: the same definition is never counted twice."""
+        """The key for token counts and vectors, so the same definition is never counted twice."""
         return _hash(self.model_dump_json())
 
 
 @dataclass(frozen=True, slots=True)
 class Definition:
-    """A listed tool as it is kept: its wire form, and the hash that what is known of it is stored under.
+    """A listed tool as stored in memory: its wire form, and the hash under which its costs and vector are stored.
 
-    Kept as packed JSON: parsed, a definition takes forty times the memory, and few of them are looked at.
+    Packed JSON, because a parsed definition takes forty times the memory, and few are read.
     """
 
     name: str
@@ -66,12 +65,12 @@ class Definition:
 
     @classmethod
     def of(cls, tool: McpTool) -> Self:
-        """Serialise the tool once; the count and the hash both come from this text."""
+        """Serialize the tool once; count and hash are both made from this text."""
         return cls.packing(tool.name, tool.model_dump_json())
 
     @classmethod
     def packing(cls, name: str, wire_json: str) -> Self:
-        """Of a tool that was serialised already."""
+        """From a tool that is already serialized."""
         return cls(name, zlib.compress(_bytes(wire_json), level=1), _hash(wire_json))
 
     @property
@@ -80,11 +79,11 @@ class Definition:
 
     @property
     def details(self) -> McpTool:
-        """The definition parsed; those that were asked for last stay so."""
+        """The parsed definition, cached for the most recently used ones."""
         return _recently_parsed(self)
 
     def parsed(self) -> McpTool:
-        """Parsed for one look, and not kept."""
+        """Parsed without caching."""
         return McpTool.model_validate_json(self.wire_json, by_name=False, by_alias=True)
 
 
@@ -98,12 +97,12 @@ def _hash(wire_json: str) -> str:
 
 
 def _bytes(text: str) -> bytes:
-    # JSON may hold half of a surrogate pair; that is for whoever reads it to judge.
+    # JSON may contain half a surrogate pair; the reader decides what to do with it.
     return text.encode("utf-8", "surrogatepass")
 
 
 class ServerStatus(StrEnum):
-    """Where an upstream server stands. Only a running server's tools are found, called or counted."""
+    """The state of a server. Only a running server's tools are found, called or counted."""
 
     STARTING = "starting"
     RUNNING = "running"
@@ -112,7 +111,7 @@ class ServerStatus(StrEnum):
 
 
 class McpServer(BaseModel):
-    """An MCP server as the catalog knows it."""
+    """An MCP server in the catalog."""
 
     id: str
     name: str
@@ -133,7 +132,7 @@ Vector = Annotated[np.ndarray, AfterValidator(_one_dimensional)]
 
 
 class Tool(BaseModel):
-    """A tool of a server, with what it costs."""
+    """A tool of a server, with its cost."""
 
     model_config = ConfigDict(arbitrary_types_allowed=True)
 
@@ -148,7 +147,7 @@ class Tool(BaseModel):
 
 @dataclass(frozen=True)
 class ToolRow:
-    """A tool on its way into the table."""
+    """A tool to be stored."""
 
     definition: Definition
     token_count: int
@@ -156,7 +155,7 @@ class ToolRow:
 
 @dataclass(frozen=True)
 class DefinitionForm:
-    """A definition as it is sent: its JSON, what it costs, and how arguments in its shape are led back (JSON)."""
+    """A definition as it is sent: its JSON, its cost, and how its arguments are expanded (JSON)."""
 
     definition_hash: str
     definition: str
@@ -165,7 +164,7 @@ class DefinitionForm:
 
 
 class BaseUpdateDetails(BaseModel):
-    """Fields of a row to change; what is None stays as it is."""
+    """Fields of a row to change; None leaves a field unchanged."""
 
 
 class ToolUpdateDetails(BaseUpdateDetails):
@@ -180,7 +179,7 @@ class ToolUpdateDetails(BaseUpdateDetails):
 
 
 class TokenMetrics(BaseModel):
-    """What a reply saved against sending every tool of every running server."""
+    """What a reply saved compared with sending every tool of every running server."""
 
     baseline_tokens: int = Field(ge=0, description="Total tokens for all running server tools")
     returned_tokens: int = Field(ge=0, description="Total tokens for returned/filtered tools")

@@ -1,6 +1,6 @@
-"""What a model meant by the arguments it gave: forgiving about their shape, exact about their meaning.
+"""Interprets a model's arguments: lenient about their shape, strict about their meaning.
 
-Pure but for a cache of compiled validators. Called by the gateway before a call leaves for its server.
+Pure except for a cache of compiled validators. Called by the gateway before a call goes to its server.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import Any
 import pydantic_core
 
 from mcp_optimizer.compression.validation import SchemaCheck
+from mcp_optimizer.domain.json_schema import properties_of
 from mcp_optimizer.domain.tools import McpTool
 from mcp_optimizer.errors import InvalidArguments, InvalidRequest
 from mcp_optimizer.limits import DEFAULT_LIMITS
@@ -24,15 +25,13 @@ _MOST_VALIDATORS = 2_000
 
 
 def read_arguments(given: Any, tool: McpTool) -> dict[str, Any]:
-    """The arguments as an object: parsed if they came as JSON text, unwrapped if nested one level too deep."""
+    """The arguments as an object: parsed if given as JSON text, unwrapped if nested one level too deep."""
     arguments = _as_object(given, tool.name)
     _refuse_unsendable(arguments, tool.name)
     if len(arguments) != 1:
         return arguments
     [(key, inner)] = arguments.items()
-    properties = tool.input_schema.get("properties")
-    declared = isinstance(properties, Mapping) and key in properties
-    if declared or key not in _WRAPPERS | {tool.name}:
+    if key in properties_of(tool.input_schema) or key not in _WRAPPERS | {tool.name}:
         return arguments
     try:
         return _as_object(inner, tool.name)
@@ -48,7 +47,7 @@ def _as_object(given: Any, tool: str) -> dict[str, Any]:
             parsed = pydantic_core.from_json(given)
         except (ValueError, TypeError) as error:
             raise InvalidRequest(
-                f"The parameters of {tool!r} are text that is not valid JSON ({error}). Give them as an object."
+                f"The parameters of {tool!r} are not valid JSON ({error}). Give them as an object."
             ) from None
         # Some models encode twice.
         return _as_object(parsed, tool)
@@ -58,7 +57,7 @@ def _as_object(given: Any, tool: str) -> dict[str, Any]:
 
 
 def _refuse_unsendable(arguments: Mapping[str, Any], tool: str) -> None:
-    """Here, where it is one call's problem: in the middle of a connection it would be everybody's."""
+    """Refused here, where it fails one call; in the middle of a connection it would fail all of them."""
     try:
         pydantic_core.to_json(arguments)
     except ValueError as error:
@@ -66,7 +65,7 @@ def _refuse_unsendable(arguments: Mapping[str, Any], tool: str) -> None:
 
 
 class ArgumentCheck:
-    """Validates arguments against tools' own schemas. A schema that is itself broken checks nothing."""
+    """Validates arguments against tools' own schemas. A broken schema checks nothing."""
 
     def __init__(self, most_steps: int = DEFAULT_LIMITS.check_steps) -> None:
         self._most_steps = most_steps
@@ -75,7 +74,7 @@ class ArgumentCheck:
         self._lock = Lock()
 
     def check(self, arguments: Mapping[str, Any], tool: McpTool, definition_hash: str) -> None:
-        """Raises InvalidArguments, with every problem named and the schema to get it right."""
+        """Raises InvalidArguments with every problem and the schema."""
         check = self._check(tool, definition_hash)
         if check.admits(arguments):
             return
@@ -103,6 +102,6 @@ class ArgumentCheck:
 
 
 def _shortened(message: str) -> str:
-    """Both ends of a message that repeats a large value: what it is about, and what is wrong with it."""
+    """Both ends of a message that repeats a large value: the subject, and the problem."""
     half = _LONGEST_PROBLEM // 2
     return message if len(message) <= _LONGEST_PROBLEM else f"{message[:half]} … {message[-half:]}"

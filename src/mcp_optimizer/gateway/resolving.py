@@ -1,7 +1,7 @@
-"""The tool that a name means: exactly one, or an error that helps.
+"""Finds the one tool that a name means, or raises a helpful error.
 
-A name with a server's name in it is that server's tool or nothing: it is never given to another, and least of all while
-the server is down. Called by the gateway; reads a snapshot, and looks at no more of it than it must.
+A name that contains a server's name means that server's tool or none; it never resolves to another server, even while
+the server is down. Called by the gateway; reads a snapshot, and only as much of it as needed.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ _NEAREST = 3
 _BY_WORDS = 50
 _BY_LETTERS = 100
 _COMPARED = 64
-"""Characters of a name that are compared with others: comparing takes the square of it."""
+"""Characters of a name that are compared with others, because comparing takes quadratic time."""
 
 _LONGEST_SPELLING = 500
-"""Characters of a name that may be another spelling of a tool's."""
+"""Maximum characters of a name that is tried as another spelling."""
 
 
 def resolve(snapshot: Snapshot, name: str) -> CatalogTool:
@@ -43,11 +43,11 @@ def resolve(snapshot: Snapshot, name: str) -> CatalogTool:
 
 
 def exact(snapshot: Snapshot, name: str) -> CatalogTool | None:
-    """The tool that is listed under a name, or whose server the name begins with; None if there is none.
+    """The tool listed under a name, or the tool of the server in the name; None if there is none.
 
-    A name stays good with its server in it when the other server that has such a tool goes away.
+    A name with its server in it stays valid when the other server with such a tool goes away.
     """
-    # First: public names are made so that none of them speaks of another server.
+    # First, because no public name refers to another server.
     if (tool := snapshot.by_name.get(name)) is not None:
         return tool
     meant = snapshot.names.servers.meant(name)
@@ -60,7 +60,7 @@ def exact(snapshot: Snapshot, name: str) -> CatalogTool | None:
 
 
 def called(snapshot: Snapshot, name: str) -> list[CatalogTool]:
-    """Every tool that a name in a settings file means: that of a server, or those of all servers that have it."""
+    """Every tool that a name in a settings file means: a server's, or those of all servers that have it."""
     try:
         tool = exact(snapshot, name)
     except AmbiguousTool:
@@ -70,7 +70,7 @@ def called(snapshot: Snapshot, name: str) -> list[CatalogTool]:
 
 
 def on_server(snapshot: Snapshot, name: str, server: str) -> CatalogTool:
-    """The tool of a server that is given besides the name."""
+    """The tool of a server given in addition to the name."""
     state = snapshot.states.get(server)
     if state is None:
         raise unknown_server(snapshot, server)
@@ -83,7 +83,7 @@ def on_server(snapshot: Snapshot, name: str, server: str) -> CatalogTool:
 
 
 def unknown_tool(snapshot: Snapshot, name: str, advice: str) -> UnknownTool:
-    """Why there is no tool of a name that is to be taken as it is."""
+    """Why no tool has this exact name."""
     if meant := snapshot.names.servers.meant(name):
         return _no_tool_of(snapshot, name, meant, advice)
     return UnknownTool(name, nearest_names(snapshot, name), advice=advice)
@@ -95,7 +95,7 @@ def unknown_server(snapshot: Snapshot, server: str) -> InvalidRequest:
 
 
 def _on_server(snapshot: Snapshot, name: str, server: str) -> CatalogTool | None:
-    """A server's tool by a name that is known to speak of it, in any spelling."""
+    """A server's tool by a name that refers to that server, in any spelling."""
     spoken = snapshot.names.servers.own_names(name, server)
     for own in spoken:
         if (tool := _own_tool(snapshot, own, server)) is not None:
@@ -113,7 +113,9 @@ def _own_tool(snapshot: Snapshot, own: str, server: str) -> CatalogTool | None:
 
 
 def _spelt_like(snapshot: Snapshot, name: str) -> list[CatalogTool]:
-    """The tools that have the words of a name. A spelling of one whose server is down is not given to another."""
+    """The tools that have the words of a name. If the spelling matches a tool of a stopped server, no other server's
+    tool is used.
+    """
     positions = snapshot.index.spelt_like(name) if len(name) <= _LONGEST_SPELLING else ()
     key = name_key(name[:_LONGEST_SPELLING])
     found: list[CatalogTool] = []
@@ -130,7 +132,7 @@ def _spelt_like(snapshot: Snapshot, name: str) -> list[CatalogTool]:
 def _no_tool_of(
     snapshot: Snapshot, name: str, meant: Mapping[str, Sequence[str]], advice: str = "Use find_tool to search."
 ) -> UnknownTool:
-    """Nothing of another server is offered instead: a model follows what it is offered."""
+    """Suggests nothing from other servers, because a model follows suggestions."""
     for server in meant:
         state = snapshot.states.get(server)
         if state is not None and state.status is not ServerStatus.RUNNING:
@@ -148,12 +150,12 @@ def _unavailable(snapshot: Snapshot, server: str) -> ServerUnavailable:
 
 def _ours(snapshot: Snapshot, name: str) -> str:
     called_so = [tool.name for tool in snapshot.at(snapshot.names.called(name))][:_NEAREST]
-    others = f" A server's tool of that name is called {', '.join(called_so)}." if called_so else ""
-    return f"{name!r} is one of the gateway's own tools: call it by itself, not through call_tool.{others}"
+    others = f" A server's tool with that name is called {', '.join(called_so)}." if called_so else ""
+    return f"{name!r} is one of the gateway's own tools: call it directly, not through call_tool.{others}"
 
 
 def nearest_names(snapshot: Snapshot, name: str, servers: Iterable[str] | None = None) -> list[str]:
-    """The names most like this one: those that share its words, and those spelt alike. Of some servers, or of all."""
+    """The most similar names: those that share its words, and similar spellings. From some servers, or all."""
     name = name[:_COMPARED]
     if servers is None:
         by_words = (hit.position for hit in snapshot.index.nearest_names(name, snapshot.allowed, _BY_WORDS))
@@ -166,7 +168,7 @@ def nearest_names(snapshot: Snapshot, name: str, servers: Iterable[str] | None =
 
 
 def _of_servers(snapshot: Snapshot, name: str, servers: Iterable[str]) -> list[CatalogTool]:
-    """Those of a server that share the name's words, then the others, up to as many as are compared."""
+    """Positions on a server that share the name's words, then others, up to the number compared."""
     own = [position for server in servers for position in snapshot.names.of_server(server)]
     hits = snapshot.index.nearest_names(name, snapshot.allowed, len(own)) if own else []
     by_words = {hit.position for hit in hits}

@@ -1,1 +1,1 @@
-"""JSON of any size, read and written without making objects of all of it."""
+"""JSON of any size, read and written without turning all of it into objects."""

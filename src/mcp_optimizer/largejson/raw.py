@@ -1,8 +1,8 @@
-"""Large values of a result, kept as they stand in their message: parsed only where somebody must, sent on as they are.
+"""Large values of a result, kept as text of their message: parsed only where necessary, and passed on unchanged.
 
-Fifty megabytes as objects are many times that, and making them holds the interpreter. Whoever serializes such a value
-without knowing of it writes what it means; whoever knows writes the rest of the message first and these in pieces
-(`Placeholders`). That it is JSON was checked by whoever made one.
+Fifty megabytes as objects take many times that, and creating them holds the interpreter. Ordinary serializers write
+such a value correctly without knowing about it; code that does know writes the rest of the message first and these
+values in pieces (`Placeholders`). The creator of such a value has checked that it is JSON.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Parse = Callable[[bytes], Any]
 
 _PIECE = 256 * 1024
 _ONE_LINE = bytes.maketrans(b"\r\n", b"  ")
-"""Between the tokens of JSON a line end is a blank; and to a client a message is one line."""
+"""Between JSON tokens a line break is whitespace, and to a client a message is one line."""
 
 
 class RawJson:
@@ -42,7 +42,7 @@ class RawJson:
             yield part.translate(_ONE_LINE)
 
     def parsed(self) -> Any:
-        """What it means."""
+        """The parsed value."""
         raise NotImplementedError
 
     def __repr__(self) -> str:
@@ -53,14 +53,14 @@ class LargeText(RawJson):
     """A string."""
 
     def __init__(self, json: memoryview) -> None:
-        """`json`: with its quotes. Raises ValueError if it is no string."""
+        """`json` includes the quotes. Raises ValueError if it is not a string."""
         super().__init__(json)
         if not _is_plain(json[1:-1]):
             self.utf8 = _decoded(json)
 
     @classmethod
     def of(cls, value: RawJson) -> LargeText:
-        """A JSON value as the text that it is."""
+        """A JSON value as text."""
         text = cls.__new__(cls)
         text.json = value.json
         text.utf8 = _copied(value.json)
@@ -68,7 +68,7 @@ class LargeText(RawJson):
 
     @lazy
     def utf8(self) -> bytes:
-        """The text; half surrogate pairs as they are."""
+        """The text in UTF-8, including half surrogate pairs."""
         return _copied(self.json[1:-1])
 
     @property
@@ -77,12 +77,12 @@ class LargeText(RawJson):
 
     @property
     def characters(self) -> int:
-        """How many characters it has: bytes that do not go on with one."""
+        """The number of characters: bytes that do not continue one."""
         data = np.frombuffer(self.utf8, dtype=np.uint8)
         return sum(int(np.count_nonzero((data[at : at + _PIECE] & 0xC0) != 0x80)) for at in range(0, len(data), _PIECE))
 
     def parts(self, size: int = _PIECE) -> Iterator[str]:
-        """All of it, in parts of about so many bytes."""
+        """The complete text, in parts of about so many bytes."""
         at = 0
         while at < len(self.utf8):
             part = self.utf8[at : at + size]
@@ -91,12 +91,12 @@ class LargeText(RawJson):
             at += len(part)
 
     def sample(self, at: int, size: int) -> str:
-        """The characters that are wholly within these bytes."""
+        """The characters that are completely within these bytes."""
         return self.utf8[at : at + size].decode("utf-8", "ignore")
 
     def parsed(self) -> str:
         if "utf8" not in self.__dict__:
-            # Plain ASCII, and quickly copied: parts would be a second copy, and bytes a third.
+            # Plain ASCII is copied fast: parts would be a second copy, and bytes a third.
             return str(self.json[1:-1], "ascii")
         return "".join(self.parts())
 
@@ -155,7 +155,7 @@ def _copied(view: memoryview) -> bytes:
 
 
 def write_in_parts(view: memoryview, whole: io.BytesIO) -> None:
-    """In parts, because the interpreter is held for each."""
+    """In parts, because each part holds the interpreter."""
     for at in range(0, len(view), _PIECE):
         whole.write(view[at : at + _PIECE])
 
@@ -168,7 +168,7 @@ def _decoded(json: memoryview) -> bytes:
 
 
 def _is_plain(view: memoryview) -> bool:
-    """Whether the text of a JSON string is its own meaning, byte for byte."""
+    """Whether a JSON string contains no escapes, so its text is its value, byte for byte."""
     data = np.frombuffer(view, dtype=np.uint8)
     chunks = (data[at : at + _PIECE] for at in range(0, len(data), _PIECE))
     return all(
@@ -177,9 +177,9 @@ def _is_plain(view: memoryview) -> bool:
 
 
 class Placeholders:
-    """Stand for large values while the rest of a message is serialized; then it is written with them in their places.
+    """Stand in for large values while the rest of a message is serialized; `filled` then inserts the values.
 
-    Given as the `context` of a serialization, or asked to take what is large out of a result before it.
+    Passed as the `context` of a serialization, or asked to `take` the large values out of a result first.
     """
 
     def __init__(self) -> None:
@@ -190,13 +190,13 @@ class Placeholders:
         return bool(self._values)
 
     def of(self, value: RawJson) -> str:
-        # Nobody outside can know the mark, so nothing in the message can be taken for one.
+        # Nobody outside can know the mark, so nothing in the message can be mistaken for one.
         self._mark = self._mark or secrets.token_hex(16)
         self._values.append(value)
         return f"{self._mark}{len(self._values) - 1}"
 
     def take(self, result: dict[str, Any]) -> dict[str, Any]:
-        """The result without what is large, which is kept here."""
+        """The result without its large values, which are kept here."""
         if not has_large(result):
             return result
         many = {
@@ -213,7 +213,7 @@ class Placeholders:
         if not self._values:
             yield text
             return
-        # Of what is split by a group, every second part is what the group matched.
+        # After a split by a group, every second part is what the group matched.
         for number, part in enumerate(re.split(rb'"%b(\d+)"' % self._mark.encode(), text)):
             if number % 2:
                 yield from self._values[int(part)].pieces()
@@ -233,11 +233,11 @@ _IN_BLOCKS = ("text", "data", "blob")
 _BLOCK_LISTS = ("content", "contents")
 _MANY = 256
 _BLOCKS = 64
-"""Blocks that are written at once."""
+"""Blocks written at once."""
 
 
 def at_large_places(result: dict[str, Any], change: Callable[[Any], Any]) -> dict[str, Any]:
-    """The result with what stands where large values may stand changed: in its blocks, and its structured content."""
+    """The result with `change` applied where large values may be: in its blocks and its structured content."""
     changed = dict(result)
     for key in _BLOCK_LISTS:
         if isinstance(blocks := result.get(key), list):
@@ -258,7 +258,7 @@ def _changed_block(block: dict[str, Any], change: Callable[[Any], Any]) -> dict[
 
 
 def has_large(result: Mapping[str, Any]) -> bool:
-    """Whether a result holds large values, or very many blocks."""
+    """Whether a result contains large values, or very many blocks."""
     structured = result.get("structuredContent")
     if isinstance(structured, RawJson):
         return True
@@ -275,7 +275,7 @@ def _is_large_block(block: Any) -> bool:
 
 
 def wire_size(result: dict[str, Any]) -> int:
-    """Bytes of a result, as it is sent."""
+    """Bytes of a result, as sent."""
     large = Placeholders()
     return sum(map(len, large.filled(_json(large.take(result), large))))
 

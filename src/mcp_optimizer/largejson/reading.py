@@ -1,8 +1,8 @@
-"""Reads a message of many megabytes without stopping everything else, and without making objects of all of it.
+"""Reads a message of many megabytes without blocking everything else, and without turning all of it into objects.
 
-The parser holds the interpreter from the first byte to the last. Long strings are therefore taken out; of what remains,
-the items of large containers are parsed some at a time. What a result is large for, its texts and its structured
-content, stays as it stands in the message. Called in a thread; pure.
+The parser holds the interpreter from the first byte to the last. So long strings are taken out first, and the items of
+large containers are parsed some at a time. The large parts of a result, its texts and structured content, stay as text
+of the message. Called in a thread; pure.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _LONG = 64 * 1024
 """Bytes from which a string is taken out."""
 
 _LARGE_VALUE = 256 * 1024
-"""Bytes from which structured content is left as it is."""
+"""Bytes from which structured content stays as text."""
 
 _COMPARED = 1 << 20
 
@@ -44,7 +44,7 @@ Span = tuple[int, int]
 
 
 def read_large(line: bytes | bytearray, parse: Callable[[bytes], Any]) -> Any:
-    """The message, as `parse` would give it, but with large values of a result as they are; raises ValueError."""
+    """The message as `parse` would give it, but with large values of a result as text; raises ValueError."""
     skeleton = _Skeleton.of(line)
     view = memoryview(line)
     raw: dict[str, RawJson] = {}
@@ -73,12 +73,12 @@ def _put_back(value: Any, raw: Mapping[str, RawJson]) -> Any:
 
 @dataclass(frozen=True)
 class _Skeleton:
-    """A message without its long strings, each with a mark in its place, and where they stood."""
+    """A message without its long strings, each replaced by a mark, and the strings' positions."""
 
     data: Buffer
     mark: str
     strings: Mapping[int, Span]
-    """By their numbers: where in the line."""
+    """By number: the position in the line."""
     places: tuple[int, ...]
     """Where the marks end in the data."""
     shifts: tuple[int, ...]
@@ -89,7 +89,7 @@ class _Skeleton:
         strings = long_strings(line, _LONG)
         if not strings:
             return cls(line, secrets.token_hex(16), {}, (), ())
-        # Nobody outside can know the mark, so nothing in the message can be taken for one.
+        # Nobody outside can know the mark, so nothing in the message can be mistaken for one.
         mark = secrets.token_hex(16)
         view, rest = memoryview(line), io.BytesIO()
         places, shifts = [], []
@@ -104,7 +104,7 @@ class _Skeleton:
         return cls(rest.getvalue(), mark, dict(enumerate(strings)), tuple(places), tuple(shifts))
 
     def in_line(self, place: int) -> int:
-        """Where in the line something outside the strings stands."""
+        """The position in the line of something outside the strings."""
         before = bisect_right(self.places, place)
         return place + (self.shifts[before - 1] if before else 0)
 
@@ -113,7 +113,7 @@ class _Skeleton:
         return range(bisect_left(self.places, span[0]), bisect_left(self.places, span[1]))
 
     def without(self, span: Span) -> _Skeleton:
-        """With a mark in place of a value; for reading only, positions in the line are lost."""
+        """With a mark in place of a value; only for reading, because positions in the line are lost."""
         view = memoryview(self.data)
         data = b"".join([view[: span[0]], f'"{self.mark}s"'.encode(), view[span[1] :]])
         inside = self.inside(span)
@@ -122,7 +122,7 @@ class _Skeleton:
 
 
 def _structured(data: Buffer) -> Span | None:
-    """Where the structured content of a result stands."""
+    """The position of a result's structured content."""
     span: Span | None = (first_filled(data, 0), len(data))
     for key in ("result", "structuredContent"):
         span = _value_of(data, span[0], key) if span is not None and data[span[0] : span[0] + 1] == b"{" else None
@@ -135,14 +135,15 @@ def _value_of(data: Buffer, at: int, key: str) -> Span | None:
     spans = zip(items.starts.tolist(), items.ends.tolist(), strict=True) if items is not None else ()
     for start, end in spans:
         if key_of(data, start) == f'"{key}"'.encode():
-            # Of a key that stands twice, JSON takes the last.
+            # If a key occurs twice, JSON parsers take the last.
             found = (value_start(data, start, in_object=True), end)
     return found
 
 
 def _repeated(line: Buffer, skeleton: _Skeleton, structured: Span) -> dict[int, int] | None:
-    """If structured content is small but for texts of the result that it repeats, as file servers do it: which of
-    its strings are which others. None if it is large by itself."""
+    """Structured content may be small except for texts of the result that it repeats, as file servers do. Maps those
+    strings to the others; None if it is large by itself.
+    """
     if structured[1] - structured[0] > _LARGE_VALUE:
         return None
     inside = skeleton.inside(structured)
@@ -168,7 +169,7 @@ def _is_same(line: Buffer, one: Span, other: Span) -> bool:
 
 
 def _is_json(line: Buffer, skeleton: _Skeleton, span: Span) -> bool:
-    """Whether a part is JSON that any client can read: it may be sent on as it is."""
+    """Whether a part is JSON that any client can read, so it may be passed on unchanged."""
     try:
         value_in_parts(skeleton.data, *span, _strict, keep=False)
         for number in skeleton.inside(span):
@@ -183,7 +184,7 @@ def _strict(data: bytes) -> Any:
     try:
         return pydantic_core.from_json(data, allow_inf_nan=False, cache_strings="keys")
     except ValueError:
-        # Half a surrogate pair is no valid text, but JSON can carry it.
+        # Half a surrogate pair is not valid text, but JSON can carry it.
         return json.loads(data, parse_constant=_refuse)
 
 
@@ -192,7 +193,7 @@ def _refuse(constant: str) -> None:
 
 
 def _with_texts(value: Any, raw: Mapping[str, RawJson]) -> Any:
-    """The value with its strings put back, wherever else they were taken out; keys, too."""
+    """The value with its strings put back wherever else they were taken out, including keys."""
     if isinstance(value, str):
         return raw[value].parsed() if value in raw else value
     if isinstance(value, list):

@@ -1,8 +1,8 @@
-"""Where the parts of a JSON text stand in it, found without parsing it: items of a container, long strings.
+"""Finds positions in a JSON text without parsing it: the items of a container, long strings.
 
-A result may be fifty megabytes: parsed, it would be many times that, and the interpreter would be held for
-as long. Here a few numpy passes over small chunks find what stands outside strings, or what is one. Pure; the
-text is taken to be JSON, and what it is not is never claimed to be closed.
+A result may be fifty megabytes; parsed, it would take many times that and hold the interpreter as long. Here a few
+numpy passes over small chunks find what is inside and outside strings. Pure; assumes that the text is JSON, and reports
+malformed text as never closed.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 Positions = npt.NDArray[np.signedinteger[Any]]
-"""As narrow as they can be: of short items there are millions."""
+"""As narrow as possible, because there may be millions of short items."""
 
 Buffer = bytes | bytearray | memoryview
 
@@ -37,23 +37,23 @@ _KEY = re.compile(rb'[ \t\r\n]*("(?:[^"\\]|\\.)*")[ \t\r\n]*:[ \t\r\n]*', re.DOT
 
 @dataclass(frozen=True)
 class Items:
-    """The items of a container: each from its start (blanks included) to the comma or bracket after it."""
+    """The items of a container: each from its start (including whitespace) to the comma or bracket after it."""
 
     starts: Positions
     ends: Positions
     close: int
-    """Where the closing bracket stands."""
+    """The position of the closing bracket."""
 
 
 def first_filled(data: Buffer, at: int) -> int:
-    """The first position from `at` on that is no blank."""
+    """The first position from `at` on that is not whitespace."""
     while at < len(data) and data[at] in BLANKS:
         at += 1
     return at
 
 
 def items_of(data: Buffer, at: int) -> Items | None:
-    """The items of the container that opens at `at`; None when it does not open there, or never closes."""
+    """The items of the container that opens at `at`; None if none opens there, or it never closes."""
     if at >= len(data) or data[at] not in _OPENING:
         return None
     commas: list[Positions] = []
@@ -72,7 +72,7 @@ def items_of(data: Buffer, at: int) -> Items | None:
 def _items(data: Buffer, at: int, commas: list[Positions], close: int) -> Items:
     kind = position_type(data)
     edges = np.concatenate([np.array([at], kind), *commas, np.array([close], kind)])
-    # The one copy of the commas is enough.
+    # One copy of the commas is enough.
     commas.clear()
     if len(edges) == 2 and first_filled(data, at + 1) == close:
         none = np.zeros(0, kind)
@@ -81,12 +81,12 @@ def _items(data: Buffer, at: int, commas: list[Positions], close: int) -> Items:
 
 
 def position_type(data: Buffer) -> type[np.signedinteger[Any]]:
-    """The narrowest integer that any position in the data fits, and a little more."""
+    """The narrowest integer type that holds any position in the data, and a little more."""
     return np.int32 if len(data) < 1 << 30 else np.int64
 
 
 def _structure(data: Buffer, at: int) -> Iterator[tuple[Positions, npt.NDArray[np.uint8]]]:
-    """Brackets and commas outside strings from `at` on, a chunk at a time: where, and which."""
+    """Brackets and commas outside strings from `at` on, chunk by chunk: positions and characters."""
     in_string, is_escaped, kind = 0, False, position_type(data)
     for begin in range(at, len(data), _CHUNK):
         chunk = _chunk(data, begin)
@@ -99,7 +99,7 @@ def _structure(data: Buffer, at: int) -> Iterator[tuple[Positions, npt.NDArray[n
 
 
 def structure_marks(data: Buffer, enough: int) -> int:
-    """How many brackets and commas stand outside strings; counts no further than `enough`."""
+    """How many brackets and commas are outside strings; stops counting at `enough`."""
     found = 0
     for positions, _ in _structure(data, 0):
         found += len(positions)
@@ -121,7 +121,7 @@ def _quotes(chunk: npt.NDArray[np.uint8], first_is_escaped: bool) -> tuple[Posit
 
 
 def _escaped(chunk: npt.NDArray[np.uint8], first_is_escaped: bool) -> tuple[Positions, bool]:
-    """The positions after a backslash that escapes, and whether that goes on into the next chunk."""
+    """The positions after an escaping backslash, and whether an escape continues into the next chunk."""
     slashes = np.flatnonzero(chunk == _BACKSLASH)
     first = np.zeros(1 if first_is_escaped else 0, dtype=np.int64)
     if first_is_escaped and slashes.size and slashes[0] == 0:
@@ -137,7 +137,7 @@ def _escaped(chunk: npt.NDArray[np.uint8], first_is_escaped: bool) -> tuple[Posi
 
 
 def value_start(data: Buffer, start: int, *, in_object: bool) -> int:
-    """Where the value of an item begins: after its key, if it has one."""
+    """The start of an item's value: after its key, if it has one."""
     if in_object and (key := _KEY.match(data, start)) is not None:
         return key.end()
     return first_filled(data, start)
@@ -150,7 +150,7 @@ def key_of(data: Buffer, start: int) -> bytes:
 
 
 def long_strings(data: Buffer, longer_than: int) -> list[tuple[int, int]]:
-    """Where strings of more bytes than this stand: from after the opening quote to the closing one."""
+    """Strings longer than this: from after the opening quote to the closing one."""
     found: list[tuple[int, int]] = []
     last, in_string, is_escaped = -1, 0, False
     for begin in range(0, len(data), _CHUNK):
@@ -158,7 +158,7 @@ def long_strings(data: Buffer, longer_than: int) -> list[tuple[int, int]]:
         if not quotes.size:
             continue
         marks = np.concatenate([np.array([last], dtype=np.int64), quotes + begin])
-        # Every second gap is inside a string; which ones depends on what was open when the chunk began.
+        # Every second gap is inside a string; which ones depends on the state when the chunk began.
         gaps = np.flatnonzero(np.diff(marks) > longer_than).tolist()
         found += [(int(marks[at]) + 1, int(marks[at + 1])) for at in gaps if (at + in_string) % 2 == 1]
         in_string = (in_string + len(quotes)) % 2
@@ -167,7 +167,7 @@ def long_strings(data: Buffer, longer_than: int) -> list[tuple[int, int]]:
 
 
 def decoded_parts(data: Buffer, start: int, end: int, chunk: int = 1 << 19) -> Iterator[str]:
-    """The text that the inside of a JSON string means; in parts, because the interpreter is held for each."""
+    """The decoded text of a JSON string's inside; in parts, because each part holds the interpreter."""
     while start < end:
         part = bytes(data[start : min(start + chunk, end)])
         if start + chunk < end:
@@ -177,10 +177,10 @@ def decoded_parts(data: Buffer, start: int, end: int, chunk: int = 1 << 19) -> I
 
 
 _PART = 64 * 1024
-"""Bytes that are parsed at once."""
+"""Bytes parsed at once."""
 
 _DEEPEST = 16
-"""Containers in each other that are taken apart; what is nested deeper is small, or made to keep us busy."""
+"""Nested containers that are divided; deeper ones are small, or hostile."""
 
 
 def value_in_parts(data: Buffer, at: int, end: int, parse: Callable[[bytes], Any], *, keep: bool = True) -> Any:
@@ -213,7 +213,7 @@ def _in_parts(data: Buffer, at: int, end: int, parse: Callable[[bytes], Any], ke
 
 
 def _batches(items: Items) -> Iterator[tuple[int, int]]:
-    """Neighbouring items, as many as make a part; one that is larger stands alone."""
+    """Neighbouring items, enough to fill a part; a larger item stands alone."""
     at = 0
     while at < len(items.starts):
         start = int(items.starts[at])
@@ -226,7 +226,7 @@ _HALF_PAIR = re.compile(rb"\\u[dD][89abAB][0-9a-fA-F]{2}$")
 
 
 def whole_escapes(part: bytes) -> bytes:
-    """Without the half of an escape, of a pair of escapes, or of a character, that a cut left at the end."""
+    """Without an incomplete escape, pair of escapes, or character at the end."""
     part = whole_characters(part)
     slash = part.rfind(b"\\", max(0, len(part) - 6))
     if slash >= 0:
@@ -250,7 +250,7 @@ def _escapes_at(part: bytes, at: int) -> bool:
 
 
 def whole_characters(part: bytes) -> bytes:
-    """Without the beginning of a character that a cut left at the end."""
+    """Without an incomplete character at the end."""
     for back in range(1, min(4, len(part)) + 1):
         byte = part[-back]
         if byte & 0xC0 != 0x80:

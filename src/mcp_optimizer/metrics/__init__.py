@@ -1,1 +1,1 @@
-"""What was measured, and how it is reported."""
+"""Measurements and reports."""

@@ -1,8 +1,8 @@
-"""Turns what a client is answered into events: one place for every kind of reply.
+"""Turns replies to clients into events: one place for every kind of reply.
 
-The numbers are those of the reply itself, so that history and reply cannot disagree. Called by the MCP face and
-the library, around each answer; hands the event on and returns at once. Never sees more of a result than it needs
-to count it, and keeps none of it.
+The numbers are those of the reply itself, so history and reply cannot disagree. Called by serving and the library
+around each reply; passes the event on and returns at once. Reads only as much of a result as it needs for counting, and
+keeps none of it.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ from mcp_optimizer.gateway.gateway import SCORES_META_KEY, TOOL_META_KEY, Gatewa
 from mcp_optimizer.largejson.text import compact
 from mcp_optimizer.metrics.recorder import Recorder
 from mcp_optimizer.results.pipeline import RESULT_META_KEY
+from mcp_optimizer.runtime.tasks import BackgroundTasks
 from mcp_optimizer.runtime.terminal_text import printable
 from mcp_optimizer.token_counter import TokenCounter
 
@@ -43,7 +44,7 @@ KINDS = {
     "list_tools": EventKind.LIST,
     "read_result": EventKind.READ,
 }
-"""By our own tools; whatever else is called is a call."""
+"""By our own tools; everything else is a call."""
 
 _OUTCOMES: tuple[tuple[type[OptimizerError], Outcome], ...] = (
     (CallTimeout, Outcome.TIMEOUT),
@@ -60,16 +61,16 @@ _Default = TypeVar("_Default")
 _MOST_KNOWN = 10_000
 
 _TOGETHER = 0.02
-"""Seconds in which replies gather that are counted together."""
+"""Seconds for which replies are collected to be counted together."""
 
 _MOST_COUNTED_AT_ONCE = 1_000
-"""Replies that wait to be counted; they are kept until then."""
+"""Replies that may wait to be counted; they are held in memory until then."""
 
 
-class Answer:
-    """One answer in the making: what was asked for, and in the end the reply or the error.
+class AccountedAnswer:
+    """One reply while it is made: the request, and in the end the reply or the error.
 
-    Entered around the making of it, and accounted for on leaving; plain, because it is done for every call.
+    Entered before the reply is made and recorded on exit; kept simple, because every call uses it.
     """
 
     __slots__ = ("_accounts", "_asked", "_started", "caller", "error", "kind", "result")
@@ -99,22 +100,22 @@ class Answer:
             self._accounts.take(self)
 
     def reply(self, result: dict[str, Any]) -> dict[str, Any]:
-        """The reply, as it is sent."""
+        """The reply, as sent."""
         self.result = result
         return result
 
     def failed(self, error: OptimizerError) -> None:
-        """The reply tells of this error."""
+        """The reply reports this error."""
         self.error = error
 
     @property
     def meta(self) -> Mapping[str, Any]:
-        """What the reply says about itself."""
+        """The metadata of the reply."""
         meta = (self.result or {}).get("_meta")
         return meta if isinstance(meta, dict) else {}
 
-    def part(self, name: str) -> Mapping[str, Any]:
-        """A part of that; one that is not ours may be anything at all."""
+    def meta_part(self, name: str) -> Mapping[str, Any]:
+        """A part of the metadata; one that is not ours may have any type."""
         part = self.meta.get(name)
         return part if isinstance(part, dict) else {}
 
@@ -123,13 +124,13 @@ class Answer:
         return (time.perf_counter() - self._started) * 1_000
 
     def tool(self, gateway: Gateway) -> ToolKey:
-        """The tool that was meant, if there is one: what a model made up is nobody's name."""
+        """The tool, if it exists; a name that a model made up is not recorded."""
         name, server = self._asked
         if self.kind is not EventKind.CALL or not isinstance(name, str):
             return ("", "")
         if not server and (listed := gateway.snapshot.by_name.get(name)) is not None:
             return (listed.server, listed.record.name)
-        if origin := self.part(TOOL_META_KEY):
+        if origin := self.meta_part(TOOL_META_KEY):
             return (str(origin.get("server", "")), str(origin.get("name", "")))
         try:
             tool = gateway.resolve(name, server if isinstance(server, str) and server else None)
@@ -139,30 +140,31 @@ class Answer:
 
 
 _Uncounted = tuple[Event, Sequence[str], Sequence[Mapping[str, Any]]]
-"""An event, and what its tokens are those of: texts, or the tools of a list."""
+"""An event and what its tokens count: texts, or the tools of a list."""
 
 
 class Accounts:
-    """Accounts for each answer once."""
+    """Records each reply once."""
 
     def __init__(self, gateway: Gateway, counter: TokenCounter, recorder: Recorder) -> None:
         self._gateway = gateway
         self._counter = counter
         self._recorder = recorder
-        # Over stdio every process is one conversation, and its caller is always "local".
+        # On stdio every process is one conversation, and its caller is always "local".
         self._process = secrets.token_hex(8)
-        # By what names a caller, never by the caller itself: that holds its client's whole connection.
+        # Keyed by the caller's names, never by the caller itself, which holds its client's complete connection.
         self._known: dict[tuple[str, str], tuple[str, str]] = {}
         self._listed: tuple[Sequence[Mapping[str, Any]], int] = ((), 0)
         self._uncounted: list[_Uncounted] = []
-        self._counting: asyncio.Task[None] | None = None
+        self._tasks = BackgroundTasks(logger, "Cannot record events")
+        self._is_counting = False
 
-    def answering(self, name: str, arguments: Mapping[str, Any], caller: Caller) -> Answer:
-        """To be entered around the answer to a tools/call; accounts for it when it is there, or failed."""
-        return Answer(name, arguments, caller, self if self._recorder.is_heard else None)
+    def answering(self, name: str, arguments: Mapping[str, Any], caller: Caller) -> AccountedAnswer:
+        """Entered around the reply to a tools/call; records it when it is complete or failed."""
+        return AccountedAnswer(name, arguments, caller, self if self._recorder.is_heard else None)
 
-    def take(self, answer: Answer) -> None:
-        """Account for an answer; for one that only asks for more, when the rest of it is there."""
+    def take(self, answer: AccountedAnswer) -> None:
+        """Record a reply; one that only asks for input is recorded when the call is complete."""
         if answer.result is not None and is_input_required(answer.result):
             return
         try:
@@ -172,8 +174,8 @@ class Accounts:
             else:
                 self._record(self._event(answer, stated))
         except Exception:
-            # Whoever asked has a right to the answer, whatever is wrong with the accounts.
-            logger.exception("An event could not be recorded")
+            # The caller gets its reply even if recording fails.
+            logger.exception("Cannot record an event")
 
     def loaded(
         self,
@@ -183,7 +185,7 @@ class Accounts:
         milliseconds: float,
         counted: int | None = None,
     ) -> None:
-        """A client was sent its tools/list. `counted`: the tokens of all its pages, where they are known already."""
+        """A client was sent its tools/list. `counted` are the tokens of all its pages, if known."""
         if not self._recorder.is_heard:
             return
         with _never_failing():
@@ -206,28 +208,31 @@ class Accounts:
                 self._count_beside(event, (), tools)
 
     async def settled(self) -> None:
-        """Wait until everything that was answered is accounted for."""
-        while self._counting is not None:
-            await asyncio.wait({self._counting})
+        """Wait until every reply is recorded."""
+        await self._tasks.settled()
 
     def _record(self, event: Event) -> None:
-        """Record what need not be counted, behind what is being counted: a conversation is told in its order."""
-        if self._counting is not None and len(self._uncounted) < _MOST_COUNTED_AT_ONCE:
+        """Record an event that needs no counting after those being counted, to keep the order of a conversation."""
+        if self._is_counting and len(self._uncounted) < _MOST_COUNTED_AT_ONCE:
             self._uncounted.append((event, (), ()))
         else:
             self._recorder.record(event)
 
     def _count_beside(self, event: Event, texts: Sequence[str], tools: Sequence[Mapping[str, Any]] = ()) -> None:
-        """Count in a thread, and record then: the tokenizer may still have to be loaded."""
+        """Count in a thread, then record, because the tokenizer may have to be loaded first."""
         if len(self._uncounted) >= _MOST_COUNTED_AT_ONCE:
-            self._recorder.dropped += 1
+            self._recorder.drop()
             return
         self._uncounted.append((event, texts, tools))
-        if self._counting is None:
-            self._counting = asyncio.create_task(self._count())
+        if not self._is_counting:
+            self._is_counting = True
+            self._tasks.spawn(self._count())
 
     async def _count(self) -> None:
-        """A thread for many replies at once: one for each would cost more than the call."""
+        """A thread for many replies at once: one for each would cost more than the call.
+
+        Whoever asked has its answer, whatever is wrong with the accounts.
+        """
         try:
             while self._uncounted:
                 await asyncio.sleep(_TOGETHER)
@@ -238,21 +243,13 @@ class Accounts:
                     all_tokens = tokens + event.tokens
                     full_tokens = max(all_tokens, event.full_tokens)
                     self._recorder.record(event._replace(tokens=all_tokens, full_tokens=full_tokens))
-        except Exception:
-            # Whoever asked has its answer, whatever is wrong with the accounts.
-            logger.exception("Events could not be recorded")
         finally:
-            self._counting = None
+            self._is_counting = False
 
     def _counts(self, batch: Sequence[_Uncounted]) -> list[int]:
-        return [sum(map(self._tokens, [*texts, *map(compact, tools)])) for _, texts, tools in batch]
-
-    def _tokens(self, text: str) -> int:
-        try:
-            return self._counter.count_tokens(text)
-        except ValueError:
-            # What the tokenizer chokes on costs its own count, and not those of the others.
-            return 0
+        # What the tokenizer chokes on costs its own count, and not those of the others.
+        count = self._counter.count_or_zero
+        return [sum(map(count, [*texts, *map(compact, tools)])) for _, texts, tools in batch]
 
     def _who(self, caller: Caller) -> tuple[str, str]:
         """A caller's conversation and client, as events name them."""
@@ -266,14 +263,14 @@ class Accounts:
             self._known[key] = known
         return known
 
-    def _event(self, answer: Answer, tokens: int) -> Event:
-        kept = answer.part(RESULT_META_KEY)
+    def _event(self, answer: AccountedAnswer, tokens: int) -> Event:
+        kept = answer.meta_part(RESULT_META_KEY)
         server, tool = answer.tool(self._gateway)
-        data, performance = answer.part("data"), answer.part("performance")
+        data, performance = answer.meta_part("data"), answer.meta_part("performance")
         snapshot = self._gateway.snapshot
         session, client = self._who(answer.caller)
         found: tuple[ToolKey, ...] = ()
-        if scores := answer.part(SCORES_META_KEY):
+        if scores := answer.meta_part(SCORES_META_KEY):
             hits = (snapshot.by_name.get(name) for name in scores)
             found = tuple((hit.server, hit.record.name) for hit in hits if hit is not None)
         return Event(
@@ -296,26 +293,26 @@ class Accounts:
 
 @contextmanager
 def _never_failing() -> Iterator[None]:
-    """Whoever asked has a right to the answer, whatever is wrong with the accounts."""
+    """The caller gets its reply even if recording fails."""
     try:
         yield
     except Exception:
-        logger.exception("An event could not be recorded")
+        logger.exception("Cannot record an event")
 
 
-def _stated_tokens(answer: Answer) -> int | None:
-    """What the reply itself says that it costs."""
-    return _stated(answer.part("tokens"), "estimated", None)
+def _stated_tokens(answer: AccountedAnswer) -> int | None:
+    """The cost that the reply itself states."""
+    return _stated(answer.meta_part("tokens"), "estimated", None)
 
 
 def _stated(part: Mapping[str, Any], name: str, default: _Default) -> int | _Default:
-    """A number of tokens that can be one: whoever wrote it, the accounts must bear it."""
+    """A plausible number of tokens, whoever wrote it."""
     number = part.get(name)
     return number if isinstance(number, int) and 0 <= number <= _MOST_TOKENS else default
 
 
-def _texts(answer: Answer) -> list[str]:
-    """What a model reads of the answer."""
+def _texts(answer: AccountedAnswer) -> list[str]:
+    """What a model reads of the reply."""
     if answer.result is None:
         return [for_model(answer.error)] if answer.error else []
     content = answer.result.get("content")
@@ -323,7 +320,7 @@ def _texts(answer: Answer) -> list[str]:
     return [str(block.get("text", "")) for block in blocks if isinstance(block, dict) and block.get("type") == "text"]
 
 
-def _outcome(answer: Answer) -> Outcome:
+def _outcome(answer: AccountedAnswer) -> Outcome:
     if answer.error is not None:
         return next((outcome for kind, outcome in _OUTCOMES if isinstance(answer.error, kind)), Outcome.FAILED)
     if answer.result is None:

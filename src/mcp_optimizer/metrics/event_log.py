@@ -1,4 +1,4 @@
-"""Events as log lines, for those who log at `info`."""
+"""Events as log lines, at level `info`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ event_logger = logging.getLogger("mcp_optimizer.events")
 
 
 def log_event(event: Event) -> None:
-    """One line an event; programs find its parts as fields."""
+    """One line per event; programs find its parts as fields."""
     fields = {
         "event": event.kind.value,
         "session": event.session,

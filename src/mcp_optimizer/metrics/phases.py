@@ -1,18 +1,20 @@
-"""What each phase saves on a catalog: schemas compressed, profiles registered, descriptions shortened. Pure values.
+"""What each phase saves on a catalog: compressed schemas, registered profiles, shortened descriptions. Pure values.
 
-The phases are those of the schema-compression document, with its targets for a kanban server of 65 tools; the
-targets are stated beside every catalog, and met or not.
+The phases are those of the schema-compression document. Targets belong to its example (`demo/targets.py`): only who
+reports on that gives them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from enum import StrEnum
+from types import MappingProxyType
 from typing import Self
 
 from pydantic import BaseModel, Field, model_validator
 
+from mcp_optimizer.metrics.reduction import percent_saved
 from mcp_optimizer.profiles.tiers import ProfileName
 
 
@@ -25,8 +27,8 @@ class MeasurementPhase(StrEnum):
     AFTER_PHASE_3 = "AfterPhase3"
 
 
-class TokenMetrics(BaseModel):
-    """What a tool costs after a phase (`db.models.TokenMetrics` is what a search saves)."""
+class ToolPhaseMetrics(BaseModel):
+    """What a tool costs after a phase: `TokenMetrics` in the schema-compression document."""
 
     tool_name: str
     baseline_tokens: int = Field(ge=0)
@@ -40,12 +42,11 @@ class TokenMetrics(BaseModel):
     def of(
         cls, name: str, baseline: int, optimized: int, phase: MeasurementPhase, tier: ProfileName, now: datetime
     ) -> Self:
-        percent = round((baseline - optimized) / baseline * 100, 2) if baseline else 0.0
         return cls(
             tool_name=name,
             baseline_tokens=baseline,
             optimized_tokens=optimized,
-            reduction_percent=percent,
+            reduction_percent=percent_saved(baseline, optimized),
             measurement_phase=phase,
             tier=tier,
             timestamp=now,
@@ -68,19 +69,23 @@ class TierMetrics(BaseModel):
 
 
 class PhaseMetrics(BaseModel):
-    """What a phase took off, against what it was meant to."""
+    """What a phase took off; and where it has a target, whether that was met."""
 
     phase_name: str
     total_reduction: int
-    target_reduction: int
-    achieved: bool
+    target_reduction: int | None = None
+    achieved: bool | None = None
+
+    @classmethod
+    def of(cls, name: str, reduction: int, target: int | None) -> Self:
+        achieved = None if target is None else reduction >= target
+        return cls(phase_name=name, total_reduction=reduction, target_reduction=target, achieved=achieved)
 
 
-TARGETS = {"schema compression": 5_600, "profile registration": 24_300, "descriptions": 2_000}
-"""Tokens, as the source document sets them for its kanban server."""
+NO_TARGETS: Mapping[str, int] = MappingProxyType({})
 
 
-def tier_metrics(rows: Sequence[TokenMetrics]) -> list[TierMetrics]:
+def tier_metrics(rows: Sequence[ToolPhaseMetrics]) -> list[TierMetrics]:
     """Totals by profile, over rows of one phase."""
     found = []
     for tier in ProfileName:
@@ -90,19 +95,13 @@ def tier_metrics(rows: Sequence[TokenMetrics]) -> list[TierMetrics]:
     return found
 
 
-def phase_metrics(baseline: int, compressed: int, registered: int, registered_brief: int) -> list[PhaseMetrics]:
-    """Phase 1 over all tools, phase 2 at the start against all of them, phase 3 over what is registered."""
+def phase_metrics(
+    baseline: int, compressed: int, registered: int, registered_brief: int, targets: Mapping[str, int] = NO_TARGETS
+) -> list[PhaseMetrics]:
+    """Phase 1 over all tools, phase 2 at the start against all of them, phase 3 over registered tools."""
     reductions = {
         "schema compression": baseline - compressed,
         "profile registration": baseline - registered,
         "descriptions": registered - registered_brief,
     }
-    return [
-        PhaseMetrics(
-            phase_name=name,
-            total_reduction=reduction,
-            target_reduction=TARGETS[name],
-            achieved=reduction >= TARGETS[name],
-        )
-        for name, reduction in reductions.items()
-    ]
+    return [PhaseMetrics.of(name, reduction, targets.get(name)) for name, reduction in reductions.items()]

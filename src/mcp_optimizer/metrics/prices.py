@@ -6,12 +6,12 @@ from mcp_optimizer.errors import ConfigurationError
 from mcp_optimizer.metrics.savings import Prices
 
 _SAMPLE = 1_000
-"""Tokens that are priced: few, so that the first of tiered prices holds."""
+"""Tokens that are priced: few, so the first of tiered prices applies."""
 
 
 def prices_of(model: str) -> Prices:
-    """The prices of a model by its name, or `provider:model` where several providers sell it."""
-    # Half a second to load, for those who ask for money only.
+    """The prices of a model by its name, or `provider:model` if several providers sell it."""
+    # Takes half a second to load, so only on request.
     from genai_prices import Usage, calc_price
 
     provider, separator, name = model.partition(":")
@@ -27,7 +27,7 @@ def prices_of(model: str) -> Prices:
         )
     except LookupError as error:
         raise ConfigurationError(
-            f"No price is known for the model {model!r}. Name it as its provider does, such as claude-sonnet-4-5, "
+            f"No known price for the model {model!r}. Use its provider's name for it, such as claude-sonnet-4-5, "
             "gpt-5 or google:gemini-2.5-pro."
         ) from error
     scale = 1_000_000 / _SAMPLE
@@ -37,6 +37,6 @@ def prices_of(model: str) -> Prices:
         currency="USD",
         input=full,
         cache_read=float(read.input_price) * scale,
-        # Providers that cache by themselves take nothing extra for what is new.
+        # Providers that cache automatically charge nothing extra for new tokens.
         cache_write=float(write.input_price) * scale or full,
     )

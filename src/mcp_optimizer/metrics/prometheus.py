@@ -1,4 +1,4 @@
-"""What happens, as numbers for Prometheus: counted as it happens, read when it is asked for.
+"""Metrics for Prometheus: counted as events happen, read on request.
 
 Labels are bounded: kinds and outcomes are ours, and servers are those of the server file. No client, tool or
 conversation is ever a label.
@@ -7,7 +7,7 @@ conversation is ever a label.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections import Counter, OrderedDict, defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from itertools import accumulate
 
@@ -20,42 +20,15 @@ from mcp_optimizer.catalog import Snapshot
 from mcp_optimizer.domain.events import Event, EventKind, Outcome
 from mcp_optimizer.domain.tools import ServerStatus
 from mcp_optimizer.metrics.recorder import Recorder
-from mcp_optimizer.metrics.savings import Assumptions, Conversation, Savings
+from mcp_optimizer.metrics.savings import Assumptions, RunningSavings
+from mcp_optimizer.metrics.weights import by_server, total, weights
 
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
 _MOST_SESSIONS = 10_000
 
 
-class RunningSavings:
-    """The tokens that models read, with us and without, as reports tell them, added up event by event."""
-
-    def __init__(self, assumptions: Callable[[], Assumptions]) -> None:
-        self._assumptions = assumptions
-        self._open: OrderedDict[str, Conversation] = OrderedDict()
-        self.total = Savings()
-        """Of all conversations, each as it stands now."""
-        self.with_us = self.without = 0
-        """The most that the total ever was: it may fall a little when a list becomes shorter, and a counter may not."""
-
-    def take(self, event: Event) -> None:
-        known = self._open.pop(event.session, None)
-        if known is None:
-            known = Conversation(self._assumptions())
-        elif known.is_over(event):
-            known = known.following()
-        # The last is the one that spoke last: who has been silent for longest is forgotten first.
-        self._open[event.session] = known
-        if len(self._open) > _MOST_SESSIONS:
-            self._open.popitem(last=False)
-        before = known.savings
-        known.add(event)
-        self.total = self.total + known.savings - before
-        self.with_us = max(self.with_us, self.total.with_us.tokens)
-        self.without = max(self.without, self.total.without.tokens)
-
-
 class _Histogram:
-    """How long things took, by a label; kept plainly, because it is added to on every call."""
+    """Durations by label; a simple structure, because every call adds to it."""
 
     def __init__(self) -> None:
         self.counts = [0] * (len(_SECONDS) + 1)
@@ -67,13 +40,13 @@ class _Histogram:
 
     @property
     def buckets(self) -> list[tuple[str, float]]:
-        """As Prometheus has them: each with all that are smaller."""
+        """Cumulative, as Prometheus expects them."""
         bounds = [*(str(float(bound)) for bound in _SECONDS), "+Inf"]
         return list(zip(bounds, map(float, accumulate(self.counts)), strict=True))
 
 
 class Meters(Collector):
-    """All numbers of one gateway, in a registry of their own. `take` is a listener of the recorder."""
+    """All metrics of one gateway, in their own registry. `take` is a listener of the recorder."""
 
     def __init__(
         self,
@@ -82,10 +55,10 @@ class Meters(Collector):
         assumptions: Callable[[], Assumptions],
         refused: Callable[[], Mapping[str, int]] = dict,
     ) -> None:
-        """`refused`: how many messages of clients were, by reason."""
+        """`refused` returns the number of refused client messages by reason."""
         self._snapshot = snapshot
         self._refused = refused
-        self._savings = RunningSavings(assumptions)
+        self._savings = RunningSavings(assumptions, _MOST_SESSIONS)
         self._events: Counter[tuple[EventKind, Outcome]] = Counter()
         self._calls: Counter[tuple[str, Outcome]] = Counter()
         self._sent: Counter[EventKind] = Counter()
@@ -103,7 +76,7 @@ class Meters(Collector):
         self._sent[kind] += event.tokens
         self._seconds[kind].add(seconds)
         if kind is EventKind.CALL:
-            # Only those of the server file: a label that anybody could choose would have values without end.
+            # Only servers of the server file: a label that anyone could choose would have endless values.
             server = event.server if event.server in self._snapshot().states else "none"
             self._calls[server, outcome] += 1
             self._call_seconds[server].add(seconds)
@@ -113,7 +86,7 @@ class Meters(Collector):
         self._savings.take(event)
 
     def exposition(self, accept: str = "") -> tuple[bytes, str]:
-        """All numbers in the format that is asked for, and its content type."""
+        """All metrics in the requested format, and its content type."""
         encode, content_type = choose_encoder(accept)
         return encode(self._registry), content_type
 
@@ -123,13 +96,13 @@ class Meters(Collector):
         )
         for (kind, outcome), count in list(self._events.items()):
             events.add_metric([kind.value, outcome.value], count)
-        calls = CounterMetricFamily("mcp_optimizer_calls", "Calls of tools, by server.", labels=["server", "outcome"])
+        calls = CounterMetricFamily("mcp_optimizer_calls", "Tool calls, by server.", labels=["server", "outcome"])
         for (server, outcome), count in list(self._calls.items()):
             calls.add_metric([server, outcome.value], count)
         sent = CounterMetricFamily("mcp_optimizer_tokens_sent", "Tokens sent to clients.", labels=["kind"])
         for kind, tokens in list(self._sent.items()):
             sent.add_metric([kind.value], tokens)
-        seconds = HistogramMetricFamily("mcp_optimizer_duration_seconds", "Time to an answer.", labels=["kind"])
+        seconds = HistogramMetricFamily("mcp_optimizer_duration_seconds", "Time to a reply.", labels=["kind"])
         for kind, taken in list(self._seconds.items()):
             seconds.add_metric([kind.value], taken.buckets, taken.total)
         by_server = HistogramMetricFamily(
@@ -139,24 +112,24 @@ class Meters(Collector):
             by_server.add_metric([server], taken.buckets, taken.total)
         read = CounterMetricFamily(
             "mcp_optimizer_prompt_tokens",
-            "Tokens that models read, uncached, with this gateway; and without it, as it would have been.",
+            "Tokens that models read, uncached, with the gateway and, calculated, without it.",
             labels=["gateway"],
         )
         read.add_metric(["with"], self._savings.with_us)
         read.add_metric(["without"], self._savings.without)
         refused = CounterMetricFamily(
-            "mcp_optimizer_refused_messages", "Messages of clients that were refused.", labels=["reason"]
+            "mcp_optimizer_refused_messages", "Client messages that were refused.", labels=["reason"]
         )
         for reason, count in dict(self._refused()).items():
             refused.add_metric([reason], count)
         yield from (events, calls, sent, seconds, by_server, read, refused)
-        yield CounterMetricFamily("mcp_optimizer_tokens_cut", "Tokens that limits kept from clients.", self._cut)
+        yield CounterMetricFamily("mcp_optimizer_tokens_cut", "Tokens that limits held back.", self._cut)
         yield CounterMetricFamily("mcp_optimizer_cached_results", "Results served from the cache.", self._cached)
         yield CounterMetricFamily("mcp_optimizer_truncated_results", "Results that were cut.", self._truncated)
 
 
 class _State(Collector):
-    """What is so at the moment: read when asked, not kept."""
+    """The current state: read on request, not stored."""
 
     def __init__(self, snapshot: Callable[[], Snapshot], recorder: Recorder, own_tokens: Callable[[], int]) -> None:
         self._snapshot = snapshot
@@ -170,26 +143,26 @@ class _State(Collector):
             "mcp_optimizer_definition_tokens", "Tokens of the definitions of running servers.", labels=["server"]
         )
         states = GaugeMetricFamily(
-            "mcp_optimizer_server_state", "1 for the state that a server is in.", labels=["server", "state"]
+            "mcp_optimizer_server_state", "1 for a server's current state.", labels=["server", "state"]
         )
         restarts = CounterMetricFamily("mcp_optimizer_server_restarts", "Restarts of a server.", labels=["server"])
-        counts = dict.fromkeys(snapshot.states, 0)
-        weights = dict.fromkeys(snapshot.states, 0)
-        for tool in snapshot.running:
-            counts[tool.server] += 1
-            weights[tool.server] += tool.tokens
+        own = by_server(weights(snapshot))
         for name, state in snapshot.states.items():
-            tools.add_metric([name], counts[name])
-            tokens.add_metric([name], weights[name])
+            tools.add_metric([name], len(own.get(name, ())))
+            tokens.add_metric([name], total(own.get(name, ())))
             restarts.add_metric([name], state.restarts)
             for status in ServerStatus:
                 states.add_metric([name, status.value], float(state.status is status))
         yield from (tools, tokens, states, restarts)
         yield GaugeMetricFamily(
-            "mcp_optimizer_baseline_tokens", "What every prompt would carry.", snapshot.baseline_tokens
+            "mcp_optimizer_baseline_tokens",
+            "Tokens every prompt would carry without the gateway.",
+            snapshot.baseline_tokens,
         )
-        yield GaugeMetricFamily("mcp_optimizer_own_tokens", "What every prompt carries instead.", self._own_tokens())
+        yield GaugeMetricFamily(
+            "mcp_optimizer_own_tokens", "Tokens every prompt carries with the gateway.", self._own_tokens()
+        )
         recorder = self._recorder
-        yield GaugeMetricFamily("mcp_optimizer_history_queue", "Events that wait to be written.", recorder.waiting)
-        yield CounterMetricFamily("mcp_optimizer_history_written", "Events written down.", recorder.written)
+        yield GaugeMetricFamily("mcp_optimizer_history_queue", "Events waiting to be written.", recorder.waiting)
+        yield CounterMetricFamily("mcp_optimizer_history_written", "Events written.", recorder.written)
         yield CounterMetricFamily("mcp_optimizer_history_dropped", "Events lost.", recorder.dropped)

@@ -1,7 +1,7 @@
-"""Keeps what happens: events are queued, and written in batches beside the work. Never fails or delays a call.
+"""Records events: queues them and writes them in batches in the background. Never fails or delays a call.
 
-Called by whoever answers a client. A database that is locked, full or gone costs history, and the events that
-were lost are counted; it costs no caller anything.
+Called by the code that replies to clients. A database that is locked, full or missing costs only history; lost events
+are counted.
 """
 
 from __future__ import annotations
@@ -17,17 +17,18 @@ from typing import Protocol
 
 from mcp_optimizer.domain.events import Event
 from mcp_optimizer.errors import CatalogError
+from mcp_optimizer.runtime.tasks import BackgroundTasks
 
 logger = logging.getLogger(__name__)
 
 _CAPACITY = 20_000
-"""Events that wait for a database that does not answer; further ones are dropped."""
+"""Events that may wait for a database that does not respond; further ones are dropped."""
 
 _BATCH = 1_000
 _INTERVAL = 2.0
 _LONGEST_PAUSE = 60.0
 _LAST_CHANCE = 2.0
-"""Seconds to write what is left when the gateway ends."""
+"""Seconds to write the remaining events when the gateway ends."""
 
 _FORGET_INTERVAL = 3_600.0
 _DAY = 86_400.0
@@ -35,7 +36,7 @@ _LISTENER_BACKLOG = 200
 
 
 class Store(Protocol):
-    """Where events are kept; raises a CatalogError when it cannot."""
+    """Where events are stored; raises a CatalogError if it cannot store them."""
 
     async def write(self, events: Sequence[Event]) -> None: ...
 
@@ -43,7 +44,7 @@ class Store(Protocol):
 
 
 class Recorder:
-    """Takes events in, tells those who watch, and writes them down in batches."""
+    """Accepts events, passes them to listeners, and writes them in batches."""
 
     def __init__(
         self,
@@ -58,6 +59,7 @@ class Recorder:
         self._interval = interval
         self._queue: deque[Event] = deque()
         self._listeners: list[Callable[[Event], None]] = []
+        self._tasks = BackgroundTasks(logger, "History is not written any more")
         self._writing: asyncio.Task[None] | None = None
         self._ending = asyncio.Event()
         self._forgot_at = 0.0
@@ -66,7 +68,7 @@ class Recorder:
 
     @property
     def is_heard(self) -> bool:
-        """Whether events reach anybody; if not, they need not be made."""
+        """Whether anything receives events; if not, they need not be made."""
         return self._writing is not None or bool(self._listeners)
 
     @property
@@ -75,23 +77,27 @@ class Recorder:
         return len(self._queue)
 
     def record(self, event: Event) -> None:
-        """Take an event in; cheap, and never raises for what happens to it later."""
+        """Accept an event; cheap, and never raises for later failures."""
         for listener in self._listeners:
             listener(event)
         if self._writing is None:
             return
         if len(self._queue) >= self._capacity:
-            self.dropped += 1
+            self.drop()
             return
         self._queue.append(event)
 
+    def drop(self) -> None:
+        """Count an event that could not be kept."""
+        self.dropped += 1
+
     def listen(self, listener: Callable[[Event], None]) -> None:
-        """Be told of every event from now on; the listener must be quick."""
+        """Call the listener for every event from now on; it must be fast."""
         self._listeners.append(listener)
 
     @contextlib.contextmanager
     def watched(self) -> Iterator[asyncio.Queue[Event]]:
-        """A queue of events as they happen, for one who watches; whoever does not keep up misses some."""
+        """A queue of events as they happen, for one viewer; a slow viewer misses some."""
         queue: asyncio.Queue[Event] = asyncio.Queue(_LISTENER_BACKLOG)
 
         def put(event: Event) -> None:
@@ -105,11 +111,11 @@ class Recorder:
             self._listeners.remove(put)
 
     def start(self) -> None:
-        """Begin to write; without this, events are only told to those who watch."""
-        self._writing = asyncio.create_task(self._write(), name="history")
+        """Start writing; before this, events only go to listeners."""
+        self._writing = self._tasks.spawn(self._write(), name="history")
 
     async def stop(self) -> None:
-        """Write what is left, if that can be done in a moment."""
+        """Write the remaining events, if that is quick."""
         self._ending.set()
         if self._writing is None:
             return
@@ -123,7 +129,7 @@ class Recorder:
         pause = self._interval
         while True:
             is_ending = await self._paused(pause)
-            # Asked each time: a database that was down at the start may be there by now.
+            # Asked each time, because a database that was down at the start may be available by now.
             store = await self._store()
             if store is None or await self._write_waiting(store):
                 pause = self._interval
@@ -133,7 +139,7 @@ class Recorder:
                 return
 
     async def _paused(self, seconds: float) -> bool:
-        """Wait for the next batch; whether it is the last."""
+        """Wait for the next batch; returns whether it is the last."""
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._ending.wait(), seconds)
         return self._ending.is_set()
@@ -149,15 +155,15 @@ class Recorder:
             await self._forget_old(store)
         except CatalogError as error:
             logger.warning(
-                "History cannot be written now: %s. %d events wait, %d were dropped.",
+                "Cannot write history now: %s. %d events waiting, %d dropped.",
                 error,
                 len(self._queue),
                 self.dropped,
             )
             return False
         except Exception:
-            # A mistake of ours must not end the writing for good; what waits is tried again, or dropped and counted.
-            logger.exception("History could not be written")
+            # A bug of ours must not stop the writing for good; waiting events are tried again, or dropped and counted.
+            logger.exception("Cannot write history")
             return False
         return True
 

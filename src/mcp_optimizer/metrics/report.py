@@ -1,25 +1,123 @@
-"""The report on a catalog: what it costs by server and tool, and what each phase, form and profile makes of it.
+"""The report on a catalog: its cost by server and tool, and the effect of each phase, form and profile.
 
-Called by the command line. Reads a snapshot; starts nothing.
+Called by the command line. Reads a snapshot, and gives frozen values; starts nothing, shows nothing.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
 
 from mcp_optimizer.catalog import CatalogTool, Snapshot
 from mcp_optimizer.catalog.forms import ToolForms
 from mcp_optimizer.compression.descriptions import Level
-from mcp_optimizer.metrics.phases import MeasurementPhase, TokenMetrics, phase_metrics, tier_metrics
+from mcp_optimizer.metrics.advice import advice
+from mcp_optimizer.metrics.phases import (
+    NO_TARGETS,
+    MeasurementPhase,
+    PhaseMetrics,
+    TierMetrics,
+    ToolPhaseMetrics,
+    phase_metrics,
+    tier_metrics,
+)
+from mcp_optimizer.metrics.reduction import Reduction
 from mcp_optimizer.metrics.sizes import Sizes, sizes
-from mcp_optimizer.metrics.usage import Weight, advice
+from mcp_optimizer.metrics.usage import Usage
+from mcp_optimizer.metrics.weights import Weight, weights
 from mcp_optimizer.profiles.lists import ToolLists
-from mcp_optimizer.profiles.tiers import ProfileName
+from mcp_optimizer.profiles.tiers import ProfileName, Reason
 
 _LARGEST = 3
+
+
+@dataclass(frozen=True)
+class FormSavings:
+    """What some tools save with a compressed schema, and as signatures."""
+
+    schema: Reduction
+    signature: Reduction
+
+
+@dataclass(frozen=True)
+class ProfileCost:
+    """What a client pays that is sent this profile."""
+
+    profile: ProfileName
+    budget: int | None
+    tokens: int
+    tools: int
+    measures: str
+
+
+@dataclass(frozen=True)
+class ServerCost:
+    """What the definitions of a server cost, in each form."""
+
+    server: str
+    tools: int
+    baseline: int
+    schema: int
+    signature: int
+
+    @property
+    def title(self) -> str:
+        return self.server
+
+
+@dataclass(frozen=True)
+class ToolCost:
+    """What a tool's definition costs in each form, and which profile it is in, and why."""
+
+    name: str
+    server: str
+    tier: ProfileName
+    reason: Reason
+    baseline: int
+    schema: int
+    signature: int
+
+    @property
+    def title(self) -> str:
+        return self.name
+
+
+@dataclass(frozen=True)
+class Report:
+    """Everything that a report says; servers and tools largest first."""
+
+    baseline_tokens: int
+    tool_count: int
+    own_tokens: int
+    forms: FormSavings
+    largest_three: tuple[str, ...]
+    largest_forms: FormSavings
+    """Of these three."""
+    profile: ProfileName
+    """The profile that the phases and the total are about."""
+    phases: tuple[PhaseMetrics, ...]
+    total: Reduction
+    tiers: tuple[TierMetrics, ...]
+    profiles: tuple[ProfileCost, ...]
+    servers: tuple[ServerCost, ...]
+    tools: tuple[ToolCost, ...]
+    catalog_advice: tuple[str, ...]
+    """What can be said before anything was used."""
+    unclear_descriptions: tuple[str, ...]
+    metrics: tuple[ToolPhaseMetrics, ...]
+    usage: Usage | None
+    """None where no history is kept, or none belongs to this catalog."""
+
+    @property
+    def advice(self) -> tuple[str, ...]:
+        """The best there is to say: by what was used, if that is known."""
+        return self.catalog_advice if self.usage is None else self.usage.advice
+
+    @property
+    def weights(self) -> list[Weight]:
+        return [Weight(tool.server, tool.name, tool.baseline) for tool in self.tools]
 
 
 def make_report(
@@ -29,119 +127,112 @@ def make_report(
     own_tokens: int,
     selected: ProfileName = ProfileName.MINIMAL,
     known: Sizes | None = None,
-) -> dict[str, Any]:
-    """Everything, as plain values; the tools largest first."""
+    usage: Usage | None = None,
+    targets: Mapping[str, int] = NO_TARGETS,
+) -> Report:
+    """Everything. `known`: the sizes of the tools, where they were measured already; `targets`: of phases."""
     tools = sorted(snapshot.running, key=lambda tool: (-tool.tokens, tool.name))
-    profiles = lists.profiles()
     found = known or sizes(tools, forms)
-    compressed = {tool.name: found[tool.name][0] for tool in tools}
-    signatures = {tool.name: found[tool.name][1] for tool in tools}
-    registered = set(profiles.by_name[selected].tools)
+    costs = _tool_costs(tools, found, lists)
+    registered = set(lists.profiles().by_name[selected].tools)
     full = {name: lists.tokens(name, Level.FULL) for name in registered}
     brief = {name: min(full[name], lists.tokens(name, Level.WORDS)) for name in registered}
-    rows = _rows(tools, compressed, full, brief, lists)
-    baseline = snapshot.baseline_tokens
-    largest = tools[:_LARGEST]
-    return {
-        "baseline_tokens": baseline,
-        "tool_count": len(tools),
-        "own_tokens": own_tokens,
-        "forms": {
-            "schema": _saving(baseline, sum(compressed.values())),
-            "signature": _saving(baseline, sum(signatures.values())),
-        },
-        "largest_three": {
-            "tools": [tool.name for tool in largest],
-            "schema": _saving(sum(t.tokens for t in largest), sum(compressed[t.name] for t in largest)),
-            "signature": _saving(sum(t.tokens for t in largest), sum(signatures[t.name] for t in largest)),
-        },
-        "profile": selected.value,
-        "phases": [
-            phase.model_dump()
-            for phase in phase_metrics(baseline, sum(compressed.values()), sum(full.values()), sum(brief.values()))
-        ],
-        "total": _saving(baseline, sum(brief.values())),
-        "tiers": [tier.model_dump() for tier in tier_metrics(rows[MeasurementPhase.AFTER_PHASE_1])],
-        "profiles": [
-            {
-                "profile": profile.profile_name.value,
-                "budget": profile.token_budget,
-                "tokens": lists.total_tokens(profile.profile_name),
-                "tools": len(profile.tools),
-                "measures": profile.measures,
-            }
-            for profile in profiles.by_name.values()
-        ],
-        "servers": _servers(tools, compressed, signatures),
-        "tools": [
-            {
-                "name": tool.name,
-                "server": tool.server,
-                "tier": profiles.tier_of[tool.name].value,
-                "reason": profiles.reasons[tool.name].value,
-                "baseline": tool.tokens,
-                "schema": compressed[tool.name],
-                "signature": signatures[tool.name],
-            }
-            for tool in tools
-        ],
-        "advice": advice((), weights(snapshot), {}, {}),
-        "unclear_descriptions": lists.unclear(),
-        "metrics": [row.model_dump(mode="json") for phase in rows.values() for row in phase],
-    }
+    compressed = {cost.name: cost.schema for cost in costs}
+    rows = _rows(costs, compressed, full, brief)
+    baseline, largest = snapshot.baseline_tokens, costs[:_LARGEST]
+    return Report(
+        baseline_tokens=baseline,
+        tool_count=len(tools),
+        own_tokens=own_tokens,
+        forms=_forms(baseline, costs),
+        largest_three=tuple(cost.name for cost in largest),
+        largest_forms=_forms(sum(cost.baseline for cost in largest), largest),
+        profile=selected,
+        phases=tuple(
+            phase_metrics(baseline, sum(compressed.values()), sum(full.values()), sum(brief.values()), targets)
+        ),
+        total=Reduction.of(baseline, sum(brief.values()), 1),
+        tiers=tuple(tier_metrics(rows[MeasurementPhase.AFTER_PHASE_1])),
+        profiles=_profile_costs(lists),
+        servers=_server_costs(costs),
+        tools=costs,
+        catalog_advice=advice((), weights(snapshot), {}, {}),
+        unclear_descriptions=tuple(lists.unclear()),
+        metrics=tuple(row for phase in rows.values() for row in phase),
+        usage=usage,
+    )
 
 
-def weights(snapshot: Snapshot) -> list[Weight]:
-    """The running tools by what their definitions cost."""
-    return [Weight(tool.server, tool.record.name, tool.tokens) for tool in snapshot.running]
+def _tool_costs(tools: Sequence[CatalogTool], found: Sizes, lists: ToolLists) -> tuple[ToolCost, ...]:
+    profiles = lists.profiles()
+    return tuple(
+        ToolCost(
+            name=tool.name,
+            server=tool.server,
+            tier=profiles.tier_of[tool.name],
+            reason=profiles.reasons[tool.name],
+            baseline=tool.tokens,
+            schema=found[tool.name][0],
+            signature=found[tool.name][1],
+        )
+        for tool in tools
+    )
+
+
+def _forms(baseline: int, costs: Sequence[ToolCost]) -> FormSavings:
+    return FormSavings(
+        Reduction.of(baseline, sum(cost.schema for cost in costs), 1),
+        Reduction.of(baseline, sum(cost.signature for cost in costs), 1),
+    )
+
+
+def _profile_costs(lists: ToolLists) -> tuple[ProfileCost, ...]:
+    return tuple(
+        ProfileCost(
+            profile=profile.profile_name,
+            budget=profile.token_budget,
+            tokens=lists.total_tokens(profile.profile_name),
+            tools=len(profile.tools),
+            measures=profile.measures,
+        )
+        for profile in lists.profiles().by_name.values()
+    )
+
+
+def _server_costs(costs: Sequence[ToolCost]) -> tuple[ServerCost, ...]:
+    by_server: dict[str, list[ToolCost]] = defaultdict(list)
+    for cost in costs:
+        by_server[cost.server].append(cost)
+    rows = [
+        ServerCost(
+            server=server,
+            tools=len(own),
+            baseline=sum(cost.baseline for cost in own),
+            schema=sum(cost.schema for cost in own),
+            signature=sum(cost.signature for cost in own),
+        )
+        for server, own in by_server.items()
+    ]
+    return tuple(sorted(rows, key=lambda row: (-row.baseline, row.server)))
 
 
 def _rows(
-    tools: Sequence[CatalogTool],
-    compressed: dict[str, int],
-    full: dict[str, int],
-    brief: dict[str, int],
-    lists: ToolLists,
-) -> dict[MeasurementPhase, list[TokenMetrics]]:
-    """A row a tool and phase; a tool that is not registered costs nothing at the start."""
+    costs: Sequence[ToolCost], compressed: Mapping[str, int], full: Mapping[str, int], brief: Mapping[str, int]
+) -> dict[MeasurementPhase, list[ToolPhaseMetrics]]:
+    """One row per tool and phase; a tool that is not registered costs nothing at the start."""
     now = datetime.now(UTC)
-    tiers = lists.profiles().tier_of
-    costs = {
-        MeasurementPhase.BASELINE: {tool.name: tool.tokens for tool in tools},
+    after = {
+        MeasurementPhase.BASELINE: {cost.name: cost.baseline for cost in costs},
         MeasurementPhase.AFTER_PHASE_1: compressed,
         MeasurementPhase.AFTER_PHASE_2: full,
         MeasurementPhase.AFTER_PHASE_3: brief,
     }
     return {
         phase: [
-            TokenMetrics.of(
-                tool.name, tool.tokens, min(tool.tokens, cost.get(tool.name, 0)), phase, tiers[tool.name], now
+            ToolPhaseMetrics.of(
+                cost.name, cost.baseline, min(cost.baseline, tokens.get(cost.name, 0)), phase, cost.tier, now
             )
-            for tool in tools
+            for cost in costs
         ]
-        for phase, cost in costs.items()
+        for phase, tokens in after.items()
     }
-
-
-def _saving(before: int, after: int) -> dict[str, Any]:
-    percent = round((before - after) / before * 100, 1) if before else 0.0
-    return {"before": before, "after": after, "saved": before - after, "percent": percent}
-
-
-def _servers(
-    tools: Sequence[CatalogTool], compressed: dict[str, int], signatures: dict[str, int]
-) -> list[dict[str, Any]]:
-    by_server: dict[str, list[CatalogTool]] = defaultdict(list)
-    for tool in tools:
-        by_server[tool.server].append(tool)
-    rows = [
-        {
-            "server": server,
-            "tools": len(own),
-            "baseline": sum(tool.tokens for tool in own),
-            "schema": sum(compressed[tool.name] for tool in own),
-            "signature": sum(signatures[tool.name] for tool in own),
-        }
-        for server, own in by_server.items()
-    ]
-    return sorted(rows, key=lambda row: (-int(str(row["baseline"])), str(row["server"])))

@@ -1,27 +1,30 @@
-"""What was saved, honestly: all that a model had to read with this gateway, and what it would have read without. Pure.
+"""What was saved: everything a model had to read with this gateway, and what it would have read without. Pure.
 
-A conversation is told again from its events, once as it was and once as it would have been:
+Each conversation is replayed from its events, once as it was and once as it would have been:
 
-- With us, every model request carries our `tools/list` and all replies so far: searches, lists and results.
-- Without us, every model request carries all definitions of the servers that were running, and all results so far,
-  uncut; but there are no searches, so there are fewer requests, and no failed tries at calling.
+- With the gateway, every model request carries our `tools/list` and all replies so far: searches, lists and results.
+- Without it, every model request carries all definitions of the servers that were running, and all results so far,
+  uncut; but there are no searches, so there are fewer requests, and no failed attempts at calling.
 
-Each call is one model request, and one more reads the last reply; that is the least there can have been. What the
+Each call is one model request, and one more reads the last reply; that is the minimum there can have been. What the
 user wrote and the model answered is the same in both, and left out of both.
 
 Both are then priced in two ways: every token at the full price each time it is read, and with a provider's prompt
 cache, where what the last request already held is read at a fraction of the price. A `tools/list` that changes in
 the middle of a conversation makes the provider read everything anew; that counts in both.
+
+`Conversations` alone decides where a conversation ends, and `Conversation` alone what it saved. Reports and pages go
+through a whole history (`conversations`), Prometheus adds up events as they happen (`RunningSavings`).
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections import OrderedDict, defaultdict
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any
 
 from mcp_optimizer.domain.events import Event, EventKind, Outcome
+from mcp_optimizer.metrics.reduction import Reduction
 
 SILENCE = 1_800.0
 """Seconds without an event after which a new conversation is assumed."""
@@ -29,17 +32,17 @@ SILENCE = 1_800.0
 
 @dataclass(frozen=True)
 class Assumptions:
-    """What is not known from the events, and stated beside every number."""
+    """What the events do not say, printed next to every number."""
 
     requests_per_session: int | None = None
-    """Model requests in a conversation; None: one for each call, and one more. Never less than that."""
+    """Model requests in a conversation; None means one for each call and one more, which is also the minimum."""
     own_tokens: int = 0
-    """Tokens of our own tools, for what was asked before a `tools/list` was recorded."""
+    """Tokens of our own tools, for requests before a `tools/list` was recorded."""
 
 
 @dataclass(frozen=True)
 class Prices:
-    """What a model's input costs, in money for a million tokens."""
+    """What a model's input costs, in money per million tokens."""
 
     model: str
     currency: str
@@ -49,31 +52,31 @@ class Prices:
 
 
 PLAIN_PRICES = Prices(model="", currency="", input=1.0, cache_read=0.1, cache_write=1.25)
-"""Without a named model: how the prices of a cached read and write relate to the full one at most providers."""
+"""Without a model: the usual ratio of the prices for cached reads and writes to the full price."""
 
 
 @dataclass(frozen=True)
-class Reading:
+class ModelInput:
     """What was read as a model's input."""
 
     requests: int = 0
     fresh: int = 0
-    """Tokens that no earlier request had brought to the provider's cache."""
+    """Tokens that no earlier request brought into the provider's cache."""
     repeated: int = 0
-    """Tokens that the request before already held."""
+    """Tokens that the previous request already contained."""
 
     @property
     def tokens(self) -> int:
         return self.fresh + self.repeated
 
-    def __add__(self, other: Reading) -> Reading:
-        return Reading(self.requests + other.requests, self.fresh + other.fresh, self.repeated + other.repeated)
+    def __add__(self, other: ModelInput) -> ModelInput:
+        return ModelInput(self.requests + other.requests, self.fresh + other.fresh, self.repeated + other.repeated)
 
-    def __sub__(self, other: Reading) -> Reading:
-        return Reading(self.requests - other.requests, self.fresh - other.fresh, self.repeated - other.repeated)
+    def __sub__(self, other: ModelInput) -> ModelInput:
+        return ModelInput(self.requests - other.requests, self.fresh - other.fresh, self.repeated - other.repeated)
 
     def cost(self, prices: Prices, *, cached: bool) -> float:
-        """Money, or full-price tokens where the prices are plain."""
+        """Money, or full-price tokens with plain prices."""
         unit = 1e6 if prices.model else 1.0
         if not cached:
             return self.tokens * prices.input / unit
@@ -82,11 +85,11 @@ class Reading:
 
 @dataclass(frozen=True)
 class Savings:
-    """A number of conversations, as they were and as they would have been."""
+    """Several conversations, as they were and as they would have been."""
 
     sessions: int = 0
-    with_us: Reading = Reading()
-    without: Reading = Reading()
+    with_us: ModelInput = ModelInput()
+    without: ModelInput = ModelInput()
 
     def __add__(self, other: Savings) -> Savings:
         return Savings(self.sessions + other.sessions, self.with_us + other.with_us, self.without + other.without)
@@ -94,79 +97,60 @@ class Savings:
     def __sub__(self, other: Savings) -> Savings:
         return Savings(self.sessions - other.sessions, self.with_us - other.with_us, self.without - other.without)
 
-    def as_values(self, prices: Prices = PLAIN_PRICES) -> dict[str, Any]:
-        """For programs and pages: both ways to pay, each with what it costs with us and without."""
-        ways = {}
-        for way, cached in (("uncached", False), ("cached", True)):
-            before, after = self.without.cost(prices, cached=cached), self.with_us.cost(prices, cached=cached)
-            percent = round((before - after) / before * 100, 2) if before else 0.0
-            digits = 6 if prices.model else 0
-            ways[way] = {
-                "without": round(before, digits),
-                "with": round(after, digits),
-                "saved": round(before - after, digits),
-                "percent": percent,
-            }
-        return {
-            "sessions": self.sessions,
-            "requests": {"without": self.without.requests, "with": self.with_us.requests},
-            "tokens": {
-                "without": self.without.tokens,
-                "with": self.with_us.tokens,
-                "saved": self.without.tokens - self.with_us.tokens,
-            },
-            **ways,
-        }
+    def cost(self, prices: Prices, *, cached: bool) -> Reduction:
+        """What was paid, against what would have been: in money, or in full-price tokens where prices are plain."""
+        before, after = self.without.cost(prices, cached=cached), self.with_us.cost(prices, cached=cached)
+        return Reduction.of(before, after).rounded(6 if prices.model else 0)
 
 
 class Conversation:
-    """One conversation, told event by event: the one arithmetic, for reports and for what is counted as it happens.
+    """One conversation, told event by event: what a model read in it, with us and without.
 
-    One without a single call has cost nothing yet: nobody knows that a model was asked.
+    A conversation without a call has cost nothing yet, because it is not known whether a model was asked.
     """
 
     def __init__(self, assumptions: Assumptions, menu: int | None = None) -> None:
-        """`menu`: tokens of the list that the client loaded before, if it is known to have one."""
+        """`menu` are the tokens of the list that the client loaded before, if known."""
         self._assumptions = assumptions
-        self.menu = menu
+        self._menu = menu
         self._ours = _Side()
         self._theirs = _Side()
         self._baseline = 0
         self._last_at: float | None = None
 
-    def is_over(self, event: Event) -> bool:
-        """Whether so much silence lies before this event that it begins another conversation."""
-        return self._last_at is not None and is_silence(self._last_at, event.at)
+    def is_over(self, at: float) -> bool:
+        """Whether so much silence lies before this time that what is said then begins another conversation."""
+        return self._last_at is not None and at - self._last_at > SILENCE
 
     def following(self) -> Conversation:
-        """The next one of the same client: the list that it loaded before the silence is still what it sends."""
-        return Conversation(self._assumptions, self.menu)
+        """The next conversation of the same client, which still sends the list that it loaded before the silence."""
+        return Conversation(self._assumptions, self._menu)
 
     def add(self, event: Event) -> None:
         self._last_at = event.at
         if event.kind is EventKind.LOAD:
-            self.menu = event.tokens
+            self._menu = event.tokens
             return
         self._baseline = event.baseline_tokens
-        self._ours.turn(self._menu, event.tokens)
+        self._ours.turn(self._list_tokens, event.tokens)
         if event.kind is EventKind.CALL and event.outcome is not Outcome.BAD_REQUEST:
             self._theirs.turn(event.baseline_tokens, event.full_tokens)
 
     @property
-    def _menu(self) -> int:
-        return self._assumptions.own_tokens if self.menu is None else self.menu
+    def _list_tokens(self) -> int:
+        return self._assumptions.own_tokens if self._menu is None else self._menu
 
     @property
     def savings(self) -> Savings:
-        """As it stands now."""
+        """The savings so far."""
         if not self._ours.turns:
             return Savings()
         further = max(1, (self._assumptions.requests_per_session or 0) - self._ours.turns)
-        return Savings(1, self._ours.read(self._menu, further), self._theirs.read(self._baseline, further))
+        return Savings(1, self._ours.read(self._list_tokens, further), self._theirs.read(self._baseline, further))
 
 
 class _Side:
-    """What a model reads in a conversation: requests one after the other, each with the list and all replies so far."""
+    """What a model reads in a conversation: successive requests, each with the list and all replies so far."""
 
     def __init__(self) -> None:
         self.turns = 0
@@ -174,7 +158,7 @@ class _Side:
         self._before: int | None = None
 
     def turn(self, definitions: int, reply: int) -> None:
-        """A request with this list was answered with that much."""
+        """A request with this list got a reply of this size."""
         size, known = self._next(definitions)
         self._repeated += known
         self._fresh += size - known
@@ -182,46 +166,77 @@ class _Side:
         self._before, self._held = definitions, size
         self.turns += 1
 
-    def read(self, last_list: int, further: int) -> Reading:
-        """All of it, with `further` requests at the end: the first reads the last reply, the others the same again."""
+    def read(self, last_list: int, further: int) -> ModelInput:
+        """The total, with `further` requests at the end: the first reads the last reply, the others read everything
+        again.
+        """
         size, known = self._next(last_list)
         repeated = self._repeated + known + size * (further - 1)
-        return Reading(self.turns + further, self._fresh + size - known, repeated)
+        return ModelInput(self.turns + further, self._fresh + size - known, repeated)
 
     def _next(self, definitions: int) -> tuple[int, int]:
-        """The size of the next request, and how much of it the last one held."""
+        """The size of the next request, and how much of it the previous one contained."""
         return definitions + self._conversation, self._held if definitions == self._before else 0
 
 
-def savings(events: Iterable[Event], assumptions: Assumptions = Assumptions()) -> Savings:  # noqa: B008 - frozen
-    """All conversations together."""
-    return sum((session_savings(session, assumptions) for session in sessions(events)), Savings())
+class Conversations:
+    """Says which conversation each event belongs to; events are shown to it in the order in which they happened."""
+
+    def __init__(self, assumptions: Callable[[], Assumptions], most: int | None = None) -> None:
+        """`most`: clients that are remembered; None for all of them."""
+        self._assumptions = assumptions
+        self._most = most
+        self._current: OrderedDict[str, Conversation] = OrderedDict()
+
+    def of(self, event: Event) -> Conversation:
+        """The conversation that this event is to be added to: its client's current one, or else a new one."""
+        conversation = self._current.pop(event.session, None)
+        if conversation is None:
+            conversation = Conversation(self._assumptions())
+        elif conversation.is_over(event.at):
+            conversation = conversation.following()
+        # The last is the one that spoke last: who has been silent for longest is forgotten first.
+        self._current[event.session] = conversation
+        if self._most is not None and len(self._current) > self._most:
+            self._current.popitem(last=False)
+        return conversation
 
 
-def sessions(events: Iterable[Event]) -> Iterator[list[Event]]:
-    """The conversations, each with its events in order; a long silence ends one."""
-    by_session: dict[str, list[Event]] = defaultdict(list)
-    for event in sorted(events, key=lambda event: event.at):
-        by_session[event.session].append(event)
-    for found in by_session.values():
-        begin, menu = 0, None
-        for at in range(1, len(found) + 1):
-            if at < len(found) and not is_silence(found[at - 1].at, found[at].at):
-                continue
-            # The list that a client loaded before the silence is still what it sends.
-            yield [*([menu] if menu is not None else []), *found[begin:at]]
-            menu = next((event for event in reversed(found[:at]) if event.kind is EventKind.LOAD), None)
-            begin = at
+class RunningSavings:
+    """The savings of all conversations, each as it stands now, added up event by event."""
 
+    def __init__(self, assumptions: Callable[[], Assumptions], most: int | None = None) -> None:
+        self._conversations = Conversations(assumptions, most)
+        self.total = Savings()
+        """What `savings` says of the same events."""
+        self.with_us = self.without = 0
+        """The highest total so far: the total may fall a little when a list becomes shorter, and a counter may not."""
 
-def is_silence(before: float, at: float) -> bool:
-    """Whether what is said at this time belongs to another conversation than what was said before."""
-    return at - before > SILENCE
-
-
-def session_savings(events: Iterable[Event], assumptions: Assumptions) -> Savings:
-    """One conversation."""
-    conversation = Conversation(assumptions)
-    for event in events:
+    def take(self, event: Event) -> None:
+        conversation = self._conversations.of(event)
+        before = conversation.savings
         conversation.add(event)
-    return conversation.savings
+        self.total = self.total + conversation.savings - before
+        self.with_us = max(self.with_us, self.total.with_us.tokens)
+        self.without = max(self.without, self.total.without.tokens)
+
+
+def conversations(events: Iterable[Event], assumptions: Assumptions) -> dict[Conversation, list[Event]]:
+    """All conversations of a history, each with its events in order."""
+    which = Conversations(lambda: assumptions)
+    found: dict[Conversation, list[Event]] = defaultdict(list)
+    for event in sorted(events, key=lambda event: event.at):
+        conversation = which.of(event)
+        conversation.add(event)
+        found[conversation].append(event)
+    return found
+
+
+def together(found: Iterable[Conversation]) -> Savings:
+    """What some conversations saved."""
+    return sum((conversation.savings for conversation in found), Savings())
+
+
+def savings(events: Iterable[Event], assumptions: Assumptions = Assumptions()) -> Savings:  # noqa: B008 - frozen
+    """What all conversations of a history saved."""
+    return together(conversations(events, assumptions))

@@ -1,7 +1,7 @@
-"""How large every tool is, compressed and as a signature. For thousands of them on all processors, beside other work.
+"""The size of every tool, compressed and as a signature; for thousands of tools on all processors.
 
-Called by reports. The processes are given definitions and give numbers back, with the compressed definitions, so that
-nobody has to make them again.
+Called by reports. Processes receive definitions and return numbers together with the compressed definitions, so that
+those need not be made again.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from mcp_optimizer.search.lexical import FIELDS, TermCounts
 from mcp_optimizer.token_counter import TokenCounter
 
 MANY = 1_000
-"""Tools from which on starting processes pays."""
+"""Number of tools from which starting processes pays."""
 
 _CHUNK = 400
 
@@ -61,7 +61,7 @@ def sizes(tools: Iterable[CatalogTool], forms: ToolForms) -> Sizes:
 
 @dataclass(frozen=True)
 class Measured:
-    """A catalog that can be reported on, though not searched: its tools, their sizes, their compressed definitions."""
+    """A catalog that can be reported on but not searched: its tools, their sizes, their compressed definitions."""
 
     tools: tuple[CatalogTool, ...]
     sizes: Sizes
@@ -69,17 +69,17 @@ class Measured:
 
 
 async def measured_beside(servers: Sequence[tuple[str, Sequence[Definition]]], making: Making) -> Measured:
-    """Measure what servers list, in processes of their own."""
+    """Measure servers' listings in separate processes."""
     # In the order of the catalog, so that names are the same.
     ordered = sorted(servers, key=lambda listed: listed[0])
     listed = [(server, tool) for server, own in ordered for tool in sorted(own, key=lambda tool: tool.name)]
     configured = ServerNames((server for server, _ in servers), (tool["name"] for tool in OWN_TOOLS))
     names = public_names([(server, definition.name) for server, definition in listed], configured)
     work = [(name, *one) for name, one in zip(names, listed, strict=True)]
-    # The heavy ones of one server stand together: spread them.
+    # The large tools of one server are adjacent, so spread them.
     count = max(1, len(work) // _CHUNK)
     loop = asyncio.get_running_loop()
-    # Not forked: this process has threads.
+    # Not forked, because this process has threads.
     with ProcessPoolExecutor(os.cpu_count(), multiprocessing.get_context("spawn")) as pool:
         chunks = (loop.run_in_executor(pool, _measured, making, work[at::count]) for at in range(count))
         made = await asyncio.gather(*chunks)
@@ -99,21 +99,14 @@ def _measured(making: Making, work: Sequence[Work]) -> Measured:
 
 def _tool(work: Work, counter: TokenCounter) -> CatalogTool:
     name, server, definition = work
-    tokens = _count(definition.wire_json, counter)
+    # As at ingestion: what the tokenizer gives up on counts as nothing.
+    tokens = counter.count_or_zero(definition.wire_json)
     record = ToolRecord(server, definition, tokens, _NO_TERMS, "")
     if name == definition.name:
         return CatalogTool(record, name, tokens)
     renamed = definition.parsed().model_copy(update={"name": name})
-    return CatalogTool(record, name, _count(renamed.model_dump_json(), counter))
+    return CatalogTool(record, name, counter.count_or_zero(renamed.model_dump_json()))
 
 
 _NO_TERMS = TermCounts(np.zeros(0, np.int32), np.zeros(0, np.uint16), np.zeros(len(FIELDS), np.int32))
 """Nothing is searched here."""
-
-
-def _count(text: str, counter: TokenCounter) -> int:
-    try:
-        return counter.count_tokens(text)
-    except ValueError:
-        # As at ingestion: what the tokenizer gives up on counts as nothing.
-        return 0

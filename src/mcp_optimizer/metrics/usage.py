@@ -1,41 +1,181 @@
-"""What was done with a catalog: found, called, never used, how quickly, at what cost; and what to do about it. Pure.
+"""How a catalog was used: found, called, never used, how fast, at what cost; and what to do about it. Pure.
 
-Events in, plain values out, for the terminal, for pages and for programs.
+Events in, frozen values out. `report_json` writes them for programs, `cli/report_tables` for the terminal,
+`dashboard` for pages; none of them computes anything.
 """
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
+from typing import Literal
 
 from mcp_optimizer.domain.events import Event, EventKind, Outcome, ToolKey
-from mcp_optimizer.metrics.savings import PLAIN_PRICES, Assumptions, Prices, Savings, savings, sessions
+from mcp_optimizer.metrics.advice import advice
+from mcp_optimizer.metrics.grouping import grouped, tool_key
+from mcp_optimizer.metrics.reduction import Reduction
+from mcp_optimizer.metrics.savings import (
+    PLAIN_PRICES,
+    Assumptions,
+    Conversation,
+    Prices,
+    Savings,
+    conversations,
+    together,
+)
+from mcp_optimizer.metrics.weights import UncalledTools, Weight, never_called
 
-_OFTEN = 5
-"""Times from which on something is a habit."""
-
-_LARGE_RESULT = 5_000
-_FAILS_OFTEN = 0.2
-_MOST_ADVICE = 8
 _MOST_CLIENTS = 50
-_SECONDS = {"hour": 3_600, "day": 86_400}
 _FEW_DAYS = 2 * 86_400
+
+PeriodUnit = Literal["hour", "day"]
+_SECONDS: Mapping[PeriodUnit, int] = {"hour": 3_600, "day": 86_400}
 
 
 @dataclass(frozen=True)
-class Weight:
-    """A tool of the catalog: whose it is, what it is called, what its definition costs."""
+class Activity:
+    """A number of events: how many, at what cost, how they went and how long they took."""
+
+    times: int
+    tokens: int
+    full_tokens: int
+    failed: int
+    cached: int
+    truncated: int
+    p50_ms: float
+    p95_ms: float
+
+    @classmethod
+    def of(cls, events: Sequence[Event]) -> Activity:
+        """Of at least one event."""
+        taken = sorted(event.milliseconds for event in events)
+        return cls(
+            times=len(events),
+            tokens=sum(event.tokens for event in events),
+            full_tokens=sum(event.full_tokens for event in events),
+            failed=sum(event.outcome is not Outcome.OK for event in events),
+            cached=sum(event.cached for event in events),
+            truncated=sum(event.truncated for event in events),
+            p50_ms=round(taken[len(taken) // 2], 1),
+            p95_ms=round(taken[min(len(taken) - 1, int(len(taken) * 0.95))], 1),
+        )
+
+    @property
+    def tokens_each(self) -> int:
+        return self.tokens // self.times
+
+
+@dataclass(frozen=True)
+class KindActivity:
+    """What was done of one kind."""
+
+    kind: EventKind
+    activity: Activity
+
+
+@dataclass(frozen=True)
+class ClientActivity:
+    """What one client did, by the name that it gives itself."""
+
+    client: str
+    activity: Activity
+
+
+@dataclass(frozen=True)
+class ToolCalls:
+    """A tool that was called."""
 
     server: str
     tool: str
-    tokens: int
+    activity: Activity
 
     @property
     def key(self) -> ToolKey:
         return (self.server, self.tool)
+
+
+@dataclass(frozen=True)
+class ToolFinds:
+    """A tool that searches returned, and how often it was called."""
+
+    server: str
+    tool: str
+    times: int
+    called: int
+
+    @property
+    def key(self) -> ToolKey:
+        return (self.server, self.tool)
+
+
+@dataclass(frozen=True)
+class UsagePeriod:
+    """The conversations that began in one hour or day, UTC."""
+
+    begin: datetime
+    finds: int
+    calls: int
+    without: int
+    """Tokens that models would have read without us."""
+    with_us: int
+
+    @property
+    def saved(self) -> int:
+        return self.without - self.with_us
+
+
+@dataclass(frozen=True)
+class PricedSavings:
+    """What was saved, at these prices, with what the numbers rest on in words."""
+
+    savings: Savings
+    prices: Prices
+    assumptions: tuple[str, ...]
+
+    @property
+    def uncached(self) -> Reduction:
+        return self.savings.cost(self.prices, cached=False)
+
+    @property
+    def cached(self) -> Reduction:
+        return self.savings.cost(self.prices, cached=True)
+
+
+@dataclass(frozen=True)
+class Usage:
+    """What a history of events says; empty tuples where nothing happened."""
+
+    events: int
+    since: datetime | None
+    until: datetime | None
+    savings: PricedSavings
+    money: PricedSavings | None
+    """The same in money, where a model is named."""
+    results: Reduction
+    """Results before and after limits."""
+    kinds: tuple[KindActivity, ...]
+    clients: tuple[ClientActivity, ...]
+    called: tuple[ToolCalls, ...]
+    found: tuple[ToolFinds, ...]
+    never_called: tuple[UncalledTools, ...]
+    period: PeriodUnit
+    periods: tuple[UsagePeriod, ...]
+    advice: tuple[str, ...]
+
+    @property
+    def stated(self) -> PricedSavings:
+        """The savings whose assumptions stand beside the numbers: in money, if there is any."""
+        return self.money or self.savings
+
+    @property
+    def days(self) -> str:
+        """From when to when, as people read it; nothing where nothing happened."""
+        return " to ".join(at.date().isoformat() for at in (self.since, self.until) if at is not None)
+
+    def times(self, kind: EventKind) -> int:
+        return sum(row.activity.times for row in self.kinds if row.kind is kind)
 
 
 def make_usage(
@@ -43,242 +183,88 @@ def make_usage(
     catalog: Sequence[Weight],
     assumptions: Assumptions,
     prices: Prices = PLAIN_PRICES,
-) -> dict[str, Any]:
-    """All of it; empty lists where nothing happened."""
+) -> Usage:
+    """All of it."""
     calls = [event for event in events if event.kind is EventKind.CALL]
     found = Counter(key for event in events for key in event.found)
-    called = Counter((event.server, event.tool) for event in calls if event.tool)
-    saved = savings(events, assumptions)
-    return {
-        "events": len(events),
-        "since": _moment(min((event.at for event in events), default=None)),
-        "until": _moment(max((event.at for event in events), default=None)),
-        "savings": {**saved.as_values(), "assumptions": stated(assumptions, PLAIN_PRICES)},
-        "money": {**saved.as_values(prices), **_priced(assumptions, prices)} if prices.model else None,
-        "results": _results(calls),
-        "kinds": [_row({"kind": kind.value}, own) for kind, own in _by(events, lambda event: event.kind)],
-        "clients": [_row({"client": name}, own) for name, own in _few(_by(events, lambda event: event.client))],
-        "called": [
-            _row({"server": key[0], "tool": key[1]}, own)
-            for key, own in _by(calls, lambda event: (event.server, event.tool))
-            if key[1]
-        ],
-        "found": [
-            {"server": server, "tool": tool, "times": times, "called": called[(server, tool)]}
-            for (server, tool), times in sorted(found.items(), key=lambda pair: (-pair[1], pair[0]))
-        ],
-        "never_called": _never_called(catalog, called),
-        **_periods(events, assumptions),
-        "advice": advice(events, catalog, found, called),
-    }
+    called = Counter(tool_key(event) for event in calls if event.tool)
+    told = conversations(events, assumptions)
+    saved = together(told)
+    unit, periods = _periods(told)
+    return Usage(
+        events=len(events),
+        since=_moment(min((event.at for event in events), default=None)),
+        until=_moment(max((event.at for event in events), default=None)),
+        savings=PricedSavings(saved, PLAIN_PRICES, stated(assumptions, PLAIN_PRICES)),
+        money=PricedSavings(saved, prices, stated(assumptions, prices)) if prices.model else None,
+        results=Reduction.of(sum(event.full_tokens for event in calls), sum(event.tokens for event in calls)),
+        kinds=tuple(KindActivity(kind, Activity.of(own)) for kind, own in grouped(events, lambda event: event.kind)),
+        clients=_clients(events),
+        called=tuple(ToolCalls(*key, Activity.of(own)) for key, own in grouped(calls, tool_key) if key[1]),
+        found=tuple(
+            ToolFinds(*key, times, called[key])
+            for key, times in sorted(found.items(), key=lambda pair: (-pair[1], pair[0]))
+        ),
+        never_called=never_called(catalog, called),
+        period=unit,
+        periods=periods,
+        advice=advice(told.values(), catalog, found, called),
+    )
 
 
-def stated(assumptions: Assumptions, prices: Prices) -> list[str]:
-    """What the numbers rest on, in words that stand beside them."""
+def stated(assumptions: Assumptions, prices: Prices) -> tuple[str, ...]:
+    """The assumptions behind the numbers, in words printed next to them."""
     requests = assumptions.requests_per_session
     asked = f"at least {requests} a conversation" if requests else "one for each call and one more"
     unit = "of the full price" if not prices.model else f"{prices.currency} a million tokens"
     read = f"{prices.cache_read * 100:.0f} %" if not prices.model else f"{prices.cache_read:g}"
     write = f"{prices.cache_write * 100:.0f} %" if not prices.model else f"{prices.cache_write:g}"
-    return [
-        f"Model requests: {asked}; without us, as many less as there were searches and lists.",
-        "Without us, each request carries all definitions of the running servers and every result uncut.",
-        f"With a prompt cache, what the request before held costs {read}, and what is new {write}, {unit}.",
-        "What the user wrote and the model answered is the same with us and without, and left out.",
+    return (
+        f"Model requests: {asked}; without the gateway, fewer by the number of searches and lists.",
+        "Without the gateway, each request carries all definitions of the running servers and every result uncut.",
+        f"With a prompt cache, tokens of the previous request cost {read} and new ones {write}, {unit}.",
+        "What the user wrote and the model answered is the same in both, and left out.",
         "Half an hour of silence ends a conversation.",
-    ]
+    )
 
 
-def _priced(assumptions: Assumptions, prices: Prices) -> dict[str, Any]:
-    return {"model": prices.model, "currency": prices.currency, "assumptions": stated(assumptions, prices)}
+def _moment(at: float | None) -> datetime | None:
+    return None if at is None else datetime.fromtimestamp(at, UTC)
 
 
-def _moment(at: float | None) -> str | None:
-    return None if at is None else datetime.fromtimestamp(at, UTC).isoformat(timespec="seconds")
+def _clients(events: Sequence[Event]) -> tuple[ClientActivity, ...]:
+    """The most frequent ones, and the others together, because clients choose their own names."""
+    groups = grouped(events, lambda event: event.client)
+    if others := groups[_MOST_CLIENTS:]:
+        together = [event for _, own in others for event in own]
+        groups = [*groups[:_MOST_CLIENTS], (f"{len(others):,} others", together)]
+    return tuple(ClientActivity(name, Activity.of(own)) for name, own in groups)
 
 
-def _by(events: Iterable[Event], key: Any) -> list[tuple[Any, list[Event]]]:
-    """Events by something, the most frequent first."""
-    groups: dict[Any, list[Event]] = defaultdict(list)
-    for event in events:
-        groups[key(event)].append(event)
-    return sorted(groups.items(), key=lambda pair: (-len(pair[1]), pair[0]))
-
-
-def _few(groups: list[tuple[str, list[Event]]]) -> list[tuple[str, list[Event]]]:
-    """The most frequent ones, and the others together: clients choose their names themselves."""
-    if len(groups) <= _MOST_CLIENTS:
-        return groups
-    others = [event for _, own in groups[_MOST_CLIENTS:] for event in own]
-    return [*groups[:_MOST_CLIENTS], (f"{len(groups) - _MOST_CLIENTS:,} others", others)]
-
-
-def _row(labels: Mapping[str, str], own: Sequence[Event]) -> dict[str, Any]:
-    taken = sorted(event.milliseconds for event in own)
-    return {
-        **labels,
-        "times": len(own),
-        "tokens": sum(event.tokens for event in own),
-        "full_tokens": sum(event.full_tokens for event in own),
-        "failed": sum(event.outcome is not Outcome.OK for event in own),
-        "cached": sum(event.cached for event in own),
-        "truncated": sum(event.truncated for event in own),
-        "p50_ms": round(taken[len(taken) // 2], 1),
-        "p95_ms": round(taken[min(len(taken) - 1, int(len(taken) * 0.95))], 1),
-    }
-
-
-def _results(calls: Sequence[Event]) -> dict[str, Any]:
-    """Results before and after limits."""
-    before, after = sum(event.full_tokens for event in calls), sum(event.tokens for event in calls)
-    percent = round((before - after) / before * 100, 2) if before else 0.0
-    return {"before": before, "after": after, "saved": before - after, "percent": percent}
-
-
-def _never_called(catalog: Iterable[Weight], called: Mapping[ToolKey, int]) -> list[dict[str, Any]]:
-    """By server: the tools that nobody called, the heaviest first."""
-    every, never = Counter[str](), defaultdict[str, list[Weight]](list)
-    for weight in catalog:
-        every[weight.server] += 1
-        if not called.get(weight.key):
-            never[weight.server].append(weight)
-    rows = [
-        {
-            "server": server,
-            "tools": len(own),
-            "of": every[server],
-            "tokens": sum(weight.tokens for weight in own),
-            "names": [w.tool for w in sorted(own, key=lambda w: (-w.tokens, w.tool))],
-        }
-        for server, own in never.items()
-    ]
-    return sorted(rows, key=lambda row: (-int(str(row["tokens"])), str(row["server"])))
-
-
-def _periods(events: Sequence[Event], assumptions: Assumptions) -> dict[str, Any]:
-    """By the day, or while there are few by the hour, in which a conversation began; UTC."""
-    began = [(_began(session), session) for session in sessions(events)]
-    span = max((at for at, _ in began), default=0.0) - min((at for at, _ in began), default=0.0)
-    unit = "hour" if span < _FEW_DAYS else "day"
+def _periods(told: Mapping[Conversation, Sequence[Event]]) -> tuple[PeriodUnit, tuple[UsagePeriod, ...]]:
+    """By the day, or if there are few by the hour, in which a conversation began; UTC."""
+    began = {conversation: _began(own) for conversation, own in told.items()}
+    span = max(began.values(), default=0.0) - min(began.values(), default=0.0)
+    unit: PeriodUnit = "hour" if span < _FEW_DAYS else "day"
     size = _SECONDS[unit]
     totals: dict[float, Savings] = defaultdict(Savings)
     counts: dict[float, Counter[EventKind]] = defaultdict(Counter)
-    for at, session in began:
-        begin = at // size * size
-        totals[begin] += savings(session, assumptions)
-        counts[begin].update(event.kind for event in session)
-    rows = [
-        {
-            "begin": datetime.fromtimestamp(begin, UTC).isoformat(timespec="minutes")[: None if unit == "hour" else 10],
-            "finds": counts[begin][EventKind.FIND],
-            "calls": counts[begin][EventKind.CALL],
-            "without": totals[begin].without.tokens,
-            "with": totals[begin].with_us.tokens,
-            "saved": totals[begin].without.tokens - totals[begin].with_us.tokens,
-        }
-        for begin in sorted(totals)
-    ]
-    return {"period": unit, "periods": rows}
-
-
-def _began(session: Sequence[Event]) -> float:
-    """A list that was loaded before a silence stands first, from another day perhaps."""
-    return next((event for event in session if event.kind is not EventKind.LOAD), session[-1]).at
-
-
-def advice(
-    events: Sequence[Event], catalog: Sequence[Weight], found: Mapping[ToolKey, int], called: Mapping[ToolKey, int]
-) -> list[str]:
-    """What a user can do, the weightiest first. Silent about what has not been used enough to judge."""
-    if not called:
-        return _advice_on_weights(catalog)
-    told = [
-        *_unused(catalog, called),
-        *_pins(events, catalog),
-        *_troubles(events),
-        *_overlooked(catalog, found, called),
-    ]
-    return told[:_MOST_ADVICE]
-
-
-def _unused(catalog: Sequence[Weight], called: Mapping[ToolKey, int]) -> list[str]:
-    told = []
-    for row in _never_called(catalog, called):
-        server, tools, every, tokens = row["server"], row["tools"], row["of"], row["tokens"]
-        if tools == every:
-            told.append(
-                f"No tool of `{server}` was ever called: {tokens:,} tokens. If nobody needs it, set "
-                '"disabled": true in the server file.'
-            )
-        elif tools > 1:
-            told.append(f"{tools:,} of the {every:,} tools of `{server}` were never called: {tokens:,} tokens.")
-    return told[:4]
-
-
-def _pins(events: Sequence[Event], catalog: Collection[Weight]) -> list[str]:
-    """Tools that most conversations use need not be searched for each time."""
-    told = list(sessions(events))
-    wanted = Counter(
-        key for session in told for key in {(e.server, e.tool) for e in session if e.kind is EventKind.CALL and e.tool}
-    )
-    known = {weight.key for weight in catalog}
-    often = [key for key, times in wanted.most_common(3) if times >= _OFTEN and times * 2 > len(told) and key in known]
-    if not often:
-        return []
-    names = ",".join(tool for _, tool in often)
-    return [f"Most conversations call {', '.join(f'`{tool}`' for _, tool in often)}: register directly what is "
-            f"always wanted, with --profile minimal --pinned-tools {names}."]  # fmt: skip
-
-
-def _troubles(events: Sequence[Event]) -> list[str]:
-    told = []
-    for (server, tool), own in _by((e for e in events if e.kind is EventKind.CALL and e.tool), _key):
-        failed = sum(event.outcome not in (Outcome.OK, Outcome.BAD_REQUEST) for event in own)
-        wrong = sum(event.outcome is Outcome.BAD_REQUEST for event in own)
-        average = sum(event.tokens for event in own) // len(own)
-        if len(own) >= _OFTEN and failed >= len(own) * _FAILS_OFTEN:
-            told.append(f"`{tool}` of `{server}` failed {failed} of {len(own)} times: see `mcp-optimizer doctor`.")
-        if len(own) >= _OFTEN and wrong >= len(own) * _FAILS_OFTEN:
-            told.append(
-                f"`{tool}` of `{server}` was called wrongly {wrong} of {len(own)} times: its description misleads."
-            )
-        if average >= _LARGE_RESULT:
-            told.append(
-                f"A result of `{tool}` of `{server}` has {average:,} tokens on average: limit results, or ask for less."
-            )
-    return told
-
-
-def _overlooked(catalog: Sequence[Weight], found: Mapping[ToolKey, int], called: Mapping[ToolKey, int]) -> list[str]:
-    known = {weight.key for weight in catalog}
-    missed = [(times, key) for key, times in found.items() if times >= _OFTEN and not called.get(key) and key in known]
-    return [
-        f"`{tool}` of `{server}` was found {times} times and never called: does its description promise too much?"
-        for times, (server, tool) in sorted(missed, reverse=True)[:2]
-    ]
-
-
-def _advice_on_weights(catalog: Sequence[Weight]) -> list[str]:
-    """Nothing was called yet: all that can be said is what is heavy."""
-    total = sum(weight.tokens for weight in catalog)
-    if not total:
-        return []
-    servers: Counter[str] = Counter()
-    for weight in catalog:
-        servers[weight.server] += weight.tokens
-    told = []
-    server, tokens = servers.most_common(1)[0]
-    if len(servers) > 1 and tokens * 3 > total:
-        told.append(f"`{server}` alone has {tokens / total * 100:.0f} % of all tokens of definitions.")
-    heaviest = sorted(catalog, key=lambda weight: -weight.tokens)[: max(1, len(catalog) // 20)]
-    share = sum(weight.tokens for weight in heaviest)
-    if len(catalog) >= 20:
-        told.append(
-            f"The heaviest {len(heaviest):,} of {len(catalog):,} tools have {share / total * 100:.0f} % of all tokens: "
-            f"`{heaviest[0].tool}` of `{heaviest[0].server}` alone {heaviest[0].tokens:,}."
+    for conversation, own in told.items():
+        begin = began[conversation] // size * size
+        totals[begin] += conversation.savings
+        counts[begin].update(event.kind for event in own)
+    return unit, tuple(
+        UsagePeriod(
+            begin=datetime.fromtimestamp(begin, UTC),
+            finds=counts[begin][EventKind.FIND],
+            calls=counts[begin][EventKind.CALL],
+            without=totals[begin].without.tokens,
+            with_us=totals[begin].with_us.tokens,
         )
-    return told
+        for begin in sorted(totals)
+    )
 
 
-def _key(event: Event) -> ToolKey:
-    return (event.server, event.tool)
+def _began(events: Sequence[Event]) -> float:
+    """A list is loaded before a conversation begins; where nothing else was done, when it was loaded last."""
+    return next((event for event in events if event.kind is not EventKind.LOAD), events[-1]).at

@@ -1,1 +1,1 @@
-"""Which tools are registered directly, within what token budget, and when the others come."""
+"""Which tools are registered directly, within what token budget, and when the others follow."""

@@ -1,7 +1,7 @@
-"""Asks an OpenAI-compatible `/chat/completions` endpoint for short descriptions, for those who bring their own.
+"""Requests short descriptions from a configured OpenAI-compatible `/chat/completions` endpoint.
 
-Names and descriptions of tools leave the machine with it, which is why it is never used unless it is named. What it
-writes is checked by whoever asks, and never on the way of a request.
+Names and descriptions of tools leave the machine this way, so it is used only if configured. The caller checks the
+descriptions, and no request waits for them.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _TASK = (
 
 
 class DescriptionWriter:
-    """Writes over HTTP; `address` is the API's base with the model after `#`. A failure is a ConnectionError."""
+    """Writes over HTTP; `address` is the API's base URL with the model after `#`. A failure is a ConnectionError."""
 
     def __init__(self, address: str, key: str = "") -> None:
         base, _, model = address.partition("#")
@@ -42,9 +42,9 @@ class DescriptionWriter:
         self._client = httpx2.Client(headers=headers, timeout=_TIMEOUT)
 
     def write(self, tools: Sequence[McpTool]) -> list[str]:
-        """A description for each of the tools, as it was written; for as many as one answer can hold."""
+        """A description for each of the tools, unchecked; for as many as fit one response."""
         listed = [{"name": tool.name, "description": (tool.description or "")[:_LONGEST_DESCRIPTION]} for tool in tools]
-        # Half a surrogate pair, as hostile tools have it, is no JSON.
+        # Half a surrogate pair, which hostile tools contain, is not valid JSON.
         question = json.dumps(listed, ensure_ascii=False).encode("utf-8", "replace").decode()
         messages = [{"role": "system", "content": _TASK}, {"role": "user", "content": question}]
         try:
@@ -59,7 +59,7 @@ class DescriptionWriter:
 
 
 def _read(answer: Any, count: int) -> list[str]:
-    """The array in an answer; some models put words or a code fence around it."""
+    """The array in a response; some models put words or a code fence around it."""
     text = str(answer)
     found = json.loads(text[text.index("[") : text.rindex("]") + 1])
     if len(found) != count or not all(isinstance(text, str) for text in found):

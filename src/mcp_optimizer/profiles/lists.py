@@ -1,7 +1,7 @@
-"""Which tools a client is given in tools/list besides our own: the profile's, compressed, within its budget.
+"""The tools a client gets in tools/list in addition to our own: the profile's, compressed, within its budget.
 
-A list is made once for a catalog, a profile and a presentation, and then stays as it is, byte for byte, so that
-prompt caches hold. Called by the MCP face, from threads; knows no SDK type and no transport.
+A list is made once per catalog, profile and presentation and then stays identical, byte for byte, so that prompt caches
+work. Called by serving, from threads; knows no SDK type and no transport.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from mcp_optimizer.domain.tools import McpTool
 from mcp_optimizer.gateway.resolving import called
 from mcp_optimizer.largejson.text import compact
 from mcp_optimizer.profiles.selection import DEFAULT_BUDGETS, LoadStrategy, Profiles, ToolProfile
-from mcp_optimizer.profiles.tiers import Candidate, ProfileName, rank
+from mcp_optimizer.profiles.tiers import Candidate, ProfileName, Ranked, rank
 from mcp_optimizer.profiles.tool_schema import (
     DescriptionState,
     LoadState,
@@ -35,13 +35,13 @@ from mcp_optimizer.profiles.tool_schema import (
 from mcp_optimizer.token_counter import TokenCounter
 
 _OVERHEAD = 1
-"""Tokens of the comma between two entries of a list, at the most."""
+"""Maximum tokens of the comma between two entries of a list."""
 
 _ENVELOPE = 8
-"""Tokens of `{"tools":[…]}` around a list, at the most."""
+"""Maximum tokens of `{"tools":[…]}` around a list."""
 
 _AT_ONCE = 250
-"""Definitions that are compressed ahead before whoever asks for a list has a turn."""
+"""Definitions that are compressed ahead before a waiting request gets its turn."""
 
 
 @dataclass(frozen=True)
@@ -54,14 +54,14 @@ class Presentation:
 
 @dataclass(frozen=True)
 class Registered:
-    """The tools of a profile as they are listed."""
+    """The tools of a profile as listed."""
 
     profile: ToolProfile
     definitions: tuple[dict[str, Any], ...]
 
 
 class ToolLists:
-    """Makes the lists of directly registered tools, and remembers them."""
+    """Makes and caches the lists of directly registered tools."""
 
     def __init__(
         self,
@@ -83,21 +83,21 @@ class ToolLists:
         self._default = Presentation(forms.dialect)
         self._lists: dict[Presentation, _Lists] = {}
         self._promoted: dict[str, None] = {}
-        # Asked from several threads; whoever comes second finds the work done.
+        # Called from several threads; the second caller finds the work done.
         self._making = threading.Lock()
 
     def profiles(self, presentation: Presentation | None = None) -> Profiles:
-        """The profiles of the catalog as it is now."""
+        """The profiles of the current catalog."""
         with self._making:
             return self._current(presentation).profiles
 
     def listed(self, selected: ProfileName, presentation: Presentation | None = None) -> Registered:
-        """The tools of a profile, ours not included, in a fixed order."""
+        """The tools of a profile, without our own, in a fixed order."""
         with self._making:
             return self._current(presentation).listed(selected, self._promoted)
 
     def prepare(self, selected: ProfileName, presentation: Presentation) -> None:
-        """Compress the tools of a profile that has room for all of them, ahead of its list."""
+        """Compress the tools of a profile that has room for all of them, before its list is made."""
         if self._budgets.get(selected) is None:
             tools = self._catalog.snapshot.running
             for start in range(0, len(tools), _AT_ONCE):
@@ -105,12 +105,12 @@ class ToolLists:
                     self._forms.prepare(tools[start : start + _AT_ONCE], presentation.dialect)
 
     def tokens(self, tool: str, level: Level) -> int:
-        """What a tool costs when it is registered, described at a level."""
+        """What a tool costs when it is registered with a description at this level."""
         with self._making:
             return self._current(None).definition(tool, level).tokens
 
     def total_tokens(self, selected: ProfileName) -> int:
-        """What a whole profile costs, our own tools included."""
+        """What a complete profile costs, including our own tools."""
         with self._making:
             return self._current(None).total_tokens(selected)
 
@@ -120,7 +120,7 @@ class ToolLists:
             return self._current(None).definition(tool, level).definition.description or ""
 
     def tool_schema(self, tool: str, selected: ProfileName) -> ToolSchema:
-        """What a tool's schema holds, what it shares with its server's other tools, and where each phase left it."""
+        """A tool's schema, what it shares with its server's other tools, and its state after each phase."""
         with self._making:
             lists = self._current(None)
             found, short = lists.snapshot.by_name[tool], lists.shorts[tool]
@@ -138,12 +138,12 @@ class ToolLists:
             return tool_schema(found.definition, shared, plans, tier, cost, short.text, states)
 
     def unclear(self) -> list[str]:
-        """Tools that no five of their words tell from another; their description stays a sentence."""
+        """Tools that no five words distinguish from another; they keep a sentence as description."""
         with self._making:
             return sorted(name for name, short in self._current(None).shorts.items() if not short.is_clear)
 
     def promote(self, tool: str, selected: ProfileName, presentation: Presentation | None = None) -> bool:
-        """Register a tool after its first use, if its profile wants that and the budget has room for it."""
+        """Register a tool after its first use, if its profile allows that and the budget has room."""
         with self._making:
             lists = self._current(presentation)
             if tool in self._promoted or tool not in lists.profiles.tier_of:
@@ -155,7 +155,7 @@ class ToolLists:
             return lists.listed(selected, self._promoted).definitions != before.definitions
 
     def renew(self) -> None:
-        """Make the lists anew when they are next asked for: something besides the catalog has changed."""
+        """Rebuild the lists on the next request, because something other than the catalog changed."""
         with self._making:
             self._lists = {}
 
@@ -168,16 +168,14 @@ class ToolLists:
             same = next(iter(self._lists.values()), None)
             pinned = [tool.name for name in self._pinned for tool in called(snapshot, name)]
             ranked = rank(_candidates(snapshot, self._uses()), pinned)
-            known = _Lists(snapshot, self._forms, self._counter, wanted, self._written(), known or same)
-            known.profiles = Profiles(ranked, known.size, known.own_tokens, self._budgets)
+            written, before = self._written(), known or same
+            known = _Lists(snapshot, self._forms, self._counter, wanted, written, before, ranked, self._budgets)
             self._lists[wanted] = known
         return known
 
 
 class _Lists:
     """The lists over one snapshot, in one presentation."""
-
-    profiles: Profiles
 
     def __init__(
         self,
@@ -187,6 +185,8 @@ class _Lists:
         presentation: Presentation,
         written: Mapping[str, str],
         before: _Lists | None,
+        ranked: Sequence[Ranked],
+        budgets: Mapping[ProfileName, int | None],
     ) -> None:
         self.snapshot = snapshot
         self._forms = forms
@@ -199,10 +199,11 @@ class _Lists:
         self.own_tokens = (
             sum(counter.count_many(list(map(compact, OWN_TOOLS)))) + _OVERHEAD * len(OWN_TOOLS) + _ENVELOPE
         )
+        self.profiles = Profiles(ranked, self.size, self.own_tokens, budgets)
 
     @property
     def shorts(self) -> Mapping[str, ShortDescription]:
-        """Five words for every tool: made in view of all of them, and only when somebody wants them."""
+        """Five words for every tool, chosen with all of them in view, and only on demand."""
         if self._shorts is None:
             tools = self.snapshot.running
             chosen = five_words([tool.record.details for tool in tools])
@@ -212,7 +213,7 @@ class _Lists:
         return self._shorts
 
     def shorts_of(self, snapshot: Snapshot) -> Mapping[str, ShortDescription] | None:
-        """The five words, if they are known and still hold."""
+        """The five words, if they are known and still valid."""
         return self._shorts if snapshot.tools is self.snapshot.tools else None
 
     def size(self, candidate: Candidate, level: Level) -> int:
@@ -256,7 +257,7 @@ class _Lists:
         return self.own_tokens + sum(self.definition(name, profile.level).tokens + _OVERHEAD for name in profile.tools)
 
     def _promoted(self, profile: ToolProfile, promoted: Mapping[str, None]) -> list[str]:
-        """Those that came into use and still have room."""
+        """Tools promoted after use that still fit."""
         room = profile.room
         registered = set(profile.tools)
         found = []
@@ -278,6 +279,6 @@ def _candidates(snapshot: Snapshot, uses: Mapping[str, int]) -> list[Candidate]:
 
 
 def _with_titles(definition: McpTool, tool: CatalogTool) -> McpTool:
-    """With what a client shows to people before they agree to a call."""
+    """With the fields that a client shows to people before a call."""
     details = tool.record.details
     return definition.model_copy(update={"title": details.title, "annotations": details.annotations})

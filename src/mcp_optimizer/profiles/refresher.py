@@ -1,13 +1,12 @@
-"""Has the lists of registered tools ready when clients ask for them, and says when they have changed.
+"""Prepares the lists of registered tools before clients ask, and announces changes.
 
-The lists are made in a thread, ahead where a profile is known to be wanted, from forms that were stored by an
-earlier start where there are any. Called by the MCP face; knows no SDK type and no transport.
+A thread builds the lists, ahead of time if a profile is known to be wanted, and from forms stored by an earlier start
+if there are any. Called by serving; knows no SDK type and no transport.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
@@ -22,27 +21,28 @@ from mcp_optimizer.profiles.lists import Presentation, Registered, ToolLists
 from mcp_optimizer.profiles.tiers import ProfileName
 from mcp_optimizer.profiles.written_descriptions import WrittenDescriptions
 from mcp_optimizer.runtime.foreground_first import ForegroundFirst
+from mcp_optimizer.runtime.tasks import BackgroundTasks
 
 if TYPE_CHECKING:
-    # At run time the database's libraries load beside everything else, in a thread.
+    # At run time the database's libraries load in a thread, in parallel with everything else.
     from mcp_optimizer.db.forms import StoredForms
 
 logger = logging.getLogger(__name__)
 
 _PATIENCE = 5.0
-"""Seconds that a list waits, once, for servers that are still starting: many clients never ask again."""
+"""Seconds that a list waits, once, for servers that are still starting, because many clients never ask again."""
 
 _QUIET = 0.3
-"""Seconds without news before lists are made anew: servers that start together make one list, not a dozen."""
+"""Seconds without changes before lists are rebuilt, so servers that start together cause one list, not a dozen."""
 
 OpenedForms = Callable[[], Awaitable["StoredForms | None"]]
-"""Waits for the database to be open; None when there is none."""
+"""Waits until the database is open; returns None if there is none."""
 
 Wanted = tuple[ProfileName, Presentation]
 
 
 class ListRefresher:
-    """Lists of registered tools, made ahead and kept up to date."""
+    """Lists of registered tools, built ahead of time and kept up to date."""
 
     def __init__(
         self,
@@ -52,7 +52,10 @@ class ListRefresher:
         opened: OpenedForms,
         written: WrittenDescriptions,
         pace: ForegroundFirst | None = None,
+        on_change: Callable[[], None] = lambda: None,
     ) -> None:
+        """`on_change`: told when a list that somebody has is no longer what they would get."""
+        self._on_change = on_change
         self._pace = pace or ForegroundFirst()
         self._catalog = catalog
         self._lists = lists
@@ -61,31 +64,24 @@ class ListRefresher:
         self._written = written
         self._wanted: dict[Wanted, Registered | None] = {}
         self._read_for: dict[Dialect, object] = {}
-        self._storing: set[asyncio.Task[None]] = set()
+        self._storing = BackgroundTasks(logger, "Compressed definitions could not be stored")
+        self._making = BackgroundTasks(logger, "Lists of tools could not be made ahead")
         self._settling: asyncio.Task[None] | None = None
-        self._watching: asyncio.Task[None] | None = None
-        self.on_change: Callable[[], Awaitable[None]] | None = None
-        """Told when a list that somebody has is no longer what they would get."""
 
     def start(self, profiles: set[ProfileName]) -> None:
-        """Begin to make the lists of these profiles; others when they are first asked for."""
+        """Start building the lists of these profiles; others are built on first request."""
         for profile in profiles:
             self._wanted[(profile, Presentation(self._forms.dialect))] = None
-        self._settling = asyncio.create_task(self._settle())
-        self._watching = asyncio.create_task(self._watch())
+        self._settling = self._making.spawn(self._settle())
+        self._making.spawn(self._watch())
 
     async def stop(self) -> None:
-        for task in (self._settling, self._watching):
-            if task is not None:
-                task.cancel()
-                with contextlib.suppress(asyncio.CancelledError):
-                    await task
-        if self._storing:
-            await asyncio.wait(self._storing)
+        await self._making.close()
+        await self._storing.settled()
         self._written.close()
 
     async def listed(self, profile: ProfileName, presentation: Presentation) -> Registered:
-        """The tools of a profile; waits a little for servers that are still coming up."""
+        """The tools of a profile; waits briefly for servers that are still starting."""
         if self._settling is not None and not self._settling.done():
             await asyncio.wait([self._settling], timeout=_PATIENCE)
         made = await self._make((profile, presentation))
@@ -93,16 +89,16 @@ class ListRefresher:
         return made
 
     async def promote(self, tool: str, profile: ProfileName, presentation: Presentation) -> bool:
-        """Register a tool after its first use; whether the list changed by that."""
+        """Register a tool after its first use; returns whether the list changed."""
         return await asyncio.to_thread(self._lists.promote, tool, profile, presentation)
 
     async def _settle(self) -> None:
-        """Until no server is in its first start, and what the running ones listed is taken in."""
+        """Waits until no server is in its first start and the running ones are ingested."""
         while any(state.status is not ServerStatus.FAILED for state in self._catalog.snapshot.missing()):
             await self._catalog.changed()
 
     async def _watch(self) -> None:
-        """Make the wanted lists anew whenever the catalog changed and came to rest."""
+        """Rebuild the wanted lists after every change of the catalog, once it settles."""
         while True:
             made_from = self._catalog.snapshot.tools
             if self._wanted:
@@ -113,7 +109,7 @@ class ListRefresher:
             await self._rested()
 
     async def _rested(self) -> None:
-        """Until the catalog comes to rest; what will be listed in any case is compressed meanwhile."""
+        """Waits until the catalog settles; meanwhile compresses tools that will be listed in any case."""
         while True:
             for profile, presentation in list(self._wanted):
                 await self._recall(presentation.dialect)
@@ -131,12 +127,12 @@ class ListRefresher:
             made = await self._make(wanted)
             has_changed |= before is not None and made.definitions != before.definitions
             self._wanted[wanted] = made
-        if has_changed and self.on_change is not None:
-            await self.on_change()
+        if has_changed:
+            self._on_change()
 
     async def _improve(self) -> None:
-        """Have short descriptions written for the tools that are listed with them, if somebody writes any."""
-        # Other descriptions leave other room, and so may bring in tools that have none yet.
+        """Request written descriptions for the listed tools, if a writer is configured."""
+        # Different descriptions leave different room, so tools without descriptions may be added.
         while await self._written.ask(self._listed_in_words()):
             self._lists.renew()
             await self._renew()
@@ -153,13 +149,11 @@ class ListRefresher:
         with self._pace.working():
             made = await asyncio.to_thread(self._lists.listed, profile, presentation)
         if stored is not None and self._forms.has_new(presentation.dialect):
-            task = asyncio.create_task(self._store(stored, presentation.dialect))
-            self._storing.add(task)
-            task.add_done_callback(self._storing.discard)
+            self._storing.spawn(self._store(stored, presentation.dialect))
         return made
 
     async def _recall(self, dialect: Dialect) -> StoredForms | None:
-        """Learn what earlier starts stored about the tools there are now; None where nothing is stored."""
+        """Load what earlier starts stored about the current tools; None if nothing is stored."""
         snapshot, stored = self._catalog.snapshot, await self._opened()
         if stored is not None and self._read_for.get(dialect) is not snapshot.tools:
             self._read_for[dialect] = snapshot.tools
@@ -169,11 +163,11 @@ class ListRefresher:
 
     async def _read(self, stored: StoredForms, dialect: Dialect) -> None:
         try:
-            # In a thread: of a hundred thousand tools even the look at what is known takes long.
+            # In a thread, because even checking what is known takes long for a hundred thousand tools.
             unknown = await asyncio.to_thread(self._unknown, dialect)
             self._forms.learn(await stored.read(unknown, self._forms.kind(dialect)), dialect)
         except CatalogError as error:
-            logger.warning("The catalog could not be read: %s. Definitions are compressed anew.", error)
+            logger.warning("Cannot read the catalog: %s. Compressing definitions again.", error)
 
     def _unknown(self, dialect: Dialect) -> list[str]:
         return self._forms.unknown(self._catalog.snapshot.running, dialect)
@@ -184,4 +178,4 @@ class ListRefresher:
         try:
             await stored.write(new, self._forms.kind(dialect))
         except CatalogError as error:
-            logger.warning("The catalog could not store compressed definitions: %s. Everything else works.", error)
+            logger.warning("Cannot store compressed definitions in the catalog: %s. Everything else works.", error)

@@ -1,8 +1,8 @@
-"""Fits tools into token budgets: which are registered in each profile, and how briefly they are described. Pure.
+"""Fits tools into token budgets: which tools each profile registers, and how briefly they are described. Pure.
 
-A profile over its budget is first described more briefly (first sentences, then five words and no notes) and
-only then loses tools, the least deserving first; what was done is said. Every tool gets exactly one profile:
-the smallest that registers it.
+A profile over its budget first gets shorter descriptions (first sentences, then five words and no notes) and only then
+loses tools, lowest rank first; `measures` reports what was done. Every tool belongs to exactly one profile: the
+smallest that registers it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from mcp_optimizer.runtime.lazy import lazy
 from mcp_optimizer.runtime.terminal_text import counted
 
 Size = Callable[[Candidate, Level], int]
-"""What a tool costs when it is registered, described at a level."""
+"""What a tool costs when it is registered with a description at this level."""
 
 DEFAULT_BUDGETS: Mapping[ProfileName, int | None] = {
     ProfileName.MINIMAL: 9_000,
@@ -25,10 +25,10 @@ DEFAULT_BUDGETS: Mapping[ProfileName, int | None] = {
     ProfileName.FULL: None,
 }
 _RESERVE = 0.15
-"""The share of a budget that is kept for tools that are registered on their first use."""
+"""The share of a budget reserved for tools registered on their first use."""
 
 _LEAST = 16
-"""Tokens of the smallest tool there can be, about: with less room than this, no other need be looked at."""
+"""Approximate tokens of the smallest possible tool; with less room, no other need be tried."""
 
 _LEVELS = (Level.FULL, Level.SENTENCE, Level.WORDS)
 
@@ -43,9 +43,9 @@ class LoadStrategy(StrEnum):
 
 @dataclass(frozen=True)
 class ToolProfile:
-    """What a profile registers, within which budget, at which length, and what that took.
+    """What a profile registers, its budget, the length of descriptions, and what it took to fit.
 
-    `tokens` is None where there is no budget: then nothing had to be counted.
+    `tokens` is None without a budget, because nothing had to be counted.
     """
 
     profile_name: ProfileName
@@ -57,7 +57,7 @@ class ToolProfile:
 
     @property
     def room(self) -> int | None:
-        """Tokens that are left of the budget."""
+        """Tokens left of the budget."""
         return None if self.token_budget is None or self.tokens is None else self.token_budget - self.tokens
 
     @property
@@ -70,9 +70,9 @@ class ToolProfile:
 
 
 class Profiles:
-    """All profiles of a catalog, and the one that each tool belongs to. Each is made when it is first asked for.
+    """All profiles of a catalog, and the profile of each tool. Each profile is built on demand.
 
-    `own_tokens` is what the gateway's own tools cost: they are in every list, and count.
+    `own_tokens` is the cost of the gateway's own tools, which are part of every list.
     """
 
     def __init__(
@@ -93,7 +93,7 @@ class Profiles:
             budget = self._budgets[name]
             order = list(ProfileName)
             smaller = order[order.index(name) - 1] if budget is not None and name is not order[0] else None
-            # What a smaller profile registers, this one does too.
+            # A larger profile registers everything that a smaller one does.
             kept = frozenset(self.profile(smaller).tools) if smaller is not None else frozenset[str]()
             self._made[name] = _fit(name, self._ranked, self._size, self._own_tokens, budget, kept)
         return self._made[name]
@@ -104,7 +104,9 @@ class Profiles:
 
     @lazy
     def tier_of(self) -> Mapping[str, ProfileName]:
-        """The smallest profile that registers a tool. What no budget holds is still found: it is of the widest."""
+        """The smallest profile that registers a tool. A tool that fits no budget can still be found; it belongs to the
+        widest.
+        """
         tiers = {entry.candidate.name: ProfileName.FULL for entry in self._ranked}
         for name in reversed(ProfileName):
             if name is not ProfileName.FULL:
@@ -140,7 +142,7 @@ def _fit(
     chosen: list[str] = []
     total = own_tokens
     deserving = {candidate.name for candidate in wanted}
-    # First what a smaller profile registers; then by rank.
+    # First what a smaller profile registers, then by rank.
     for candidate in sorted(everything, key=lambda candidate: candidate.name not in kept):
         is_deserving = candidate.name in deserving
         room = (budget if is_deserving else budget * (1 - _RESERVE)) - total
@@ -149,14 +151,14 @@ def _fit(
             chosen.append(candidate.name)
             total += cost
         elif not is_deserving:
-            # These come lightest first: the first that does not fit is the last that is tried.
+            # Sorted by size: once one does not fit, no later one does.
             break
     left_out = tuple(candidate.name for candidate in wanted if candidate.name not in set(chosen))
     return ToolProfile(name, budget, level, tuple(chosen), total, left_out)
 
 
 def _fits(tools: Sequence[Candidate], level: Level, size: Size, room: int) -> bool:
-    """Whether all of them do; no more are measured than it takes to know."""
+    """Whether all of them fit; measures only as many as needed to know."""
     for tool in tools:
         room -= size(tool, level)
         if room < 0:

@@ -1,8 +1,8 @@
-"""The order in which tools deserve a place, by rules that can be read. Pure.
+"""Ranks tools for registration, by readable rules. Pure.
 
-1. what the settings pin; 2. what was used, most first; 3. basic verbs over the main nouns of each server, one
-server after the other in turn; 4. the rest, lightest first. Ties go by server and name, so that the same
-catalog always gives the same list.
+1. pinned tools; 2. tools that were used, most used first; 3. basic verbs over the main nouns of each server, servers
+taking turns; 4. the rest, smallest first. Ties are broken by server and name, so the same catalog always gives the same
+list.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from enum import StrEnum
 from mcp_optimizer.search.words import words
 
 BASIC_VERBS = ("list", "get", "create", "update", "move", "search", "health")
-"""In the order in which they count."""
+"""In order of importance."""
 
 _LIKE_BASIC = {
     "read": "get",
@@ -43,7 +43,7 @@ class ProfileName(StrEnum):
 
 
 class Reason(StrEnum):
-    """Why a tool stands where it stands."""
+    """Why a tool has its rank."""
 
     PINNED = "pinned in the settings"
     USED = "used before"
@@ -53,7 +53,7 @@ class Reason(StrEnum):
 
 @dataclass(frozen=True)
 class Candidate:
-    """A tool that wants a place: its public name, its own, what it costs to register, how often it was used."""
+    """A tool to be ranked: its public name, its own, its cost when registered, how often it was used."""
 
     name: str
     server: str
@@ -64,14 +64,14 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Ranked:
-    """A tool with its place in the order and the reason for it."""
+    """A tool with its rank and the reason for it."""
 
     candidate: Candidate
     reason: Reason
 
 
 def rank(candidates: Sequence[Candidate], pinned: Iterable[str] = ()) -> list[Ranked]:
-    """Every tool once, the most deserving first. `pinned`: public names."""
+    """Every tool once, highest rank first. `pinned` are public names."""
     wanted = {name: place for place, name in enumerate(pinned)}
     basic = _basic_turns(candidates)
     keyed = []
@@ -92,7 +92,7 @@ def rank(candidates: Sequence[Candidate], pinned: Iterable[str] = ()) -> list[Ra
 
 
 def _basic_turns(candidates: Sequence[Candidate]) -> Mapping[tuple[str, str], int]:
-    """In which turn each basic tool comes: the first of every server, then the second of every server."""
+    """The turn of each basic tool: the first of every server, then the second of every server."""
     by_server: dict[str, list[Candidate]] = defaultdict(list)
     for candidate in candidates:
         by_server[candidate.server].append(candidate)
@@ -112,7 +112,7 @@ def _main_nouns(tools: Sequence[Candidate]) -> list[str]:
 
 
 def _basic_key(tool: Candidate, nouns: Sequence[str]) -> tuple[bool, int, int] | None:
-    """How basic a tool is: whether it is just a verb and a noun, which noun, which verb; None if it is not."""
+    """How basic a tool is: whether it is just a verb and a noun, which noun, which verb; None if it is not basic."""
     spelt = words(tool.own_name)
     verb = next((_LIKE_BASIC.get(word, word) for word in spelt if _LIKE_BASIC.get(word, word) in BASIC_VERBS), None)
     if verb is None:
@@ -121,7 +121,7 @@ def _basic_key(tool: Candidate, nouns: Sequence[str]) -> tuple[bool, int, int] |
         return (False, 0, BASIC_VERBS.index(verb))
     own = _nouns(tool)
     place = next((place for place, noun in enumerate(nouns) if own and noun == own[-1]), None)
-    # A verb and its noun, perhaps with one word between: `get_card`, not `get_card_comments_by_user`.
+    # A verb and its noun, with at most one word between: `get_card`, not `get_card_comments_by_user`.
     return (len(spelt) > 2, place, BASIC_VERBS.index(verb)) if place is not None and len(spelt) <= 3 else None
 
 

@@ -1,7 +1,7 @@
-"""A tool's schema as the reports speak of it: what it wants, what it shares with others, where it stands. Pure values.
+"""A tool's schema as reports show it: its parameters, what it shares with others, its state. Pure values.
 
-`ToolSchema` and `SharedParameterSchema` are those of the schema-compression document. A tool begins uncompressed,
-eager and verbose; compression, profiles and short descriptions each take it one step further.
+`ToolSchema` and `SharedParameterSchema` follow the schema-compression document. A tool starts uncompressed, eager and
+verbose; compression, profiles and short descriptions each take it one step further.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from enum import StrEnum
 from typing import Any
 
 from mcp_optimizer.compression.groups import GroupPlan
+from mcp_optimizer.domain.json_schema import properties_of, required_of
 from mcp_optimizer.domain.tools import McpTool
 from mcp_optimizer.profiles.tiers import ProfileName
 
@@ -28,7 +29,7 @@ class SchemaState(StrEnum):
 
 
 class LoadState(StrEnum):
-    """Phase 2: whether the tool is in the list from the beginning."""
+    """Phase 2: whether the tool is listed from the beginning."""
 
     EAGER = "Eager"
     LAZY = "Lazy"
@@ -43,7 +44,7 @@ class DescriptionState(StrEnum):
 
 @dataclass(frozen=True)
 class SharedParameterSchema:
-    """A parameter that several tools have alike. `namespace` tells it from others of its name that differ."""
+    """A parameter that several tools share. `namespace` distinguishes it from different ones with the same name."""
 
     param_name: str
     type: str
@@ -58,7 +59,7 @@ class SharedParameterSchema:
 
 @dataclass(frozen=True)
 class ToolSchema:
-    """What a tool's schema holds, what it costs, and its state after each phase."""
+    """A tool's parameters, its cost, and its state after each phase."""
 
     tool_name: str
     description: str
@@ -82,9 +83,9 @@ def tool_schema(
     short: str,
     states: tuple[SchemaState, LoadState, DescriptionState],
 ) -> ToolSchema:
-    """`shared` are the names of each tool's shared parameters; `short` is its description once that is concise."""
-    wanted = _required(tool)
-    names = _parameters(tool)
+    """`shared` are the names of each tool's shared parameters; `short` is its description once concise."""
+    wanted = frozenset(required_of(tool.input_schema))
+    names = properties_of(tool.input_schema)
     return ToolSchema(
         tool_name=tool.name,
         description=short if states[2] is DescriptionState.CONCISE else tool.description or "",
@@ -101,13 +102,13 @@ def tool_schema(
 
 
 def shared_parameters(tools: Iterable[McpTool]) -> list[SharedParameterSchema]:
-    """Parameters that two or more tools have with the same type, the most used first.
+    """Parameters that two or more tools have with the same type, most used first.
 
-    Where one name stands for several types, each gets the type as its namespace.
+    If one name has several types, each gets its type as namespace.
     """
     users: dict[str, dict[str, list[tuple[str, Any]]]] = defaultdict(lambda: defaultdict(list))
     for tool in tools:
-        for name, schema in _parameters(tool).items():
+        for name, schema in properties_of(tool.input_schema).items():
             users[name][_type_of(schema)].append((tool.name, schema))
     found = []
     for name, by_type in users.items():
@@ -129,18 +130,8 @@ def shared_by_tool(parameters: Iterable[SharedParameterSchema]) -> dict[str, lis
     return found
 
 
-def _parameters(tool: McpTool) -> dict[str, Any]:
-    found = tool.input_schema.get("properties")
-    return found if isinstance(found, dict) else {}
-
-
-def _required(tool: McpTool) -> frozenset[str]:
-    found = tool.input_schema.get("required")
-    return frozenset(name for name in found if isinstance(name, str)) if isinstance(found, list) else frozenset()
-
-
 def _type_of(schema: Any) -> str:
-    """What must be the same of two parameters: all but their words and defaults."""
+    """What two parameters must have in common: everything except text and defaults."""
     if not isinstance(schema, dict):
         return json.dumps(schema)
     rest = {key: value for key, value in schema.items() if key not in _DOCUMENTING}

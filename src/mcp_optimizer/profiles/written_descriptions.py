@@ -1,7 +1,7 @@
-"""Short descriptions that an endpoint wrote: asked for in the background, once for each definition, and stored.
+"""Short descriptions written by an endpoint: requested in the background, once per definition, and stored.
 
-Called by the refresher. Without an endpoint, or when it fails, nothing is known here, and the words that were
-chosen from the tools' own text stand.
+Called by the refresher. Without an endpoint, or if it fails, nothing is stored here and words from the tools' own text
+are used.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _BATCH = 20
-"""Tools in one question."""
+"""Tools per request."""
 
 _PAUSE_AFTER_FAILURE = 600.0
 """Seconds before an endpoint that failed is asked again."""
 
 
 class WrittenDescriptions:
-    """What is written of each definition, by hash."""
+    """The written description of each definition, by hash."""
 
     def __init__(self, writer: DescriptionWriter | None, opened: Callable[[], Awaitable[StoredForms | None]]) -> None:
         self._writer = writer
@@ -40,7 +40,7 @@ class WrittenDescriptions:
         return self._texts
 
     async def recall(self, tools: Sequence[CatalogTool]) -> None:
-        """Read what was stored by an earlier start."""
+        """Load what an earlier start stored."""
         stored = await self._opened() if self._writer is not None else None
         if stored is None or self._writer is None:
             return
@@ -50,10 +50,10 @@ class WrittenDescriptions:
         try:
             self._texts |= await stored.descriptions(unknown, self._writer.name)
         except CatalogError as error:
-            logger.warning("Written descriptions could not be read: %s. They are asked for anew.", error)
+            logger.warning("Cannot read stored descriptions: %s. Requesting them again.", error)
 
     async def ask(self, tools: Sequence[CatalogTool]) -> bool:
-        """Have descriptions written for those of the tools that have none; whether there are new ones."""
+        """Request descriptions for tools that have none; returns whether there are new ones."""
         loop = asyncio.get_running_loop()
         missing = {
             tool.record.definition_hash: tool for tool in tools if tool.record.definition_hash not in self._texts
@@ -68,7 +68,7 @@ class WrittenDescriptions:
             try:
                 written = await asyncio.to_thread(self._writer.write, details)
             except ConnectionError as error:
-                logger.warning("%s. The words of the tools themselves are used.", error)
+                logger.warning("%s. Using words from the tools themselves.", error)
                 self._not_before = loop.time() + _PAUSE_AFTER_FAILURE
                 break
             await self._keep(dict(zip(batch, written, strict=True)))
@@ -82,7 +82,7 @@ class WrittenDescriptions:
         try:
             await stored.write_descriptions(texts, self._writer.name)
         except CatalogError as error:
-            logger.warning("Written descriptions could not be stored: %s. Everything else works.", error)
+            logger.warning("Cannot store written descriptions: %s. Everything else works.", error)
 
     def close(self) -> None:
         if self._writer is not None:

@@ -1,7 +1,7 @@
-"""Tells clients what changed: lists, and resources that they watch.
+"""Notifies clients of changes: lists, and resources they subscribe to.
 
-In the newer era through the streams that clients listen on, in the older one to each connection. Changes that
-come together are told once.
+Modern clients are notified on the streams they listen on, legacy clients on their connection. Changes that come
+together are announced once.
 """
 
 from __future__ import annotations
@@ -23,14 +23,15 @@ from mcp.server.subscriptions import (
 from mcp_optimizer.errors import InvalidRequest, UpstreamError
 from mcp_optimizer.limits import DEFAULT_LIMITS, Limits
 from mcp_optimizer.relay.connected import Clients
+from mcp_optimizer.runtime.tasks import BackgroundTasks
 
 logger = logging.getLogger(__name__)
 
 _TOGETHER = 0.05
-"""Seconds within which changes of one list are one change."""
+"""Seconds within which changes of one list count as one."""
 
 _PATIENCE = 5.0
-"""Seconds that an announcement waits for what it announces."""
+"""Seconds that an announcement waits for the new list to be available."""
 
 _LISTS: dict[str, ServerEvent] = {
     "tools": ToolsListChanged(),
@@ -42,36 +43,33 @@ Watch = Callable[[str, str], Awaitable[None]]
 
 
 class Changes:
-    """What changed, on its way to whoever wants to know."""
+    """Collects changes and notifies interested clients."""
 
     def __init__(self, bus: InMemorySubscriptionBus, clients: Clients) -> None:
         self._bus = bus
         self._clients = clients
-        self._announcing: dict[str, asyncio.Task[None]] = {}
+        self._tasks = BackgroundTasks(logger, "Cannot announce a change")
+        self._announcing: set[str] = set()
         self._ready: dict[str, asyncio.Task[None]] = {}
 
     def announce(self, kind: str, ready: Coroutine[Any, Any, None] | None = None) -> None:
-        """A list changed: tools, prompts or resources. `ready`: when the new one can be had."""
+        """A list changed: tools, prompts or resources. `ready` completes when the new one is available."""
         if ready is not None:
             # At once: what it waits for may happen before the others have come together.
-            self._ready[kind] = asyncio.create_task(ready)
+            self._ready[kind] = self._tasks.spawn(ready)
         if kind not in self._announcing:
-            task = self._announcing[kind] = asyncio.create_task(self._announce(kind))
-            task.add_done_callback(self._announced)
+            self._announcing.add(kind)
+            self._tasks.spawn(self._announce(kind))
 
     async def _announce(self, kind: str) -> None:
         await asyncio.sleep(_TOGETHER)
         while (ready := self._ready.pop(kind, None)) is not None:
             await asyncio.wait({ready}, timeout=_PATIENCE)
             ready.cancel()
-        del self._announcing[kind]
+        self._announcing.discard(kind)
         await self._bus.publish(_LISTS[kind])
         for client in self._clients.connected():
             client.outbox.put(f"notifications/{kind}/list_changed")
-
-    def _announced(self, task: asyncio.Task[None]) -> None:
-        if not task.cancelled() and (error := task.exception()) is not None:
-            logger.error("A change could not be announced", exc_info=error)
 
     async def updated(self, uri: str) -> None:
         """A watched resource changed."""
@@ -82,7 +80,7 @@ class Changes:
 
 
 class Watches:
-    """Which resources are watched, by how many, and under which URI their server knows them."""
+    """Which resources are watched, by how many clients, and their URIs on their server."""
 
     def __init__(self, watch: Watch, unwatch: Watch, limits: Limits = DEFAULT_LIMITS) -> None:
         self._watch = watch
@@ -92,10 +90,10 @@ class Watches:
         self._places: dict[str, tuple[str, str]] = {}
 
     async def begin(self, uri: str, place: tuple[str, str]) -> None:
-        """`place`: the server and its own URI."""
+        """`place` is the server and its own URI."""
         if uri not in self._watching:
             if len(self._watching) >= self._most:
-                raise InvalidRequest(f"Clients watch {self._most:,} resources already, and there is no room for more.")
+                raise InvalidRequest(f"Clients already subscribe to {self._most:,} resources, the maximum.")
             await self._watch(*place)
             self._places[uri] = place
         self._watching[uri] = self._watching.get(uri, 0) + 1
@@ -109,9 +107,9 @@ class Watches:
             try:
                 await self._unwatch(*self._places.pop(uri))
             except UpstreamError as error:
-                logger.debug("A resource is no longer watched, and its server was not told: %s", error)
+                logger.debug("Cannot tell a server that a resource is no longer watched: %s", error)
 
     def public(self, server: str, params: Mapping[str, Any]) -> str | None:
-        """The URI under which clients know the resource that a server says has changed."""
+        """The public URI of a resource that a server reports as changed."""
         own = params.get("uri")
         return next((uri for uri, place in self._places.items() if place == (server, own)), None)

@@ -1,7 +1,7 @@
-"""The clients that are connected, and the links by which servers speak to them.
+"""The connected clients, and the links through which servers reach them.
 
-The one place that knows how the SDK reaches a client: on the stream of the request under way, or on the
-connection itself when no request is. A client of the newer era has no connection, only requests.
+The only place that knows how the SDK reaches a client: on the stream of the request in progress, or on the connection
+if there is none. A modern client has no connection, only requests.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ _PASSED_ON = ("_meta", *ANSWERS)
 
 
 class _Raw(RootModel[dict[str, Any]]):
-    """A client's answer, as it is."""
+    """A client's answer, unchanged."""
 
 
 @dataclass
 class Client:
-    """A connected client of the older era, for as long as its connection lasts."""
+    """A connected legacy client, for as long as its connection lasts."""
 
     key: str
     name: str
@@ -52,10 +52,14 @@ class Client:
     log_level: str | None = None
     watched: set[str] = field(default_factory=set)
 
+    def wants_logs(self, level: str) -> None:
+        """From now on the client wants log messages of this level and above."""
+        self.log_level = level
+
 
 @dataclass(frozen=True)
 class _Link:
-    """To one client, on the stream of one request, or on none."""
+    """A link to one client, on the stream of one request or of none."""
 
     key: str
     capabilities: Mapping[str, Any]
@@ -64,9 +68,9 @@ class _Link:
     session: ServerSession
     request_id: types.RequestId | None
     outbox: Outbox | None = None
-    """For what is told on no request; None in the newer era, where there is no such thing."""
+    """For notifications outside requests; None for modern clients, which have none."""
     close_stream: Callable[[], Awaitable[None]] | None = None
-    """Ends the stream of the request, whose client then asks for the rest; None where it could not."""
+    """Ends the stream of the request, so the client asks for the rest; None if it cannot."""
 
     @property
     def lasting(self) -> ClientLink:
@@ -95,7 +99,7 @@ class _Link:
 
     async def tell(self, method: str, params: Mapping[str, Any]) -> None:
         if self.is_modern and (self.request_id is None or (self.log_level is None and method == _LOG)):
-            # In the newer era everything belongs to a request, and log messages to one that wants them.
+            # For a modern client everything belongs to a request, and log messages to one that wants them.
             return
         if self.request_id is None and self.outbox is not None:
             self.outbox.put(method, params)
@@ -116,7 +120,7 @@ async def _notify(
     try:
         written = sendable(dict(params)) if params is not None else None
     except TooDeep:
-        # Nobody could read it.
+        # No client could read it.
         return
     notice: Any = types.Notification[dict[str, Any] | None, str](method=method, params=written)
     try:
@@ -126,7 +130,7 @@ async def _notify(
 
 
 class Clients:
-    """All clients of the older era, and how each request finds its caller."""
+    """All legacy clients, and how each request finds its caller."""
 
     def __init__(self, left: Callable[[Client], None], limits: Limits = DEFAULT_LIMITS) -> None:
         self._left = left
@@ -137,7 +141,7 @@ class Clients:
         return list(self._connected.values())
 
     def of(self, ctx: Context) -> Client | None:
-        """The client of a request, remembered with its connection; None in the newer era, which has none."""
+        """The client of a request, stored with its connection; None for modern, which has no connection."""
         if ctx.protocol_version in MODERN_PROTOCOL_VERSIONS:
             return None
         # The SDK has no public way from a request to its connection.
@@ -161,7 +165,7 @@ class Clients:
         self._left(client)
 
     def link(self, ctx: Context) -> _Link:
-        """The way back to the client of a request."""
+        """The link to the client of a request."""
         client = self.of(ctx)
         if client is not None:
             return _Link(
@@ -197,9 +201,9 @@ def _declared(session: ServerSession) -> dict[str, Any]:
 
 
 def passable(capabilities: Mapping[str, Any]) -> dict[str, Any]:
-    """What servers are told that a client can do: not tasks, which nobody here could ask after.
+    """The capabilities that servers are told about: not tasks, which the gateway does not support.
 
-    A capability is an object. What is anything else declares nothing.
+    A capability is an object; any other value declares nothing.
     """
     passed = {name: value for name, value in capabilities.items() if name != "tasks" and isinstance(value, Mapping)}
     if isinstance(extensions := passed.get("extensions"), Mapping) and _TASKS in extensions:
@@ -213,14 +217,14 @@ def _raw_meta(ctx: Context) -> Mapping[str, Any]:
 
 
 def _key(ctx: Context) -> str:
-    """A session over HTTP, where there is one; in the newer era, which has none, the client as it calls itself."""
+    """The HTTP session, if there is one; for modern, which has none, the client's own name."""
     if not isinstance(ctx.request, Request):
         return "local"
     return f"http:{ctx.request.headers.get(MCP_SESSION_ID_HEADER) or client_name(ctx)}"
 
 
 def client_name(ctx: Context) -> str:
-    """How the client calls itself: in its handshake, or in each request of the newer era."""
+    """The client's own name: from its `initialize` request, or from each modern request."""
     if ctx.session.client_params is not None:
         return ctx.session.client_params.client_info.name
     info = _raw_meta(ctx).get(types.CLIENT_INFO_META_KEY)

@@ -1,8 +1,8 @@
-"""The prompts, resources and resource templates of all running servers, under names that are unique.
+"""The prompts, resources and resource templates of all running servers, under unique names.
 
-And the way back from a name or URI to its server. One that fails, or takes too long, is left out of a list, and the
-others stay; only if all fail is that an error. What speaks of a server, or has its scheme and authority, is that
-server's alone, also while it is down.
+Also maps a name or URI back to its server. A server that fails or takes too long is left out of a list; only if all
+fail is that an error. A name with a server in it, or a URI with a server's scheme and authority, belongs only to that
+server, even while it is down.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from mcp_optimizer.domain.naming import ServerNames, ServerSchemes, public_names
 from mcp_optimizer.domain.tools import ServerStatus
 from mcp_optimizer.errors import InvalidRequest, ServerUnavailable, UpstreamError
 from mcp_optimizer.limits import DEFAULT_LIMITS, Limits
-from mcp_optimizer.relay.listings import PROMPTS, RESOURCES, TEMPLATES, Answer, Call, Kind, Listed, Listings
+from mcp_optimizer.relay.listings import PROMPTS, RESOURCES, TEMPLATES, Answer, Call, Listed, ListingKind, Listings
 from mcp_optimizer.relay.places import Holding, answering, place_of
 from mcp_optimizer.runtime.lazy import lazy
 from mcp_optimizer.upstream.state import UpstreamState
@@ -26,12 +26,12 @@ logger = logging.getLogger(__name__)
 
 _TTL_MS = 60_000
 _MANY = 500
-"""Entries from which on a list is put together beside the event loop."""
+"""Number of entries from which a list is assembled in a thread."""
 
 
 @dataclass(frozen=True)
-class Entry:
-    """One thing that a server has."""
+class DirectoryEntry:
+    """One prompt, resource or template of a server."""
 
     server: str
     own: str
@@ -40,28 +40,28 @@ class Entry:
 
 
 @dataclass(frozen=True)
-class Found:
-    """A whole list, and how long it may be kept."""
+class MergedList:
+    """A complete list, and how long it may be cached."""
 
-    entries: tuple[Entry, ...]
+    entries: tuple[DirectoryEntry, ...]
     ttl_ms: int
     scope: str
 
     @lazy
-    def by_public(self) -> Mapping[str, Entry]:
+    def by_public(self) -> Mapping[str, DirectoryEntry]:
         return {entry.public: entry for entry in self.entries}
 
 
 @dataclass(frozen=True)
 class _Configured:
-    """All servers of the file, running or not."""
+    """All servers of the server file, running or not."""
 
     names: ServerNames
     schemes: ServerSchemes
 
 
 class Directory:
-    """What the running servers list."""
+    """The lists of the running servers."""
 
     def __init__(
         self,
@@ -70,30 +70,30 @@ class Directory:
         limits: Limits = DEFAULT_LIMITS,
         on_late: Callable[[str], None] = lambda _capability: None,
     ) -> None:
-        """`on_late`: told which lists have changed when a server answers that lists came without."""
+        """`on_late` is called with the lists that changed when a server responds after lists were sent without it."""
         self._states = states
         self._listings = Listings(call, self._tells_changes, limits, on_late)
         self._known = _Configured(ServerNames(), ServerSchemes(()))
-        self._made: dict[str, tuple[dict[str, Listed], Found]] = {}
+        self._made: dict[str, tuple[dict[str, Listed], MergedList]] = {}
         self._holdings: dict[str, Holding] = {}
         self._held_from: dict[str, tuple[Listed | None, Listed | None]] = {}
 
     def forget(self, server: str, capability: str | None = None) -> None:
-        """A server's lists are not what they were: those of one capability, or all."""
-        # Whose its URIs are is not forgotten: nobody else answers for them while it is down.
+        """A server's lists changed: those of one capability, or all."""
+        # The ownership of its URIs stays: no other server answers for them while it is down.
         self._listings.forget(server, capability)
         self._held_from.pop(server, None)
         self._made.clear()
 
     def providers(self, capability: str) -> list[str]:
-        """The running servers that have such things, in the order in which they are always listed."""
+        """The running servers with this capability, in a fixed order."""
         return sorted(
             name
             for name, state in self._states().items()
             if state.status is ServerStatus.RUNNING and state.capabilities.get(capability) is not None
         )
 
-    def _tells_changes(self, server: str, kind: Kind) -> bool:
+    def _tells_changes(self, server: str, kind: ListingKind) -> bool:
         state = self._states().get(server)
         declared = state.capabilities.get(kind.capability) if state is not None else None
         return isinstance(declared, Mapping) and bool(declared.get("listChanged"))
@@ -104,19 +104,19 @@ class Directory:
             self._known = _Configured(ServerNames(states), ServerSchemes(states))
         return self._known
 
-    async def listed(self, kind: Kind) -> Found:
-        """The whole list. Made once for as long as the servers' lists are the same."""
+    async def listed(self, kind: ListingKind) -> MergedList:
+        """The complete list, cached as long as the servers' lists stay the same."""
         answers = await self._listings.of(self.providers(kind.capability), kind)
         errors = {server: answer for server, answer in answers.items() if isinstance(answer, UpstreamError)}
         if errors and len(errors) == len(answers):
             raise next(iter(errors.values()))
         for server, error in errors.items():
-            logger.warning("The %s of %s cannot be listed: %s", kind.result_key, server, error)
+            logger.warning("Cannot list the %s of %s: %s", kind.result_key, server, error)
         found = await self._made_of(_usable(answers), kind)
-        # Somebody is missing who may answer in a moment.
+        # A missing server may respond in a moment.
         return replace(found, ttl_ms=0) if None in answers.values() else found
 
-    async def _made_of(self, listed: dict[str, Listed], kind: Kind) -> Found:
+    async def _made_of(self, listed: dict[str, Listed], kind: ListingKind) -> MergedList:
         before = self._made.get(kind.method)
         if before is not None and _are_same(before[0], listed):
             return before[1]
@@ -128,11 +128,11 @@ class Directory:
         return found
 
     async def prompt(self, name: str) -> tuple[str, str] | None:
-        """The server and own name of a prompt; an unknown one may still be the only server's."""
+        """The server and own name of a prompt; an unknown one may still exist on the only server."""
         names = self._configured().names
         meant = names.meant(name)
         if len(meant) > 1:
-            raise InvalidRequest(f"The prompt {name!r} may be one of {' or '.join(meant)}: see prompts/list.")
+            raise InvalidRequest(f"The prompt {name!r} is ambiguous: {' or '.join(meant)}. See prompts/list.")
         for server, rests in meant.items():
             listed = await self._of_server(server, PROMPTS)
             own = next((own for own in names.own_names(name, server) if own in listed), rests[0])
@@ -143,7 +143,9 @@ class Directory:
         return (providers[0], name) if len(providers) == 1 else None
 
     async def resource(self, uri: str) -> list[tuple[str, str]]:
-        """Where a URI may be read, the likeliest first: server and own URI. Servers have more than they list."""
+        """Where a URI may be read, most likely first: server and own URI. Servers have more resources than
+        they list.
+        """
         if (read := self._configured().schemes.reading(uri)) is not None:
             server, own = read
             # A scheme like git+ssh may also be the server's own.
@@ -166,14 +168,14 @@ class Directory:
         return [(server, uri) for server in answering(uri, holdings)]
 
     async def template(self, uri: str) -> tuple[str, str] | None:
-        """The server and own form of a template, or of a resource, for completing its arguments."""
+        """The server and own form of a template or resource, for completing its arguments."""
         if (entry := (await self.listed(TEMPLATES)).by_public.get(uri)) is not None:
             return entry.server, entry.own
         places = await self.resource(uri)
         return places[0] if places else None
 
-    async def _of_server(self, server: str, kind: Kind) -> Mapping[str, Any]:
-        """What one server lists, and no other is asked; nothing, if it does not say."""
+    async def _of_server(self, server: str, kind: ListingKind) -> Mapping[str, Any]:
+        """What one server lists, without asking others; empty if it does not respond."""
         state = self._states()[server]
         if state.status is not ServerStatus.RUNNING:
             raise _unavailable(state)
@@ -183,7 +185,7 @@ class Directory:
         return answer.entries if isinstance(answer, Listed) else {}
 
     def _learn(self, resources: Mapping[str, Listed], templates: Mapping[str, Listed]) -> None:
-        """Which schemes and authorities are whose, from what the servers list now."""
+        """Record which schemes and authorities belong to which server, from their current lists."""
         for server in resources.keys() | templates.keys():
             now = (resources.get(server), templates.get(server))
             before = self._held_from.get(server, (None, None))
@@ -192,7 +194,7 @@ class Directory:
                 self._holdings[server] = Holding.of(*(one.entries if one else () for one in now))
 
     def _refuse_others(self, uri: str, providers: list[str]) -> None:
-        """Refuse a URI that is that of a server which is down, or may be that of several: no guess is good enough."""
+        """Refuse a URI of a server that is down, or one that may belong to several servers; never guess."""
         place = place_of(uri)
         if place is None:
             return
@@ -214,7 +216,7 @@ def _are_same(one: Mapping[str, Listed], other: Mapping[str, Listed]) -> bool:
     return one.keys() == other.keys() and all(one[server] is other[server] for server in one)
 
 
-def _put_together(listed: Mapping[str, Listed], kind: Kind, configured: _Configured) -> Found:
+def _put_together(listed: Mapping[str, Listed], kind: ListingKind, configured: _Configured) -> MergedList:
     pairs = [(server, own) for server, one in listed.items() for own in one.entries]
     names = public_names(pairs, configured.names) if kind.is_named else public_uris(pairs, configured.schemes)
     entries = tuple(
@@ -223,11 +225,11 @@ def _put_together(listed: Mapping[str, Listed], kind: Kind, configured: _Configu
     )
     ttl_ms = min((one.ttl_ms for one in listed.values()), default=_TTL_MS)
     is_public = bool(listed) and all(one.scope == "public" for one in listed.values())
-    return Found(entries, ttl_ms, "public" if is_public else "private")
+    return MergedList(entries, ttl_ms, "public" if is_public else "private")
 
 
-def _entry(server: str, own: str, public: str, definition: dict[str, Any], identity: str) -> Entry:
-    return Entry(server, own, public, definition if own == public else {**definition, identity: public})
+def _entry(server: str, own: str, public: str, definition: dict[str, Any], identity: str) -> DirectoryEntry:
+    return DirectoryEntry(server, own, public, definition if own == public else {**definition, identity: public})
 
 
 def _unavailable(state: UpstreamState) -> ServerUnavailable:

@@ -1,4 +1,4 @@
-"""What a client's protocol revision requires around a result, and nothing that it does not know. Pure."""
+"""The fields around a result that a client's protocol revision requires, and none that it does not know. Pure."""
 
 from __future__ import annotations
 
@@ -21,7 +21,9 @@ def for_era(
     ttl_ms: int | None = None,
     scope: str = "private",
 ) -> dict[str, Any]:
-    """A result as this revision has it. `ttl_ms`: how long a list may be kept; hints of the server come first."""
+    """A result as this revision defines it. `ttl_ms` is how long a list may be cached; the server's own hints take
+    precedence.
+    """
     if version not in MODERN_PROTOCOL_VERSIONS:
         return {key: value for key, value in result.items() if key not in _ONLY_MODERN}
     hints = {} if ttl_ms is None or is_input_required(result) else {"ttlMs": ttl_ms, "cacheScope": scope}

@@ -1,8 +1,8 @@
-"""Asks servers for their lists of prompts, resources and resource templates, within bounds of time and size.
+"""Fetches servers' lists of prompts, resources and resource templates, within limits of time and size.
 
-A server that says when its lists change is asked once, the others every time. One that is slow is not waited for: lists
-come without it, or with what it said last, and whoever wants to know is told when its answer is there after all. Called
-by the directory; knows no names but the servers' own.
+A server that announces changes is asked once, others every time. Lists do not wait for a slow server: they are sent
+without it, or with its last list, and a callback reports when its response arrives. Called by the directory; knows only
+the servers' own names.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ logger = logging.getLogger(__name__)
 
 _MOST_PAGES = 1_000
 _LONGEST = 60.0
-"""Seconds after which a server is given up that never comes to the end of its list."""
+"""Seconds after which a server whose list never ends is given up."""
 
 _AT_ONCE = 50
-"""Servers that are asked before others have a turn."""
+"""Servers asked before other tasks get a turn."""
 
 _TTL_MS = 60_000
-"""How long a list may be kept whose servers say when it changes."""
+"""How long a list may be cached if its servers announce changes."""
 
 Call = Callable[[str, str, dict[str, Any]], Awaitable[dict[str, Any]]]
 """Asks one server: its name, method, params."""
 
 
 @dataclass(frozen=True)
-class Kind:
-    """One of the lists: how it is asked for, and what tells its entries apart."""
+class ListingKind:
+    """One kind of list: how it is requested, and what identifies its entries."""
 
     method: str
     result_key: str
@@ -44,19 +44,19 @@ class Kind:
 
     @property
     def is_named(self) -> bool:
-        """Whether entries have names, as tools do, or URIs."""
+        """Whether entries have names, like tools, or URIs."""
         return self.identity == "name"
 
 
-PROMPTS = Kind("prompts/list", "prompts", "prompts", "name")
-RESOURCES = Kind("resources/list", "resources", "resources", "uri")
-TEMPLATES = Kind("resources/templates/list", "resourceTemplates", "resources", "uriTemplate")
+PROMPTS = ListingKind("prompts/list", "prompts", "prompts", "name")
+RESOURCES = ListingKind("resources/list", "resources", "resources", "uri")
+TEMPLATES = ListingKind("resources/templates/list", "resourceTemplates", "resources", "uriTemplate")
 KINDS = (PROMPTS, RESOURCES, TEMPLATES)
 
 
 @dataclass(frozen=True)
 class Listed:
-    """What one server lists, by its own names, and how long that may be kept."""
+    """What one server lists, by its own names, and how long that may be cached."""
 
     entries: Mapping[str, dict[str, Any]]
     ttl_ms: int
@@ -64,16 +64,20 @@ class Listed:
 
 
 Answer = Listed | UpstreamError | None
-"""A server's list; why it has none; or nothing, because it takes too long and has never answered before."""
+"""A server's list; why it has none; or None, because it takes too long and never responded before."""
 
 
 @dataclass
 class _Asking:
-    """A question under way."""
+    """A request in progress."""
 
     task: asyncio.Task[Listed]
     began: float
     is_late: bool = False
+
+    def go_late(self) -> None:
+        """Somebody was answered without it."""
+        self.is_late = True
 
 
 _Key = tuple[str, str]
@@ -81,12 +85,16 @@ _Key = tuple[str, str]
 
 
 class Listings:
-    """What each server lists, as far as it is known."""
+    """The known lists of each server."""
 
     def __init__(
-        self, call: Call, tells_changes: Callable[[str, Kind], bool], limits: Limits, on_late: Callable[[str], None]
+        self,
+        call: Call,
+        tells_changes: Callable[[str, ListingKind], bool],
+        limits: Limits,
+        on_late: Callable[[str], None],
     ) -> None:
-        """`on_late`: told of the capability whose lists have changed by an answer that nobody waited for any more."""
+        """`on_late` is called with the capability whose lists a late response changed."""
         self._call = call
         self._tells_changes = tells_changes
         self._limits = limits
@@ -97,19 +105,20 @@ class Listings:
         self._spoken_of: set[str] = set()
 
     def forget(self, server: str, capability: str | None = None) -> None:
-        """A server's lists are not what they were: those of one capability, or all."""
+        """A server's lists changed: those of one capability, or all."""
         if server not in self._spoken_of:
             return
         if capability is None:
             self._spoken_of.discard(server)
         for kind in KINDS:
             if capability in (None, kind.capability):
-                # Who asked before still gets the answer; but it is not kept, since the question is older than the news.
+                # Earlier callers still get the response, but it is not cached, because the request is older than the
+                # change.
                 for memory in (self._kept, self._said_last, self._asking):
                     memory.pop((server, kind.method), None)
 
-    async def of(self, servers: Iterable[str], kind: Kind) -> dict[str, Answer]:
-        """The lists of these servers; each has `list_seconds` to answer, counted from when it was asked."""
+    async def of(self, servers: Iterable[str], kind: ListingKind) -> dict[str, Answer]:
+        """The lists of these servers; each has `list_seconds` to respond, counted from its request."""
         found: dict[str, Answer] = {}
         asked: dict[str, _Asking] = {}
         for server in servers:
@@ -133,7 +142,7 @@ class Listings:
 
     def _answer(self, asking: _Asking, key: _Key) -> Answer:
         if not asking.task.done():
-            asking.is_late = True
+            asking.go_late()
             return self._said_last.get(key)
         error = asking.task.exception()
         if error is None:
@@ -142,8 +151,8 @@ class Listings:
             return error
         raise error
 
-    def _ask(self, server: str, kind: Kind) -> _Asking:
-        """Ask a server, unless it is being asked already."""
+    def _ask(self, server: str, kind: ListingKind) -> _Asking:
+        """Ask a server, unless a request is already in progress."""
         key = (server, kind.method)
         asking = self._asking.get(key)
         if asking is None:
@@ -152,7 +161,7 @@ class Listings:
             asking.task.add_done_callback(lambda _task: self._answered(server, kind, asking))
         return asking
 
-    def _answered(self, server: str, kind: Kind, asking: _Asking) -> None:
+    def _answered(self, server: str, kind: ListingKind, asking: _Asking) -> None:
         key, task = (server, kind.method), asking.task
         is_current = self._asking.get(key) is asking
         if is_current:
@@ -161,7 +170,7 @@ class Listings:
             return
         if (error := task.exception()) is not None:
             if asking.is_late:
-                logger.warning("The %s of %s cannot be listed: %s", kind.result_key, server, error)
+                logger.warning("Cannot list the %s of %s: %s", kind.result_key, server, error)
             return
         if not is_current:
             return
@@ -173,17 +182,19 @@ class Listings:
             if before is None or before.entries != listed.entries:
                 self._on_late(kind.capability)
 
-    async def _read(self, server: str, kind: Kind) -> Listed:
+    async def _read(self, server: str, kind: ListingKind) -> Listed:
         try:
             async with asyncio.timeout(_LONGEST):
                 return await self._read_pages(server, kind)
         except TimeoutError:
-            raise CallTimeout(server, f"The server {server!r} did not end its list in {_LONGEST:.0f} s.") from None
+            raise CallTimeout(
+                server, f"The server {server!r} did not finish its list within {_LONGEST:.0f} s."
+            ) from None
 
-    async def _read_pages(self, server: str, kind: Kind) -> Listed:
+    async def _read_pages(self, server: str, kind: ListingKind) -> Listed:
         entries: dict[str, dict[str, Any]] = {}
         params: dict[str, Any] = {}
-        # Their hashes: a cursor may be as long as a message.
+        # Hashes, because a cursor may be as long as a message.
         seen: set[int] = set()
         ttl_ms, scope = _TTL_MS if self._tells_changes(server, kind) else 0, "private"
         for _ in range(_MOST_PAGES):
@@ -199,8 +210,8 @@ class Listings:
             params = {"cursor": cursor}
         return Listed(entries, max(0, ttl_ms), scope)
 
-    def _take(self, listed: Any, kind: Kind, entries: dict[str, dict[str, Any]], server: str) -> None:
-        """What is usable of a page, up to as many entries as one server may have."""
+    def _take(self, listed: Any, kind: ListingKind, entries: dict[str, dict[str, Any]], server: str) -> None:
+        """The usable entries of a page, up to the maximum per server."""
         for entry in listed if isinstance(listed, list) else []:
             if not isinstance(entry, dict) or not isinstance(entry.get(kind.identity), str):
                 continue

@@ -1,7 +1,7 @@
-"""What waits to be told to one client outside of its requests: in order, a change once, and never without end.
+"""Notifications waiting for one client outside its requests: in order, each change once, and bounded.
 
-A client that does not read must cost no memory and hold up nobody. Filled by what announces changes and by servers
-that speak to a client on no request; knows no transport.
+A client that does not read must neither take memory nor block anyone. Filled by announcements of changes and by servers
+that send notifications outside a request; knows no transport.
 """
 
 from __future__ import annotations
@@ -12,18 +12,21 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
+from mcp_optimizer.runtime.tasks import BackgroundTasks
+
 logger = logging.getLogger(__name__)
 
 Send = Callable[[str, Mapping[str, Any] | None], Awaitable[None]]
 
 
 class Outbox:
-    """Notifications for one client. Whoever puts one in does not wait for it."""
+    """Notifications for one client. Adding one does not wait."""
 
     def __init__(self, send: Send, most: int) -> None:
         self._send = send
         self._most = most
         self._waiting: OrderedDict[object, tuple[str, Mapping[str, Any] | None]] = OrderedDict()
+        self._tasks = BackgroundTasks(logger, "Cannot notify a client of a change")
         self._sending: asyncio.Task[None] | None = None
         self._is_closed = False
         self.dropped = 0
@@ -34,37 +37,33 @@ class Outbox:
     def put(self, method: str, params: Mapping[str, Any] | None = None) -> None:
         if self._is_closed:
             return
-        # A client that is told of a change looks again, however often it changed before.
+        # A notified client reads the current state, however often it changed before.
         self._waiting.setdefault(_change(method, params) or object(), (method, params))
         if len(self._waiting) > self._most:
             self._waiting.popitem(last=False)
             self.dropped += 1
         if self._sending is None:
-            self._sending = asyncio.create_task(self._send_all())
+            self._sending = self._tasks.spawn(self._send_all())
 
     async def _send_all(self) -> None:
         try:
             while self._waiting:
                 _, (method, params) = self._waiting.popitem(last=False)
                 await self._send(method, params)
-        except Exception:
-            # Whatever it was about: what waits behind it is not lost for it.
-            logger.exception("A client could not be told of a change")
         finally:
-            self._sending = None
-            if self._waiting and not self._is_closed:
-                self._sending = asyncio.create_task(self._send_all())
+            # What waits behind something that failed, whatever it was about, is not lost for it.
+            has_more = self._waiting and not self._is_closed
+            self._sending = self._tasks.spawn(self._send_all()) if has_more else None
 
     def close(self) -> None:
         """The client is gone."""
         self._is_closed = True
         self._waiting.clear()
-        if self._sending is not None:
-            self._sending.cancel()
+        self._tasks.cancel()
 
 
 def _change(method: str, params: Mapping[str, Any] | None) -> object:
-    """What a notification says has changed; None if it says anything else."""
+    """What a notification reports as changed; None if it reports anything else."""
     if method.endswith("/list_changed"):
         return method
     return (method, (params or {}).get("uri")) if method == "notifications/resources/updated" else None

@@ -1,6 +1,6 @@
-"""Which server a URI belongs to: the one that lists it, else the one whose scheme and authority it has. Pure.
+"""Which server a URI belongs to: the one that lists it, otherwise the one with its scheme and authority. Pure.
 
-A template that fits everything must not answer for what another server lists. Called by the directory.
+A template that matches everything must not answer for another server's resources. Called by the directory.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ _MOST_TRIED = 500
 
 @dataclass(frozen=True)
 class Place:
-    """How a URI begins. `authority` None: a template leaves it open."""
+    """The start of a URI. `authority` is None if a template leaves it open."""
 
     scheme: str
     authority: str | None
 
 
 def place_of(uri: str) -> Place | None:
-    """A URI's scheme and authority (often none: ""); None for what is no URI."""
+    """A URI's scheme and authority (often ""); None if it is not a URI."""
     match = _BEGINNING.match(uri, 0, _LONGEST_BEGINNING)
     return Place(match[1].lower(), (match[2] or "").lower()) if match else None
 
 
 def place_of_template(template: str) -> Place | None:
-    """The scheme and authority that a template has written out; None if it has not even a scheme."""
+    """The literal scheme and authority of a template; None if it has not even a scheme."""
     written, brace, _ = template.partition("{")
     match = _BEGINNING.match(written, 0, _LONGEST_BEGINNING)
     if match is None:
@@ -61,7 +61,7 @@ def _parsed(template: str) -> UriTemplate | None:
 
 @dataclass(frozen=True)
 class Holding:
-    """What one server's lists say about whose URIs are its own."""
+    """What one server's lists say about its URIs."""
 
     places: frozenset[Place] = frozenset()
     templates: tuple[tuple[str, Place | None], ...] = ()
@@ -76,7 +76,7 @@ class Holding:
         return place in self.places
 
     def has_fitting(self, uri: str, scheme: str | None) -> bool:
-        """Whether a template fits; with a scheme, one that has it written out."""
+        """Whether a template matches; with a scheme, only templates that contain it literally."""
         tried = 0
         for template, place in self.templates:
             if scheme is None or (place is not None and place.scheme == scheme):
@@ -89,10 +89,10 @@ class Holding:
 
 
 def answering(uri: str, holdings: Mapping[str, Holding]) -> list[str]:
-    """The servers that may be asked for a URI which none of them lists, the likeliest first.
+    """The servers to ask for a URI that none of them lists, most likely first.
 
-    Those that list others of the same scheme and authority, or have it in a template; if there are none, those whose
-    template has the scheme and fits; then those that have a template that fits; then all.
+    First those that list others of the same scheme and authority, or have it in a template; if there are none, those
+    with a matching template of that scheme; then those with any matching template; then all.
     """
     place = place_of(uri)
     if place is not None:

@@ -1,7 +1,7 @@
-"""What can be written as JSON for any client, out of whatever a server sent. Pure.
+"""Turns whatever a server sent into JSON that can be written for any client. Pure.
 
-JSON can carry halves of surrogate pairs, numbers without end and any depth, and what writes to clients can not: one
-such value would cost a client its stream. Called where results, errors, notifications and questions go out.
+JSON can contain half surrogate pairs, infinite numbers and any depth, which our writers cannot write: one such value
+would cost a client its stream. Called where results, errors, notifications and questions go out.
 """
 
 from __future__ import annotations
@@ -11,17 +11,17 @@ import re
 from typing import Any
 
 _DEEPEST = 190
-"""Levels that what writes JSON can be sure to write, with those of the message around them."""
+"""Levels that our JSON writers can safely write, including those of the message around them."""
 
 _HALF_PAIR = re.compile("[\ud800-\udfff]")
 
 
 class TooDeep(ValueError):
-    """It is nested more deeply than it can be written."""
+    """Nested more deeply than can be written."""
 
 
 def sendable(value: dict[str, Any]) -> dict[str, Any]:
-    """The value itself, nearly always; else with what cannot be written replaced. Raises TooDeep."""
+    """Nearly always the value itself; otherwise a copy with unwritable parts replaced. Raises TooDeep."""
     mended = False
     level: list[Any] = [value]
     for _ in range(_DEEPEST):

@@ -1,18 +1,18 @@
-"""Answers everything but tools, out of what all servers have, as raw objects: what passes is not judged.
+"""Answers every request except tools, from all servers, as raw objects; contents pass unchecked.
 
-A middleware of the MCP face. Names and URIs that clients know are turned into those of the server that has
-the thing, and back in what is returned.
+A middleware of the MCP server. Translates clients' names and URIs to the server's own, and back in results.
 """
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
+import logging
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from functools import partial
 from typing import Any
 
 import mcp_types as types
-from mcp.server.context import CallNext, HandlerResult
+from mcp.server.context import CallNext, HandlerResult, ServerMiddleware
 from mcp.server.subscriptions import InMemorySubscriptionBus
 from mcp.shared.exceptions import MCPError
 from mcp_types.methods import CLIENT_REQUESTS
@@ -26,11 +26,14 @@ from mcp_optimizer.relay.changes import Changes, Watches
 from mcp_optimizer.relay.connected import Client, Clients, Context
 from mcp_optimizer.relay.directory import Directory
 from mcp_optimizer.relay.envelope import for_era
-from mcp_optimizer.relay.listings import PROMPTS, RESOURCES, TEMPLATES, Kind
+from mcp_optimizer.relay.listings import PROMPTS, RESOURCES, TEMPLATES, ListingKind
 from mcp_optimizer.relay.paging import page
 from mcp_optimizer.results.metadata import without_ours
+from mcp_optimizer.runtime.tasks import BackgroundTasks
 from mcp_optimizer.upstream.pool import UpstreamPool
 from mcp_optimizer.upstream.state import UpstreamState
+
+logger = logging.getLogger(__name__)
 
 REGISTERED: Mapping[str, type[types.RequestParams]] = {
     "prompts/list": types.PaginatedRequestParams,
@@ -43,7 +46,7 @@ REGISTERED: Mapping[str, type[types.RequestParams]] = {
     "completion/complete": types.CompleteRequestParams,
     "logging/setLevel": types.SetLevelRequestParams,
 }
-"""What the face must register with the SDK, so that it is announced."""
+"""Methods that must be registered with the SDK so that their capability is announced."""
 
 Handler = Callable[[Context, Mapping[str, Any]], Awaitable[dict[str, Any]]]
 
@@ -59,17 +62,17 @@ class Relay:
         started: Callable[[], Awaitable[None]] | None = None,
         limits: Limits = DEFAULT_LIMITS,
     ) -> None:
-        """`tools_ready`: if clients are to be told that tools changed, waits until the new ones can be listed.
+        """`tools_ready` waits until changed tools can be listed, before clients are notified.
 
-        `started`: waits, at first and not for long, until the servers are up: many clients ask once, and at once.
+        `started` waits, only at first and briefly, until the servers are up, because many clients ask once,
+        immediately.
         """
         self._pool = pool
         self._limits = limits
         self.started = started or _at_once
         self._tools_ready = tools_ready
-        self.server_info: Callable[[], dict[str, Any]] = dict
         self.bus = bus = InMemorySubscriptionBus()
-        self.clients = Clients(self._part, limits)
+        self.clients = Clients(self._client_left, limits)
         self.changes = Changes(bus, self.clients)
         self._directory = Directory(
             states,
@@ -79,7 +82,7 @@ class Relay:
         )
         self._watches = Watches(pool.watch_resource, pool.unwatch_resource, limits)
         self._telling_roots: dict[str, bool] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = BackgroundTasks(logger, "A client's wish to be told of changes could not be carried out")
         self._running: dict[str, frozenset[str]] = {}
         self._told = frozenset({"prompts", "resources"} | ({"tools"} if tools_ready is not None else set()))
         self._handlers: dict[str, Handler] = {
@@ -94,21 +97,29 @@ class Relay:
             "logging/setLevel": self._set_level,
         }
 
-    async def __call__(self, ctx: Context, call_next: CallNext) -> HandlerResult:
+    def middleware(self, server_info: Callable[[], dict[str, Any]]) -> ServerMiddleware[Any]:
+        """For the MCP server that calls itself `server_info`."""
+        return partial(self._handle, server_info)
+
+    async def _handle(
+        self, server_info: Callable[[], dict[str, Any]], ctx: Context, call_next: CallNext
+    ) -> HandlerResult:
         handler = self._handlers.get(ctx.method)
         if handler is not None and (ctx.method, ctx.protocol_version) in CLIENT_REQUESTS:
-            return await self._answer(ctx, handler)
+            result = await self._answer(ctx, handler)
+            ttl_ms = 0 if ctx.method == "resources/read" else None
+            return for_era(result, ctx.protocol_version, server_info(), ttl_ms=ttl_ms)
         if ctx.method == "subscriptions/listen":
-            self._meet(ctx)
+            self._client_connected(ctx)
             return await self._listen(ctx, call_next)
         if ctx.method == "notifications/roots/list_changed":
             await self._tell_roots(self.clients.link(ctx).key, ctx.method)
         elif ctx.method != "initialize":
-            self._meet(ctx)
+            self._client_connected(ctx)
         return await call_next(ctx)
 
     async def _tell_roots(self, key: str, method: str) -> None:
-        """Servers are told that a client's roots changed; what comes meanwhile is told once, behind it."""
+        """Tell servers that a client's roots changed; changes that come meanwhile are sent once, afterwards."""
         if key in self._telling_roots:
             self._telling_roots[key] = True
             return
@@ -119,23 +130,21 @@ class Relay:
         finally:
             self._telling_roots.pop(key, None)
 
-    def _meet(self, ctx: Context) -> None:
-        """Remember who is there: also a client that only listens is told of changes."""
+    def _client_connected(self, ctx: Context) -> None:
+        """Register the client, because even one that only listens is notified of changes."""
         if self.clients.of(ctx) is not None or ctx.protocol_version in MODERN_PROTOCOL_VERSIONS:
             self._pool.client_connected(self.clients.link(ctx).lasting)
 
     async def _answer(self, ctx: Context, handler: Handler) -> dict[str, Any]:
-        """Answered from the raw request, which the gate has checked, with the raw result."""
-        self._meet(ctx)
+        """Answers from the raw request, which the gate has checked, with the raw result."""
+        self._client_connected(ctx)
         await self.started()
         try:
-            result = await handler(ctx, ctx.params or {})
+            return await handler(ctx, ctx.params or {})
         except OptimizerError as error:
             raise as_mcp_error(error) from error
-        ttl_ms = 0 if ctx.method == "resources/read" else None
-        return for_era(result, ctx.protocol_version, self.server_info(), ttl_ms=ttl_ms)
 
-    async def _list(self, kind: Kind, _ctx: Context, params: Mapping[str, Any]) -> dict[str, Any]:
+    async def _list(self, kind: ListingKind, _ctx: Context, params: Mapping[str, Any]) -> dict[str, Any]:
         found = await self._directory.listed(kind)
         listed = page(found.entries, kind.result_key, params, lambda entry: entry.definition)
         return {**listed, "ttlMs": found.ttl_ms, "cacheScope": found.scope}
@@ -179,7 +188,7 @@ class Relay:
         return await self._pass(ctx, server, {"ref": {**reference, key: own}})
 
     async def _pass(self, ctx: Context, server: str, changed: Mapping[str, Any]) -> dict[str, Any]:
-        """The request as it is, but with the server's own names."""
+        """Pass the request on unchanged, except for the server's own names."""
         params = {key: value for key, value in (ctx.params or {}).items() if key != "_meta"}
         result = await self._pool.call(server, ctx.method, {**params, **changed}, self.clients.caller(ctx))
         return without_ours(result)
@@ -188,9 +197,9 @@ class Relay:
         uri, client = params["uri"], self.clients.of(ctx)
         if client is not None and uri not in client.watched:
             if len(client.watched) >= self._limits.subscriptions:
-                text = f"A client may watch {self._limits.subscriptions:,} resources at a time: unsubscribe from some."
+                text = f"A client may watch {self._limits.subscriptions:,} resources at a time. Unsubscribe from some."
                 raise MCPError(types.INVALID_PARAMS, text)
-            # At once, so that many that come together are counted.
+            # At once, so that concurrent subscriptions are counted.
             client.watched.add(uri)
             with contextlib.ExitStack() as undo:
                 undo.callback(client.watched.discard, uri)
@@ -212,7 +221,7 @@ class Relay:
         await self._watches.begin(uri, places[0])
 
     async def _listen(self, ctx: Context, call_next: CallNext) -> HandlerResult:
-        """A client of the newer era listens; what it wants to watch is watched for as long as it does."""
+        """A modern client listens; the resources it names are watched as long as it does."""
         wanted = (ctx.params or {}).get("notifications") or {}
         uris = wanted.get("resourceSubscriptions") if isinstance(wanted, Mapping) else None
         begun: list[str] = []
@@ -221,31 +230,35 @@ class Relay:
                 try:
                     await self._begin_watch(uri)
                 except (OptimizerError, MCPError):
-                    # As with a resource that does not exist: it is honoured, and never fires.
+                    # Treated like a resource that does not exist: accepted, and never fires.
                     continue
                 begun.append(uri)
             return await call_next(ctx)
         finally:
             for uri in begun:
-                self._spawn(self._watches.end(uri))
+                self._tasks.spawn(self._watches.end(uri))
 
     async def _set_level(self, ctx: Context, params: Mapping[str, Any]) -> dict[str, Any]:
         client, level = self.clients.of(ctx), params["level"]
         if client is not None:
-            client.log_level = level
+            client.wants_logs(level)
             await self._pool.set_log_level(client.key, level)
         return {}
 
-    def _part(self, client: Client) -> None:
+    def _client_left(self, client: Client) -> None:
         self._pool.client_left(client.key)
         for uri in client.watched:
-            self._spawn(self._watches.end(uri))
+            self._tasks.spawn(self._watches.end(uri))
+
+    def announce_tools(self) -> None:
+        """Tell every client to fetch its list of tools again."""
+        self.changes.announce("tools")
 
     def on_notice(self, server: str, method: str, params: Mapping[str, Any]) -> None:
-        """A server says something that is meant for everybody."""
+        """A notification from a server that is meant for all clients."""
         if method == "notifications/resources/updated":
             if (uri := self._watches.public(server, params)) is not None:
-                self._spawn(self.changes.updated(uri))
+                self._tasks.spawn(self.changes.updated(uri))
             return
         if method == "notifications/tools/list_changed" and self._tools_ready is not None:
             self.changes.announce("tools", self._tools_ready())
@@ -266,18 +279,13 @@ class Relay:
             ready = self._tools_ready() if kind == "tools" and self._tools_ready is not None else None
             self.changes.announce(kind, ready)
 
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-
 
 async def _at_once() -> None:
-    """There is nothing to wait for."""
+    """Nothing to wait for."""
 
 
 def as_mcp_error(error: OptimizerError) -> MCPError:
-    """How a failure reaches a client in answer to anything but a tool call."""
+    """How a failure reaches a client in response to anything except a tool call."""
     if isinstance(error, UpstreamRefusal):
         return MCPError(error.code, str(error), error.data)
     hint = {"retryAfter": error.retry_after} if isinstance(error, ServerBusy) else None
@@ -286,7 +294,7 @@ def as_mcp_error(error: OptimizerError) -> MCPError:
 
 
 def _renamed(result: dict[str, Any], own: str, public: str) -> dict[str, Any]:
-    """What was read, under the URI that the client asked for."""
+    """What was read, under the URI that the client used."""
     contents = result.get("contents")
     if not isinstance(contents, list):
         return result

@@ -1,7 +1,7 @@
-"""Serves results of reading tools again for a while, and lets simultaneous identical calls be one.
+"""Caches results of read-only tools and merges identical concurrent calls into one.
 
-In memory, per caller; knows nothing of how results are made. A result that was asked for before something was
-written to its server is never kept.
+In memory, per caller; does not know how results are made. A read that started before a write to its server is never
+cached.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Result = dict[str, Any]
 
 @dataclass(frozen=True)
 class CacheKey:
-    """What must be the same for a result to be served again."""
+    """Everything that must match for a cached result to be served."""
 
     server: str
     digest: bytes
@@ -42,7 +42,7 @@ class _Entry:
 
 
 class ResultCache:
-    """Results by key, the least recently used leaving first; and the calls that are under way."""
+    """Results by key, evicting the least recently used, and the calls in progress."""
 
     def __init__(self, megabytes: float = 64, clock: Callable[[], float] = time.monotonic) -> None:
         self._most = round(megabytes * 1_000_000)
@@ -76,37 +76,46 @@ class ResultCache:
             self._size -= entry.size
 
     def clear(self, server: str) -> None:
-        """Something was, or is about to be, written to the server: nothing read from it before is true any more."""
+        """Drop everything read from a server, because something was or is about to be written to it."""
         self._writes[server] += 1
         for key in [key for key in self._entries if key.server == server]:
             self.drop(key)
-        # Whoever asks from now on must not be given what was read before.
+        # Calls made from now on must not share a read that started earlier.
         for key in [key for key in self._under_way if key.server == server]:
             del self._under_way[key]
 
     async def once(self, key: CacheKey, ask: Callable[[], Awaitable[Result]]) -> tuple[Result, bool, bool]:
-        """The result, whether another call's answer was shared, and whether it may be kept."""
+        """The result, whether it was shared with another call, and whether it may be cached."""
         flight = self._under_way.get(key)
         is_shared = flight is not None
         if flight is None:
             flight = self._under_way[key] = _Flight(asyncio.ensure_future(ask()), self._writes[key.server])
-        flight.waiting += 1
         try:
-            result = await asyncio.shield(flight.task)
+            result = await flight.landed()
         finally:
-            flight.waiting -= 1
-            if flight.task.done() or not flight.waiting:
-                # The last who waited has gone: nobody needs the answer.
-                flight.task.cancel()
-                if self._under_way.get(key) is flight:
-                    del self._under_way[key]
+            if flight.is_over and self._under_way.get(key) is flight:
+                del self._under_way[key]
         return result, is_shared, flight.writes == self._writes[key.server]
 
 
 class _Flight:
-    """A call under way, how many wait for it, and what had been written when it began."""
+    """A call in progress, how many callers wait for it, and the write count when it began."""
 
     def __init__(self, task: asyncio.Future[Result], writes: int) -> None:
-        self.task = task
         self.writes = writes
-        self.waiting = 0
+        self._task = task
+        self._waiting = 0
+
+    async def landed(self) -> Result:
+        self._waiting += 1
+        try:
+            return await asyncio.shield(self._task)
+        finally:
+            self._waiting -= 1
+            if self.is_over:
+                # The last who waited has gone: nobody needs the answer.
+                self._task.cancel()
+
+    @property
+    def is_over(self) -> bool:
+        return self._task.done() or not self._waiting

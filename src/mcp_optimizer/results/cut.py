@@ -1,6 +1,6 @@
-"""Cuts a text to what fits, at a boundary that its reader knows: a row, an element, a line, a word.
+"""Cuts a text to fit, at a boundary its reader recognises: a row, an element, a line, a word.
 
-What remains of JSON is JSON of the same shape. Pure: what fits is decided by whoever asks.
+JSON stays JSON of the same shape. Pure: the caller decides what fits.
 """
 
 from __future__ import annotations
@@ -14,30 +14,30 @@ from mcp_optimizer.results.layout import Layout, trunk
 Fits = Callable[[bytes], bool]
 
 _WORD_SEARCH = 200
-"""Bytes before a cut in which the end of a line or word is looked for."""
+"""Bytes before a cut that are searched for the end of a line or word."""
 
 _CLOSE_ENOUGH = 50
 
 _PLAIN = 4_096
-"""Bytes up to which an item is taken for a plain one, which is shown whole or not at all."""
+"""Bytes up to which an item counts as plain. A plain item is shown completely or not at all."""
 
 
 @dataclass(frozen=True)
 class Cut:
-    """What remains of a text, and how much of the text, from its beginning, is all shown."""
+    """The remaining text, and how many bytes from the start of the original are completely shown."""
 
     data: bytes
     shown_until: int
     layout: Layout | None = None
     items: int = 0
-    """How many of the layout's items remain whole."""
+    """How many of the layout's items remain complete."""
 
 
 def most(count: int, fits: Callable[[int], bool]) -> int | None:
-    """About the largest number up to `count` that fits, tried from below; None when not even 0 does.
+    """Approximately the largest number up to `count` that fits, tried from below; None if not even 0 fits.
 
-    From below, because what is far too large takes long to measure; about, because the last few of many items
-    are not worth as many measurements.
+    From below, because a text that is far too large takes long to measure. Approximately, because the last few of many
+    items are not worth as many measurements.
     """
     if not fits(0):
         return None
@@ -53,13 +53,15 @@ def most(count: int, fits: Callable[[int], bool]) -> int | None:
 
 
 def cut_json(data: bytes, fits: Fits, rows: Layout | None = None) -> Cut:
-    """Cut the rows, or where the bulk is; where that is not enough, further out; inside an item too large alone."""
+    """Cut the rows or the largest container; if that is not enough, cut further out; cut inside an item that alone is
+    too large.
+    """
     for layout in _to_cut(data, rows):
         kept = most(layout.count, lambda n, layout=layout: fits(layout.kept(n)))  # type: ignore[misc]
         if kept is not None:
             whole = Cut(layout.kept(kept), layout.shown_until(kept), layout, kept)
             next_size = int(layout.ends[kept] - layout.starts[kept]) if kept < layout.count else 0
-            # Of a plain row nothing is shown rather than half; but better part of a branch than next to nothing.
+            # Half a plain row is useless, so show none of it; but part of a branch is better than next to nothing.
             is_branch = next_size > max(len(whole.data), _PLAIN)
             return (_with_part_of(layout, kept, fits) if not kept or is_branch else None) or whole
     at = first_filled(data, 0)
@@ -76,7 +78,7 @@ def _to_cut(data: bytes, rows: Layout | None) -> Iterator[Layout]:
 
 
 def _with_part_of(layout: Layout, number: int, fits: Fits) -> Cut | None:
-    """What is before an item, and part of that one, which does not fit whole."""
+    """Everything before an item, plus the part of that item that fits."""
     if number >= layout.count:
         return None
     data, start, end = layout.data, int(layout.starts[number]), int(layout.ends[number])
@@ -109,7 +111,7 @@ def _string_prefix(string: bytes, fits: Fits) -> bytes:
 
 
 def at_word_end(part: bytes, ends: Sequence[bytes] = (b"\n", b" ")) -> bytes:
-    """Up to the last line or word that ends near the cut; all of it when none does."""
+    """Up to the last end of a line or word near the cut; everything if there is none."""
     for end in ends:
         at = part.rfind(end, max(1, len(part) - _WORD_SEARCH))
         if at > 0:
@@ -118,11 +120,11 @@ def at_word_end(part: bytes, ends: Sequence[bytes] = (b"\n", b" ")) -> bytes:
 
 
 def cut_text(layout: Layout, fits: Fits) -> Cut:
-    """Cut at the end of a line or row; inside the first one only where not even that fits."""
+    """Cut at the end of a line or row; cut inside the first one only if not even that fits."""
     kept = most(layout.count, lambda n: fits(layout.kept(n)))
     if kept:
         return Cut(layout.kept(kept), layout.shown_until(kept), layout, kept)
-    # One line is too long, or the head of a table, or what follows it: at a word, then.
+    # One line, the head of a table, or its tail is too long: cut at a word.
     return _text_prefix(layout.data, fits)
 
 

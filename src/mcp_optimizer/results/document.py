@@ -1,6 +1,6 @@
-"""A text of a result as something that can be cut and paged: its bytes, its items, the table it is.
+"""One text of a result, ready to be cut and paged: its bytes, its items, its table.
 
-Pure. Up to a megabyte it is parsed to find the table; beyond that, only the first rows are.
+Pure. A text of up to a megabyte is parsed to find the table; of a larger one, only the first rows are.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ class _Division:
 
 
 @dataclass(frozen=True)
-class Document:
-    """A text, and how it is divided; that is found out when it is asked for. `value`: if it was parsed already."""
+class ResultDocument:
+    """A text and its division, computed on first use. `value` is the parsed JSON, if already known."""
 
     data: bytes
     value: Any = NO_JSON
@@ -69,7 +69,7 @@ class Document:
         return self._division.column_count
 
     def cut(self, fits: Fits, max_rows: int = 0) -> Cut:
-        """What fits of it, with at most so many rows (0: any number)."""
+        """The part that fits, with at most so many rows (0 means no limit)."""
         if not max_rows or self.row_count is None or self.row_count <= max_rows:
             return self._cut(fits)
         whole = Cut(self.layout.kept(max_rows), self.layout.shown_until(max_rows), self.layout, max_rows)
@@ -84,11 +84,11 @@ class Document:
 
 
 def encoded(text: str) -> bytes:
-    """As UTF-8, half surrogate pairs included; in chunks, because the interpreter is held for each."""
+    """UTF-8, including half surrogate pairs; in chunks, because each chunk holds the interpreter."""
     if len(text) <= _ENCODED or text.isascii():
-        # A plain copy, where it is long.
+        # ASCII is a plain copy, however long.
         return text.encode("utf-8", "surrogatepass")
-    # Not joined from a list: that would hold it twice.
+    # Joining a list would hold the text twice.
     whole = io.BytesIO()
     for at in range(0, len(text), _ENCODED):
         whole.write(text[at : at + _ENCODED].encode("utf-8", "surrogatepass"))
@@ -99,9 +99,9 @@ def decoded(data: bytes) -> str:
     return data.decode("utf-8", "surrogatepass")
 
 
-def read_document(text: Text, value: Any = NO_JSON) -> Document:
-    """The document that a text is; `value`, if it was parsed already."""
-    return Document(text.utf8 if isinstance(text, LargeText) else encoded(text), value)
+def read_document(text: Text, value: Any = NO_JSON) -> ResultDocument:
+    """The document for a text. `value` is the parsed JSON, if already known."""
+    return ResultDocument(text.utf8 if isinstance(text, LargeText) else encoded(text), value)
 
 
 def _small_json(data: bytes, value: Any) -> _Division | None:
@@ -117,11 +117,11 @@ def _small_json(data: bytes, value: Any) -> _Division | None:
 
 
 def _large_json(data: bytes) -> _Division | None:
-    """JSON, if it opens and closes like it: the bulk of it is what is divided."""
+    """JSON, if it opens and closes like JSON; the largest container is divided."""
     layouts = trunk(data)
     if not layouts or first_filled(data, layouts[-1].tail + 1) < len(data):
         return None
-    # The innermost container of which the first elements look like rows.
+    # The innermost container whose first elements look like rows.
     for layout in layouts:
         if layout.unit == "items" and not layout.in_object and (columns := _first_columns(layout)) is not None:
             return _Division(Layout(data, "rows", *_spans(layout)), True, layout.count, columns)
@@ -151,6 +151,6 @@ def _text(data: bytes) -> _Division:
 def _first_lines(data: bytes) -> list[str]:
     bounds = records(data[:_LOOKED_AT], quoted=False)[: _FIRST_LINES + 1].tolist()
     if len(data) > _LOOKED_AT and bounds[-1] == _LOOKED_AT:
-        # The last one may go on, and may end within a character.
+        # The last row may continue, and may end inside a character.
         bounds.pop()
     return [decoded(data[start:end]).rstrip("\n") for start, end in pairwise(bounds)]

@@ -1,7 +1,7 @@
-"""Other ways to write the same result: JSON without blanks, and flat tables as CSV or TOON. Pure.
+"""Other ways to write the same result: JSON without whitespace, and flat tables as CSV or TOON. Pure.
 
-Without blanks is exact: no number, escape or key is touched. CSV and TOON are for whoever asks for them, and are
-used only where they have fewer tokens than the JSON.
+Removing whitespace changes no number, escape or key. CSV and TOON are opt-in and are used only where they take fewer
+tokens than the JSON.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ _NO_BLANKS = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|[^ \t\r\n"]+', re.DOTALL)
 
 
 def minified(data: bytes) -> bytes:
-    """JSON without the blanks between its tokens; all else as it was written."""
+    """JSON without whitespace between tokens; everything else unchanged."""
     return b"".join(_NO_BLANKS.findall(data))
 
 
 @dataclass(frozen=True)
 class FlatTable:
-    """A table of plain values, and what stands around it."""
+    """A table of plain values, and the fields around it."""
 
     key: str
     columns: tuple[str, ...]
@@ -47,7 +47,7 @@ class FlatTable:
 
 
 def flat_table(value: Any) -> FlatTable | None:
-    """The table that a JSON value is, if its cells are plain values and so is what stands around it."""
+    """The table in a JSON value, if its cells and the fields around it are plain values."""
     table = find_table(value)
     if table is None or not table.row_count or len(table.path) > 1:
         return None
@@ -56,7 +56,7 @@ def flat_table(value: Any) -> FlatTable | None:
     around = {name: other for name, other in value.items() if name != key} if key else {}
     if all(isinstance(row, Mapping) for row in rows):
         columns = tuple(dict.fromkeys(name for row in rows for name in row))
-        # A cell that is not there must not become one that is empty.
+        # A missing cell must not become an empty one.
         if any(len(row) != len(columns) for row in rows):
             return None
         cells = tuple(tuple(row[name] for name in columns) for row in rows)
@@ -80,7 +80,7 @@ def _is_plain(value: Any) -> bool:
 
 
 def smaller(text: str, value: Any, encoding: Encoding, count: Callable[[str], int]) -> str:
-    """The text in the encoding asked for, if it is a flat table and fewer tokens that way; else as it is."""
+    """The text in the requested encoding, if it is a flat table and takes fewer tokens; otherwise unchanged."""
     write = {Encoding.CSV: as_csv, Encoding.TOON: as_toon}.get(encoding)
     table = flat_table(value) if write is not None else None
     if write is None or table is None:
@@ -90,7 +90,7 @@ def smaller(text: str, value: Any, encoding: Encoding, count: Callable[[str], in
 
 
 def in_encoding(result: Mapping[str, Any], encoding: Encoding, count: Callable[[str], int]) -> dict[str, Any]:
-    """A result with its first text in the encoding asked for, where that is smaller."""
+    """A result with its first text in the requested encoding, where that is smaller."""
     at = next((number for number, block in enumerate(result["content"]) if _is_text(block)), None)
     value = NO_JSON if at is None else json_value(result["content"][at]["text"])
     if at is None or value is NO_JSON:
@@ -105,7 +105,7 @@ def _is_text(block: Any) -> bool:
 
 
 def as_csv(table: FlatTable) -> str:
-    """CSV with a header; what stands around the table comes first, as a line of JSON."""
+    """CSV with a header. Fields around the table come first, as a line of JSON."""
     lines = io.StringIO()
     writer = csv.writer(lines, lineterminator="\n")
     writer.writerow(table.columns)
@@ -120,7 +120,7 @@ _READS_AS_ANOTHER = re.compile(r"(true|false|null|[-+]?[\d.].*)?$")
 
 
 def _csv_cell(value: Any) -> str:
-    """Text is quoted where it would read as something else: null is nothing at all, an empty text is \"\"."""
+    """Text is quoted where it would read as something else: null is an empty cell, an empty text is ""."""
     if value is None:
         return ""
     if not isinstance(value, str):

@@ -1,9 +1,9 @@
-"""How many tokens a text has: counted, or estimated where counting would take too long to be worth it.
+"""How many tokens a text has: counted, or estimated where counting would take too long.
 
-`auto` counts what takes less than a millisecond. Of a longer text it counts evenly spread samples: the ratio that
-they show is calibrated on this very text, and is several times nearer than any ratio for its kind of text. Where the
-tokenizer gives up, the ratio of the kind is what is left. Pure; the errors of each way, measured by
-`benchmarks/estimates.py`, stand in docs/results.md.
+`auto` counts texts that take less than a millisecond. For longer ones it counts evenly spread samples; their ratio of
+characters to tokens is several times closer than any fixed ratio for that kind of text. If the tokenizer gives up on a
+text, the fixed ratio for its kind is used. Pure. `benchmarks/estimates.py` measures the errors of each method, listed
+in docs/results.md.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from mcp_optimizer.token_counter import TokenCounter
 
 
 class Method(StrEnum):
-    """The ways to estimate that can be asked for."""
+    """The available methods."""
 
     AUTO = "auto"
     DIV_4 = "character_count_div_4"
@@ -30,8 +30,8 @@ class Method(StrEnum):
     O200K = "tiktoken:o200k_base"
 
 
-class Kind(StrEnum):
-    """Kinds of text that divide into tokens differently."""
+class TextKind(StrEnum):
+    """Kinds of text with different ratios of characters to tokens."""
 
     JSON = "json"
     CODE = "code"
@@ -41,17 +41,23 @@ class Kind(StrEnum):
 
 
 COUNTED_EXACTLY = 4_000
-"""Characters that are counted in well under a millisecond."""
+"""Characters that take well under a millisecond to count."""
 
-CHARACTERS_PER_TOKEN = {Kind.JSON: 3.25, Kind.CODE: 3.91, Kind.PROSE: 3.84, Kind.CJK: 1.49, Kind.ACCENTED: 2.7}
-"""The median of real results, with cl100k_base: `benchmarks/estimates.py` prints it."""
+CHARACTERS_PER_TOKEN = {
+    TextKind.JSON: 3.25,
+    TextKind.CODE: 3.91,
+    TextKind.PROSE: 3.84,
+    TextKind.CJK: 1.49,
+    TextKind.ACCENTED: 2.7,
+}
+"""Medians over real results, with cl100k_base; `benchmarks/estimates.py` prints them."""
 
 _SAMPLE = 330
 _SAMPLES = 12
 _TEXTS = 100
-"""Texts of which samples are counted; of more than that, evenly spread ones."""
+"""Maximum texts of which samples are counted; of more, an evenly spread selection."""
 _WORD = 40
-"""Characters within which a sample looks for a word to begin with: half a word has tokens of its own."""
+"""Characters within which a sample looks for the start of a word, because half a word has different tokens."""
 
 _CHUNK = 64 * 1024
 
@@ -60,22 +66,22 @@ _ACCENTED = re.compile(r"[\u00c0-\u024f\u1e00-\u1eff]")
 _CODE = re.compile(r"[{}()\[\];=<>_/\\|#*+$&]")
 
 
-def kind_of(text: Text) -> Kind:
-    """What kind of text this is, judged by samples of it."""
+def kind_of(text: Text) -> TextKind:
+    """The kind of a text, judged by samples."""
     sample = _sampled(text, 8, 400)
     if len(_CJK.findall(sample)) > len(sample) * 0.15:
-        return Kind.CJK
+        return TextKind.CJK
     if sample[:1] in "{[" and sample.count('"') > len(sample) * 0.02:
-        return Kind.JSON
+        return TextKind.JSON
     if len(_ACCENTED.findall(sample)) > len(sample) * 0.015:
-        return Kind.ACCENTED
+        return TextKind.ACCENTED
     if len(_CODE.findall(sample)) > len(sample) * 0.04:
-        return Kind.CODE
-    return Kind.PROSE
+        return TextKind.CODE
+    return TextKind.PROSE
 
 
 class Estimator:
-    """Estimates with one method; `counter` is what `auto` counts with."""
+    """Estimates with one method; `auto` counts with `counter`."""
 
     def __init__(self, method: str, counter: TokenCounter) -> None:
         self.method = Method(method)
@@ -83,11 +89,11 @@ class Estimator:
 
     @property
     def counter(self) -> TokenCounter:
-        """What limits are held with: the encoding that the method names, else the product's own."""
+        """The counter that limits use: the encoding that the method names, otherwise the configured one."""
         return self._counter
 
     def estimate(self, texts: Sequence[Text], *, exactly: bool = False) -> TokenInfo:
-        """The tokens of several texts together; `exactly`: `auto` counts them, however long they are."""
+        """The tokens of several texts together. With `exactly`, `auto` counts them whatever their length."""
         if self.method in (Method.DIV_4, Method.DIV_3):
             return _by_length(texts, self.method)
         exact = f"tiktoken:{self._counter.encoding_name}"
@@ -96,11 +102,13 @@ class Estimator:
                 return TokenInfo(sum(self.count(text) for text in texts), exact)
             return TokenInfo(self._sampled_counts(texts), f"sampled:{exact}")
         except ValueError:
-            # A text that the tokenizer gives up on: no reason to lose the result.
+            # The tokenizer gives up on some texts; the result must not be lost for that.
             return _by_kind(texts)
 
     def count(self, text: Text) -> int:
-        """The tokens of a text of any length. Long ones in chunks: the interpreter is held for each."""
+        """The tokens of a text of any length. Long texts are counted in chunks, because each chunk holds the
+        interpreter.
+        """
         if isinstance(text, LargeText):
             return sum(map(self._counter.count_tokens, text.parts(_CHUNK)))
         if len(text) <= _CHUNK:
@@ -119,7 +127,7 @@ class Estimator:
             return self._counter.count_tokens(text)
         sample = _sampled(text, _SAMPLES, _SAMPLE)
         counted = self._counter.count_tokens(sample)
-        # A large text is known by its bytes, and so is what they are for its sample.
+        # The size of a large text is known in bytes, so the sample is measured in bytes too.
         size = len(sample) if isinstance(text, str) else len(sample.encode("utf-8", "surrogatepass"))
         return round(size_of(text) * counted / max(size, 1))
 
@@ -139,7 +147,7 @@ def _by_kind(texts: Sequence[Text]) -> TokenInfo:
 
 
 def _sampled(text: Text, samples: int, length: int) -> str:
-    """Evenly spread pieces of the text, each from the beginning of a word; all of it when it is short."""
+    """Evenly spread pieces of the text, each starting at a word; the complete text if it is short."""
     size = size_of(text)
     if isinstance(text, str) and size <= samples * length:
         return text

@@ -1,7 +1,7 @@
-"""Evaluates JMESPath within a budget: every step is counted, and so is the text that functions make.
+"""Evaluates JMESPath within a budget of steps and of text that functions produce.
 
-jmespath itself takes an expression of 170 characters as far as memory goes, because what it builds may hold the same
-value many times over. Called by `projection` with a parsed expression; knows nothing of results.
+jmespath itself lets an expression of 170 characters use all memory, because its output may contain the same value many
+times. Called by `projection` with a parsed expression; knows nothing of results.
 """
 
 from __future__ import annotations
@@ -16,22 +16,22 @@ _COMPARED = 256
 """Characters of two texts that are compared in about one step."""
 
 _LOOKED_THROUGH = 64
-"""Characters of a text that a function looks through in about one step."""
+"""Characters of a text that a function scans in about one step."""
 
 _SORTED = 20
-"""Times that a value is compared while a long list is sorted."""
+"""Comparisons per value while a long list is sorted."""
 
 
 class OutOfSteps(Exception):
-    """The expression took all the steps it may take."""
+    """The expression used up its steps."""
 
 
 class OutOfRoom(Exception):
-    """What the expression makes is larger than it may be."""
+    """The expression's output exceeds its limit."""
 
 
 class Interpreter(TreeInterpreter):  # type: ignore[misc]  # jmespath has no types
-    """jmespath's interpreter, with `steps` that it may take and `room` for the characters that it may make."""
+    """jmespath's interpreter with a budget: `steps`, and `room` for the characters it may produce."""
 
     def __init__(self, steps: int, room: int) -> None:
         super().__init__(Options(custom_functions=_Functions(self)))
@@ -40,23 +40,23 @@ class Interpreter(TreeInterpreter):  # type: ignore[misc]  # jmespath has no typ
         self._visits: dict[str, Callable[..., Any]] = {}
 
     def spend(self, steps: int) -> None:
-        """Take steps from the budget, before the work that they stand for is done."""
+        """Take steps from the budget before doing the work."""
         self._steps -= steps
         if self._steps < 0:
             raise OutOfSteps
 
     def make(self, characters: int) -> None:
-        """Take room from the budget, before the text is made."""
+        """Take room from the budget before producing the text."""
         self._room -= characters
         if self._room < 0:
             raise OutOfRoom
 
     def size(self, value: Any) -> int:
-        """About how many characters of JSON a value is."""
+        """The approximate size of a value in characters of JSON."""
         return json_size(value, self.spend)
 
     def visit(self, node: Mapping[str, Any], *args: Any, **kwargs: Any) -> Any:
-        # Every step comes through here, so nothing is called that need not be.
+        # Every step passes here, so avoid all unnecessary calls.
         self._steps -= 1
         if self._steps < 0:
             raise OutOfSteps
@@ -94,18 +94,18 @@ class Interpreter(TreeInterpreter):  # type: ignore[misc]  # jmespath has no typ
         return self._functions.call_function(node["value"], arguments)
 
     def comparing(self, left: Any, right: Any) -> int:
-        """Steps that it takes to see whether two values are the same."""
+        """Steps needed to compare two values."""
         if isinstance(left, str) and isinstance(right, str):
             return min(len(left), len(right)) // _COMPARED
         for kind in (list, dict):
             if isinstance(left, kind) and isinstance(right, kind) and len(left) == len(right):
-                # No value is walked to its end if the other is smaller.
+                # A comparison ends with the smaller value.
                 return min(self.size(left), self.size(right)) // 2
         return 0
 
 
 class _Functions(Functions):  # type: ignore[misc]  # jmespath has no types
-    """jmespath's functions; what they sort by is charged for."""
+    """jmespath's functions, with sort keys charged to the budget."""
 
     def __init__(self, interpreter: Interpreter) -> None:
         self._interpreter = interpreter
@@ -160,13 +160,13 @@ _CHARGES: Mapping[str, Callable[..., None]] = {
     "min": _charge_sorted,
     "max": _charge_sorted,
 }
-"""What functions cost beyond looking at each of their arguments once; by name."""
+"""The cost of functions beyond scanning each argument once, by name."""
 
 
 def json_size(value: Any, spend: Callable[[int], None]) -> int:
-    """About how many characters of JSON a value is; what it holds many times over is looked at once.
+    """The approximate size of a value in characters of JSON; repeated parts are measured once.
 
-    Raises TypeError for what is no JSON value.
+    Raises TypeError for a value that is not JSON.
     """
     known: dict[int, int] = {}
 
@@ -185,6 +185,6 @@ def json_size(value: Any, spend: Callable[[int], None]) -> int:
             return 5
         if isinstance(value, int):
             return 1 + value.bit_length() // 3
-        raise TypeError("an expression that begins with & is no value")
+        raise TypeError("an expression that begins with & is not a value")
 
     return size(value)

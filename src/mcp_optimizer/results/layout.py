@@ -1,7 +1,7 @@
-"""How a text is divided into items: rows, elements or lines, with something before and after them.
+"""How a text is divided into items: rows, elements or lines, with a head and a tail.
 
-Positions are in bytes (UTF-8). `kept(n)` is the text with only its first n items: of JSON, JSON of the same
-shape. The pieces between the items' starts put together are the text again, byte for byte. Pure.
+Positions are in bytes (UTF-8). `kept(n)` is the text with only its first n items; JSON stays JSON of the same shape.
+The pieces between the items' starts, concatenated, are the text again, byte for byte. Pure.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from mcp_optimizer.largejson.spans import (
 from mcp_optimizer.results.rows import LineTable, TextTable
 
 _DOMINATES = 0.5
-"""Share of its container above which an item is where the bulk of a text is."""
+"""Share of its container above which an item counts as the main content."""
 
 _DEEPEST = 12
 _ESCAPE = re.compile(rb"\\(.)", re.DOTALL)
@@ -33,7 +33,7 @@ _ESCAPE = re.compile(rb"\\(.)", re.DOTALL)
 
 @dataclass(frozen=True)
 class Layout:
-    """Items of a text, from their starts to their ends, and where what follows them begins."""
+    """The starts and ends of items in a text, and the start of the tail."""
 
     data: bytes
     unit: str
@@ -47,18 +47,18 @@ class Layout:
         return len(self.starts)
 
     def shown_until(self, count: int) -> int:
-        """How much of the text the first items and what is before them are."""
+        """How much of the text the head and the first items cover."""
         return int(self.starts[count]) if count < self.count else len(self.data)
 
     def kept(self, count: int) -> bytes:
-        """The text with the first items only."""
+        """The text with only the first items."""
         if count >= self.count:
             return self.data
         end = int(self.ends[count - 1]) if count else int(self.starts[0])
         return self.data[:end] + self.data[self.tail :]
 
     def bounds(self) -> Positions:
-        """Where each piece begins, and where the last one ends; head and tail belong to the outer ones."""
+        """The start of each piece and the end of the last; head and tail belong to the outer pieces."""
         kind = position_type(self.data)
         return np.concatenate([np.zeros(1, kind), self.starts[1:], np.array([len(self.data)], kind)])
 
@@ -68,7 +68,7 @@ def json_rows(data: bytes, path: Sequence[str]) -> Layout | None:
     at = first_filled(data, 0)
     for key in path:
         items = items_of(data, at)
-        # Of a key that stands twice, JSON takes the last.
+        # If a key occurs twice, JSON parsers take the last.
         found = [] if items is None else [start for start in items.starts.tolist() if _has_key(data, start, key)]
         if not found:
             return None
@@ -86,7 +86,7 @@ def _has_key(data: bytes, start: int, key: str) -> bool:
 
 
 def trunk(data: bytes) -> list[Layout]:
-    """The containers, one in the other, in which the bulk of a JSON text is; the innermost first."""
+    """The nested containers that hold most of a JSON text, innermost first."""
     layouts: list[Layout] = []
     at, end = first_filled(data, 0), len(data)
     for _ in range(_DEEPEST):
@@ -111,7 +111,7 @@ def _container(data: bytes, at: int, items: Items, unit: str) -> Layout:
 
 
 def _lines_in_string(data: bytes, at: int, end: int) -> Layout:
-    """The lines of a long text inside JSON: each ends after its escaped line end."""
+    """The lines of a long string inside JSON; each ends after its escaped line break."""
     close = end
     while data[close - 1 : close] != b'"':
         close -= 1
@@ -125,7 +125,7 @@ def _lines_in_string(data: bytes, at: int, end: int) -> Layout:
 
 
 def text_lines(data: bytes, table: LineTable | None = None) -> Layout:
-    """The lines of a text; the rows, where it is a table."""
+    """The lines of a text, or its rows if it is a table."""
     bounds = records(data, quoted=table is not None and table.form is TextTable.CSV)
     starts, ends = bounds[:-1], bounds[1:]
     if table is None or not table.row_count:
@@ -136,7 +136,7 @@ def text_lines(data: bytes, table: LineTable | None = None) -> Layout:
         return Layout(data, "rows", starts, ends, int(ends[-1]))
     last = table.first + table.row_count
     if table.form is TextTable.CSV:
-        # To the end, however few of its lines were looked at.
+        # To the end, even if only some of its lines were examined.
         last = len(starts)
         while not _is_filled(data, starts[last - 1], ends[last - 1]):
             last -= 1
@@ -148,7 +148,7 @@ def _is_filled(data: bytes, start: int, end: int) -> bool:
 
 
 def records(data: bytes, *, quoted: bool) -> Positions:
-    """Where each line begins, and where the last one ends; a line end between quotes ends none, if asked."""
+    """The start of each line and the end of the last. With quotes, a line break inside quotes does not end a line."""
     found: list[Positions] = []
     parity, kind = 0, position_type(data)
     for begin, chunk in _chunks(data):

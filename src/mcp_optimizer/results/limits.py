@@ -1,7 +1,7 @@
-"""Holds a result to its limits, so that nothing is lost: what is cut can be read on from the pieces.
+"""Cuts a result to its limits without losing anything: the pieces contain the rest.
 
-Both views that a client may give its model, the texts and the structured content, are held to `max_tokens`,
-by the encoding that counts, the notice included. Pure; whoever calls this keeps the pieces.
+A client may give its model either the texts or the structured content, so both must fit `max_tokens`, notice included,
+in the encoding used for counting. Pure; the caller keeps the pieces.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 
 from mcp_optimizer.largejson.raw import LargeText, LargeValue
 from mcp_optimizer.largejson.spans import first_filled
-from mcp_optimizer.results.document import Document, decoded, read_document
+from mcp_optimizer.results.document import ResultDocument, decoded, read_document
 from mcp_optimizer.results.encodings import minified
 from mcp_optimizer.results.metadata import DataInfo
 from mcp_optimizer.results.pages import Pieces, divide
@@ -21,32 +21,32 @@ from mcp_optimizer.results.reading import NO_JSON, PARSED, Reading, Slot, Text, 
 from mcp_optimizer.runtime.lazy import lazy
 
 NOTICE_ROOM = 80
-"""Tokens that are kept free for the notice."""
+"""Tokens reserved for the notice."""
 
 PIECE_ROOM = 100
-"""Tokens that a page needs besides a piece: the notice, and the number of a piece that was searched for."""
+"""Tokens that a page needs besides a piece: the notice, and the piece's number in a search."""
 
 _GAP = 2
 """Tokens that a client may put between two texts."""
 
 STRUCTURED = -1
-"""Stands for the structured content where a content block is numbered."""
+"""The block number of the structured content."""
 
 PAGE_TOKENS = 20_000
-"""What a page may hold of a result that has no limit of tokens."""
+"""Tokens of a page of a result that has no token limit."""
 
 _COUNTED = 1 << 16
-"""Characters or bytes that are counted at once."""
+"""Characters or bytes counted at once."""
 
 _JSON_STARTS = frozenset("{[ \n")
 _BLANKS_IN_JSON = ("\n", '": ', '", ', "}, ")
 _CERTAINLY_TOO_LONG = 64
-"""Bytes for each token of a limit beyond which no measurement is made."""
+"""Bytes per token of a limit beyond which a text is too long without measuring."""
 
 
 @dataclass(frozen=True)
-class Limits:
-    """The most that a result may hold; 0 is no limit."""
+class ResultLimits:
+    """The maximum that a result may contain; 0 means no limit."""
 
     max_rows: int = 0
     max_tokens: int = 0
@@ -54,7 +54,7 @@ class Limits:
 
 @dataclass(frozen=True)
 class Limited:
-    """A result within its limits; if it was cut, all of it in pieces, and the first piece that is not shown whole."""
+    """A result within its limits. If it was cut: all its pieces, and the first piece that is not completely shown."""
 
     result: dict[str, Any]
     data: DataInfo | None
@@ -67,7 +67,7 @@ Shown = Callable[[bytes], bytes]
 
 
 class Measure:
-    """Counts, and spares itself counting where the answer is plain."""
+    """Counts tokens, but only where the answer is not obvious."""
 
     def __init__(self, count: Count) -> None:
         self._count = count
@@ -76,14 +76,14 @@ class Measure:
         return self._count(decoded(data))
 
     def fits(self, data: bytes, budget: int, shown: Shown = bytes) -> bool:
-        """Whether what is shown of a text is within the budget."""
+        """Whether the shown part of a text fits the budget."""
         if len(data) <= budget:
             # No encoding has more tokens than bytes.
             return True
         return len(data) <= budget * _CERTAINLY_TOO_LONG and self(shown(data)) <= budget
 
     def text_fits(self, texts: Sequence[Text], budget: int) -> bool:
-        """Whether the texts are within the budget; every one is measured, however well it may compress."""
+        """Whether the texts fit the budget. Every text is measured, however well it compresses."""
         budget -= _GAP * (len(texts) - 1)
         return sum(map(_bytes_of, texts)) <= budget or self._within(texts, budget)
 
@@ -96,7 +96,7 @@ class Measure:
                     return False
         if all(isinstance(text, str) and len(text) <= _COUNTED for text in texts):
             return True
-        # Between two parts a token may have been counted as two, or two as one.
+        # Splitting a text may change the count by a token.
         return sum(self._count(text if isinstance(text, str) else text.parsed()) for text in texts) <= budget
 
 
@@ -114,16 +114,16 @@ def _parts_of(text: Text) -> Iterator[str]:
 
 def limited(
     reading: Reading,
-    limits: Limits,
+    limits: ResultLimits,
     count: Count,
     result_id: str,
     is_valid: Callable[[Any], bool] | None = None,
     *,
     compact_json: bool = True,
 ) -> Limited:
-    """The result within its limits. `is_valid` tells whether structured content is what the tool declares.
+    """The result within its limits. `is_valid` checks structured content against the tool's schema.
 
-    With `compact_json`, JSON texts are shown, and measured, without blanks; the pieces are as the server sent them.
+    With `compact_json`, JSON texts are shown and measured without whitespace; the pieces stay as the server sent them.
     """
     measure = Measure(count)
     shown = without_blanks(reading) if compact_json else reading
@@ -132,15 +132,15 @@ def limited(
         too_many = bool(limits.max_rows and data and (data.row_count or 0) > limits.max_rows)
         if not too_many and _within(shown, limits, measure):
             return Limited(dict(shown.result), data)
-    elif limits == Limits() and len(reading.slots) > 1:
-        # Nothing is to be cut, and several texts are no table.
+    elif limits == ResultLimits() and len(reading.slots) > 1:
+        # Nothing to cut, and several texts are not a table.
         return Limited(dict(shown.result), None)
     is_valid = is_valid or (lambda _value: True)
     return _Cutting(reading, limits, measure, result_id, is_valid, compact_json=compact_json).limited()
 
 
 def without_blanks(reading: Reading) -> Reading:
-    """The same result, its JSON texts minified; very large ones are left."""
+    """The same result with its JSON texts minified; very large ones stay unchanged."""
     texts = {slot.block: text for slot in reading.slots if (text := _minified(reading, slot)) is not None}
     if not texts:
         return reading
@@ -164,23 +164,23 @@ def _minified(reading: Reading, slot: Slot) -> str | None:
     return small if len(small) < len(text) else None
 
 
-def whole_pieces(reading: Reading, limits: Limits, count: Count) -> Pieces:
-    """All of a result, in pieces."""
+def whole_pieces(reading: Reading, limits: ResultLimits, count: Count) -> Pieces:
+    """A complete result in pieces."""
     documents = [(slot.block, read_document(slot.text)) for slot in reading.slots]
     if not documents:
         documents = [(STRUCTURED, read_document(reading.structured_text, reading.structured))]
     return divide(documents, _piece_budget(limits), Measure(count))
 
 
-def _piece_budget(limits: Limits) -> int:
+def _piece_budget(limits: ResultLimits) -> int:
     return (limits.max_tokens or PAGE_TOKENS) - PIECE_ROOM
 
 
-def _within(reading: Reading, limits: Limits, measure: Measure) -> bool:
+def _within(reading: Reading, limits: ResultLimits, measure: Measure) -> bool:
     if not limits.max_tokens:
         return True
     texts = [slot.text for slot in reading.slots]
-    # The structured content last, and only if need be: as JSON it has yet to be written.
+    # The structured content last and only if needed, because it must first be written as JSON.
     return measure.text_fits(texts, limits.max_tokens) and measure.text_fits(
         [reading.structured_text], limits.max_tokens
     )
@@ -192,7 +192,7 @@ class _Cutting:
     def __init__(
         self,
         reading: Reading,
-        limits: Limits,
+        limits: ResultLimits,
         measure: Measure,
         result_id: str,
         is_valid: Callable[[Any], bool],
@@ -225,14 +225,14 @@ class _Cutting:
         notice = cut_notice(pieces, next_offset, self.result_id)
         return Limited(self._result(shown, structure, notice), self._kept_data(shown, structure), pieces, next_offset)
 
-    def _is_over(self, documents: Sequence[tuple[int, Document]]) -> bool:
+    def _is_over(self, documents: Sequence[tuple[int, ResultDocument]]) -> bool:
         rows = documents[0][1].row_count if len(documents) == 1 else None
         if self.limits.max_rows and rows is not None and rows > self.limits.max_rows:
             return True
         return not _within(self.reading, self.limits, self.measure)
 
-    def _cut_texts(self, documents: Sequence[Document]) -> tuple[list[bytes], int, int]:
-        """The texts as they are shown; which is the first that is not shown whole, and from where on."""
+    def _cut_texts(self, documents: Sequence[ResultDocument]) -> tuple[list[bytes], int, int]:
+        """The texts as shown, and the position of the first that is not completely shown."""
         if len(documents) == 1:
             document = documents[0]
             shown = self._shown(document)
@@ -252,19 +252,19 @@ class _Cutting:
             return [*texts, shown(cut.data)], number, cut.shown_until
         return texts, len(documents) - 1, len(documents[-1].data)
 
-    def _shown(self, document: Document) -> Shown:
+    def _shown(self, document: ResultDocument) -> Shown:
         return minified if document.is_json and self.compact_json else bytes
 
-    def _has_too_many_rows(self, document: Document) -> bool:
+    def _has_too_many_rows(self, document: ResultDocument) -> bool:
         return bool(self.limits.max_rows and document.row_count and document.row_count > self.limits.max_rows)
 
     def _fits(self, data: bytes, shown: Shown = bytes) -> bool:
         return not self.limits.max_tokens or self.measure.fits(data, self.budget, shown)
 
     def _cut_structured(
-        self, documents: Sequence[tuple[int, Document]], shown: Sequence[bytes]
-    ) -> tuple[Any, Document | None]:
-        """The structured content cut as the text is; and what of it has to be kept besides the text."""
+        self, documents: Sequence[tuple[int, ResultDocument]], shown: Sequence[bytes]
+    ) -> tuple[Any, ResultDocument | None]:
+        """The structured content, cut like the text; and the part of it to keep in addition to the text."""
         structured = self.reading.structured
         if structured is NO_JSON:
             return NO_JSON, None
@@ -281,8 +281,8 @@ class _Cutting:
             kept = self._preview(NO_JSON)
         return kept, separate
 
-    def _is_the_same(self, document: Document, structured: Any) -> bool:
-        """Whether the text is the structured content as JSON; where both are large, whether they are divided alike."""
+    def _is_the_same(self, document: ResultDocument, structured: Any) -> bool:
+        """Whether the text is the structured content as JSON; if both are large, whether they are divided alike."""
         if not document.is_json:
             return False
         if not self.reading.slots:
@@ -298,17 +298,17 @@ class _Cutting:
         )
 
     @lazy
-    def _structured_document(self) -> Document:
+    def _structured_document(self) -> ResultDocument:
         return read_document(self.reading.structured_text, self.reading.structured)
 
     def _key_of_text(self, structured: Any) -> str | None:
-        """The field of the structured content that holds the text itself, as file servers do it."""
+        """The field of the structured content that holds the text itself, as file servers do."""
         if not isinstance(structured, Mapping) or len(self.reading.slots) != 1:
             return None
         text = self.reading.slots[0].text
         return next((key for key, value in structured.items() if _is_same_text(value, text)), None)
 
-    def _cut_apart(self, structured: Any) -> tuple[Any, Document | None]:
+    def _cut_apart(self, structured: Any) -> tuple[Any, ResultDocument | None]:
         document = self._structured_document
         if self._fits(document.data) and not self._has_too_many_rows(document):
             return structured, None
@@ -344,7 +344,7 @@ class _Cutting:
 def _is_same_text(value: Any, text: Text) -> bool:
     if isinstance(value, LargeText) and isinstance(text, str):
         return value.size <= PARSED and value.parsed() == text
-    # A large text that stands twice in a message was read once.
+    # A large text that occurs twice in a message was read once.
     return value is text or (isinstance(value, str) and value == text)
 
 
@@ -353,18 +353,18 @@ def _with_text(block: Any, text: str) -> Any:
         return {**block, "text": text}
     if isinstance(block, Mapping) and isinstance(block.get("resource"), Mapping):
         return {**block, "resource": {**block["resource"], "text": text}}
-    # A link: shown as it is, or, where it had to be cut, as the text that is left of it.
+    # A link: unchanged, or, if it was cut, as its remaining text.
     return block if text == compact(block) else {"type": "text", "text": text}
 
 
-def _data_of(documents: Sequence[tuple[int, Document]]) -> DataInfo | None:
+def _data_of(documents: Sequence[tuple[int, ResultDocument]]) -> DataInfo | None:
     if len(documents) != 1 or documents[0][1].row_count is None:
         return None
     return DataInfo(documents[0][1].row_count, documents[0][1].column_count)
 
 
 def cut_notice(pieces: Pieces, next_offset: int, result_id: str) -> str:
-    """What a model has to know of a cut result, once and briefly."""
+    """What a model needs to know about a cut result, in one line."""
     return (
         f"[Cut: {next_offset:,} of {pieces.count:,} {pieces.unit} shown. Read on with read_result("
         f'result_id="{result_id}", offset={next_offset}); its select (JMESPath) or search narrows it.]'

@@ -1,6 +1,6 @@
-"""The metadata of a result, as it stands in `_meta`: what it cost, how long it took, how much data it holds.
+"""The metadata of a result in `_meta`: its cost, duration and amount of data.
 
-Pure values. A part that does not apply is left out on the wire, never null.
+Pure values. A part that does not apply is omitted on the wire, never null.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from typing import Any
 
 RESERVED = "mcp-optimizer/"
-"""How all keys of our own in `_meta` begin; whatever a server sends under one of them is not passed on."""
+"""The prefix of all our keys in `_meta`. A server's values under this prefix are dropped."""
 
 _PARTS = ("tokens", "performance", "data", "cost")
-"""What is said of a tool's result beside those."""
+"""The other parts that only the gateway writes into a tool's result."""
 
 WARNING = "Actual tokens may vary by LLM tokenizer"
 NOT_COUNTED = "images, audio and binary resources are not counted"
@@ -21,7 +21,7 @@ NOT_COUNTED = "images, audio and binary resources are not counted"
 
 @dataclass(frozen=True)
 class TokenInfo:
-    """How many tokens a model pays for a result's text, and how that is known."""
+    """How many tokens a model pays for a result's text, and how they were determined."""
 
     estimated: int
     approximation_method: str
@@ -30,7 +30,7 @@ class TokenInfo:
 
 @dataclass(frozen=True)
 class PerformanceInfo:
-    """How long a call took, and whether the server was asked at all."""
+    """How long a call took, and whether the server was asked."""
 
     execution_time_ms: int
     cached_result: bool = False
@@ -38,7 +38,7 @@ class PerformanceInfo:
 
 @dataclass(frozen=True)
 class DataInfo:
-    """The table in a result, as far as there is one: the rows that it holds as it is returned."""
+    """The table in a result, if any: its rows as returned."""
 
     row_count: int | None = None
     column_count: int | None = None
@@ -57,7 +57,7 @@ class CostInfo:
 
 @dataclass(frozen=True)
 class ResponseMetadata:
-    """All that is said about a result."""
+    """All metadata of a result."""
 
     tokens: TokenInfo | None = None
     performance: PerformanceInfo | None = None
@@ -87,18 +87,18 @@ _NAMES = {
 
 
 def without_ours(result: dict[str, Any]) -> dict[str, Any]:
-    """What a server sent, without what only we say in `_meta`: nobody should take its words for ours."""
+    """A server's result without the keys in `_meta` that are reserved for the gateway."""
     if "_meta" not in result:
         return result
     rest = {key: value for key, value in result.items() if key != "_meta"}
     meta = result["_meta"]
-    # The protocol knows nothing but objects here.
+    # The protocol allows only objects here.
     kept = _others(meta, ()) if isinstance(meta, Mapping) else {}
     return {**rest, "_meta": kept} if kept or meta == {} else rest
 
 
 def of_a_tool(result: dict[str, Any]) -> dict[str, Any]:
-    """The same for the result of a tool, of which we say more: what it cost is for us to say, here and in `meta`."""
+    """The same for a tool's result, where the gateway also reports the cost, here and in `meta`."""
     result = without_ours(result)
     for key in ("_meta", "meta"):
         if isinstance(said := result.get(key), Mapping) and not said.keys().isdisjoint(_PARTS):
@@ -111,7 +111,7 @@ def _others(meta: Mapping[str, Any], parts: Sequence[str]) -> dict[str, Any]:
 
 
 def with_metadata(result: Mapping[str, Any], metadata: ResponseMetadata, *, plain: bool = False) -> dict[str, Any]:
-    """The result with the metadata in its `_meta`, beside what the server put there; and as `meta`, if asked."""
+    """The result with the metadata added to its `_meta`, and as `meta`, if requested."""
     parts = metadata.on_the_wire()
     meta = result.get("_meta")
     written = {**result, "_meta": {**(meta if isinstance(meta, Mapping) else {}), **parts}}

@@ -1,4 +1,4 @@
-"""How results are treated: everywhere, for one server, for one tool; the nearest that says something counts. Pure."""
+"""How results are handled: globally, per server, per tool; the most specific option wins. Pure."""
 
 from __future__ import annotations
 
@@ -7,28 +7,28 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from mcp_optimizer.results.encodings import Encoding
-from mcp_optimizer.results.limits import Limits
+from mcp_optimizer.results.limits import ResultLimits
 
 
 @dataclass(frozen=True)
 class Treatment:
-    """How the results of one tool are treated."""
+    """How the results of one tool are handled."""
 
     max_rows: int = 1_000
     max_tokens: int = 20_000
     encoding: Encoding = Encoding.COMPACT
     cache_seconds: float = 0
     is_cached_by_name: bool = False
-    """Whether the tool itself is named as one whose results may be served again, whatever it declares."""
+    """Whether the settings name this tool for caching, whatever it declares."""
 
     @property
-    def limits(self) -> Limits:
-        return Limits(self.max_rows, self.max_tokens)
+    def limits(self) -> ResultLimits:
+        return ResultLimits(self.max_rows, self.max_tokens)
 
 
 @dataclass(frozen=True)
 class ResultOptions:
-    """How all results are treated, with exceptions by server and by tool (its name, or `server__tool`)."""
+    """The options for all results, with exceptions by server and by tool (name, or `server__tool`)."""
 
     everywhere: Treatment = field(default_factory=Treatment)
     servers: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
@@ -44,7 +44,7 @@ class ResultOptions:
 
     @property
     def may_cache(self) -> bool:
-        """Whether any result may be served again."""
+        """Whether any result may be cached."""
         said = (*self.servers.values(), *self.tools.values())
         return bool(self.everywhere.cache_seconds) or any(_given(one).get("cache_seconds") for one in said)
 

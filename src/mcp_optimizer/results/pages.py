@@ -1,7 +1,7 @@
-"""A whole result divided into numbered pieces, and a page of them that fits.
+"""A complete result divided into numbered pieces, and a page of pieces that fits.
 
-The pieces are the rows, elements or lines of the texts as their server sent them, so that all of them put
-together are the original, byte for byte. A piece too large for a page is divided further. Pure.
+The pieces are the rows, elements or lines of the texts as their server sent them, so all pieces concatenated are the
+original, byte for byte. A piece too large for a page is divided further. Pure.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ import numpy as np
 from mcp_optimizer.domain.kept_results import Chunk
 from mcp_optimizer.largejson.spans import Positions, whole_characters
 from mcp_optimizer.results.cut import at_word_end, most
-from mcp_optimizer.results.document import Document
+from mcp_optimizer.results.document import ResultDocument
 
 _CHUNK = 256 * 1024
-"""Bytes of text that are stored together, about."""
+"""Approximate bytes of text stored together."""
 
 _MEASURED = 200
-"""Pieces that are measured exactly before they are divided; more are divided by their length alone."""
+"""Pieces that are measured exactly before they are divided; more are divided by length alone."""
 
 _COMPRESSION = 1
-"""The quickest: what is stored is read once or never."""
+"""The fastest level, because stored results are read once or never."""
 
 
 def packed(block: int, first: int, data: bytes, lengths: Positions) -> Chunk:
@@ -40,7 +40,7 @@ def unpacked(chunk: Chunk) -> list[bytes]:
 
 @dataclass(frozen=True)
 class Pieces:
-    """Where the pieces of several texts begin, and what they are."""
+    """The starts of the pieces of several texts."""
 
     unit: str
     texts: tuple[bytes, ...]
@@ -57,12 +57,12 @@ class Pieces:
         return sum(len(bounds) - 1 for bounds in self.bounds)
 
     def after(self, text: int, position: int) -> int:
-        """The first piece that is not wholly before a position in one of the texts."""
+        """The first piece that does not end before a position in one of the texts."""
         before = sum(len(bounds) - 1 for bounds in self.bounds[:text])
         return before + int(np.searchsorted(self.bounds[text][1:], position, side="right"))
 
     def chunks(self) -> Iterator[Chunk]:
-        """All of it, as it is stored."""
+        """All pieces, as stored."""
         first = 0
         for block, data, bounds in zip(self.blocks, self.texts, self.bounds, strict=True):
             at = 0
@@ -75,14 +75,14 @@ class Pieces:
             first += at
 
 
-def divide(documents: Sequence[tuple[int, Document]], budget: int, count: Callable[[bytes], int]) -> Pieces:
-    """Divide texts, each with the number of its content block, so that every piece fits a page."""
+def divide(documents: Sequence[tuple[int, ResultDocument]], budget: int, count: Callable[[bytes], int]) -> Pieces:
+    """Divide texts, each with the number of its content block, into pieces that fit a page."""
     is_one = len(documents) == 1
     unit = documents[0][1].layout.unit if is_one else "blocks"
     bounds = []
     for _, document in documents:
         if not is_one and len(document.data) <= budget:
-            # Of several texts, each is a piece, unless it is too large.
+            # Each of several texts is a piece, unless it is too large.
             bounds.append(np.array([0, len(document.data)], dtype=np.int64))
             continue
         wanted = document.layout.bounds()
@@ -94,7 +94,7 @@ def divide(documents: Sequence[tuple[int, Document]], budget: int, count: Callab
 
 
 def _divided(data: bytes, bounds: Positions, budget: int, count: Callable[[bytes], int]) -> Positions:
-    """The bounds, with further ones inside pieces that are too large. No text has more tokens than bytes."""
+    """The bounds, with additional ones inside pieces that are too large. No text has more tokens than bytes."""
     large = np.flatnonzero(np.diff(bounds) > budget)
     if len(large) <= _MEASURED:
         large = np.array(
@@ -119,7 +119,7 @@ def _is_too_large(data: bytes, bounds: Positions, at: int, budget: int, count: C
 
 @dataclass(frozen=True)
 class Page:
-    """Consecutive pieces, joined by the content block that they belong to."""
+    """Consecutive pieces, joined by content block."""
 
     texts: tuple[tuple[int, bytes], ...]
     first: int
@@ -133,7 +133,7 @@ def page(pieces: Sequence[tuple[int, bytes]], first: int, fits: Callable[[Sequen
 
 
 def joined(pieces: Sequence[tuple[int, bytes]]) -> list[tuple[int, bytes]]:
-    """Neighbours of the same block in one."""
+    """Neighbouring pieces of the same block joined."""
     found: list[tuple[int, list[bytes]]] = []
     for block, text in pieces:
         if found and found[-1][0] == block:

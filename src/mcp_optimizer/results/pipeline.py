@@ -1,7 +1,7 @@
-"""What happens to every result between its server and the model. Called by the gateway, whatever the road.
+"""What happens to every result between its server and the model. Called by the gateway for every call.
 
-Looks at the clock, works in a thread where a result is large, and waits for the database only where a result
-has to be kept; what is done to a result stands in the pure modules of this room.
+Measures time, works in a thread when a result is large, and waits for the database only when a result must be kept. The
+pure modules of this room do the work on the result itself.
 """
 
 from __future__ import annotations
@@ -19,12 +19,11 @@ from mcp_optimizer.domain.caller import LOCAL, Caller
 from mcp_optimizer.domain.result_type import ANSWERS, is_input_required
 from mcp_optimizer.errors import InvalidRequest
 from mcp_optimizer.largejson.raw import LargeText, LargeValue, RawJson, has_large, wire_size
-from mcp_optimizer.limits import DEFAULT_LIMITS
-from mcp_optimizer.limits import Limits as Bounds
+from mcp_optimizer.limits import DEFAULT_LIMITS, Limits
 from mcp_optimizer.results.cache import CacheKey, ResultCache
 from mcp_optimizer.results.encodings import Encoding, in_encoding
 from mcp_optimizer.results.estimates import Estimator
-from mcp_optimizer.results.limits import Limited, Limits, limited, whole_pieces
+from mcp_optimizer.results.limits import Limited, ResultLimits, limited, whole_pieces
 from mcp_optimizer.results.metadata import (
     NOT_COUNTED,
     PerformanceInfo,
@@ -43,18 +42,18 @@ from mcp_optimizer.results.store import ResultStore
 from mcp_optimizer.token_counter import TokenCounter
 
 RESULT_META_KEY = "mcp-optimizer/result"
-"""Where a reply says which whole result stands behind it, and what that would have cost."""
+"""The `_meta` key for the complete result behind a cut one, and its cost."""
 
 NOT_KEPT = "[Cut. The rest could not be kept; ask the tool for less at a time.]"
 
 _SELECTED_ROOM = 100
-"""Tokens that are kept free to say where all of a result can be read, or why nothing was selected of it."""
+"""Tokens reserved for the notice that says where the complete result is, or why nothing was selected."""
 
 _LONGEST_REASON = 80
 
 _FED = 256 * 1024
 _INLINE = 32 * 1024
-"""Characters of text that are dealt with at once; more would hold up other calls, and goes to a thread."""
+"""Characters of text handled directly. More would delay other calls and goes to a thread."""
 
 _AS_IT_IS = Treatment(max_rows=0, max_tokens=0, encoding=Encoding.ORIGINAL)
 
@@ -63,7 +62,7 @@ Ask = Callable[[], Awaitable[dict[str, Any]]]
 
 @dataclass(frozen=True)
 class Call:
-    """What was called, by whom, and what the tool says of itself."""
+    """What was called, by whom, and what the tool declares."""
 
     server: str
     tool: str
@@ -74,7 +73,7 @@ class Call:
     arguments: Mapping[str, Any] = field(default_factory=dict)
     annotations: Mapping[str, Any] = field(default_factory=dict)
     seconds_before: float = 0.0
-    """For how long the server had worked on it when it asked for what it is now told."""
+    """Seconds the server had already worked before it asked the question that is answered now."""
 
     @property
     def reads(self) -> bool:
@@ -83,12 +82,14 @@ class Call:
 
     @property
     def only_reads(self) -> bool:
-        """Whether it also declares that what it reads is its server's own. The protocol's default is that it is not."""
+        """Whether it also declares that it reads only its server's own data. The protocol's default is that it does
+        not.
+        """
         return self.reads and self.annotations.get("openWorldHint") is False
 
     @property
     def has_answers(self) -> bool:
-        """Whether it goes on with a call whose server wanted to know more: what comes of it depends on that."""
+        """Whether it continues a call with answers to a server's question; the result depends on them."""
         return any(answer in self.caller.passed_on for answer in ANSWERS)
 
     @property
@@ -100,7 +101,7 @@ class Call:
 
 @dataclass(frozen=True)
 class _Done:
-    """A result within its limits, and what it costs, cut and whole."""
+    """A result within its limits, and its cost, cut and complete."""
 
     limited: Limited
     result_id: str
@@ -109,7 +110,7 @@ class _Done:
 
 
 class Results:
-    """Asks for results, holds them to their limits, and says of each what it cost."""
+    """Gets results, applies limits, and adds the cost to each."""
 
     def __init__(
         self,
@@ -118,7 +119,7 @@ class Results:
         options: ResultOptions | None = None,
         cache: ResultCache | None = None,
         price: Price | None = None,
-        bounds: Bounds = DEFAULT_LIMITS,
+        bounds: Limits = DEFAULT_LIMITS,
     ) -> None:
         self._estimator = estimator
         self._store = store
@@ -133,29 +134,29 @@ class Results:
 
     @classmethod
     def plain(cls, counter: TokenCounter) -> Results:
-        """With the defaults, and nothing kept."""
+        """With the defaults and without a store."""
         return cls(Estimator("auto", counter))
 
     def count_tokens(self, text: str) -> int:
-        """Tokens of a text; raises ValueError where the tokenizer chokes on it."""
+        """Tokens of a text; raises ValueError if the tokenizer fails on it."""
         return self._estimator.counter.count_tokens(text)
 
     async def keep(self, text: str, caller: Caller) -> str:
-        """Keep a text, so that `read` pages through it; its id, or nothing where it cannot be kept."""
+        """Keep a text for `read`; returns its id, or nothing if it cannot be kept."""
         if self._store is None:
             return ""
-        limits, result_id = Limits(max_tokens=self._bounds.reply_tokens), new_result_id()
+        limits, result_id = ResultLimits(max_tokens=self._bounds.reply_tokens), new_result_id()
         pieces = await asyncio.to_thread(
             whole_pieces, Reading(told(text)), limits, self._estimator.counter.count_tokens
         )
         return result_id if await self._store.keep(result_id, caller.key, pieces, limits.max_tokens) else ""
 
     def warm_up(self) -> None:
-        """Load what counts tokens, so that the first call does not wait for it."""
+        """Load the tokenizer, so the first call does not wait for it."""
         self._estimator.estimate(["x"])
 
     async def answer(self, call: Call, ask: Ask) -> dict[str, Any]:
-        """Ask the server, or serve again what it said; within the limits, with what it cost."""
+        """The server's result, or a cached one, within the limits, with its cost."""
         treatment = self._options.of(call.server, call.tool)
         seconds = treatment.cache_seconds if call.only_reads or treatment.is_cached_by_name else 0
         if not seconds or call.has_answers:
@@ -172,14 +173,14 @@ class Results:
         if is_shared and not is_input_required(result):
             return self._served_again(result, started)
         if is_shared:
-            # Each is asked for itself.
+            # A request for input belongs to one caller, so this one asks for itself.
             return await self._asked(call, ask, treatment)
         if may_keep and not result.get("isError") and result.get("resultType", "complete") == "complete":
             self._cache.put(key, result, wire_size(result), seconds)
         return result
 
     async def _written(self, call: Call, ask: Ask, treatment: Treatment) -> dict[str, Any]:
-        """A call that may write, or says nothing of it: nothing read from its server before it ends is served again."""
+        """A call that may write: nothing read from its server before the call ends is served again."""
         if call.reads:
             return await self._asked(call, ask, treatment)
         self._cache.clear(call.server)
@@ -189,7 +190,7 @@ class Results:
             self._cache.clear(call.server)
 
     async def _can_be_read(self, kept: Mapping[str, Any], call: Call) -> bool:
-        """Whether what a kept result says can be read on is still there."""
+        """Whether the complete result behind a cached one is still kept."""
         about = kept["_meta"].get(RESULT_META_KEY)
         return about is None or self._store is None or await self._store.has(about["resultId"], call.caller.key)
 
@@ -209,7 +210,7 @@ class Results:
         return await self._finished(reading, treatment, call, performance)
 
     async def described(self, result: dict[str, Any], started: float) -> dict[str, Any]:
-        """A result that is sent as it is, with what it cost; `started` is by `time.perf_counter`."""
+        """An unchanged result with its cost; `started` is from `time.perf_counter`."""
         if is_input_required(result):
             return result
         return await self._finished(Reading(result), _AS_IT_IS, Call("", ""), _performance(started))
@@ -217,7 +218,7 @@ class Results:
     async def _finished(
         self, reading: Reading, treatment: Treatment, call: Call, performance: PerformanceInfo, notice: str = ""
     ) -> dict[str, Any]:
-        limits = treatment.limits if self._store is not None else Limits()
+        limits = treatment.limits if self._store is not None else ResultLimits()
         work = partial(self._limited, reading, limits, treatment.encoding, call, notice)
         is_large = has_large(reading.result) or reading.size > _INLINE
         done = await asyncio.to_thread(work) if is_large else work()
@@ -231,7 +232,7 @@ class Results:
         metadata = ResponseMetadata(tokens=done.tokens, performance=performance, data=data, cost=cost)
         return with_metadata(result, metadata, plain=self._options.plain_meta)
 
-    def _limited(self, reading: Reading, limits: Limits, encoding: Encoding, call: Call, notice: str) -> _Done:
+    def _limited(self, reading: Reading, limits: ResultLimits, encoding: Encoding, call: Call, notice: str) -> _Done:
         result_id = new_result_id()
         count = self._estimator.counter.count_tokens
         is_compact = encoding is not Encoding.ORIGINAL
@@ -248,13 +249,13 @@ class Results:
         if notice:
             done = replace(done, result=_and_told(done.result, notice))
         is_cut = done.pieces is not None
-        # What was measured to be cut is no longer a matter of estimates.
+        # A cut result was measured, so its tokens are exact.
         tokens = self._estimate(Reading(done.result), exactly=is_cut)
         full = self._estimator.estimate(reading.texts).estimated if is_cut else tokens.estimated
         return _Done(done, result_id, tokens, full)
 
-    async def _kept(self, done: _Done, limits: Limits, call: Call) -> dict[str, Any]:
-        """The cut result, once all of it is kept."""
+    async def _kept(self, done: _Done, limits: ResultLimits, call: Call) -> dict[str, Any]:
+        """The cut result, once the complete one is kept."""
         assert self._store is not None
         pieces, result = done.limited.pieces, done.limited.result
         assert pieces is not None
@@ -272,7 +273,9 @@ class Results:
     async def _selected(
         self, reading: Reading, select: Projection, treatment: Treatment, call: Call, performance: PerformanceInfo
     ) -> dict[str, Any]:
-        """Only what the expression selects; the whole result can be read. The call was made, so nothing fails here."""
+        """Only what the expression selects; the complete result stays readable. The call was made, so nothing fails
+        here.
+        """
         limits = treatment.limits
         within = replace(treatment, max_tokens=limits.max_tokens - _SELECTED_ROOM if limits.max_tokens else 0)
         try:
@@ -304,7 +307,7 @@ class Results:
         )
 
     def projection(self, select: str) -> Projection | None:
-        """The expression, if there is one; refused here, before anything is called, if it is wrong by itself."""
+        """The expression, if given; an invalid one is refused here, before anything is called."""
         return Projection(select, self._bounds) if select else None
 
     async def read(
@@ -323,7 +326,7 @@ class Results:
             raise InvalidRequest("No results are kept here.")
         projection = self.projection(select)
         if projection is not None and (search or offset):
-            raise InvalidRequest("select works on all of a result: give it without search and offset.")
+            raise InvalidRequest("select applies to the complete result: omit search and offset.")
         kept = await self._store.find(result_id, caller.key)
         if projection is not None:
             found = await self._reader.select(kept, projection)
@@ -354,7 +357,7 @@ def _and_told(result: dict[str, Any], notice: str) -> dict[str, Any]:
 
 
 def _large_json(reading: Reading) -> RawJson | None:
-    """What an expression selects in, if it is too large to be parsed here."""
+    """The result for an expression, if it is too large to be parsed here."""
     if reading.structured is not NO_JSON:
         return reading.structured if isinstance(reading.structured, LargeValue) else None
     [text] = [slot.text for slot in reading.slots] if len(reading.slots) == 1 else [""]
@@ -375,7 +378,7 @@ async def _small(reading: Reading) -> AsyncIterator[bytes]:
 def _value(reading: Reading) -> Any:
     value = reading.value if reading.structured is NO_JSON else reading.structured
     if value is NO_JSON or isinstance(value, RawJson):
-        raise InvalidRequest("the result is no JSON")
+        raise InvalidRequest("the result is not JSON")
     return value
 
 
@@ -385,7 +388,7 @@ def _with_meta(result: Mapping[str, Any], key: str, value: Any) -> dict[str, Any
 
 
 def _validity(schema: Mapping[str, Any] | None, most_steps: int) -> Callable[[Any], bool] | None:
-    """Whether structured content is what its tool declares; a schema that is itself broken admits everything."""
+    """Whether structured content matches its tool's schema; a broken schema accepts everything."""
     if schema is None:
         return None
 

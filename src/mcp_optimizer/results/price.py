@@ -1,4 +1,4 @@
-"""What tokens cost as the input of a model. A value; where prices come from is not its business."""
+"""What tokens cost as a model's input. A value; does not know where prices come from."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Picks a part of a result with a JMESPath expression, within limits. Pure.
+"""Selects a part of a result with a JMESPath expression, within limits. Pure.
 
-What can be said of an expression alone is said before anything is called: its length, its depth, its functions.
-What it takes depends on the result, and is counted while it is applied.
+Length, depth and functions of the expression are checked before anything is called. Its steps depend on the result and
+are counted while it is applied.
 """
 
 from __future__ import annotations
@@ -15,24 +15,24 @@ from mcp_optimizer.results.reading import compact
 
 
 class TooMuch(InvalidRequest):
-    """An expression takes more steps, or makes more, than it was allowed."""
+    """An expression takes or produces more than it is allowed."""
 
 
 class Projection:
-    """A compiled expression, and the limits that it keeps."""
+    """A compiled expression and its limits."""
 
     def __init__(self, expression: str, limits: Limits = DEFAULT_LIMITS) -> None:
-        # Here, because few calls use it.
+        # Imported here, because few calls use it.
         import jmespath
         from jmespath.exceptions import JMESPathError
 
-        # An OverflowError is what infinity, or a number of a thousand digits, makes of some functions.
+        # Infinity or a number of a thousand digits makes some functions raise OverflowError.
         self._errors: tuple[type[Exception], ...] = (JMESPathError, ValueError, TypeError, OverflowError)
         self.expression = expression
         self.limits = limits
         if len(expression) > limits.expression:
             raise InvalidRequest(
-                f"select is too long: {len(expression):,} characters, of at most {limits.expression:,}. {_EXAMPLE}"
+                f"select is too long: {len(expression):,} characters, maximum {limits.expression:,}. {_EXAMPLE}"
             )
         try:
             self._parsed = jmespath.compile(expression).parsed
@@ -42,15 +42,15 @@ class Projection:
         except self._errors as error:
             problem = _reason(error)
         if problem is not None:
-            raise InvalidRequest(f"select is no JMESPath expression: {problem}. {_EXAMPLE}") from None
+            raise InvalidRequest(f"select is not a JMESPath expression: {problem}. {_EXAMPLE}") from None
 
     def steps(self, size: int) -> int:
-        """Steps that it may take for a result of so many bytes."""
+        """The steps allowed for a result of so many bytes."""
         return self.limits.expression_steps * max(1, -(-size // _MEGABYTE))
 
     def of(self, value: Any, steps: int | None = None, output: int | None = None) -> Any:
-        """What the expression selects; in fewer steps, and of fewer characters, than it may otherwise be."""
-        # Here, for the same reason.
+        """What the expression selects; `steps` and `output` may tighten its limits."""
+        # Imported here for the same reason.
         from mcp_optimizer.results.interpreter import Interpreter, OutOfRoom, OutOfSteps
 
         steps = self.limits.expression_steps if steps is None else steps
@@ -60,9 +60,9 @@ class Projection:
             found = interpreter.visit(self._parsed, value)
             interpreter.make(interpreter.size(found))
         except OutOfSteps:
-            raise TooMuch(f"select takes more than {steps:,} steps here. Select less of it.") from None
+            raise TooMuch(f"select exceeds {steps:,} steps on this result. Select less.") from None
         except OutOfRoom:
-            raise TooMuch(f"select makes more than {output:,} characters. Select less of it.") from None
+            raise TooMuch(f"select produces more than {output:,} characters. Select less.") from None
         except RecursionError:
             raise InvalidRequest("select cannot be applied to this result: it is nested too deeply.") from None
         except self._errors as error:
@@ -75,14 +75,14 @@ class Projection:
         try:
             return compact(found)
         except (ValueError, RecursionError) as error:
-            # A number of more digits than Python writes, or lists in lists that a server nested without end.
+            # A number with more digits than Python writes, or endlessly nested lists.
             raise InvalidRequest(f"What select finds cannot be written as JSON: {_reason(error)}.") from None
 
     def _is_shallow(self) -> bool:
-        """Whether it is nested no deeper than it may be; pipes and operators in a row are nested, too."""
+        """Whether its depth is within the limit; each pipe or operator in a row adds a level."""
         level: list[Any] = [self._parsed]
         for _ in range(self.limits.expression_depth):
-            # Those of a slice are numbers.
+            # The children of a slice are numbers.
             level = [child for node in level for child in node["children"] if isinstance(child, dict)]
             if not level:
                 return True
@@ -96,7 +96,7 @@ _MEGABYTE = 1_000_000
 
 
 def _misused_functions(node: Mapping[str, Any]) -> Iterator[str]:
-    """What is wrong with the functions of an expression; JMESPath itself would say so only when it is applied."""
+    """Errors in an expression's functions; JMESPath itself reports them only when it is applied."""
     from jmespath.functions import Functions
 
     if node["type"] == "function_expression":
@@ -109,13 +109,13 @@ def _misused_functions(node: Mapping[str, Any]) -> Iterator[str]:
             if given < wanted or (given > wanted and not is_open):
                 yield f"{name}() takes {wanted}{' or more' if is_open else ''} arguments, not {given}"
     for child in node["children"]:
-        # Those of a slice are numbers.
+        # The children of a slice are numbers.
         if isinstance(child, dict):
             yield from _misused_functions(child)
 
 
 def _reason(error: Exception) -> str:
-    """What is wrong, without the value that it is wrong for: that may be the whole result."""
+    """The problem, without the value that caused it, which may be the complete result."""
     from jmespath.exceptions import JMESPathTypeError
 
     if isinstance(error, JMESPathTypeError):

@@ -1,6 +1,6 @@
-"""Reads on in results that were cut: pages, matching pieces, or what an expression selects.
+"""Reads more of results that were cut: pages, matching pieces, or what an expression selects.
 
-Every answer is a result like any other, within the limit of the result that it comes from. Called by the pipeline.
+Every reply is an ordinary result, within the limit of the result it comes from. Called by the pipeline.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from mcp_optimizer.results.selecting import MOST_SELECTED, NEEDS_JSON, Selecting
 from mcp_optimizer.results.store import ResultStore
 
 PAGE_META_KEY = "mcp-optimizer/page"
-"""Where a page says which pieces it holds, for programs that put pages together."""
+"""The `_meta` key that says which pieces a page contains, for programs that concatenate pages."""
 
 _BYTES_PER_TOKEN = 12
-"""More pieces than a page could hold even at this rate are not looked at for it."""
+"""Pieces beyond what a page could hold even at this rate are not read for it."""
 
 _LONGEST_SEARCH = 200
 
 
 class ResultReader:
-    """Reads kept results of one store."""
+    """Reads the kept results of one store."""
 
     def __init__(self, store: ResultStore, count: Callable[[str], int], selecting: Selecting) -> None:
         self._store = store
@@ -39,7 +39,7 @@ class ResultReader:
         self._selecting = selecting
 
     async def page(self, result: KeptResult, offset: int, limit: int | None) -> dict[str, Any]:
-        """The pieces from `offset` on that fit, at most `limit`; together, pages are the original."""
+        """The pieces from `offset` on that fit, at most `limit`. All pages together are the original."""
         _check(offset, limit)
         budget = _budget(result)
         most_bytes = budget * _BYTES_PER_TOKEN
@@ -103,7 +103,7 @@ class ResultReader:
         return max(most(len(lines), fits) or 0, 1 if lines else 0)
 
     async def select(self, result: KeptResult, projection: Projection) -> dict[str, Any]:
-        """What an expression selects of all of it; several texts are a list of what each is."""
+        """What an expression selects from the complete result; several texts form a list."""
         if result.bytes > MOST_SELECTED:
             raise InvalidRequest(
                 f"The result is too large for select ({result.bytes:,} bytes; at most {MOST_SELECTED:,}). Use search, "
@@ -124,7 +124,7 @@ class ResultReader:
             yield some
 
     async def _texts(self, result: KeptResult) -> AsyncIterator[bytes]:
-        """The texts, one after the other, with a comma between two."""
+        """The texts, separated by commas."""
         last = None
         async for some in self._pieces(result):
             for block, text in await asyncio.to_thread(joined, some):
@@ -158,5 +158,5 @@ def _check(offset: int, limit: int | None) -> None:
 
 
 def told(*texts: Text) -> dict[str, Any]:
-    """A result that is only these texts."""
+    """A result with only these texts."""
     return {"content": [{"type": "text", "text": text} for text in texts], "isError": False}

@@ -1,4 +1,4 @@
-"""What a model reads of a result: its texts, wherever they stand in it, and the JSON that they or it hold.
+"""What a model reads of a result: its texts, wherever they are, and the JSON in them.
 
 Pure. Knows the shape of an MCP result and nothing of limits or costs.
 """
@@ -19,21 +19,21 @@ from mcp_optimizer.runtime.lazy import lazy
 _NOT_TEXT = frozenset({"image", "audio"})
 
 PARSED = 1_000_000
-"""Bytes of JSON that are parsed; more would hold the interpreter for too long, and is left as it is."""
+"""Bytes of JSON that are parsed. More would hold the interpreter too long and stays unparsed."""
 
 Text = str | LargeText
 
 
 @dataclass(frozen=True)
 class Slot:
-    """A text in a result, and the content block that holds it."""
+    """A text in a result, and the number of its content block."""
 
     block: int
     text: Text
 
 
 class _NoJson:
-    """Stands for "this is no JSON", because None is a JSON value."""
+    """Means "not JSON", because None is a JSON value."""
 
 
 NO_JSON = _NoJson()
@@ -54,7 +54,7 @@ class Reading:
 
     @lazy
     def structured(self) -> Any:
-        """`structuredContent`, or NO_JSON where there is none; as it stands in its message, if it is large."""
+        """`structuredContent`, or NO_JSON if there is none; unparsed if it is large."""
         value = self.result.get("structuredContent")
         return NO_JSON if value is None else value
 
@@ -70,26 +70,26 @@ class Reading:
 
     @lazy
     def texts(self) -> list[Text]:
-        """What a model pays for: the texts; where there are none, the structured content as JSON."""
+        """What a model pays for: the texts, or the structured content as JSON if there are none."""
         return [slot.text for slot in self.slots] or ([] if self.structured is NO_JSON else [self.structured_text])
 
     @lazy
     def size(self) -> int:
-        """Characters of text; of large ones, bytes."""
+        """Characters of text; bytes for large ones."""
         return sum(map(size_of, self.texts))
 
     @lazy
     def value(self) -> Any:
-        """The only text as JSON, or NO_JSON; also where it is too large to be parsed."""
+        """The only text as JSON, or NO_JSON, also if it is too large to be parsed."""
         return json_value(self.slots[0].text) if len(self.slots) == 1 else NO_JSON
 
     @lazy
     def has_uncounted(self) -> bool:
-        """Whether some of it is neither text nor counted."""
+        """Whether it contains something other than text, which is not counted."""
         return any(isinstance(block, Mapping) and _is_binary(block) for block in self.blocks)
 
     def data(self) -> DataInfo | None:
-        """The table, in the structured content, else in the text."""
+        """The table in the structured content, otherwise in the text."""
         for value in (self.structured, self.value):
             if value is not NO_JSON and (table := find_table(value)) is not None:
                 return DataInfo(table.row_count, table.column_count)
@@ -111,12 +111,12 @@ def _slot(number: int, block: Any) -> Slot | None:
     resource = block.get("resource")
     if isinstance(resource, Mapping) and isinstance(resource.get("text"), Text):
         return Slot(number, _light(resource["text"]))
-    # A link to a resource, or a kind of block that came after this program: a model reads it as JSON.
+    # A link to a resource, or a kind of block this program does not know: a model reads it as JSON.
     return None if _is_binary(block) else Slot(number, compact(block))
 
 
 def _light(text: Text) -> Text:
-    """As a string, unless it is too large for one."""
+    """As a string, unless it is too large."""
     return text.parsed() if isinstance(text, LargeText) and text.size <= PARSED else text
 
 
@@ -126,12 +126,12 @@ def _is_binary(block: Mapping[str, Any]) -> bool:
 
 
 def compact(value: Any) -> str:
-    """JSON without a blank too many, large values included."""
+    """JSON without unnecessary whitespace, including large values."""
     return json_text.compact(value, RawJson.parsed)
 
 
 def json_value(text: Text) -> Any:
-    """The JSON object or array that a text is, or NO_JSON."""
+    """The JSON object or array in a text, or NO_JSON."""
     if isinstance(text, LargeText):
         return NO_JSON
     start = text.lstrip(" \t\r\n")[:1]

@@ -1,6 +1,6 @@
-"""Finds the table in a result: in a JSON value, or in a text of CSV, a Markdown table or JSON lines.
+"""Finds the table in a result: in a JSON value, or in text as CSV, a Markdown table or JSON lines.
 
-Pure. What is found is where the rows are, how many there are, and how many columns; nothing is changed.
+Pure. Reports the position and number of rows and the number of columns; changes nothing.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ ENVELOPES = (
     *("items", "results", "data", "rows", "records", "entries", "values", "result", "hits", "nodes", "edges"),
     *("list", "content", "objects", "documents", "elements", "matches"),
 )
-"""Names under which one level of wrapping holds the rows, the likeliest first."""
+"""Keys under which an envelope holds the rows, most likely first."""
 
 COLUMN_KEYS = ("columns", "columnNames", "column_names", "fields", "headers", "header")
 ROW_KEYS = ("rows", "data", "values", "records", "results")
 
 _LOOKED_AT = 200
-"""Rows whose columns are looked at; a table may have a million."""
+"""Rows whose columns are examined; a table may have a million."""
 
 
 class TextTable(StrEnum):
@@ -48,7 +48,7 @@ class Table:
 
 @dataclass(frozen=True)
 class LineTable:
-    """A table in a text: which of its lines (of CSV: its records), counted from 0, are rows."""
+    """A table in a text: the numbers of the lines (for CSV: records) that are rows, from 0."""
 
     form: TextTable
     first: int
@@ -58,7 +58,7 @@ class LineTable:
 
 
 def find_table(value: Any) -> Table | None:
-    """The table in a JSON value: itself, or under one level of envelope."""
+    """The table in a JSON value: itself, or one level down."""
     if (table := _direct(value, ())) is not None:
         return table
     if not isinstance(value, Mapping):
@@ -92,7 +92,7 @@ def _direct(value: Any, path: Path) -> Table | None:
 
 
 def columns_of(rows: Sequence[Any]) -> int | None:
-    """How many columns these rows have; None when they are no rows."""
+    """The number of columns of these rows; None if they are not rows."""
     some = rows[:_LOOKED_AT]
     if not some:
         return None
@@ -105,14 +105,14 @@ def columns_of(rows: Sequence[Any]) -> int | None:
 
 
 def find_text_table(lines: Sequence[str]) -> LineTable | None:
-    """The table that a text is, given as its lines; those of CSV are counted as records."""
+    """The table in a text, given as lines; for CSV, records are counted."""
     if len(lines) < 2:
         return None
     return _json_lines(lines) or _markdown(lines) or _csv(csv_records(lines))
 
 
 def csv_records(lines: Sequence[str]) -> list[str]:
-    """Lines, but one with an open quotation goes on in the next."""
+    """Lines, except that a line with an open quote continues in the next."""
     found: list[str] = []
     is_open = False
     for line in lines:
@@ -182,7 +182,7 @@ def _csv(lines: Sequence[str]) -> LineTable | None:
 
 
 def _is_header(cells: Sequence[str]) -> bool:
-    """At least two names, each short, none twice, none a number or a piece of a sentence."""
+    """At least two names, each short, all different, none a number or a piece of a sentence."""
     names = [cell.strip() for cell in cells]
     return (
         len(names) >= 2

@@ -1,8 +1,8 @@
-"""Applies an expression to a result where nobody waits for it: a little in a thread, everything else in a process.
+"""Applies an expression without blocking other work: small jobs in a thread, everything else in a process.
 
-To parse fifty megabytes, or to take a million steps, would hold up everything else here, and take several times as much
-memory. So a small result is tried in a thread, with a part of the budget; what needs more is done again from the start
-in a process of its own, which ends with it. Called by pipeline and reader; run as a module, this is that process.
+Parsing fifty megabytes or taking a million steps would block everything else and take several times the memory. So a
+small result is tried in a thread with part of the budget; if it needs more, a separate process starts over and ends
+with the job. Called by pipeline and reader; run as a module, this is that process.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from mcp_optimizer.results.projection import Projection, TooMuch
 from mcp_optimizer.results.reading import PARSED, Text
 
 MOST_SELECTED = 64_000_000
-"""Bytes of JSON in which an expression can select."""
+"""Maximum bytes of JSON for `select`."""
 
 AT_ONCE = 100_000
-"""Steps that are taken in a thread: some fifty milliseconds, in which others are slower."""
+"""Steps taken in a thread: about fifty milliseconds, during which other work is slower."""
 
 _THREADS = 2
 _MEMORY = 1 << 30
@@ -34,13 +34,13 @@ _MEMORY_PER_BYTE = 48
 _MOST_SECONDS = 60.0
 _CHUNK = 256 * 1024
 _REFUSED = 3
-"""The exit code that says that the output is the reason."""
+"""The exit code that means the output is the reason."""
 
 NEEDS_JSON = "select needs JSON, and this result is plain text. Use search, or read it with offset."
 
 
 class Selecting:
-    """Few at a time in threads, which others need, too; one at a time in a process, which may take much memory."""
+    """Few jobs at a time in threads, which others need too; one at a time in a process, which may take much memory."""
 
     def __init__(self) -> None:
         self._few = asyncio.Semaphore(_THREADS)
@@ -55,8 +55,8 @@ class Selecting:
     ) -> Text:
         """What the expression selects, as JSON text.
 
-        `texts` are values of JSON, with a comma between two of them, `size` bytes together; `value` is what they mean,
-        where they are small enough to be parsed here.
+        `texts` are JSON values separated by commas, `size` bytes together; `value` is their parsed form, if they are
+        small enough to be parsed here.
         """
         if value is not None:
             with suppress(TooMuch):
@@ -66,7 +66,7 @@ class Selecting:
             async with asyncio.timeout(_MOST_SECONDS), self._one:
                 code, said = await _answered(texts(), projection, size)
         except TimeoutError:
-            raise InvalidRequest(f"select took longer than {_MOST_SECONDS:g} s. Select less of it.") from None
+            raise InvalidRequest(f"select took longer than {_MOST_SECONDS:g} s. Select less.") from None
         if code == _REFUSED:
             raise InvalidRequest(said.decode("utf-8", "replace"))
         if code != 0:
@@ -92,9 +92,9 @@ async def _answered(texts: AsyncIterator[bytes], projection: Projection, size: i
     assert process.stdin is not None
     assert process.stdout is not None
     try:
-        # It may refuse before it has read everything.
+        # The process may refuse before it has read everything.
         with suppress(OSError):
-            # Not as an argument: those can be seen by everybody.
+            # Not as an argument, because other users can see those.
             asked = [projection.expression, size, projection.limits.model_dump()]
             process.stdin.write(json.dumps(asked).encode() + b"\n")
             async for text in texts:
@@ -115,7 +115,7 @@ _NEEDED = frozenset({"PATH", "PYTHONPATH", "PYTHONHOME", "SYSTEMROOT", "LD_LIBRA
 
 
 def main() -> int:
-    """The process: reads the values, writes what is selected of them as a JSON string."""
+    """The process: reads the values, writes the selection as a JSON string."""
     expression, size, limits = json.loads(sys.stdin.buffer.readline())
     with suppress(ImportError, ValueError, OSError):
         import resource
@@ -140,7 +140,7 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    # What was parsed is not worth freeing.
+    # Skips freeing what was parsed.
     code = main()
     sys.stdout.flush()
     os._exit(code)

@@ -1,6 +1,6 @@
-"""Keeps whole results for a while, each for the caller that asked, so that what was cut can be read.
+"""Keeps complete results for a while, each for the caller that made the call, so the rest of a cut result can be read.
 
-Between the pipeline and the database: says what may be kept, for how long, and how much of it.
+Between the pipeline and the database: decides what is kept, for how long, and how much.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ logger = logging.getLogger(__name__)
 
 _AT_ONCE = 4_000_000
 _CHUNKS_AT_ONCE = 1_000
-"""Bytes and chunks in one transaction: others wait for the file meanwhile."""
+"""Bytes and chunks per transaction, because others wait for the file meanwhile."""
 
 
 @dataclass(frozen=True)
 class StoreLimits:
-    """How long results are kept, and how many bytes of them, as they are stored."""
+    """How long results are kept, and how many bytes of them, as stored."""
 
     hours: float = 24.0
     megabytes: int = 256
 
 
 class ResultStore:
-    """Whole results by their ids. `opened` gives the database, once it is open."""
+    """Complete results by id. `opened` returns the database once it is open."""
 
     def __init__(self, opened: Callable[[], Awaitable[KeptResults]], limits: StoreLimits | None = None) -> None:
         self._opened = opened
@@ -54,12 +54,12 @@ class ResultStore:
             await kept.finish(result, stored)
             await kept.forget(self._limits.hours * 3_600, self._limits.megabytes * 1_000_000)
         except CatalogError as error:
-            logger.warning("A result that was cut could not be kept: %s.", error)
+            logger.warning("Cannot keep a result that was cut: %s.", error)
             return False
         return True
 
     async def find(self, result_id: str, caller: str) -> KeptResult:
-        """A result of this caller; what is not there, or is another's, is the same error."""
+        """A result of this caller. A missing result and another caller's give the same error."""
         try:
             found = await (await self._opened()).find(result_id, caller)
         except CatalogError as error:
@@ -79,7 +79,7 @@ class ResultStore:
         return True
 
     async def pieces(self, result: KeptResult, first: int) -> tuple[int, list[tuple[int, bytes]]]:
-        """Some pieces from a number on, each with its block, as they are stored together; none after the last."""
+        """Pieces from a number on, each with its block, as stored together; none after the last."""
         if first >= result.pieces:
             return first, []
         try:

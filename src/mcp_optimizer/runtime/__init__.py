@@ -1,1 +1,1 @@
-"""Process plumbing that knows nothing of MCP: logs, memory, values made once, background work that waits its turn."""
+"""Process plumbing that knows nothing of MCP: logs, memory, lazy values, background work that yields to requests."""

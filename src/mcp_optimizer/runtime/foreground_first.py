@@ -1,6 +1,6 @@
-"""Lets what can wait go second: while something is made that somebody waits for, nothing is written for later.
+"""Defers background writes while foreground work runs.
 
-Both would take turns on one interpreter, and whoever waits would wait for both.
+Both would share one interpreter, and a waiting caller would wait for both.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from collections.abc import Iterator
 
 _PATIENCE = 10.0
 _BEGIN = 0.05
-"""Seconds in which whoever has heard the same news begins to work."""
+"""Seconds within which foreground work starts after a change."""
 
 
 class ForegroundFirst:
-    """Work that somebody waits for, and the times between."""
+    """Tracks foreground work and lets background work wait for a pause in it."""
 
     def __init__(self, patience: float = _PATIENCE) -> None:
         self._patience = patience
@@ -25,7 +25,7 @@ class ForegroundFirst:
 
     @contextlib.contextmanager
     def working(self) -> Iterator[None]:
-        """To be held while something is made that somebody waits for."""
+        """Held while foreground work runs."""
         self._working += 1
         self._quiet.clear()
         try:
@@ -36,7 +36,7 @@ class ForegroundFirst:
                 self._quiet.set()
 
     async def wait(self) -> None:
-        """Until nobody works, or for as long as it is worth."""
+        """Wait until no foreground work runs, up to a maximum time."""
         await asyncio.sleep(_BEGIN)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(self._patience):

@@ -1,4 +1,4 @@
-"""A property that is made when it is first asked for, and then kept. Pure but for that."""
+"""A property that is computed on first use and then cached. Pure except for that."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ _T = TypeVar("_T")
 class lazy(cached_property[_T]):  # noqa: N801
     """`cached_property` without its lock.
 
-    Before Python 3.12 that lock is one for all instances: while a thread looks through a large result, the event loop
-    could not look at a small one. Two threads may here make the same value twice, which costs time and nothing else.
+    Before Python 3.12 that lock is shared by all instances: while a thread reads a large result, the event loop could
+    not read a small one. Here two threads may compute the same value twice, which costs only time.
     """
 
     @overload

@@ -1,7 +1,7 @@
-"""Logs to stderr: lines for people on a terminal, JSON objects for programs. Ours only.
+"""Logs to stderr: lines for people on a terminal, JSON objects for programs. Only our own messages.
 
-The SDK's own log lines quote messages, and with them arguments and secrets: they are left out. So is the message of
-an exception, which may quote what it choked on; its kind and where it happened are logged.
+The SDK's log lines quote messages, and with them arguments and secrets, so they are dropped. So is the text of an
+exception, which may quote its input; its type and location are logged.
 """
 
 from __future__ import annotations
@@ -17,22 +17,37 @@ from typing import Any, TextIO
 from mcp_optimizer.runtime.terminal_text import printable
 
 EXTRA = "fields"
-"""Where a log call puts further values: `logger.info(..., extra={"fields": {...}})`."""
+"""The key for additional values in a log call: `logger.info(..., extra={"fields": {...}})`."""
 
 _Raised = tuple[type[BaseException], BaseException, TracebackType | None] | tuple[None, None, None]
 
 
 def configure_logging(level: str, form: str = "auto", stream: TextIO | None = None) -> None:
-    """`form` is auto, human or json; auto is human on a terminal."""
+    """`form` is auto, human or json; auto means human on a terminal."""
     out = stream or sys.stderr
     is_human = form == "human" or (form == "auto" and out.isatty())
     handler = logging.StreamHandler(out)
     handler.setFormatter(HumanFormatter() if is_human else JsonFormatter())
     ours = logging.getLogger("mcp_optimizer")
-    ours.handlers = [handler]
+    for before in [*ours.handlers]:
+        ours.removeHandler(before)
+    ours.addHandler(handler)
     ours.propagate = False
     ours.setLevel(level.upper())
     logging.getLogger().setLevel(logging.CRITICAL)
+
+
+def first_of(error: BaseException) -> BaseException:
+    """The first error in a group of errors, or the error itself."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error
+
+
+def frames(error: BaseException) -> str:
+    """Where it was raised, without what it says: that may quote what a server or a client sent."""
+    first = first_of(error)
+    return "".join([*traceback.format_tb(first.__traceback__), type(first).__name__])
 
 
 class HumanFormatter(logging.Formatter):
@@ -49,7 +64,7 @@ class HumanFormatter(logging.Formatter):
 
 
 class JsonFormatter(logging.Formatter):
-    """One JSON object a line."""
+    """One JSON object per line."""
 
     def format(self, record: logging.LogRecord) -> str:
         values: dict[str, Any] = {
@@ -65,7 +80,7 @@ class JsonFormatter(logging.Formatter):
 
 
 def raised(ei: _Raised) -> str:
-    """What was raised, and where; not what it says."""
+    """The type and location of an exception, without its text."""
     kind, _, where = ei
     lines = [f"{frame.filename}:{frame.lineno} in {frame.name}" for frame in traceback.extract_tb(where)]
     return "\n".join([*lines, kind.__name__ if kind is not None else ""])

@@ -1,6 +1,6 @@
-"""Memory of a process that runs for long: garbage is found in time, and what is free is given back to the system.
+"""Memory of a long-running process: collects garbage in time and returns free memory to the system.
 
-Knows nothing of what the memory is used for. Where there is no glibc, its allocator is left alone.
+Does not know what the memory is used for. Without glibc, the allocator is left alone.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ _M_ARENA_MAX = -8
 _ARENAS = 2
 
 _SETTLED = 30.0
-"""Seconds after which what a gateway needs to run has been loaded."""
+"""Seconds after which a gateway has loaded what it needs to run."""
 
 _TIDY = 60.0
-"""Seconds between two looks at everything that came since."""
+"""Seconds between two collections of everything created since."""
 
 
 def share_pools() -> None:
-    """Let threads share two pools of memory: one for each of them keeps the most that each ever needed."""
+    """Let threads share two memory pools: a pool per thread would keep each thread's peak."""
     if (libc := _glibc()) is not None:
         libc.mallopt(_M_ARENA_MAX, _ARENAS)
 
@@ -37,22 +37,23 @@ def give_back() -> None:
 
 
 def leave_alone() -> None:
-    """What is there now is here to stay: looks for garbage need not go through it.
+    """Exclude all current objects from garbage collection.
 
-    For the rare moment when very much has come at once. A hundred thousand tools would otherwise stop everything for a
-    quarter of a second at each look. Costs nothing; what goes out of use is still freed, unless it refers to itself.
+    For the rare moment when very much was created at once. A hundred thousand tools would otherwise stop everything for
+    a quarter of a second at each collection. It costs nothing; unused objects are still freed, except for reference
+    cycles.
     """
-    # What came last may still be garbage that refers to itself, and would never be found.
+    # The newest objects may still be cyclic garbage, which would never be found.
     gc.collect(1)
     gc.freeze()
 
 
 @asynccontextmanager
 async def kept_tidy(settled: float = _SETTLED, interval: float = _TIDY) -> AsyncIterator[None]:
-    """While a gateway serves: look for garbage at steady intervals, and give back what is free.
+    """While a gateway serves, collect garbage at regular intervals and return free memory.
 
-    Python itself looks through everything only when a quarter has come anew. What clients leave behind that lived
-    for a while (a session, a long call) would wait for that, and memory would grow for an hour without need.
+    Python itself runs a full collection only when a quarter of all objects are new. Objects that clients leave behind
+    after a while (a session, a long call) would wait for that, and memory would grow for an hour without need.
     """
     tidying = asyncio.create_task(_tidy(settled, interval))
     try:
@@ -66,7 +67,7 @@ async def kept_tidy(settled: float = _SETTLED, interval: float = _TIDY) -> Async
 async def _tidy(settled: float, interval: float) -> None:
     await asyncio.sleep(settled)
     gc.collect()
-    # What is there now stays: without it, a look at the rest takes a few milliseconds.
+    # Current objects stay; without them, a collection takes a few milliseconds.
     gc.freeze()
     while True:
         give_back()

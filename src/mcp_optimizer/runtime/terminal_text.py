@@ -1,18 +1,17 @@
 """Text for people at a terminal. Pure.
 
-Other people's text is made safe: nothing that could move the cursor, recolour or reorder it.
+Text from others is made safe: nothing in it can move the cursor, recolour or reorder.
 """
 
 from __future__ import annotations
 
 import re
 
-# Not newlines and tabs: those are layout.
-# Halves of characters cannot be printed at all.
+# Newlines and tabs are layout and stay. Half characters cannot be printed at all.
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
-# What a terminal is told between the letters: colours, cursor movements, titles and links.
+# Terminal escape sequences: colours, cursor movements, titles and links.
 _SEQUENCE = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x9b[0-?]*[ -/]*[@-~]")
 
 
@@ -21,12 +20,12 @@ def printable(text: str) -> str:
 
 
 def printable_json(text: str) -> str:
-    """JSON that says the same to programs and nothing to a terminal: such characters stand in its strings only."""
+    """JSON that means the same to programs and nothing to a terminal: control characters occur only in its strings."""
     return _CONTROL.sub(lambda match: f"\\u{ord(match.group()):04x}", text)
 
 
 def in_a_line(text: str) -> str:
-    """Somebody else's text where one line is expected: it must not look like the next one of ours."""
+    """Text from others where one line is expected: it must not look like our next line."""
     return " ".join(printable(text).split())
 
 

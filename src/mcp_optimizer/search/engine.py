@@ -7,7 +7,7 @@ A query never waits for ingestion and never sees half of it. Knows positions, no
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
@@ -15,13 +15,27 @@ from typing import Protocol
 
 import numpy as np
 
+from mcp_optimizer.runtime.lazy import lazy
+from mcp_optimizer.search.deprecation import Superseded
+from mcp_optimizer.search.general import LEAST_COSINE, MOST, Generality
+from mcp_optimizer.search.learned import Fusion, read_fusion
 from mcp_optimizer.search.lexical import FIELDS, Floats, LexicalIndex, TermCounts, Vocabulary
-from mcp_optimizer.search.ranker import Cosines, Fusion, Mask, Names, Ranking, contributions, rank, read_fusion
+from mcp_optimizer.search.ranker import Beside, Cosines, Mask, Names, Positions, Ranking, contributions, rank
+from mcp_optimizer.search.spelling import Grouped, grouped, repaired
 from mcp_optimizer.search.tooltext import query_parts
 from mcp_optimizer.search.vectors import VectorIndex
 from mcp_optimizer.search.words import terms
 
 logger = logging.getLogger(__name__)
+
+Prior = Callable[[Positions], Floats | None]
+"""What use says of the tools at these positions; None: nothing."""
+
+_CANDIDATES = 30
+"""Tools that use may move: one further down is no near equal of the first."""
+
+_WEAK = 0.3
+"""How likely the first hit must be to answer for general-purpose tools not to be offered beside it."""
 
 _GUESS = 0.9
 """How near a tool that is not embedded yet may come, against the nearest that is."""
@@ -55,14 +69,18 @@ class Entry:
     name: str
     counts: TermCounts
     vector: Floats | None = None
+    successors: tuple[str, ...] | None = None
+    """The names that a deprecated tool points to; None: it is not deprecated."""
 
 
 @dataclass(frozen=True)
 class Hit:
-    """A tool, by its position in the index, and how well it fits."""
+    """A tool, by its position in the index, and how likely it is to answer, from 0 to 1."""
 
     position: int
     score: float
+    is_general: bool = False
+    """It is there because it is for anything, not because it fits."""
 
 
 @dataclass(frozen=True)
@@ -80,12 +98,17 @@ def learned(encoder: str) -> Fusion:
     return read_fusion(stored.read_text(encoding="utf-8"), encoder)
 
 
+def _hit(position: np.int64, likelihood: np.float32, *, is_general: bool = False) -> Hit:
+    return Hit(int(position), round(float(likelihood), 4), is_general)
+
+
 class SearchIndex:
     """Everything needed to rank one set of tools."""
 
     def __init__(self, entries: Sequence[Entry], vocabulary: Vocabulary, encoder: Encoder | None = None) -> None:
         self._lexical = LexicalIndex([entry.counts for entry in entries], vocabulary)
         self._names = Names.of([(entry.server, entry.name) for entry in entries])
+        self._superseded = Superseded.of([(entry.server, entry.name, entry.successors) for entry in entries])
         self._vectors = VectorIndex([entry.vector for entry in entries] if encoder else [])
         self._encoder = None if self._vectors.is_empty else encoder
 
@@ -107,25 +130,86 @@ class SearchIndex:
         """The vector of each tool, where it has one."""
         return self._vectors.rows(self._lexical.size)
 
-    def search(self, description: str, keywords: str, allowed: Mask, limit: int) -> SearchResult:
-        """The best of the allowed tools, cut where the scores say that nothing more fits."""
-        ranking = self.ranking(f"{description} {keywords}".strip(), allowed, limit)
-        if not ranking.answered:
-            return SearchResult((), ranking.fit)
-        hits = zip(ranking.positions[: ranking.kept], ranking.scores, strict=False)
-        return SearchResult(tuple(Hit(int(at), round(float(score), 4)) for at, score in hits), ranking.fit)
+    def search(
+        self, description: str, keywords: str, allowed: Mask, limit: int, prior: Prior | None = None
+    ) -> SearchResult:
+        """The best of the allowed tools, cut where the scores say that nothing more fits.
 
-    def ranking(self, query: str, allowed: Mask | None, limit: int) -> Ranking:
+        Where nothing fits, or hardly, the tools that are for anything. `prior`: what use says of the likeliest.
+        """
+        query = self._repaired(f"{description} {keywords}".strip())
+        cosines = self._cosines(query)
+        ranking = self._ranked(query, cosines, allowed, max(limit, _CANDIDATES) if prior and limit > 0 else limit, None)
+        if prior and (used := prior(ranking.positions)) is not None:
+            whole = np.zeros(self._lexical.size, dtype=np.float32)
+            whole[ranking.positions] = used
+            ranking = self._ranked(query, cosines, allowed, limit, whole)
+        fitting = zip(ranking.positions[: min(ranking.kept, limit)], ranking.likelihoods, strict=False)
+        hits = [_hit(at, likelihood) for at, likelihood in fitting] if ranking.answered else []
+        if cosines is not None and limit > 0 and (not hits or hits[0].score < _WEAK):
+            found = {hit.position for hit in hits}
+            general = [hit for hit in self._general(query, cosines, allowed) if hit.position not in found]
+            hits = [*hits[: max(limit - len(general), 1)], *general][:limit] if general else hits
+        return SearchResult(tuple(hits), hits[0].score if hits else 0.0)
+
+    def ranking(self, query: str, allowed: Mask | None, limit: int, prior: Floats | None = None) -> Ranking:
         """The whole ranking, uncut, with what led to it; for those who measure or explain."""
-        cosines = self._cosines(query)
-        fusion = learned(self._encoder.fusion if self._encoder and cosines else "none")
-        return rank(self._lexical, self._names, query, cosines, fusion, limit, allowed)
+        query = self._repaired(query)
+        return self._ranked(query, self._cosines(query), allowed, limit, prior)
 
-    def contributions(self, query: str, positions: Sequence[int]) -> list[dict[str, float]]:
-        """Why these tools have their scores for a query: what each feature adds."""
+    def contributions(
+        self, query: str, positions: Sequence[int], allowed: Mask | None = None, prior: Floats | None = None
+    ) -> list[dict[str, float]]:
+        """Why these tools have their ranks for a query: what each feature adds."""
+        query = self._repaired(query)
         cosines = self._cosines(query)
-        fusion = learned(self._encoder.fusion if self._encoder and cosines else "none")
-        return contributions(self._lexical, self._names, query, cosines, fusion, positions)
+        beside = Beside(self._superseded, prior)
+        fusion = self._fusion(cosines)
+        return contributions(self._lexical, self._names, query, cosines, fusion, positions, allowed, beside)
+
+    def _ranked(
+        self, query: str, cosines: Cosines | None, allowed: Mask | None, limit: int, prior: Floats | None
+    ) -> Ranking:
+        beside = Beside(self._superseded, prior)
+        found = rank(self._lexical, self._names, query, cosines, self._fusion(cosines), limit, allowed, beside)
+        if found.answered or cosines is None or not self._vectors.missing.any():
+            return found
+        # Nothing fits by meaning, but not every tool's is known yet: its words decide until it is.
+        by_words = rank(self._lexical, self._names, query, None, learned("none"), limit, allowed, beside)
+        return by_words if by_words.answered else found
+
+    def _fusion(self, cosines: Cosines | None) -> Fusion:
+        return learned(self._encoder.fusion if self._encoder and cosines else "none")
+
+    def _repaired(self, query: str) -> str:
+        return repaired(query, self._lexical.knows, lambda: self._own_words)
+
+    @lazy
+    def _own_words(self) -> Grouped:
+        return grouped(self._lexical.known_terms())
+
+    def _general(self, query: str, cosines: Cosines, allowed: Mask) -> list[Hit]:
+        """The allowed tools that are for anything, the nearest to the request first; none where none is near."""
+        generality = self._generality
+        if generality is None:
+            return []
+        eligible = generality.tools(self._fusion(cosines).general) & allowed & (cosines.whole >= LEAST_COSINE)
+        ranking = self._ranked(query, cosines, eligible, MOST, None)
+        return [
+            _hit(at, likelihood, is_general=True)
+            for at, likelihood in zip(ranking.positions, ranking.likelihoods, strict=True)
+        ]
+
+    @lazy
+    def _generality(self) -> Generality | None:
+        encoder = self._encoder
+        if encoder is None:
+            return None
+        try:
+            return Generality.of(self._lexical, lambda texts: self._vectors.cosines(encoder.embed_queries(texts)))
+        except OSError as error:
+            logger.warning("General-purpose tools could not be told apart: %s.", error)
+            return None
 
     def nearest_names(self, name: str, allowed: Mask, limit: int) -> list[Hit]:
         """Tools whose names share words with a name that does not exist."""
@@ -143,6 +227,9 @@ class SearchIndex:
         except OSError as error:
             # It is on another machine, and that one is down: words are better than no answer.
             logger.warning("The request could not be embedded: %s. Searched by words only.", error)
+            return None
+        if not embedded[0].any():
+            # A static table knows none of its words: their spelling is all there is.
             return None
         rows = self._vectors.cosines(embedded)
         if self._vectors.missing.any():

@@ -163,6 +163,11 @@ class LexicalIndex:
         begin, end = self._run(number, _ALL)
         return end > begin
 
+    def known_terms(self) -> list[str]:
+        """Every term that some tool has."""
+        runs = np.diff(self._starts)[_ALL :: len(FIELDS)]
+        return [self._vocabulary.term(int(number)) for number in np.flatnonzero(runs)]
+
     def scores(self, query: Iterable[str]) -> Floats:
         """BM25 of every tool in every field (fields x tools); each term of the query counts once."""
         found = np.zeros((len(FIELDS), self.size), dtype=np.float32)

@@ -6,43 +6,27 @@ and must not know which encoder made them; without any it ranks by words alone.
 
 from __future__ import annotations
 
-import json
 import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from mcp_optimizer.search.actions import actions, name_actions, negated
+from mcp_optimizer.search.deprecation import NONE_SUPERSEDED, Superseded
+from mcp_optimizer.search.learned import FEATURES, Fusion, Regime
 from mcp_optimizer.search.lexical import FIELDS, Floats, LexicalIndex
 from mcp_optimizer.search.tooltext import query_parts, split_words
 from mcp_optimizer.search.words import name_key, terms, words
 
-FEATURES: Final = (
-    "cosine",  # of the whole query
-    "part_cosine",  # the best over the query's parts; the whole query's where it has none
-    "bm25_name",
-    "bm25_server",
-    "bm25_description",
-    "bm25_parameters",
-    "bm25_all",
-    "bm25_part",  # bm25 over all words, the best over the query's parts
-    "name_named",  # how much of the tool's name the query names
-    "server_named",  # how much of the server's name the query names
-    "query_met",  # how much of the query the tool's words have
-    "name_phrase",  # the whole name, of two words or more, stands in the query
-)
-FIT_FEATURES: Final = (
-    "best_cosine",  # part cosine of the first tool
-    "whole_cosine",  # cosine of the first tool with the whole query
-    "lead",  # how far the first score is above the tenth
-    "first_met",  # how much of the query the first tool has
-    "first_named",  # how much of the first tool's name the query names
-)
 EXACT_NAME_BONUS: Final = 1.0
 """Above any sum of the other features: who types a tool's name wants that tool."""
+
+_CALLED_BY_NAME: Final = 0.99
+"""How likely a tool is meant that the request calls by its name."""
 
 _LEAST: Final = 1e-6
 
@@ -61,6 +45,8 @@ class Names:
     """The tools' names as a request may spell them."""
 
     spelt: tuple[str, ...]
+    actions: NDArray[np.int32]
+    """What each name says the tool does, as bits."""
     exact: Mapping[str, int]
     """By what all spellings of a name share: the first tool that is called so."""
     others: Mapping[str, tuple[int, ...]]
@@ -77,7 +63,8 @@ class Names:
                     if key and exact.setdefault(key, position) != position:
                         others[key].add(position)
         spelt = tuple(split_words(name) for _, name in names)
-        return cls(spelt, exact, {key: tuple(sorted(positions)) for key, positions in others.items()})
+        done = np.fromiter((name_actions(name.split()) for name in spelt), dtype=np.int32, count=len(spelt))
+        return cls(spelt, done, exact, {key: tuple(sorted(positions)) for key, positions in others.items()})
 
     def exactly(self, query: str) -> list[int]:
         """The tools that the query calls by name: it is the name, however joined or inflected, or contains it as
@@ -125,6 +112,14 @@ def feature_matrix(index: LexicalIndex, names: Names, query: str, cosines: Cosin
     matrix[_COLUMN["server_named"]] = index.named(asked, "server")
     matrix[_COLUMN["query_met"]] = index.met(asked)
     matrix[_COLUMN["name_phrase"]] = _name_phrases(names, query, named)
+    unwanted = negated(query)
+    if wanted := actions([word for word in words(query) if word not in unwanted]):
+        shared = (names.actions & wanted) > 0
+        matrix[_COLUMN["same_action"]] = shared
+        matrix[_COLUMN["other_action"]] = -((names.actions > 0) & ~shared).astype(np.float32)
+    for word in unwanted:
+        matrix[_COLUMN["negation"]] += index.named(terms(f"un{word}"), "name") > 0
+        matrix[_COLUMN["negation"]] -= index.named(terms(word), "name") > 0
     return matrix
 
 
@@ -156,62 +151,6 @@ def _name_phrases(names: Names, query: str, name_named: Floats) -> Floats:
 
 
 @dataclass(frozen=True)
-class Regime:
-    """Learned numbers for short or for long queries: what adds up, when to answer, where to cut."""
-
-    weights: Floats
-    fit_weights: Floats
-    fit_bias: float
-    fit_threshold: float
-    gap: float
-
-    @classmethod
-    def of(cls, stored: Mapping[str, Any]) -> Regime:
-        """From `fusion.json`."""
-        return cls(
-            weights=np.array(stored["weights"], dtype=np.float32),
-            fit_weights=np.array(stored["fit_weights"], dtype=np.float32),
-            fit_bias=float(stored["fit_bias"]),
-            fit_threshold=float(stored["fit_threshold"]),
-            gap=float(stored["gap"]),
-        )
-
-    def stored(self) -> dict[str, Any]:
-        """What `of` reads."""
-        numbers = {name: getattr(self, name) for name in ("fit_bias", "fit_threshold", "gap")}
-        return {"weights": self.weights.tolist(), "fit_weights": self.fit_weights.tolist(), **numbers}
-
-    def fit(self, known: Floats) -> float:
-        """How likely it is that the first tool answers, from 0 to 1."""
-        return 1.0 / (1.0 + float(np.exp(-(known @ self.fit_weights + self.fit_bias))))
-
-
-@dataclass(frozen=True)
-class Fusion:
-    """The numbers for one encoder."""
-
-    short: Regime
-    long: Regime
-
-    @classmethod
-    def of(cls, stored: Mapping[str, Any]) -> Fusion:
-        """From one encoder's entry of `fusion.json`; refuses numbers made for other features."""
-        if tuple(stored["features"]) != FEATURES or tuple(stored["fit_features"]) != FIT_FEATURES:
-            raise ValueError("fusion.json was made for other features than this version computes")
-        return cls(Regime.of(stored["short"]), Regime.of(stored["long"]))
-
-    def stored(self) -> dict[str, Any]:
-        """What `of` reads."""
-        regimes = {"short": self.short.stored(), "long": self.long.stored()}
-        return {"features": list(FEATURES), "fit_features": list(FIT_FEATURES), **regimes}
-
-
-def read_fusion(text: str, encoder: str) -> Fusion:
-    """The numbers for `onnx`, `static` or `none` out of `fusion.json`."""
-    return Fusion.of(json.loads(text)[encoder])
-
-
-@dataclass(frozen=True)
 class Ranking:
     """The best tools first, with their scores, and how likely it is that the first answers the query."""
 
@@ -224,11 +163,26 @@ class Ranking:
     """How many of the first fit by their scores; at least one, if there are any."""
     known: Floats
     """The `FIT_FEATURES` behind `fit`."""
+    hits: Floats
+    """The `HIT_FEATURES` of each, behind `likelihoods`."""
+    likelihoods: Floats
+    """How likely each is to answer the query, from 0 to 1, falling."""
 
 
-NOTHING = Ranking(
-    np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.float32), 0.0, False, 0, np.zeros(0, dtype=np.float32)
-)
+_NO_NUMBERS: Final = np.zeros(0, dtype=np.float32)
+NOTHING = Ranking(np.zeros(0, dtype=np.int64), _NO_NUMBERS, 0.0, False, 0, _NO_NUMBERS, _NO_NUMBERS, _NO_NUMBERS)
+
+
+@dataclass(frozen=True)
+class Beside:
+    """What moves ranks beside the request: which tools are deprecated, and what was called after such requests."""
+
+    superseded: Superseded = NONE_SUPERSEDED
+    prior: Floats | None = None
+    """Small and capped by whoever learned it."""
+
+
+NOTHING_BESIDE: Final = Beside()
 
 
 def rank(
@@ -239,6 +193,7 @@ def rank(
     fusion: Fusion,
     limit: int,
     allowed: Mask | None = None,
+    beside: Beside = NOTHING_BESIDE,
 ) -> Ranking:
     """The first `limit` of the allowed tools for the query. What is not allowed takes nobody's place."""
     eligible = np.arange(index.size) if allowed is None else np.flatnonzero(allowed)
@@ -247,28 +202,51 @@ def rank(
         return NOTHING
     regime = fusion.long if query_parts(query) else fusion.short
     matrix = feature_matrix(index, names, query, cosines)
-    scores = regime.weights @ matrix
     exact = [position for position in names.exactly(query) if allowed is None or allowed[position]]
-    scores[exact] += EXACT_NAME_BONUS
-    order = _first(scores, eligible, max(limit, 10))
+    scores = _scores(matrix, regime, exact, allowed, beside)
+    order = _first(scores, eligible, max(limit, 10) + 1)
     known = fit_features(matrix, scores, order)
-    fit = regime.fit(known)
-    shown = order[:limit]
+    fit, shown = regime.fit(known), order[:limit]
+    hits = hit_features(matrix, scores, order, limit, regime.fit_logit(known))
+    likelihoods = np.where(np.isin(shown, exact), _CALLED_BY_NAME, regime.likelihoods(hits)).astype(np.float32)
     # A tool that has nothing of the query fits in no case, however weak the first is.
     kept = int((scores[shown] >= max(scores[shown[0]] - regime.gap, _LEAST)).sum()) or 1
-    return Ranking(shown, scores[shown], fit, bool(exact) or fit >= regime.fit_threshold, kept, known)
+    answered = bool(exact) or fit >= regime.fit_threshold
+    return Ranking(shown, scores[shown], fit, answered, kept, known, hits, likelihoods)
+
+
+def _scores(matrix: Floats, regime: Regime, exact: Sequence[int], allowed: Mask | None, beside: Beside) -> Floats:
+    scores: Floats = regime.weights @ matrix
+    if beside.prior is not None:
+        scores = scores + beside.prior
+    scores = beside.superseded.moved(scores, allowed)
+    scores[list(exact)] += EXACT_NAME_BONUS
+    return scores
 
 
 def contributions(
-    index: LexicalIndex, names: Names, query: str, cosines: Cosines | None, fusion: Fusion, positions: Sequence[int]
+    index: LexicalIndex,
+    names: Names,
+    query: str,
+    cosines: Cosines | None,
+    fusion: Fusion,
+    positions: Sequence[int],
+    allowed: Mask | None = None,
+    beside: Beside = NOTHING_BESIDE,
 ) -> list[dict[str, float]]:
     """What each feature adds to the scores of these tools; they sum up to what `rank` gives them."""
     regime = fusion.long if query_parts(query) else fusion.short
-    parts = regime.weights[:, None] * feature_matrix(index, names, query, cosines)[:, list(positions)]
+    matrix = feature_matrix(index, names, query, cosines)
+    parts = regime.weights[:, None] * matrix[:, list(positions)]
     exact = set(names.exactly(query))
+    plain = regime.weights @ matrix
+    used = np.zeros_like(plain) if beside.prior is None else beside.prior
+    moved = beside.superseded.moved(plain + used, allowed) - plain - used
     return [
         {
             **{name: float(parts[row, column]) for row, name in enumerate(FEATURES)},
+            "use": float(used[position]),
+            "deprecation": float(moved[position]),
             "exact_name": EXACT_NAME_BONUS if position in exact else 0.0,
         }
         for column, position in enumerate(positions)
@@ -298,3 +276,20 @@ def fit_features(matrix: Floats, scores: Floats, order: Positions) -> Floats:
         ),
         dtype=np.float32,
     )
+
+
+def hit_features(matrix: Floats, scores: Floats, order: Positions, limit: int, fit_logit: float) -> Floats:
+    """What tells a hit that answers from one that does not, for each of the first `limit` (hits x features)."""
+    shown = order[:limit]
+    own = scores[shown]
+    below = scores[order[1 : len(shown) + 1]]
+    # The last of all has nothing below it.
+    following = np.concatenate([below, own[len(below) :]])
+    rows = (
+        matrix[_COLUMN["part_cosine"], shown],
+        matrix[_COLUMN["query_met"], shown],
+        own - own[0],
+        own - following,
+        np.full(len(shown), fit_logit),
+    )
+    return np.stack(rows, axis=1).astype(np.float32)

@@ -1,1 +1,1 @@
-"""MCP towards clients, over stdio and HTTP: where requests come in and answers go out."""
+"""MCP towards clients, over stdio and HTTP: receives requests and sends responses."""

@@ -1,7 +1,7 @@
-"""JSON of a client, read strictly and within bounds: of any size without stopping everything else. Pure.
+"""Reads a client's JSON strictly and within limits; a large one without blocking everything else. Pure.
 
-Called by the gate. Only what every server can be sent in turn is let in: valid text, numbers that JSON can write, no
-more values than were agreed. Knows nothing of MCP.
+Called by the gate. Accepts only what can be sent to any server: valid text, numbers that JSON can write, and a limited
+number of values. Knows nothing of MCP.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from mcp_optimizer.largejson.reading import LARGE, read_large
 from mcp_optimizer.largejson.spans import structure_marks
 
 _LONG = 10_000
-"""Characters from which a text may have been read apart from the others."""
+"""Characters from which a text may have been read separately."""
 
 _PART = 256 * 1024
 _HALF_PAIR = re.compile("[\ud800-\udfff]")
 
 
 class NotReadable(ValueError):
-    """What is wrong, for whoever sent it. Says nothing of what was in it."""
+    """What is wrong, for the sender. Quotes nothing of the content."""
 
 
 def read_json(data: bytes | bytearray, most_values: int) -> Any:
@@ -47,7 +47,9 @@ def _strict(data: bytes | bytearray) -> Any:
 
 
 def _can_be_written(value: Any) -> bool:
-    """Not 1e999, which is read as infinity; nor long texts with halves of pairs, which the parser does not look at."""
+    """Rejects 1e999, which is read as infinity, and long texts with half surrogate pairs, which the parser does not
+    check.
+    """
     waiting = [value]
     while waiting:
         item = waiting.pop()
@@ -64,5 +66,5 @@ def _can_be_written(value: Any) -> bool:
 
 
 def _has_half_pair(text: str) -> bool:
-    """In parts, because the interpreter is held for each."""
+    """In parts, because each part holds the interpreter."""
     return any(_HALF_PAIR.search(text, at, at + _PART) for at in range(0, len(text), _PART))

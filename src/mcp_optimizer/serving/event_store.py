@@ -1,7 +1,7 @@
-"""What was sent on streams of the older era, for clients that lost a stream and ask for the rest of it.
+"""Events sent on legacy streams, kept for clients that lose a stream and ask for the rest.
 
-For a while, and no more than a few megabytes of all sessions together; the oldest go first. Each session sees only
-its own: the SDK names streams after request ids, which every client counts from one.
+Kept for a limited time and up to a few megabytes for all sessions together; the oldest are dropped first. Each session
+sees only its own events: the SDK names streams after request ids, which every client counts from one.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from mcp_optimizer.largejson.raw import RawJson
 from mcp_optimizer.limits import DEFAULT_LIMITS
 
 _SECONDS = 120.0
-TOO_LARGE = "The result was too large to be kept, and its connection broke. Call again, or ask for less at a time."
+TOO_LARGE = "The connection broke, and the result was too large to keep. Call again, or request less at a time."
 _EVENT = 256
-"""Bytes that an event takes beside its result."""
+"""Bytes that an event takes in addition to its result."""
 _LONGEST_ID = 20
-"""Digits of an event's id."""
+"""Maximum digits of an event's id."""
 _MOST_NOT_WHOLE = 1_000
 
 
@@ -72,7 +72,7 @@ class KeptEvents:
         return str(self._last)
 
     def after(self, session: object, event_id: str) -> tuple[str, list[tuple[str, JSONRPCMessage]]] | None:
-        """The stream of an event, and what came after it on that stream; None if the event is not known any more."""
+        """The stream of an event, and what followed it on that stream; None if the event is no longer known."""
         number = int(event_id) if event_id.isdecimal() and len(event_id) <= _LONGEST_ID else 0
         last = self._events.get(number)
         if last is None or last.session is not session:
@@ -93,9 +93,9 @@ class SessionEvents(EventStore):
         self._not_whole: set[str] = set()
 
     def leave_out(self, stream: str) -> None:
-        """The answer on this stream is about to be sent, and is not whole without its response."""
+        """The response about to be sent on this stream is incomplete without its HTTP body, so it is not kept."""
         if len(self._not_whole) >= _MOST_NOT_WHOLE:
-            # Of requests that were cancelled, and never answered.
+            # Entries of requests that were cancelled and never answered.
             self._not_whole.clear()
         self._not_whole.add(stream)
 
@@ -118,7 +118,7 @@ class SessionEvents(EventStore):
 
 
 def _size(message: JSONRPCMessage | None) -> int:
-    """About as many bytes as an event takes; written out, it would cost as much as sending it."""
+    """The approximate size of an event; serializing it would cost as much as sending it."""
     if isinstance(message, JSONRPCResponse):
         return _EVENT + _bytes_of(message.result)
     if isinstance(message, JSONRPCError):
@@ -127,7 +127,7 @@ def _size(message: JSONRPCMessage | None) -> int:
 
 
 def _bytes_of(value: Any) -> int:
-    """Of a value with all that it holds. Not by recursion: a result may be nested more deeply than that goes."""
+    """The size of a value and everything in it. Not recursive, because a result may be nested too deeply for that."""
     size, waiting = 0, [value]
     while waiting:
         item = waiting.pop()

@@ -1,7 +1,7 @@
-"""Holds back the empty event that opens a stream of the older era, until there is need of it.
+"""Delays the empty event that opens a legacy stream until it is needed.
 
-It tells a client from where to ask again if the stream breaks before anything else was said. An answer that comes at
-once carries an id of its own, and costs less without it; and simple clients trip over an event without data.
+The event tells a client where to resume if the stream breaks before anything else was sent. A response that comes at
+once has its own id and is cheaper without it, and simple clients fail on an event without data.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class HeldFirstEvents:
                 else:
                     releasing.cancel()
                     if not message.get("body") and not message.get("more_body"):
-                        # The stream ends without an answer: the client will ask for it.
+                        # The stream ends without a response, and the client will ask for it.
                         await send(first)
                 releasing = None
             await send(message)

@@ -1,8 +1,8 @@
-"""The one gate for clients: whatever a client sends is checked here, once, on every transport and in both eras.
+"""The one gate for clients: checks everything a client sends, once, on every transport and in both eras.
 
-Bytes become one JSON-RPC message or a refusal (`read`), called by what reads stdin and by what reads HTTP bodies.
-Parameters are checked against the protocol before anything else sees them (`check`, the first middleware of the MCP
-server). What is refused is answered with the protocol's error and counted. Knows no tools and no servers.
+`read` turns bytes into one JSON-RPC message or a refusal, for stdin and for HTTP bodies. `check`, the first middleware
+of the MCP server, checks parameters against the protocol before anything else sees them. Refused messages get the
+protocol's error and are counted. Knows no tools and no servers.
 """
 
 from __future__ import annotations
@@ -35,17 +35,19 @@ LARGE = 1_000_000
 """Bytes from which a message is read in a thread."""
 
 PARAMS_KEY = "mcp_optimizer.params"
-"""Where an HTTP request carries the parameters of a large message: the SDK gets the message without them."""
+"""The key under which an HTTP request carries the parameters of a large message; the SDK gets the message
+without them.
+"""
 
 _BEFORE_INITIALIZE = frozenset({"initialize", "ping"})
 _NAMING = ("name", "uri", "cursor")
-"""Parameters that name something: nothing has such long names, and they are looked up, compared and repeated."""
+"""Parameters that name something. They are looked up, compared and repeated, and no real name is that long."""
 
 _LARGEST_ID = 2**63
 
 
 class Refused(Exception):
-    """A client's message that goes no further. `reason` is one of a few words, for counting."""
+    """A client's message that is refused. `reason` is one of a few words, for counting."""
 
     def __init__(self, reason: str, code: int, message: str, request_id: types.RequestId | None = None) -> None:
         super().__init__(message)
@@ -54,7 +56,7 @@ class Refused(Exception):
         self.message = message
         self.request_id = request_id
         self.wants_answer = True
-        """Whether the sender is told: to a notification nothing is answered."""
+        """Whether the sender gets an error; notifications get no response."""
         self.retry_after: int | None = None
 
     def as_message(self) -> JSONRPCError:
@@ -71,7 +73,7 @@ class Gate:
         self.refused: Counter[str] = Counter()
 
     async def read(self, data: bytes | bytearray) -> JSONRPCMessage:
-        """The message that these bytes are; raises Refused."""
+        """The message in these bytes; raises Refused."""
         try:
             if len(data) >= LARGE:
                 return await asyncio.to_thread(self._read, data)
@@ -81,7 +83,7 @@ class Gate:
             raise
 
     def refuse(self, refused: Refused) -> Refused:
-        """Count a refusal that was found elsewhere, such as a body that does not end."""
+        """Count a refusal that was detected elsewhere, such as a body that does not end."""
         self.refused[refused.reason] += 1
         return refused
 
@@ -107,11 +109,11 @@ class Gate:
             return error
 
         if has_id and known_id is None:
-            raise refused("The id of a request must be a short text or a whole number.")
+            raise refused("The id of a request must be a short string or an integer.")
         if message.get("jsonrpc") != "2.0":
             raise refused('A message must say "jsonrpc": "2.0".')
         if not isinstance(method, str) or len(method) > self.limits.identifier:
-            raise refused("The method of a request must be a short text.")
+            raise refused("The method of a request must be a short string.")
         if params is not None and not isinstance(params, dict):
             raise refused("The params of a message must be an object.", types.INVALID_PARAMS)
         if method == "initialize" and size > self.limits.introduction_bytes:
@@ -122,11 +124,11 @@ class Gate:
         return JSONRPCRequest(jsonrpc="2.0", id=known_id, method=method, params=params)
 
     def _answer(self, message: Mapping[str, Any]) -> JSONRPCMessage:
-        """An answer to a question of ours. One that is not valid is told to whoever asked, who waits for it."""
+        """An answer to a question. If it is invalid, the server that asked gets an error."""
         number: Any = message.get("id")
         result, error = message.get("result"), message.get("error")
         if not self._is_id(number) or not ("result" in message or "error" in message):
-            raise Refused("shape", types.INVALID_REQUEST, "A message must have a method, or be an answer with an id.")
+            raise Refused("shape", types.INVALID_REQUEST, "A message must have a method, or be a response with an id.")
         if isinstance(result, dict) and error is None:
             return JSONRPCResponse(jsonrpc="2.0", id=number, result=result)
         code, text = types.INTERNAL_ERROR, "The client's answer is not valid."
@@ -143,7 +145,7 @@ class Gate:
         return _is_whole(value)
 
     async def check(self, ctx: Context, call_next: CallNext) -> HandlerResult:
-        """A middleware of the MCP server: lets through what the protocol allows, and no exception back."""
+        """A middleware of the MCP server: passes on what the protocol allows, and lets no exception escape."""
         if ctx.request_id is None:
             return await call_next(ctx)
         if isinstance(ctx.request, Request) and (params := ctx.request.scope.get(PARAMS_KEY)) is not None:
@@ -163,13 +165,13 @@ class Gate:
         except TooDeep as error:
             raise MCPError(types.INTERNAL_ERROR, f"The result cannot be sent: it is {error}") from None
         except Exception:
-            # The last line: a bug of ours costs its request an answer, and nobody anything else.
-            logger.exception("A request could not be answered")
-            text = "Internal error of the gateway. Its log says more."
+            # Last resort: a bug of ours fails this request and affects nothing else.
+            logger.exception("Cannot answer a request")
+            text = "Internal error of the gateway; see its log."
             raise MCPError(types.INTERNAL_ERROR, text) from None
 
     def _check(self, ctx: Context) -> None:
-        """Raises an MCPError or a ValidationError, which the SDK answers with the protocol's errors."""
+        """Raises an MCPError or a ValidationError, which the SDK turns into the protocol's errors."""
         params = ctx.params or {}
         is_modern = ctx.protocol_version in MODERN_PROTOCOL_VERSIONS
         for name in _NAMING:
@@ -191,7 +193,7 @@ class Gate:
 
 
 def _sendable_error(error: MCPError) -> MCPError:
-    """The same, with what a server put into it as it can be written."""
+    """The same error, with the server's content made writable."""
     details = {"message": error.message, "data": error.error.data}
     try:
         written = sendable(details)
@@ -205,7 +207,7 @@ def _invalid(text: str) -> MCPError:
 
 
 def _tolerated(method: str, params: Mapping[str, Any]) -> Mapping[str, Any]:
-    """No arguments at all are written in many ways, of which an empty list is the most frequent."""
+    """Clients express "no arguments" in many ways; an empty list is the most frequent."""
     if method == "tools/call" and not params.get("arguments"):
         return {key: value for key, value in params.items() if key != "arguments"}
     return params

@@ -1,7 +1,7 @@
-"""The gateway over HTTP: `/mcp` for clients, `/health` and `/ready` for whoever watches it, and pages if given.
+"""The gateway over HTTP: `/mcp` for clients, `/health` and `/ready` for monitoring, and pages if given.
 
-Host and Origin are checked on every MCP request, so that a web page cannot reach a gateway on loopback. A session
-that its client never used is ended soon.
+Host and Origin are checked on every MCP request, so a web page cannot reach a gateway on loopback. A session that its
+client never used is ended soon.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ _LOOPBACK_HOSTS = ("127.0.0.1:*", "localhost:*", "[::1]:*")
 _RETRY_MS = 1_000
 """Milliseconds after which a client that lost a stream should ask for the rest."""
 _RETRY_AFTER = 5
-"""Seconds after which whoever calls a gateway that stops should try again."""
+"""Seconds after which a client of a stopping gateway should try again."""
 _USUAL_ANSWER = 1_000_000
-"""Bytes of a client's answer to a server's question; more is not waited for while the gateway stops."""
+"""Bytes of a client's answer to a question; more is not waited for during shutdown."""
 _UNUSED = 60.0
-"""Seconds after which a session is ended that its client opened and never used: it left before it knew the session."""
+"""Seconds after which an unused session ends: its client left before it received the session."""
 
 
 def build_http_app(
@@ -62,13 +62,13 @@ def build_http_app(
 ) -> Starlette:
     """The ASGI application; its lifespan runs the MCP sessions.
 
-    `is_ready`: whether a tool can be found and called now. `takes_calls`: false from the moment at which the gateway,
-    being stopped, only finishes what is under way.
+    `is_ready` says whether a tool can be found and called now. `takes_calls` becomes false when the stopping gateway
+    only finishes calls in progress.
     """
     if not is_loopback(host) and not allowed_hosts:
         raise ConfigurationError(
-            f"Serving on {host} reaches beyond this machine, and there is no authentication. If that is what you want, "
-            "name the hosts that clients may use with --allowed-hosts, such as 'gateway.internal:8765'."
+            f"Serving on {host} is reachable from other machines, without authentication. If you want that, "
+            "list the host names that clients may use in --allowed-hosts, such as 'gateway.internal:8765'."
         )
 
     async def health(_request: Request) -> JSONResponse:
@@ -99,12 +99,12 @@ def build_http_app(
 
 
 class Sessions(StreamableHTTPSessionManager):
-    """The SDK's sessions behind the gate, each of which can be asked again for what was sent on a stream that broke."""
+    """The SDK's sessions behind the gate, with resumable streams."""
 
     def __init__(self, server: Server[Any], *, gate: Gate, **options: Any) -> None:
         limits = gate.limits
         super().__init__(server, max_sessions=limits.sessions, **options)
-        # In place of the SDK's own look at the size of bodies.
+        # Replaces the SDK's own check of body sizes.
         self.asgi_app = HttpGate(self._handle_request, gate, self.security_settings)  # type: ignore[assignment]
         self._events = KeptEvents(size=limits.kept_events)
         self._of_session: WeakValueDictionary[str | None, SessionEvents] = WeakValueDictionary()
@@ -117,7 +117,7 @@ class Sessions(StreamableHTTPSessionManager):
         return transport
 
     async def leave_large(self, ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
-        """A middleware of the MCP server: large values go out beside the SDK, and cannot be sent again."""
+        """A middleware of the MCP server: large values bypass the SDK and cannot be sent again."""
         result = await leave_large(ctx, call_next)
         if isinstance(ctx.request, Request) and has_left(ctx):
             events = self._of_session.get(ctx.request.headers.get(MCP_SESSION_ID_HEADER))
@@ -127,9 +127,9 @@ class Sessions(StreamableHTTPSessionManager):
 
 
 class LastCalls:
-    """While the gateway stops: new requests of MCP get 503, with when to try again.
+    """During shutdown, new MCP requests get 503 with Retry-After.
 
-    Answers to a server's questions and notifications still pass: calls under way may need them to finish.
+    Answers to questions and notifications still pass, because calls in progress may need them to finish.
     """
 
     def __init__(self, app: ASGIApp, takes_calls: Callable[[], bool]) -> None:
@@ -144,7 +144,7 @@ class LastCalls:
         read = await _beginning(receive)
         body = b"".join(message.get("body", b"") for message in read)
         if read[-1].get("more_body") or _is_request(body):
-            stopping = {"code": INTERNAL_ERROR, "message": "The gateway is being stopped. Call again when it is back."}
+            stopping = {"code": INTERNAL_ERROR, "message": "The gateway is stopping. Call again when it is back."}
             answer = {"jsonrpc": "2.0", "id": None, "error": stopping}
             refusal = JSONResponse(answer, status_code=503, headers={"retry-after": str(_RETRY_AFTER)})
             await refusal(scope, receive, send)
@@ -153,7 +153,7 @@ class LastCalls:
 
 
 async def _beginning(receive: Receive) -> list[Message]:
-    """The messages of a request's body, as far as it is of a usual size."""
+    """The messages of a request's body, if it has a usual size."""
     read, size = [await receive()], 0
     while read[-1].get("more_body") and (size := size + len(read[-1].get("body", b""))) < _USUAL_ANSWER:
         read.append(await receive())
@@ -161,7 +161,7 @@ async def _beginning(receive: Receive) -> list[Message]:
 
 
 def _is_request(body: bytes) -> bool:
-    """Whether somebody waits for an answer to it. What cannot be read is answered, too."""
+    """Whether the sender waits for a response. Unreadable messages get one too."""
     try:
         message = json.loads(body)
     except ValueError:
@@ -179,7 +179,7 @@ def _again(read: list[Message], receive: Receive) -> Receive:
 
 
 class StrippedHeaders:
-    """Values without blanks around them, as HTTP means them: uvicorn's parser leaves those at the end."""
+    """Header values without surrounding whitespace, as HTTP defines them; uvicorn's parser keeps it at the end."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -191,7 +191,7 @@ class StrippedHeaders:
 
 
 class UnusedSessions:
-    """Ends sessions that were opened and never used, long before the idle time of those that were."""
+    """Ends sessions that were opened and never used, long before the idle timeout of used ones."""
 
     def __init__(self, app: ASGIApp, manager: StreamableHTTPSessionManager, seconds: float = _UNUSED) -> None:
         self._app = app
@@ -218,7 +218,7 @@ class UnusedSessions:
                 self._expect_use(opened)
 
     def _expect_use(self, session: str) -> None:
-        """The SDK's countdown, which its next request stops, begins with less."""
+        """Starts the SDK's countdown, which the next request stops, with a shorter time."""
         transport = self._manager._server_instances.get(session)
         scope = transport.idle_scope if transport is not None else None
         if scope is not None and scope.deadline != math.inf:
@@ -226,7 +226,7 @@ class UnusedSessions:
 
 
 def admitted_hosts(allowed_hosts: Sequence[str], allowed_origins: Sequence[str]) -> TransportSecuritySettings:
-    """The Host and Origin headers that are answered: loopback's, and those that the settings name."""
+    """The accepted Host and Origin headers: loopback's, and those in the settings."""
     return TransportSecuritySettings(
         allowed_hosts=[*_LOOPBACK_HOSTS, *allowed_hosts],
         allowed_origins=[

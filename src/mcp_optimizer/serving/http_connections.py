@@ -1,15 +1,17 @@
-"""Connections of HTTP clients, within bounds: how many, how long headers take, how much they are, how long we wait.
+"""Limits on HTTP clients' connections: their number, the time and size of headers, and how long output may stay unread.
 
-uvicorn bounds none of these. A client that sends its headers a byte at a time, or without end, or does not read what
-it is sent, costs its own connection and nothing else. Called by `serve`; knows nothing of MCP.
+uvicorn limits none of these. A client that sends its headers a byte at a time or without end, or does not read its
+responses, loses only its own connection. Called by `serve`; knows nothing of MCP.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from typing import Any
 
 import httptools
+import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from mcp_optimizer.limits import Limits
@@ -19,13 +21,28 @@ _TOO_LONG = b"HTTP/1.1 431 Request Header Fields Too Large\r\nContent-Length: 0\
 _OFFER = (b"upgrade", b"connection", b"http2-settings")
 
 
+class HttpServer(uvicorn.Server):
+    """uvicorn's, ended by whoever runs it: signal handling of its own would end us before our children."""
+
+    def capture_signals(self) -> contextlib.AbstractContextManager[None]:  # type: ignore[override]
+        return contextlib.nullcontext()
+
+    def finish(self) -> None:
+        """Take no more connections, and end when those that are open have their answers."""
+        self.should_exit = True
+
+    def break_off(self) -> None:
+        """End now."""
+        self.force_exit = True
+
+
 def bounded_connections(limits: Limits) -> type[HttpToolsProtocol]:
-    """What uvicorn is given to speak HTTP with: its own, within these limits."""
+    """The HTTP protocol for uvicorn: its own, within these limits."""
     return type("BoundedConnection", (_BoundedConnection,), {"limits": _within_open_files(limits)})
 
 
 def _within_open_files(limits: Limits) -> Limits:
-    """Half of the files that the system lets us open: servers need some, too."""
+    """Half of the files that the system allows, because servers need some too."""
     try:
         import resource
     except ImportError:
@@ -44,7 +61,7 @@ class _BoundedConnection(HttpToolsProtocol):
         self._headers_due: asyncio.TimerHandle | None = None
         self._reading_due: asyncio.TimerHandle | None = None
         self._since_progress = 0
-        """Bytes that came since anything was complete: headers, a part of a body, a request."""
+        """Bytes received since the last complete unit: headers, a part of a body, a request."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -97,9 +114,9 @@ class _BoundedConnection(HttpToolsProtocol):
         super().resume_writing()
 
     def _feed(self, data: bytes) -> None:
-        """As uvicorn does, except for an offer to change the protocol, as Java's HTTP client makes one.
+        """Like uvicorn's, except for an offer to change the protocol, which Java's HTTP client makes.
 
-        uvicorn would take such a request without its body. We decline the offer, and read the request without it.
+        uvicorn would take such a request without its body. We decline the offer and read the request without it.
         """
         self._unset_keepalive_if_required()
         try:
@@ -109,7 +126,7 @@ class _BoundedConnection(HttpToolsProtocol):
             self.send_400_response("Invalid HTTP request received.")
 
     def _feed_until_offer(self, data: bytes) -> bytes:
-        """What is still to be read: a request without the offer that it made, and what follows it."""
+        """The remaining data: a request without its offer, and what follows it."""
         try:
             self.parser.feed_data(data)
         except httptools.HttpParserUpgrade as upgrade:

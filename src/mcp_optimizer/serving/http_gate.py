@@ -1,7 +1,7 @@
-"""The gate in front of `/mcp`: reads the body of a request within bounds, and lets only messages through to the SDK.
+"""The gate in front of `/mcp`: reads request bodies within limits and passes only messages to the SDK.
 
-An ASGI application around the SDK's own. Host and Origin are looked at first; a body has to come within a time and a
-size; ids of requests under way are not used twice in a session. Knows nothing of what messages mean.
+An ASGI application around the SDK's own. Checks Host and Origin first; a body must arrive within a time and a size; an
+id of a request in progress cannot be used again in its session. Does not know what messages mean.
 """
 
 from __future__ import annotations
@@ -23,24 +23,24 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from mcp_optimizer.serving.gate import LARGE, PARAMS_KEY, Gate, Refused
 
 _FREE = 16_000
-"""Bytes of each body that are not counted together: ordinary requests always come in."""
+"""Bytes of each body that are not counted, so ordinary requests are always accepted."""
 
 _AT_ONCE = 4
-"""Bodies of the largest size that may be in the making at the same time."""
+"""Bodies of the maximum size that may be read at the same time."""
 
 _CLOSING = 1.0
-"""Seconds in which the stream of an answered request is closed."""
+"""Seconds for closing the stream of an answered request."""
 
 _DISCARDING = 5.0
 _SHORT = 10_000
 _RETRY_AFTER = 1
 
 _STATUS = {"size": 413, "slow": 408, "busy": 429, "full": 503}
-"""By the reason of a refusal; anything else is a bad request."""
+"""By the reason of a refusal; any other reason is a bad request."""
 
 
 class HttpGate:
-    """Bodies become messages here."""
+    """Turns bodies into messages."""
 
     def __init__(self, app: ASGIApp, gate: Gate, hosts: TransportSecuritySettings | None) -> None:
         self._app = app
@@ -78,7 +78,7 @@ class HttpGate:
             self._leave(request, message)
 
     async def _body(self, receive: Receive, held: _Held) -> bytearray | None:
-        """The whole body; None if the client left."""
+        """The complete body; None if the client left."""
         limits, body = self._gate.limits, bytearray()
         try:
             async with asyncio.timeout(limits.request_seconds):
@@ -96,11 +96,11 @@ class HttpGate:
                     if not message.get("more_body", False):
                         return body
         except TimeoutError:
-            text = f"The body of a request must come within {limits.request_seconds:g} s."
+            text = f"The body of a request must arrive within {limits.request_seconds:g} s."
             raise self._gate.refuse(Refused("slow", types.INVALID_REQUEST, text)) from None
 
     def hold(self, more: int) -> None:
-        """Room for so many more bytes of large bodies."""
+        """Reserve room for more bytes of large bodies."""
         if more > 0 and self._held + more > _AT_ONCE * self._gate.limits.request_bytes:
             refused = Refused("full", types.INTERNAL_ERROR, "Too many large requests at a time. Try again shortly.")
             refused.retry_after = _RETRY_AFTER
@@ -113,15 +113,17 @@ class HttpGate:
             return
         number = str(message.id)
         if (before := self._under_way.get(session, {}).get(number)) is not None:
-            # Its client may have the answer already, while the stream of it is being closed.
+            # The client may have the response already while its stream is being closed.
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(before.wait(), _CLOSING)
         under_way = self._under_way.setdefault(session, {})
         if number in under_way:
-            text = "The id of this request is that of another one that is not answered yet."
+            text = "Another request with this id is still in progress."
             raise self._gate.refuse(Refused("duplicate", types.INVALID_REQUEST, text, message.id))
         if len(under_way) >= self._gate.limits.requests:
-            text = f"{len(under_way):,} requests of this session are under way. Wait for answers before you ask again."
+            text = (
+                f"{len(under_way):,} requests of this session are in progress. Wait for responses before sending more."
+            )
             refused = Refused("busy", types.INTERNAL_ERROR, text, message.id)
             refused.retry_after = _RETRY_AFTER
             raise self._gate.refuse(refused)
@@ -138,7 +140,7 @@ class HttpGate:
     async def _pass(self, message: JSONRPCMessage, body: bytearray, scope: Scope, receive: Receive, send: Send) -> None:
         params = message.params if isinstance(message, JSONRPCRequest) else None
         if isinstance(message, JSONRPCError):
-            # Perhaps made of an answer that was none.
+            # An invalid answer may have been replaced.
             whole = message.model_dump_json(by_alias=True, exclude_unset=True).encode()
         elif params is not None and len(body) >= LARGE:
             scope[PARAMS_KEY] = params
@@ -159,7 +161,7 @@ class HttpGate:
 
 
 async def _discard(receive: Receive) -> None:
-    """Read the rest of a body, if that is soon done: who is still sending when we hang up never sees our answer."""
+    """Read the rest of a body if that is quick: a client still sending when we close never sees our response."""
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(_DISCARDING):
             while (message := await receive())["type"] == "http.request" and message.get("more_body", False):
@@ -184,7 +186,7 @@ class _Held:
 
 
 def _outline(params: Mapping[str, Any]) -> dict[str, Any]:
-    """A large request's parameters as far as the SDK looks at them; the rest comes by `PARAMS_KEY`."""
+    """The parts of a large request's parameters that the SDK reads; the rest is passed by `PARAMS_KEY`."""
     return {name: value if name == "_meta" else _short(value) for name, value in params.items()}
 
 
@@ -209,7 +211,7 @@ def _answer(refused: Refused) -> Response:
 
 
 def _with_retry(send: Send) -> Send:
-    """The SDK's answer when there are too many sessions, with the time after which to try again."""
+    """The SDK's response to too many sessions, with Retry-After."""
 
     async def sent(message: Message) -> None:
         if message["type"] == "http.response.start" and message["status"] == 503:

@@ -1,7 +1,7 @@
-"""What is known of the clients that connect, by the name they give themselves, and how tools are put to them.
+"""Known clients, by the name they send, and the form of tools that suits them.
 
-Only what somebody has seen and reported is here (docs/clients.md says where); a client that is not known gets
-plain schemas that any can read. Pure data.
+Contains only behaviour that was observed and reported (sources in docs/clients.md); an unknown client gets plain
+schemas that any client can read. Pure data.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from mcp_optimizer.compression.compress import Dialect
 
 @dataclass(frozen=True)
 class ClientHabits:
-    """What a client does with the tools it is given."""
+    """What a client does with the tools it gets."""
 
     reads_references: bool = True
     """Whether it understands `$ref` inside a schema, types in lists, and enums without a type."""
     shows_titles: bool = False
     """Whether people see a tool's title and annotations before they agree to a call."""
     asks_again: bool = True
-    """Whether it lists the tools anew when it is told that they changed."""
+    """Whether it fetches the list of tools again when notified of a change."""
 
 
 UNKNOWN = ClientHabits()
@@ -35,16 +35,16 @@ KNOWN_CLIENTS = {
     "github-copilot": ClientHabits(reads_references=False),
     "kimi": ClientHabits(reads_references=False),
 }
-"""By the beginning of the name, in lower case: clients add versions and products to it."""
+"""By the start of the name, in lower case, because clients append versions and products."""
 
 
 def habits_of(client: str) -> ClientHabits:
-    """The habits of the client that calls itself this; the longest name that fits is meant."""
+    """The habits of the client with this name; the longest matching entry wins."""
     name = client.strip().lower()
     known = max((start for start in KNOWN_CLIENTS if name.startswith(start)), key=len, default="")
     return KNOWN_CLIENTS.get(known, UNKNOWN)
 
 
 def dialect_for(habits: ClientHabits, wanted: Dialect) -> Dialect:
-    """The dialect that the settings want, unless the client could not read it."""
+    """The configured dialect, unless the client cannot read it."""
     return wanted if habits.reads_references else Dialect.INLINED

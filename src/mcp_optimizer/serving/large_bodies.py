@@ -1,7 +1,7 @@
-"""Writes large values of a result into the body of an HTTP response, in pieces, beside the SDK.
+"""Writes large values of a result into the body of an HTTP response, in pieces, bypassing the SDK.
 
-The SDK makes one text of a response, and sends it at once: fifty megabytes, several times over. So large values are
-taken out of a result before the SDK sees it (`leave_large`), and put in as its response goes by (`LargeBodies`).
+The SDK turns a response into one text and sends it at once: fifty megabytes, several times over. So `leave_large` takes
+large values out of a result before the SDK sees it, and `LargeBodies` inserts them as the response passes.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ _SCOPE_KEY = "mcp_optimizer.large"
 
 
 async def leave_large(ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
-    """A middleware of the MCP server: what is large stays with the HTTP request."""
+    """A middleware of the MCP server: large values stay with the HTTP request."""
     result = await call_next(ctx)
     large = ctx.request.scope.get(_SCOPE_KEY) if isinstance(ctx.request, Request) else None
     return large.take(result) if large is not None and isinstance(result, dict) else result
 
 
 def has_left(ctx: ServerRequestContext[Any, Any]) -> bool:
-    """Whether something of the result stays with the request, so that the result can be sent on no other."""
+    """Whether part of the result stays with the request, so the result can be sent only on it."""
     return isinstance(ctx.request, Request) and bool(ctx.request.scope.get(_SCOPE_KEY))
 
 
 class LargeBodies:
-    """An ASGI middleware: puts what was left with the request where its placeholder stands."""
+    """An ASGI middleware: replaces placeholders by the values left with the request."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -46,13 +46,13 @@ class LargeBodies:
             if not large:
                 await send(message)
             elif message["type"] == "http.response.start":
-                # Of the text with the placeholders; without a length, the body is sent in chunks.
+                # The length is that of the text with placeholders; without a length, the body is sent in chunks.
                 headers = [header for header in message["headers"] if header[0] != b"content-length"]
                 await send({**message, "headers": headers})
             elif message["type"] == "http.response.body":
                 for piece in large.filled(message.get("body", b"")):
                     await send({**message, "body": piece, "more_body": True})
-                    # A client that reads quickly would never make us wait, nor let others run.
+                    # A client that reads fast would never make us wait, nor let others run.
                     await asyncio.sleep(0)
                 await send({**message, "body": b""})
             else:
@@ -62,5 +62,5 @@ class LargeBodies:
         try:
             await self._app(scope, receive, fill)
         finally:
-            # A result that comes later goes out on another response, and has to be whole.
+            # A later result goes out on another response and must be complete.
             del scope[_SCOPE_KEY]

@@ -1,7 +1,7 @@
-"""The MCP face: the gateway as a server that any MCP client can speak to, in both protocol eras.
+"""The gateway as an MCP server, for any client in both protocol eras.
 
-The SDK's types stop here. `tools/list` and `tools/call` are answered in a middleware, as raw objects: the
-SDK's own result types would drop every field they do not know from what passes through.
+The SDK's types stop here. A middleware answers `tools/list` and `tools/call` as raw objects, because the SDK's own
+result types would drop unknown fields.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ from mcp_optimizer.errors import (
     listed,
     quoted,
 )
-from mcp_optimizer.gateway.gateway import SCORES_META_KEY, TOOL_META_KEY, Found, Gateway, ToolPage, entry
+from mcp_optimizer.gateway.gateway import SCORES_META_KEY, TOOL_META_KEY, FoundTools, Gateway, ToolListPage, entry
 from mcp_optimizer.limits import DEFAULT_LIMITS, Limits
-from mcp_optimizer.metrics.accounts import Accounts, Answer
+from mcp_optimizer.metrics.accounts import AccountedAnswer, Accounts
 from mcp_optimizer.profiles.lists import Presentation
 from mcp_optimizer.profiles.refresher import ListRefresher
 from mcp_optimizer.profiles.tiers import ProfileName
@@ -53,10 +53,10 @@ from mcp_optimizer.serving.known_clients import dialect_for, habits_of
 from mcp_optimizer.upstream.state import UpstreamState
 
 _DESCRIBED = frozenset({"call_tool", "read_result"})
-"""Own tools whose results already say what they cost."""
+"""Own tools whose results already report their cost."""
 
 _MOST_NAMED = 5
-"""Abbreviated tools that a reply names."""
+"""Maximum abbreviated tools that a reply names."""
 
 _FARTHEST = 2**62
 
@@ -64,42 +64,45 @@ _LIST_TTL_MS = 3_600_000
 """The gateway's own tools do not change while it runs."""
 
 _CHANGING_TTL_MS = 60_000
-"""Lists of servers' tools do, when a server comes or goes."""
+"""Lists of servers' tools change when a server comes or goes."""
 
 
 class FindToolResponse(BaseModel):
-    """What find_tool answers. `note` says what a reader should know of the answer, when there is something."""
+    """The reply of find_tool. `note` says what a reader should know about it, if anything."""
 
     tools: list[McpTool]
     token_metrics: TokenMetrics
     note: str | None = None
 
 
-def find_response(found: Found) -> FindToolResponse:
+def find_response(found: FoundTools) -> FindToolResponse:
     tools = [hit.form.definition for hit in found.tools]
     notes = [] if tools else ["No tool fits. Ask for one action in other words, or see list_tools."]
-    notes += ["Searched by words only: the encoder is still being prepared."] if found.by_words_only else []
+    notes += (
+        [f"No special tool fits well; general-purpose: {listed(found.general, _MOST_NAMED)}."] if found.general else []
+    )
+    notes += ["Searched by words only: the encoder is still loading."] if found.by_words_only else []
     notes += [_abbreviated(found)] if found.abbreviated else []
     notes += ["More tools fit than a reply has room for: ask for one action at a time."] if found.left_out else []
     notes += [_missing(found.missing)] if found.missing else []
     return FindToolResponse(tools=tools, token_metrics=found.token_metrics, note=" ".join(notes) or None)
 
 
-def _abbreviated(found: Found) -> str:
+def _abbreviated(found: FoundTools) -> str:
     if found.whole_id:
         return f'Abbreviated; all of it: read_result(result_id="{found.whole_id}").'
     names = listed(found.abbreviated, _MOST_NAMED)
     return f'Abbreviated: {names}. Search for one alone, with limit=1 and detail="full", to read all of it.'
 
 
-def find_reply(found: Found) -> dict[str, Any]:
-    """The result of a find_tool call, as it is sent."""
+def find_reply(found: FoundTools) -> dict[str, Any]:
+    """The result of a find_tool call, as sent."""
     answer = find_response(found).model_dump(mode="json", exclude_none=True)
     scores = {hit.tool.name: hit.score for hit in found.tools}
     return {**_reply(answer), "_meta": {SCORES_META_KEY: scores}}
 
 
-def list_response(page: ToolPage) -> dict[str, Any]:
+def list_response(page: ToolListPage) -> dict[str, Any]:
     answer: dict[str, Any] = {"tools": [entry(tool) for tool in page.tools], "total": page.total}
     if page.next_offset is not None:
         answer["next_offset"] = page.next_offset
@@ -115,9 +118,9 @@ def _missing(states: tuple[UpstreamState, ...]) -> str:
 
 @dataclass(frozen=True)
 class ServerOptions:
-    """What clients get if they do not say: find_tool's detail, and the profile of directly registered tools.
+    """Defaults for clients: find_tool's detail, and the profile of directly registered tools.
 
-    `transparent`: no tools of ours, only those of the servers, as they are.
+    With `transparent`, clients get no tools of ours, only those of the servers, unchanged.
     """
 
     detail: Detail = Detail.SIGNATURE
@@ -128,7 +131,7 @@ class ServerOptions:
 
 
 class _GatewayServer(Server[Any]):
-    """The SDK's server, whose lists may change also for clients of the older era."""
+    """The SDK's server, with changing lists for legacy clients too."""
 
     def create_initialization_options(self, *_args: Any, **_fields: Any) -> InitializationOptions:
         every = NotificationOptions(prompts_changed=True, resources_changed=True, tools_changed=True)
@@ -144,7 +147,7 @@ def build_server(
     accounts: Accounts | None = None,
     gate: Gate | None = None,
 ) -> Server[Any]:
-    """An MCP server in front of the gateway; one serves any number of clients."""
+    """An MCP server in front of the gateway, for any number of clients."""
     options = options or ServerOptions()
     gate = gate or Gate(DEFAULT_LIMITS)
     server = _GatewayServer(
@@ -152,7 +155,7 @@ def build_server(
         version=version,
         title="mcp-optimizer",
         instructions=None if options.transparent else INSTRUCTIONS,
-        # Registered so that the capability is announced; `_Answers` answers before they are reached.
+        # Registered so that the capability is announced; `_Answers` responds before they are reached.
         on_list_tools=_never,
         on_call_tool=_never,
         on_subscriptions_listen=ListenHandler(
@@ -164,9 +167,8 @@ def build_server(
     )
     for method, params in REGISTERED.items():
         server.add_request_handler(method, params, _never)
-    relay.server_info = lambda: server.server_info_stamp
     answers = _Answers(gateway, server, options, refresher, relay, accounts, gate.limits)
-    server.middleware += [gate.check, relay, answers]
+    server.middleware += [gate.check, relay.middleware(lambda: server.server_info_stamp), answers]
     return server
 
 
@@ -175,7 +177,7 @@ async def _never(_context: Any, _params: Any) -> Any:
 
 
 class _Answers:
-    """Answers tools/list and tools/call; everything else is the SDK's."""
+    """Answers tools/list and tools/call; the SDK handles everything else."""
 
     def __init__(
         self,
@@ -193,8 +195,6 @@ class _Answers:
         self._refresher = refresher
         self._relay = relay
         self._limits = limits
-        if refresher is not None:
-            refresher.on_change = self._announce
         self._accounts = accounts
         self._own: dict[str, Callable[[Mapping[str, Any], Caller], Awaitable[dict[str, Any]]]] = {
             "find_tool": self._find_tool,
@@ -215,7 +215,7 @@ class _Answers:
         if self._options.transparent:
             await self._relay.started()
             snapshot, show = self._gateway.snapshot, self._gateway.definition
-            # In a thread: a page of a thousand definitions takes longer to read than other calls should wait.
+            # In a thread: reading a page of a thousand definitions would delay other calls.
             listed = await asyncio.to_thread(page, snapshot.running, "tools", ctx.params, show)
             answer = self._for_era(listed, version, ttl_ms=_CHANGING_TTL_MS)
             tools, known = listed["tools"], snapshot.baseline_tokens
@@ -231,7 +231,7 @@ class _Answers:
         return answer
 
     def _profile(self, ctx: ServerRequestContext[Any, Any]) -> ProfileName | None:
-        """The profile that this client asked for by URL, that the settings give it by name, or everybody's."""
+        """The profile that this client requested by URL, that the settings give it by name, or the default."""
         if isinstance(ctx.request, Request) and (asked := ctx.request.query_params.get("profile")):
             return read_profile(asked)
         return self._options.profile_of_client.get(client_name(ctx), self._options.profile)
@@ -248,18 +248,14 @@ class _Answers:
         return Presentation(dialect_for(habits, self._options.dialect), habits.shows_titles)
 
     async def _promote(self, ctx: ServerRequestContext[Any, Any], result: Mapping[str, Any]) -> None:
-        """After its first use, a tool of the next profile is registered, and clients that listen are told."""
+        """After its first use, a tool of the next profile is registered, and listening clients are notified."""
         profile = self._profile(ctx)
         called = (result.get("_meta") or {}).get(TOOL_META_KEY)
         if profile is None or self._refresher is None or not called or not habits_of(client_name(ctx)).asks_again:
             return
         tool = self._gateway.resolve(called["name"], called["server"])
         if await self._refresher.promote(tool.name, profile, self._presentation(ctx)):
-            await self._announce()
-
-    async def _announce(self) -> None:
-        """Tell every client to ask for its list of tools again."""
-        self._relay.changes.announce("tools")
+            self._relay.announce_tools()
 
     async def _call(self, ctx: ServerRequestContext[Any, Any]) -> dict[str, Any]:
         params = ctx.params or {}
@@ -276,9 +272,9 @@ class _Answers:
         name: str,
         arguments: dict[str, Any],
         caller: Caller,
-        account: Answer,
+        account: AccountedAnswer,
     ) -> dict[str, Any]:
-        """The result of a call, or what a model can make of its failure."""
+        """The result of a call, or its failure as a model can use it."""
         started = time.perf_counter()
         try:
             if self._options.transparent:
@@ -301,9 +297,9 @@ class _Answers:
             result = _error(error, self._gateway.limits.reply_tokens // 2)
         return await self._gateway.results.described(result, started)
 
-    def _accounting(self, name: str, arguments: Mapping[str, Any], caller: Caller) -> Answer:
+    def _accounting(self, name: str, arguments: Mapping[str, Any], caller: Caller) -> AccountedAnswer:
         if self._accounts is None:
-            return Answer(name, arguments, caller)
+            return AccountedAnswer(name, arguments, caller)
         return self._accounts.answering(name, arguments, caller)
 
     async def _find_tool(self, arguments: Mapping[str, Any], caller: Caller) -> dict[str, Any]:
@@ -326,13 +322,15 @@ class _Answers:
         return Detail(wanted)
 
     async def _list_tools(self, arguments: Mapping[str, Any], _caller: Caller) -> dict[str, Any]:
-        page = self._gateway.list_tools(self._text(arguments, "server") or None, _number(arguments, "offset") or 0)
+        server, offset = self._text(arguments, "server") or None, _number(arguments, "offset") or 0
+        # In a thread: a page is a hundred definitions to unpack, and their tokens to count.
+        page = await asyncio.to_thread(self._gateway.list_tools, server, offset)
         return _reply(list_response(page))
 
     async def _call_tool(self, arguments: Mapping[str, Any], caller: Caller) -> dict[str, Any]:
         name = self._text(arguments, "tool_name", required=True)
         own = {"tool_name", "server_name", "parameters", "select"}
-        # Some models put the tool's arguments beside its name, or call them what MCP itself does.
+        # Some models put the tool's arguments next to its name, or use MCP's own key for them.
         beside = {key: value for key, value in arguments.items() if key not in own}
         given = arguments.get("parameters")
         parameters = beside if given is None or given == {} else given
@@ -356,7 +354,7 @@ class _Answers:
 
 
 def read_profile(text: str) -> ProfileName:
-    """A profile by its name, in any case."""
+    """A profile by its name, ignoring case."""
     for profile in ProfileName:
         if profile.lower() == text.lower():
             return profile
@@ -364,7 +362,7 @@ def read_profile(text: str) -> ProfileName:
 
 
 def _reply(answer: dict[str, Any]) -> dict[str, Any]:
-    """The same answer as text and as structured content; compact, because a model pays for every blank."""
+    """The same reply as text and as structured content; compact, because a model pays for whitespace."""
     text = pydantic_core.to_json(answer).decode("utf-8")
     return {"content": [{"type": "text", "text": text}], "structuredContent": answer, "isError": False}
 
@@ -387,7 +385,7 @@ def _text(arguments: Mapping[str, Any], key: str, most: int, *, required: bool =
 
 
 _LARGEST_NUMBER = 10**12
-"""More than anything has rows, tools or characters."""
+"""More than any number of rows, tools or characters."""
 
 
 def _number(arguments: Mapping[str, Any], key: str) -> int | None:
@@ -399,5 +397,5 @@ def _number(arguments: Mapping[str, Any], key: str) -> int | None:
         value = int(value)
     if value is not None and (isinstance(value, bool) or not isinstance(value, int)):
         raise InvalidRequest(f"{key} must be a whole number, not {quoted(value)}.")
-    # No number of ours is so large, and one of ten thousand digits cannot even be written.
+    # None of our numbers is that large, and one of ten thousand digits cannot even be written.
     return value if value is None else max(-_FARTHEST, min(value, _FARTHEST))

@@ -1,8 +1,8 @@
 """The gateway's own stdin and stdout as message streams, read and written by the event loop itself.
 
-The SDK reads and writes them in threads, and each message would wait for three of them. Only where both are
-pipes or sockets, which is how clients start a server; anything else is the SDK's. Every line goes through the gate,
-and a client that does not read its answers is not read either.
+The SDK uses threads, and each message would wait for three of them. Used only if both are pipes or sockets, which is
+how clients start a server; the SDK handles anything else. Every line goes through the gate, and nothing is read from a
+client that does not read its responses.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ Outgoing = MemoryObjectSendStream[SessionMessage]
 
 
 def message_streams(gate: Gate) -> AbstractAsyncContextManager[tuple[Any, Any]]:
-    """What arrives on stdin, and what is to go to stdout."""
+    """The messages from stdin, and the stream to stdout."""
     if sys.platform == "win32" or not (_is_pipe(0) and _is_pipe(1)):
         return stdio_server()
     return _piped(gate)
@@ -52,7 +52,7 @@ def _is_pipe(descriptor: int) -> bool:
 @asynccontextmanager
 async def _piped(gate: Gate) -> AsyncIterator[tuple[Any, Any]]:
     loop = asyncio.get_running_loop()
-    # Duplicates: whoever prints by mistake must not print into the protocol.
+    # Duplicates, so that an accidental print does not end up in the protocol.
     stdin, stdout = os.fdopen(os.dup(0), "rb", 0), os.fdopen(os.dup(1), "wb", 0)
     os.dup2(2, 1)
     reader = asyncio.StreamReader(_CHUNK)
@@ -63,7 +63,7 @@ async def _piped(gate: Gate) -> AsyncIterator[tuple[Any, Any]]:
     write_stream, outgoing = anyio.create_memory_object_stream[SessionMessage](0)
     client = _Client(gate, incoming, write_stream.clone())
     try:
-        # Whatever is to be written is written to the end; nobody waits for what is still to be read.
+        # Everything to be written is written to the end; nothing waits for further input.
         async with anyio.create_task_group() as writes, write_stream, anyio.create_task_group() as reads:
             writes.start_soon(_write, writer, outgoing, client)
             reads.start_soon(client.read, reader)
@@ -75,7 +75,7 @@ async def _piped(gate: Gate) -> AsyncIterator[tuple[Any, Any]]:
 
 
 class _Client:
-    """The one client on stdio: its messages as they come in, and which of its requests are not answered yet."""
+    """The one client on stdio: its incoming messages, and its requests in progress."""
 
     def __init__(self, gate: Gate, incoming: Incoming, replies: Outgoing) -> None:
         self._gate = gate
@@ -89,7 +89,7 @@ class _Client:
             while chunk := await reader.read(_CHUNK):
                 yield chunk
 
-        # The replies end with the reading: the writing would wait for more of them.
+        # The replies end with the reading; otherwise the writer would wait for more.
         async with self._incoming, self._replies:
             async for line in lines(chunks(), self._gate.limits.request_bytes, gives_up=False):
                 refused = await self._take(line)
@@ -102,7 +102,7 @@ class _Client:
                     return
 
     async def _take(self, line: bytes | bytearray | Overlong) -> Refused | None:
-        """Pass a message on; or what is to be answered instead."""
+        """Pass a message on, or return what to answer instead."""
         try:
             if isinstance(line, Overlong):
                 text = f"A message may have {self._gate.limits.request_bytes:,} bytes."
@@ -119,36 +119,36 @@ class _Client:
         try:
             await self._incoming.send(SessionMessage(message))
         except (anyio.BrokenResourceError, anyio.ClosedResourceError):
-            # The server no longer listens. The reading ends with stdin, or with the server's own end.
+            # The server no longer listens. Reading ends with stdin, or with the server.
             return None
         return None
 
     def _admit(self, message: JSONRPCMessage) -> None:
         if isinstance(message, JSONRPCNotification) and message.method == "notifications/cancelled":
-            # Such a request is never answered.
+            # A cancelled request is never answered.
             self._under_way.discard(_same((message.params or {}).get("requestId")))
         if not isinstance(message, JSONRPCRequest):
             return
         if _same(message.id) in self._under_way:
-            # Not under that id: it would be taken for the answer to the other one.
-            text = "The id of a request is that of another one that is not answered yet."
+            # Not under that id, because it would be taken for the response to the other request.
+            text = "Another request with this id is still in progress."
             raise self._gate.refuse(Refused("duplicate", types.INVALID_REQUEST, text))
         if len(self._under_way) >= (most := self._gate.limits.requests):
-            text = f"{most:,} requests are under way already. Wait for answers before you ask for more."
+            text = f"{most:,} requests are in progress. Wait for responses before sending more."
             refused = Refused("busy", types.INTERNAL_ERROR, text, message.id)
             refused.retry_after = 1
             raise self._gate.refuse(refused)
         self._under_way.add(_same(message.id))
 
     def answered(self, message: JSONRPCMessage) -> None:
-        """Something is on its way to the client: once it has its answer, it may use the id again."""
+        """A response is on its way to the client, which may then use the id again."""
         if isinstance(message, JSONRPCResponse | JSONRPCError) and message.id is not None:
             self._under_way.discard(_same(message.id))
         self._wrote.set()
 
 
 def _same(request_id: Any) -> types.RequestId:
-    """Ids that the SDK takes for the same are the same: "7" and 7."""
+    """Ids that the SDK considers the same: "7" and 7."""
     return str(request_id)
 
 
@@ -159,7 +159,7 @@ _ID = re.compile(rb'"id"\s*:\s*(?:"([^"\\]{0,200})"|(-?\d{1,18}))')
 
 
 def id_of(line: Overlong) -> types.RequestId | None:
-    """The id of a request of which only the ends are known: clients write it first, or last."""
+    """The id of a request of which only the ends are known; clients write it first or last."""
     ends = [_HEAD.match(line.head), _TAIL.search(line.tail)]
     found = next((found for end in ends if end is not None and (found := _ID.search(end.group())) is not None), None)
     if found is None:
@@ -171,7 +171,7 @@ def _line(message: JSONRPCMessage) -> bytes:
     try:
         return message.model_dump_json(by_alias=True, exclude_unset=True).encode("utf-8", "surrogatepass") + b"\n"
     except ValueError:
-        # Half a surrogate pair: no valid text, but JSON can carry it.
+        # Half a surrogate pair is not valid text, but JSON can carry it.
         return json.dumps(message.model_dump(by_alias=True, exclude_unset=True)).encode() + b"\n"
 
 
@@ -189,7 +189,7 @@ async def _write(
                     writer.write(piece)
                     await writer.drain()
                     if large:
-                        # A client that reads quickly would never make us wait, nor let others run.
+                        # A client that reads fast would never make us wait, nor let others run.
                         await asyncio.sleep(0)
             except OSError:
                 # The client no longer reads.

@@ -1,8 +1,8 @@
-"""OpenTelemetry traces, when they are asked for. Called by `serve`; nothing is loaded otherwise.
+"""OpenTelemetry traces, if configured. Called by `serve`; nothing is loaded otherwise.
 
-The MCP SDK already makes the spans: one for each request of a client, under the trace context that the request
-carries in its `_meta`, and one for each request to a server, which is sent on. Here is only where they go, and that
-nothing goes with them that may quote arguments or results.
+The MCP SDK already creates the spans: one for each client request, under the trace context in its `_meta`, and one for
+each request to a server, which gets the context too. This module only exports them, without anything that may quote
+arguments or results.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ KEPT = frozenset({
     "error.type",
     "rpc.response.status_code",
 })  # fmt: skip
-"""The attributes that are sent: names and codes."""
+"""The attributes that are exported: names and codes."""
 
 
 def start_tracing(endpoint: str, version: str) -> TracerProvider:
@@ -35,7 +35,7 @@ def start_tracing(endpoint: str, version: str) -> TracerProvider:
         from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
     except ImportError:
         raise ConfigurationError(
-            "Traces need further packages: pip install 'mcp-optimizer-gateway[otel]', or leave otlp_endpoint unset."
+            "Traces need more packages: pip install 'mcp-optimizer-gateway[otel]', or leave otlp_endpoint unset."
         ) from None
     from opentelemetry.sdk.trace.export import BatchSpanProcessor
     from opentelemetry.trace import set_tracer_provider
@@ -48,14 +48,14 @@ def start_tracing(endpoint: str, version: str) -> TracerProvider:
 
 
 def provider_to(exporter: SpanExporter, version: str, processor: type) -> TracerProvider:
-    """Spans go to this exporter, without what may quote somebody."""
+    """A provider that exports spans without texts that may quote somebody."""
     from opentelemetry.sdk.resources import Resource
     from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
     from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
     from opentelemetry.trace import Status
 
     class Careful(SpanExporter):
-        """Keeps back messages of errors and all attributes that are not known to be harmless."""
+        """Drops error messages and all attributes that are not known to be harmless."""
 
         def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
             return exporter.export([_careful(span) for span in spans])

@@ -1,6 +1,6 @@
-"""How many calls one server gets at a time: so many under way, so many waiting, and no more.
+"""Limits the calls to one server: so many in progress, so many waiting, and no more.
 
-Without a bound a slow server would fill the gateway's memory with calls that nobody waits for any longer.
+Without a limit a slow server would fill the gateway's memory with calls that nobody waits for any more.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _SMOOTHING = 0.1
 
 
 class Admission:
-    """The door to one server."""
+    """Admits calls to one server."""
 
     def __init__(self, server: str, most_under_way: int, most_waiting: int) -> None:
         self._server = server
@@ -30,12 +30,12 @@ class Admission:
         self._emptied.set()
 
     async def emptied(self) -> None:
-        """Wait until no call is under way, and none waits."""
+        """Wait until no call is in progress or waiting."""
         await self._emptied.wait()
 
     @asynccontextmanager
     async def admit(self) -> AsyncIterator[None]:
-        """One call's time with the server; raises ServerBusy if too many are waiting already."""
+        """Held during one call; raises ServerBusy if too many are already waiting."""
         if self._places.locked() and self._waiting >= self._most_waiting:
             turns = 1 + self._waiting / self._most_under_way
             raise ServerBusy(self._server, self._under_way, self._waiting, max(1.0, self._usual_seconds * turns))

@@ -1,8 +1,8 @@
 """Reads the server files that MCP clients use, and turns them into specs.
 
-`mcpServers` (Claude Desktop, Cursor, Cline, Gemini CLI ...) and `servers` (VS Code), JSON with comments and
-trailing commas, and variables: `${VAR}`, `${VAR:-default}`, `${env:VAR}`. A file that cannot be read is an
-error; an entry that cannot be used is a spec with a `problem`.
+`mcpServers` (Claude Desktop, Cursor, Cline, Gemini CLI ...) and `servers` (VS Code), JSON with comments and trailing
+commas, and variables: `${VAR}`, `${VAR:-default}`, `${env:VAR}`. An unreadable file is an error; an unusable entry is a
+spec with a `problem`.
 """
 
 from __future__ import annotations
@@ -35,22 +35,22 @@ _KEYS = frozenset(
 _USED = ("tools", "includeTools", "enabledTools")
 _TURNED_OFF = ("excludeTools", "disabledTools")
 _ALIKE = 0.8
-"""How alike two words are of which one is the other mistyped."""
+"""Similarity from which one word counts as a mistyped form of the other."""
 
-# A string, or a comment, or a comma that nothing but space and comments separates from a closing bracket.
-# A comment is atomic, `(?>`: it ends at its first "*/", and is never stretched to a later one to make the rest fit.
+# A string, or a comment, or a comma followed only by whitespace and comments before a closing bracket. A comment is
+# atomic, `(?>`: it ends at its first "*/" and is never extended to a later one.
 _JSONC = re.compile(
     r"""("(?:\\.|[^"\\])*")|//[^\n]*|(?>/\*.*?\*/)|,(?=(?:\s|//[^\n]*\n|(?>/\*.*?\*/))*+[}\]])""", re.DOTALL
 )
 _VARIABLE = re.compile(r"\$\{([^}]*)\}")
 _NAME = re.compile(r"(?:env:)?([A-Za-z_][A-Za-z0-9_]*)(?::-(.*))?", re.DOTALL)
 
-# Files in the wild give seconds (Cline: at most 3,600) or milliseconds (Gemini CLI: 600,000).
+# Existing files give seconds (Cline: at most 3,600) or milliseconds (Gemini CLI: 600,000).
 _LONGEST_IN_SECONDS = 3_600
 
 
 class _Unusable(Exception):
-    """This entry cannot be used; the message becomes the spec's problem."""
+    """An unusable entry; the message becomes the spec's problem."""
 
 
 def read_server_file(path: Path, environment: Mapping[str, str]) -> list[ServerSpec]:
@@ -59,7 +59,7 @@ def read_server_file(path: Path, environment: Mapping[str, str]) -> list[ServerS
         text = path.read_text(encoding="utf-8-sig")
     except FileNotFoundError:
         raise ConfigurationError(
-            f"No server file at {path}. Write one with `mcp-optimizer init`, name another with --config FILE, "
+            f"No server file at {path}. Create one with `mcp-optimizer init`, choose another with --config FILE, "
             "or try --demo."
         ) from None
     except (OSError, UnicodeDecodeError) as error:
@@ -68,7 +68,7 @@ def read_server_file(path: Path, environment: Mapping[str, str]) -> list[ServerS
 
 
 def parse_server_file(text: str, path: Path, environment: Mapping[str, str]) -> list[ServerSpec]:
-    """The servers that `text` names; `path` is for messages and for relative folders."""
+    """The servers in `text`; `path` is for messages and for relative folders."""
     try:
         document = json.loads(_JSONC.sub(_blank_out, text))
     except json.JSONDecodeError as error:
@@ -79,13 +79,13 @@ def parse_server_file(text: str, path: Path, environment: Mapping[str, str]) -> 
 
 
 def _blank_out(match: re.Match[str]) -> str:
-    """Blanks for a comment or comma, line by line, so that an error is reported where the user sees it."""
+    """Replaces a comment or comma by blanks, line by line, so that errors show the right position."""
     return match.group(1) or re.sub(r"[^\n]", " ", match.group())
 
 
 def _entries(document: Any, path: Path) -> dict[str, Any]:
     if not isinstance(document, dict):
-        raise ConfigurationError(f'{path} must hold a JSON object with "mcpServers".')
+        raise ConfigurationError(f'{path} must contain a JSON object with "mcpServers".')
     key = "mcpServers" if "mcpServers" in document else "servers"
     # VS Code's settings.json keeps the servers one level down.
     nested = document.get("mcp")
@@ -103,7 +103,7 @@ def _spec(name: str, entry: Any, path: Path, environment: Mapping[str, str]) -> 
         return _usable_spec(name, entry, path, environment)
     except _Unusable as problem:
         if isinstance(entry, dict) and _is_disabled(entry):
-            # Nobody asked for it, so nobody has to hear what it lacks.
+            # A disabled server need not report what it lacks.
             return ServerSpec(name=name, transport=_guess_transport(entry), disabled=True)
         return ServerSpec(name=name, transport=_guess_transport(entry), problem=f"{problem} (in {path})")
 
@@ -154,14 +154,16 @@ def _usable_spec(name: str, entry: Any, path: Path, environment: Mapping[str, st
 
 
 def _refuse_mistyped(entry: Mapping[str, Any]) -> None:
-    """A key that is all but one of ours. Other clients' own keys pass: their files are read as they are."""
+    """Rejects a key that is almost one of ours. Other clients' own keys are allowed: their files are read
+    as they are.
+    """
     for key in entry.keys() - _KEYS:
         if meant := get_close_matches(key.lower(), sorted(_KEYS - entry.keys()), n=1, cutoff=_ALIKE):
-            raise _Unusable(f'"{key}" is no key of a server; "{meant[0]}" may be meant')
+            raise _Unusable(f'"{key}" is not a key of a server; did you mean "{meant[0]}"?')
 
 
 def _transport(entry: Mapping[str, Any]) -> tuple[Transport, bool]:
-    """The entry's transport, and whether the entry itself says so."""
+    """The entry's transport, and whether the entry itself states it."""
     declared = next((entry[key] for key in ("type", "transport", "transportType") if key in entry), None)
     if declared is not None:
         known = _TRANSPORT_NAMES.get(str(declared).lower())
@@ -173,11 +175,11 @@ def _transport(entry: Mapping[str, Any]) -> tuple[Transport, bool]:
     if "url" in entry or "serverUrl" in entry or "httpUrl" in entry:
         url = _url(entry).partition("?")[0].rstrip("/")
         return (Transport.SSE, True) if url.endswith("/sse") else (Transport.HTTP, "httpUrl" in entry)
-    raise _Unusable('the entry needs a "command" to start or a "url" to reach')
+    raise _Unusable('the entry needs a "command" or a "url"')
 
 
 def _expand(value: Any, where: str, environment: Mapping[str, str]) -> Any:
-    """Fill in the variables of every string in `value`."""
+    """Replace the variables in every string of `value`."""
     if isinstance(value, str):
         return _VARIABLE.sub(lambda match: _variable(match.group(1), where, environment), value)
     if isinstance(value, list):
@@ -191,7 +193,7 @@ def _variable(expression: str, where: str, environment: Mapping[str, str]) -> st
     match = _NAME.fullmatch(expression)
     if match is None:
         raise _Unusable(
-            f'"{where}" uses ${{{expression}}}, which only its own client can fill in; '
+            f'"{where}" uses ${{{expression}}}, which only the original client can replace; '
             "use ${VAR}, ${VAR:-default} or ${env:VAR}"
         )
     name, default = match.groups()
@@ -213,13 +215,13 @@ def _timeout(value: Any) -> float | None:
 
 
 def _tools(entry: Mapping[str, Any]) -> ToolSelection:
-    """Other clients' files say which tools are turned off: who turned one off there does not want it here."""
+    """Which tools are used. Tools turned off in another client's file are turned off here too."""
     used = _tool_names(entry, _USED)
     return ToolSelection(ALL if used is None else tuple(used), tuple(_tool_names(entry, _TURNED_OFF) or ()))
 
 
 def _tool_names(entry: Mapping[str, Any], keys: Sequence[str]) -> list[str] | None:
-    """What stands under some keys; None where none of them is there."""
+    """The names under some keys; None if none of the keys is there."""
     found: list[str] | None = None
     for key in keys:
         if (value := entry.get(key)) is None:

@@ -1,8 +1,8 @@
 """HTTP/1.1 over kept connections: the transport below httpx, for the many small requests of a gateway.
 
-httpx's own transport asks every kept connection, for every request, whether it is still there, and parses in Python;
-that was half of what a call through the gateway cost. Here a connection tells by itself when it is closed, and a
-C parser reads it. Addresses, headers, cookies and encodings stay httpx's; MCP is not known here.
+For every request, httpx's own transport asks every kept connection whether it is still open, and it parses in Python;
+that was half of the cost of a call through the gateway. Here a connection reports when it is closed, and a C parser
+reads it. httpx still handles addresses, headers, cookies and encodings; MCP is not known here.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ import httpx2
 
 _MOST_IDLE = 64
 _MOST_UNREAD = 256 * 1024
-"""Bytes of an answer that wait for their reader; of more, the server is not read on."""
+"""Bytes of a response that may wait for their reader; beyond that, reading pauses."""
 _SLICE = 16 * 1024
-"""Bytes that are parsed in one go."""
+"""Bytes parsed in one go."""
 _LONG_SLICE = 0.0005
-"""Seconds after which a slice was more work than an answer is: it is all chunks of a few bytes."""
+"""Seconds after which a slice took more work than a normal response: it consists of tiny chunks."""
 _REST = 5
-"""How many times as long as such a slice took its connection is left alone."""
+"""The pause after such a slice, as a multiple of the time it took."""
 _NEXT_ADDRESS = 2.0
-"""Seconds after which the next address of a host is tried, where it has several."""
+"""Seconds after which the next address of a host is tried, if it has several."""
 
 Origin = tuple[str, str, int]
 
 
 class KeptConnections(httpx2.AsyncBaseTransport):
-    """Opens connections as they are needed, and keeps those that are free for `idle` seconds."""
+    """Opens connections on demand, and keeps free ones for `idle` seconds."""
 
     def __init__(self, ssl_context: Callable[[], ssl.SSLContext], idle: float, header_bytes: int = 256_000) -> None:
         self._ssl_context = ssl_context
@@ -56,7 +56,7 @@ class KeptConnections(httpx2.AsyncBaseTransport):
         return httpx2.Response(status, headers=headers, stream=_Body(connection, lambda: self._free(connection)))
 
     def _kept(self, origin: Origin) -> _Connection | None:
-        """The connection that was used last: if that one is too old, all are."""
+        """The most recently used connection; if that one is too old, all are."""
         idle = self._idle.get(origin)
         while idle:
             connection = idle.pop()
@@ -72,7 +72,7 @@ class KeptConnections(httpx2.AsyncBaseTransport):
                 try:
                     return await self._open_one(origin)
                 except OSError:
-                    # Once more: it may just be coming up.
+                    # Once more, because the server may just be starting.
                     return await self._open_one(origin)
         except TimeoutError:
             raise httpx2.ConnectTimeout(f"no connection within {patience:g} s", request=request) from None
@@ -105,18 +105,18 @@ class KeptConnections(httpx2.AsyncBaseTransport):
         raise OSError(f"{host} has no address")
 
     def _free(self, connection: _Connection) -> None:
-        """Its answer was read, or nobody wants it any more."""
+        """The response was read, or nobody wants it any more."""
         idle = self._idle.setdefault(connection.origin, [])
         if not connection.can_be_kept or len(idle) >= _MOST_IDLE:
             connection.close()
             return
-        connection.free_since = connection.loop.time()
+        connection.become_free()
         idle.append(connection)
         if self._sweeping is None:
             self._sweeping = connection.loop.call_later(self._idle_seconds, self._sweep, connection.loop)
 
     def _sweep(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Close what has not been used for long."""
+        """Close connections that have not been used for long."""
         self._sweeping = None
         oldest = loop.time() - self._idle_seconds
         for origin, connections in list(self._idle.items()):
@@ -133,12 +133,12 @@ class KeptConnections(httpx2.AsyncBaseTransport):
         self._idle.clear()
         for connection in list(self._open):
             connection.close()
-        # The event loop ends a connection in its next turn.
+        # The event loop closes a connection in its next turn.
         await asyncio.sleep(0)
 
 
 class _Connection(asyncio.Protocol):
-    """One connection: a request, its answer, and then the next."""
+    """One connection: a request, its response, then the next."""
 
     def __init__(
         self,
@@ -150,7 +150,7 @@ class _Connection(asyncio.Protocol):
         self._header_bytes = header_bytes
         self.loop = loop
         self.origin = origin
-        self.free_since = 0.0
+        self.free_since = loop.time()
         self.is_closed = False
         self._lost = lost
         self._parser = httptools.HttpResponseParser(self)
@@ -172,12 +172,16 @@ class _Connection(asyncio.Protocol):
         self._is_paused = False
         self._error: httpx2.TransportError | None = None
 
+    def become_free(self) -> None:
+        """From now on it waits for its next request."""
+        self.free_since = self.loop.time()
+
     @property
     def can_be_kept(self) -> bool:
         return self._is_complete and self._stays_open and not self.is_closed
 
     async def exchange(self, message: bytes) -> tuple[int, list[tuple[bytes, bytes]]]:
-        """Send a request; the status and the headers that it is answered with. The body is read from `body`."""
+        """Send a request; returns the status and headers of its response. The body is read from `body`."""
         assert self._transport is not None
         self._begin()
         self._is_answering = True
@@ -225,14 +229,14 @@ class _Connection(asyncio.Protocol):
             self._error = self._error or error
         self._wake()
 
-    # What the event loop says.
+    # Called by the event loop.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
 
     def data_received(self, data: bytes) -> None:
         if not self._is_answering or self._is_complete:
-            # Nobody asked.
+            # Data without a request.
             self.close()
             return
         self._unparsed += data
@@ -240,7 +244,7 @@ class _Connection(asyncio.Protocol):
             self._parse()
 
     def _parse(self) -> None:
-        """What came, a slice at a time. A server that makes much work of few bytes has to wait for it."""
+        """Parses received data, one slice at a time. A server whose few bytes make much work is slowed down."""
         self._resting = None
         data, self._unparsed = self._unparsed, b""
         for at in range(0, len(data), _SLICE):
@@ -261,7 +265,7 @@ class _Connection(asyncio.Protocol):
             return
         try:
             self._parser.feed_data(data)
-            # The parser holds on to headers that are not complete, and to those that follow a body.
+            # The parser buffers incomplete headers, and those that follow a body.
             self._head_size += 0 if self._status else len(data)
             if self._head_size > self._header_bytes:
                 raise httptools.HttpParserError(f"its headers are longer than {self._header_bytes:,} bytes")
@@ -276,18 +280,18 @@ class _Connection(asyncio.Protocol):
         self.is_closed = True
         self._lost(self)
         if self._status and error is None and not self._has_length():
-            # An answer without a length ends with its connection.
+            # A response without a length ends with its connection.
             self._is_complete = True
-        self._fail(httpx2.RemoteProtocolError(str(error) if error else "it closed the connection without an answer"))
+        self._fail(httpx2.RemoteProtocolError(str(error) if error else "it closed the connection without a response"))
 
     def _has_length(self) -> bool:
         return any(name.lower() in (b"content-length", b"transfer-encoding") for name, _ in self._headers)
 
-    # What the parser says.
+    # Called by the parser.
 
     def on_message_begin(self) -> None:
         if self._is_complete:
-            # More than one answer to one request.
+            # More than one response to one request.
             self.close()
         else:
             self._headers = []
@@ -298,7 +302,7 @@ class _Connection(asyncio.Protocol):
             self._head_size += len(name) + len(value) if self._status else 0
 
     def on_headers_complete(self) -> None:
-        # Below 200 it is not yet the answer.
+        # A status below 200 is not the final response.
         if not self._is_complete and (status := self._parser.get_status_code()) >= 200:
             self._status = status
             self._wake()
@@ -321,7 +325,7 @@ class _Connection(asyncio.Protocol):
 
 
 class _Body(httpx2.AsyncByteStream):
-    """An answer as it comes; when it is closed, its connection is free for the next request."""
+    """A response body as it arrives; closing it frees the connection for the next request."""
 
     def __init__(self, connection: _Connection, free: Callable[[], None]) -> None:
         self._connection = connection

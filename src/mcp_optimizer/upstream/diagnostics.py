@@ -1,4 +1,4 @@
-"""What can be seen of a server besides its answers: why its session ended, and what it sent that nobody could use."""
+"""What is known about a server besides its responses: why its session ended, and what it sent that was unusable."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ STATUS_ADVICE = {
 
 
 class Dropped:
-    """Counts what was dropped, by reason, and logs each reason once. Reasons are our own words, never a server's."""
+    """Counts dropped messages by reason, and logs each reason once. Reasons are our own words, never a server's."""
 
     def __init__(self, server: str = "") -> None:
         self._server = server
@@ -29,13 +29,13 @@ class Dropped:
 
     def __call__(self, why: str) -> None:
         if why not in self.counts:
-            logger.warning("Server %s: %s; dropped, as are others like it.", self._server, why)
+            logger.warning("Server %s: %s; dropped, and further ones will be.", self._server, why)
         self.counts[why] += 1
 
 
 @dataclass
 class Diagnostics:
-    """It outlives the session, to say why that ended."""
+    """Outlives the session, to explain why it ended."""
 
     dropped: Dropped = field(default_factory=Dropped)
     child: ChildProcess | None = None
@@ -43,8 +43,20 @@ class Diagnostics:
     verdict: str = ""
     """Why we ended the session ourselves, if we did."""
 
+    def runs(self, child: ChildProcess) -> None:
+        """The server runs as this process."""
+        self.child = child
+
+    def answered(self, http_status: int) -> None:
+        """The server last answered with this status."""
+        self.http_status = http_status
+
+    def judge(self, verdict: str) -> None:
+        """We end the session ourselves, for this reason."""
+        self.verdict = verdict
+
     def exit_reason(self) -> str:
-        """Why the session ended, as far as can be told; empty when nothing is known."""
+        """Why the session ended, if known; otherwise empty."""
         if self.verdict:
             return self.verdict
         if self.child is not None:

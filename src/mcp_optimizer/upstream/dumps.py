@@ -1,4 +1,4 @@
-"""Reads tools/list dumps: files that hold what servers list, for looking at catalogs without starting anything."""
+"""Reads tools/list dumps: files with servers' listings, to examine catalogs without starting anything."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from mcp_optimizer.upstream.listing import Listing, read_tools
 
 
 def read_dumps(folder: Path) -> Iterator[tuple[str, Listing]]:
-    """A server a file, named after it: a list of tools, or {"tools": [...]}."""
+    """One server per file, named after it: a list of tools, or {"tools": [...]}."""
     if not folder.is_dir():
         raise ConfigurationError(f"No folder at {folder}. --tools-dir takes a folder of tools/list dumps (*.json).")
     files = sorted(folder.glob("*.json"))
     if not files:
-        raise ConfigurationError(f"{folder} holds no *.json files.")
+        raise ConfigurationError(f"{folder} contains no *.json files.")
     for path in files:
         try:
             content = json.loads(path.read_text(encoding="utf-8"))
@@ -24,5 +24,5 @@ def read_dumps(folder: Path) -> Iterator[tuple[str, Listing]]:
             raise ConfigurationError(f"Cannot read the dump {path}: {error}.") from error
         tools = content.get("tools") if isinstance(content, dict) else content
         if not isinstance(tools, list):
-            raise ConfigurationError(f'{path} holds neither a list of tools nor {{"tools": [...]}}.')
+            raise ConfigurationError(f'{path} contains neither a list of tools nor {{"tools": [...]}}.')
         yield path.stem, read_tools(tools)

@@ -1,7 +1,7 @@
 """The three ways in which a request to a server ends without a result.
 
-Refused: the server said no, and is well. Lost: this one exchange broke, and nothing is known of the server. Gone: the
-server, or the session with it, is no more. Whoever mixes them up restarts healthy servers, or waits for dead ones.
+Refused: the server responded with an error and is alive. Lost: this one exchange broke, and the server may be alive.
+Gone: the server or its session has ended. Confusing them restarts healthy servers, or waits for dead ones.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Any
 
 
 class RpcError(Exception):
-    """Refused: the server answered with a JSON-RPC error."""
+    """Refused: the server responded with a JSON-RPC error."""
 
     def __init__(self, code: int, message: str, data: Any = None) -> None:
         super().__init__(message)
@@ -20,7 +20,7 @@ class RpcError(Exception):
 
 
 class ExchangeLost(Exception):
-    """Lost: this exchange broke. `was_sent`: whether the server can have received the request."""
+    """Lost: this exchange broke. `was_sent` says whether the server may have received the request."""
 
     def __init__(self, reason: str, *, was_sent: bool = True) -> None:
         super().__init__(reason)
@@ -28,14 +28,14 @@ class ExchangeLost(Exception):
 
 
 class RpcTimeout(ExchangeLost):
-    """Lost: no answer came in time."""
+    """Lost: no response came in time."""
 
     def __init__(self, method: str, seconds: float, *, in_all: bool = False) -> None:
         super().__init__(f"{method} was not answered within {seconds:g} s")
         self.seconds = seconds
         self.in_all = in_all
-        """It went on reporting progress, or asking, until the longest time that any call may take was over."""
+        """It kept reporting progress, or asking, until the maximum duration of any call."""
 
 
 class ServerGone(Exception):
-    """Gone: there is no connection to the server any more."""
+    """Gone: the connection to the server has ended."""

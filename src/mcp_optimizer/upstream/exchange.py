@@ -1,9 +1,10 @@
-"""One request of ours to a server while it is under way: its deadline, its client, its answer. Used by the peer."""
+"""One request to a server while it is in progress: its deadline, its client, its response. Used by the peer."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+import contextlib
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from mcp_optimizer.domain.caller import ClientLink
@@ -11,13 +12,13 @@ from mcp_optimizer.limits import Limits
 from mcp_optimizer.upstream.notifications import InOrder
 
 _LAST_WORDS = 5.0
-"""Seconds that notifications of a finished request have to reach their client before its result goes out."""
+"""Seconds for the notifications of a finished request to reach their client before its result is sent."""
 
 
 class Exchange:
-    """Ends after `timeout` seconds without a sign of life, and after `call_seconds` in any case, if it has one."""
+    """Ends after `timeout` seconds without a sign of life, and after `call_seconds` in any case, if set."""
 
-    __slots__ = ("_ends_at", "_telling", "answer", "asking", "deadline", "link", "progress_token", "timeout")
+    __slots__ = ("_asking", "_ends_at", "_telling", "answer", "deadline", "link", "progress_token", "timeout")
 
     def __init__(self, link: ClientLink | None, timeout: float | None, progress_token: Any, limits: Limits) -> None:
         loop = asyncio.get_running_loop()
@@ -26,21 +27,32 @@ class Exchange:
         self.timeout = timeout
         self.progress_token = progress_token
         self.deadline = asyncio.timeout(None if timeout is None else min(timeout, limits.call_seconds))
-        self.asking = 0
+        self._asking = 0
         self._ends_at = loop.time() + limits.call_seconds
         self._telling = InOrder(link.tell, limits.pending_notifications) if link is not None else None
 
     @property
     def was_long_enough(self) -> bool:
-        """Whether it had all the time that any call may take."""
+        """Whether it used the maximum duration of any call."""
         return asyncio.get_running_loop().time() >= self._ends_at
 
     def extend(self) -> None:
-        """A sign of life: the time begins anew. While the client is being asked it stands still."""
+        """A sign of life: restarts the timeout. It pauses while the client is being asked."""
         if self.timeout is None or self.deadline.expired() or self.answer.done():
             return
         now = asyncio.get_running_loop().time()
-        self.deadline.reschedule(self._ends_at if self.asking else min(now + self.timeout, self._ends_at))
+        self.deadline.reschedule(self._ends_at if self._asking else min(now + self.timeout, self._ends_at))
+
+    @contextlib.contextmanager
+    def asking(self) -> Iterator[None]:
+        """While the client is being asked."""
+        self._asking += 1
+        self.extend()
+        try:
+            yield
+        finally:
+            self._asking -= 1
+            self.extend()
 
     def fail(self, error: Exception) -> None:
         if not self.answer.done():
@@ -52,6 +64,6 @@ class Exchange:
             self._telling.put(method, params)
 
     async def told(self) -> None:
-        """Wait until the client has heard everything that came before the answer."""
+        """Wait until the client received everything that came before the response."""
         if self._telling is not None:
             await self._telling.told(_LAST_WORDS)

@@ -1,6 +1,6 @@
-"""Agreeing with a server on a protocol version, in whichever era it speaks, and on what it says of itself.
+"""Agrees with a server on a protocol version, modern or legacy, and reads what it declares.
 
-What it says is checked here, once: behind this module capabilities are objects and texts are texts of bounded length.
+Declarations are checked here, once: behind this module capabilities are objects, and texts have a bounded length.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from mcp_optimizer.upstream.peer import Peer
 _PROBE_TIMEOUT = 10.0
 _LONGEST_NAME = 200
 
-NOT_MODERN = "it does not speak the newer era"
+NOT_MODERN = "it does not speak modern MCP"
 
 
 @dataclass(frozen=True)
 class Agreement:
-    """The protocol version that both sides speak from now on, and what the server said of itself."""
+    """The agreed protocol version, and what the server declared."""
 
     protocol_version: str = ""
     server_version: str = ""
@@ -39,7 +39,7 @@ class Agreement:
         return self.protocol_version in MODERN_PROTOCOL_VERSIONS
 
     def can(self, capability: str, detail: str | None = None) -> bool:
-        """Whether the server declared a capability, such as resources, or resources' subscribe."""
+        """Whether the server declared a capability, such as resources, or subscribe of resources."""
         declared = self.capabilities.get(capability)
         return declared is not None and (detail is None or bool(declared.get(detail)))
 
@@ -52,7 +52,7 @@ class Handshake:
         self._client_info = client_info
 
     async def agree(self, *, legacy: bool) -> Agreement:
-        """`legacy`: begin with the older handshake."""
+        """With `legacy`, start with `initialize`."""
         if legacy:
             try:
                 return await self._initialize()
@@ -68,14 +68,14 @@ class Handshake:
         except ExchangeLost as error:
             if not error.was_sent:
                 raise
-        # Whatever it says: it does not speak the newer era.
+        # Whatever the error: it does not speak modern MCP.
         return await self._initialize_after_probe()
 
     async def _initialize_after_probe(self) -> Agreement:
         try:
             return await self._initialize()
         except RpcError as error:
-            # A server slow to start may have taken the probe, after all, when nobody waited for its answer any more.
+            # A server that is slow to start may have accepted the probe after we stopped waiting for it.
             if (version := _mutual(error)) is None:
                 raise
             return await self._discover(version)
@@ -95,7 +95,7 @@ class Handshake:
         owner = self._peer.owner
         capabilities = dict(owner.capabilities) if owner is not None else {}
         if owner is not None and owner.is_modern and "roots" in capabilities:
-            # In the newer era nobody says that they changed.
+            # Modern has no notification for changed roots.
             capabilities["roots"] = {}
         params = {
             "protocolVersion": LATEST_HANDSHAKE_VERSION,
@@ -128,7 +128,7 @@ def _named(info: Any) -> str:
 
 
 def envelope(version: str, client_info: Mapping[str, Any], caller: Caller) -> dict[str, Any]:
-    """What a request of the newer era says of its sender."""
+    """What a modern request says about its sender."""
     link = caller.link
     said = {
         types.PROTOCOL_VERSION_META_KEY: version,
@@ -141,7 +141,7 @@ def envelope(version: str, client_info: Mapping[str, Any], caller: Caller) -> di
 
 
 def _mutual(error: RpcError) -> str | None:
-    """The newest version that both sides speak, if the error names those of the server."""
+    """The newest version that both sides speak, if the error lists the server's."""
     supported = error.data.get("supported") if isinstance(error.data, dict) else None
     if error.code != types.UNSUPPORTED_PROTOCOL_VERSION or not isinstance(supported, list):
         return None

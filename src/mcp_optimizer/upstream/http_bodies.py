@@ -1,6 +1,6 @@
-"""What a server answers over HTTP, read within bounds: whole bodies, and the events of a stream.
+"""Reads a server's HTTP responses within limits: complete bodies, and the events of a stream.
 
-Decompressed here and not by httpx: it would unpack a kilobyte into a gigabyte before anybody could count it.
+Decompresses here, because httpx would unpack a kilobyte into a gigabyte before anything could count it.
 """
 
 from __future__ import annotations
@@ -20,28 +20,28 @@ from mcp_optimizer.upstream.lines import EndlessLine, Overlong, lines
 from mcp_optimizer.upstream.turns import Turns
 
 _PIECE = 256 * 1024
-"""Bytes that are decompressed at a time."""
+"""Bytes decompressed at a time."""
 _GZIP = zlib.MAX_WBITS | 16
 _LONGEST_FIELD = 64
-"""Bytes in which the name of a field of an event ends."""
+"""Bytes within which the name of an event's field ends."""
 _LONGEST_ID = 1_000
 _ENDLESS = 4
-"""How many times the bound an event may be, while it is dropped, before it counts as endless."""
+"""A dropped event longer than this multiple of the limit counts as endless."""
 _LONGEST_RETRY = 9
-"""Digits of the milliseconds after which a server wants to be asked again."""
+"""Maximum digits of the retry time in milliseconds."""
 
 
 class BodyUnreadable(ExchangeLost):
-    """An answer is too long, or packed in a way that nobody asked for."""
+    """A response is too long, or has an encoding that was not requested."""
 
 
 def too_long(most: int) -> BodyUnreadable:
-    return BodyUnreadable(f"its answer is longer than {most:,} bytes, which limits.message_bytes allows")
+    return BodyUnreadable(f"its response is longer than {most:,} bytes (limits.message_bytes)")
 
 
 @dataclass
-class Event:
-    """One event of a stream. Of a name that means nothing to us there is nothing kept."""
+class SseEvent:
+    """One event of a stream. The data of unknown events is not kept."""
 
     kind: str = "message"
     data: bytearray | None = None
@@ -49,8 +49,42 @@ class Event:
     retry: float | None = None
     """Seconds."""
     size: int = field(default=0, compare=False)
-    """Bytes that came of it, also of what was not kept."""
+    """Bytes received for it, including what was not kept."""
     is_overlong: bool = False
+
+    def add(self, line: bytearray, most: int) -> None:
+        """Take in one line: `name: value`, or a comment."""
+        self.size += len(line) + 1
+        if self.size > _ENDLESS * most:
+            raise EndlessLine
+        colon = line.find(b":", 0, _LONGEST_FIELD)
+        if colon == 0:
+            return
+        name = bytes(line[: colon if colon > 0 else _LONGEST_FIELD])
+        begin = len(line) if colon < 0 else colon + 2 if line.startswith(b" ", colon + 1) else colon + 1
+        if name == b"data":
+            del line[:begin]
+            self._add_data(line, most)
+        elif name == b"event":
+            self.kind = bytes(line[begin : begin + _LONGEST_FIELD]).decode("latin-1")
+        elif name == b"id" and len(line) <= _LONGEST_ID and b"\0" not in line:
+            self.id = bytes(line[begin:]).decode("latin-1")
+        elif name == b"retry" and (digits := bytes(line[begin:])).isdigit() and len(digits) <= _LONGEST_RETRY:
+            self.retry = int(digits) / 1000
+
+    def _add_data(self, line: bytearray, most: int) -> None:
+        if self.size > most:
+            self.lose_data()
+            self.data = None
+        elif self.data is None:
+            self.data = line
+        else:
+            self.data += b"\n"
+            self.data += line
+
+    def lose_data(self) -> None:
+        """Some of it was too long to be kept."""
+        self.is_overlong = True
 
 
 async def json_of(data: bytes | bytearray) -> Any:
@@ -62,19 +96,19 @@ async def json_of(data: bytes | bytearray) -> Any:
 
 
 async def whole_body(response: httpx2.Response, most: int) -> bytearray:
-    """All of it; accumulates in one bytearray, so that its end is no great copy."""
+    """The complete body. Accumulates in one bytearray, so completing it copies nothing."""
     body = bytearray()
     async for chunk in _decoded(response):
         body += chunk
         if len(body) > most:
-            # The error refers to this frame for as long as somebody has it.
+            # The error keeps this frame, and so the body, alive.
             body.clear()
             raise too_long(most)
     return body
 
 
 async def _decoded(response: httpx2.Response) -> AsyncIterator[bytes]:
-    """The body as it was before it was packed, in pieces of bounded size."""
+    """The decompressed body, in pieces of bounded size."""
     turns = Turns()
     packing = response.headers.get("content-encoding", "").strip().lower()
     if packing in ("", "identity"):
@@ -84,7 +118,7 @@ async def _decoded(response: httpx2.Response) -> AsyncIterator[bytes]:
                 await turns.next()
         return
     if packing not in ("gzip", "x-gzip"):
-        raise BodyUnreadable("its answer is packed in a way that it was not asked for")
+        raise BodyUnreadable("its response has an encoding that was not requested")
     unpacking = zlib.decompressobj(_GZIP)
     try:
         async for chunk in response.aiter_raw():
@@ -96,25 +130,25 @@ async def _decoded(response: httpx2.Response) -> AsyncIterator[bytes]:
                     await turns.next()
         yield unpacking.flush()
     except zlib.error:
-        raise BodyUnreadable("its answer is not the gzip that it says it is") from None
+        raise BodyUnreadable("its response is not valid gzip") from None
 
 
-async def events(response: httpx2.Response, most: int) -> AsyncIterator[Event]:
-    """The events of a stream, none larger than `most` bytes: a larger one comes without its data."""
-    event: Event | None = None
+async def events(response: httpx2.Response, most: int) -> AsyncIterator[SseEvent]:
+    """The events of a stream, at most `most` bytes each; a larger one comes without its data."""
+    event: SseEvent | None = None
     try:
         async for line in lines(_decoded(response), most):
             if isinstance(line, Overlong):
-                event = event or Event()
-                event.is_overlong = True
+                event = event or SseEvent()
+                event.lose_data()
                 continue
-            # A large one is ours to shorten where it stands; a slice would be a copy.
+            # A large line is shortened in place, because a slice would copy it.
             rest = line if isinstance(line, bytearray) else bytearray(line)
             if rest.endswith(b"\r"):
                 del rest[-1:]
             if rest:
-                event = event or Event()
-                _add(event, rest, most)
+                event = event or SseEvent()
+                event.add(rest, most)
             elif event is not None:
                 yield event
                 event = None
@@ -122,30 +156,3 @@ async def events(response: httpx2.Response, most: int) -> AsyncIterator[Event]:
         raise BodyUnreadable("an event of its stream has no end") from None
     if event is not None:
         yield event
-
-
-def _add(event: Event, line: bytearray, most: int) -> None:
-    """Take one line of an event in: `name: value`, or a comment."""
-    event.size += len(line) + 1
-    if event.size > _ENDLESS * most:
-        raise EndlessLine
-    colon = line.find(b":", 0, _LONGEST_FIELD)
-    if colon == 0:
-        return
-    name = bytes(line[: colon if colon > 0 else _LONGEST_FIELD])
-    begin = len(line) if colon < 0 else colon + 2 if line.startswith(b" ", colon + 1) else colon + 1
-    if name == b"data":
-        del line[:begin]
-        if event.size > most:
-            event.is_overlong, event.data = True, None
-        elif event.data is None:
-            event.data = line
-        else:
-            event.data += b"\n"
-            event.data += line
-    elif name == b"event":
-        event.kind = bytes(line[begin : begin + _LONGEST_FIELD]).decode("latin-1")
-    elif name == b"id" and len(line) <= _LONGEST_ID and b"\0" not in line:
-        event.id = bytes(line[begin:]).decode("latin-1")
-    elif name == b"retry" and (digits := bytes(line[begin:])).isdigit() and len(digits) <= _LONGEST_RETRY:
-        event.retry = int(digits) / 1000

@@ -1,4 +1,4 @@
-"""The HTTP client with which one server is reached: its headers, its proxy, connections that are kept. No MCP."""
+"""The HTTP client for one server: its headers, its proxy, kept connections. Knows no MCP."""
 
 from __future__ import annotations
 
@@ -14,23 +14,24 @@ from mcp_optimizer.upstream.spec import ServerSpec
 
 CONNECT_TIMEOUT = 10.0
 _IDLE = 3.0
-"""Seconds that an idle connection is kept: less than servers keep theirs (often 5), so that none is closed by the
-server at the moment at which it is used."""
+"""Seconds an idle connection is kept: less than servers keep theirs (often 5), so the server does not close one at the
+moment it is used.
+"""
 
 
 @cache
 def _ssl_context() -> Any:
-    # Building one costs about 40 ms; every HTTP upstream shares it.
+    # Building one takes about 40 ms, so all HTTP servers share it.
     return httpx2.create_ssl_context()
 
 
 def http_client(spec: ServerSpec, limits: Limits = DEFAULT_LIMITS) -> httpx2.AsyncClient:
-    """A client for one server, through the proxy that the environment names for it, if any."""
+    """A client for one server, through the proxy from the environment, if any."""
     # No read timeout: a stream may be silent for hours, and each call has its own deadline.
     timeout = httpx2.Timeout(CONNECT_TIMEOUT, read=None)
-    # The one encoding whose size `http_bodies` can bound.
+    # The only encoding whose size `http_bodies` can bound.
     headers = {"accept-encoding": "gzip", **spec.headers}
-    # How many calls may be under way is decided elsewhere, and streams stay open for hours: any number is opened.
+    # Any number of connections: the number of calls is limited elsewhere, and streams stay open for hours.
     if _is_proxied(httpx2.URL(spec.url)):
         kept = httpx2.Limits(max_connections=None, max_keepalive_connections=64, keepalive_expiry=_IDLE)
         return httpx2.AsyncClient(headers=headers, timeout=timeout, verify=_ssl_context(), limits=kept)

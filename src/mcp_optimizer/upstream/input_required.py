@@ -1,8 +1,7 @@
-"""A result that asks for more before it can be given, for a client whose era does not know such results.
+"""Handles input-required results for legacy clients, which do not know them.
 
-In the newer era a server that needs the user, the client's model or its roots says so in its result, and is
-called again with the answers. A client of the older era is asked in the middle of its call instead, and gets
-the last result.
+A modern server that needs the user, the client's model or its roots says so in its result and is called again with the
+answers. A legacy client is asked in the middle of its call instead, and gets the final result.
 """
 
 from __future__ import annotations
@@ -20,16 +19,16 @@ from mcp_optimizer.upstream.questions import asked_by, named, refusal
 from mcp_optimizer.upstream.session import UpstreamSession
 
 _MOST_ROUNDS = 20
-"""A server that is never satisfied must not keep a client busy for ever."""
+"""A server that is never satisfied must not keep a client busy forever."""
 
 _MOST_QUESTIONS = 16
-"""Questions of one result."""
+"""Maximum questions in one result."""
 
 
 async def answered(
     call: Callable[[Mapping[str, Any]], Awaitable[dict[str, Any]]], caller: Caller, session: UpstreamSession
 ) -> dict[str, Any]:
-    """The result of a call, after its questions were answered, if the client cannot answer them itself."""
+    """The result of a call after its questions were answered, if the client cannot answer them itself."""
     result = await call({})
     link = caller.link
     if not is_input_required(result) or link is None:
@@ -50,7 +49,7 @@ async def answered(
 
 
 def _requests(result: Mapping[str, Any], server: str) -> dict[str, tuple[str, Mapping[str, Any]]]:
-    """What a result asks for: by its key, the method and its parameters."""
+    """The requests in a result: by key, the method and its parameters."""
     requests = result.get("inputRequests")
     requests = requests if isinstance(requests, dict) else {}
     if len(requests) > _MOST_QUESTIONS:
@@ -64,7 +63,7 @@ def _requests(result: Mapping[str, Any], server: str) -> dict[str, tuple[str, Ma
 
 
 def _asking(result: dict[str, Any], link: ClientLink, server: str) -> dict[str, Any]:
-    """The result for a client that answers such results itself: only what it declared, in the server's name."""
+    """The result for a client that handles such results itself: only declared capabilities, in the server's name."""
     asked = {}
     for key, (method, params) in _requests(result, server).items():
         if (refused := refusal(link.capabilities, method, params)) is not None:
@@ -75,5 +74,5 @@ def _asking(result: dict[str, Any], link: ClientLink, server: str) -> dict[str, 
 
 
 async def _ask_all(requests: Mapping[str, tuple[str, Mapping[str, Any]]], link: ClientLink) -> dict[str, Any]:
-    """One after the other: a user is not asked two things at once."""
+    """One after the other, because a user is not asked two things at once."""
     return {key: await link.ask(method, params) for key, (method, params) in requests.items()}

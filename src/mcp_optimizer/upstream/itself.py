@@ -1,6 +1,6 @@
-"""Recognises the gateway among its own servers, where it would start itself without end, or call itself.
+"""Detects the gateway among its own servers, where it would start or call itself forever.
 
-Only what an entry says: a script that starts the gateway is found out by its depth (`processes`). Called where server
+Looks only at entries; a script that starts the gateway is detected by its depth (`processes`). Called where server
 files are read; starts and reads nothing.
 """
 
@@ -18,18 +18,18 @@ from mcp_optimizer.settings import APP_NAME, PREFIX, SERVER_FILE
 from mcp_optimizer.upstream.spec import ServerSpec
 
 SAME_FILE = (
-    "it is this gateway with this same file, and would start itself without end; remove the entry, or give it another "
+    "it is this gateway with this same file and would start itself forever; remove the entry, or give it another "
     "--config"
 )
 SAME_ADDRESS = "it is the address of this gateway itself; remove the entry"
 
 _NAMES = frozenset({"mcp-optimizer", "mcp-optimizer-gateway", "mcp_optimizer"})
 _ENDING = re.compile(r"\.(exe|cmd|bat)$|[\[@=<>~!].*$")
-"""What may stand behind the name of a program or a package: its kind, extras, a version."""
+"""What may follow the name of a program or package: an extension, extras, a version."""
 
 
 def starts_itself(spec: ServerSpec, path: Path) -> bool:
-    """Whether an entry of the server file at `path` starts a gateway that reads the same file, and this entry in it."""
+    """Whether an entry of the server file at `path` starts a gateway that reads the same file and entry."""
     words = _words_after_us([spec.command, *spec.args])
     if "serve" not in words or "--demo" in words:
         return False
@@ -38,7 +38,7 @@ def starts_itself(spec: ServerSpec, path: Path) -> bool:
         return False
     named = _value(words, "--config") or spec.env.get(f"{PREFIX}CONFIG")
     if named is None and (_value(words, "--settings") or spec.env.get(f"{PREFIX}SETTINGS")):
-        # Its settings may name another.
+        # Its settings may name another file.
         return False
     folder = Path(spec.cwd or ".")
     here = folder / SERVER_FILE
@@ -48,7 +48,7 @@ def starts_itself(spec: ServerSpec, path: Path) -> bool:
 
 
 def _words_after_us(words: Sequence[str]) -> Sequence[str]:
-    """The arguments of the gateway, if that is what is run: by its name, by `python -m`, by uvx and its like."""
+    """The arguments of the gateway, if the command runs it: by its name, by `python -m`, by uvx or similar."""
     for at, word in enumerate(words):
         if _ENDING.sub("", PurePath(word.replace("\\", "/")).name.lower()) in _NAMES:
             return words[at + 1 :]
@@ -65,7 +65,7 @@ def _value(words: Sequence[str], option: str) -> str | None:
 
 
 def is_own_address(url: str, host: str, port: int) -> bool:
-    """Whether a URL leads to the address that we serve at."""
+    """Whether a URL is our own address."""
     try:
         parts = urlsplit(url)
         asked, asked_port = parts.hostname or "", parts.port

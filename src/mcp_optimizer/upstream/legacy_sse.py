@@ -1,6 +1,6 @@
-"""A server over the older SSE transport: one stream on which everything comes, and a URL that everything is posted to.
+"""A server over the SSE transport: one stream for everything it sends, and a URL to post everything to.
 
-Our own rather than the SDK's client, which reads events of any size and unpacks without a bound.
+Our own client, because the SDK's reads events of any size and decompresses without a limit.
 """
 
 from __future__ import annotations
@@ -57,12 +57,12 @@ class _LegacySse:
                     raise RpcError(types.INVALID_REQUEST, f"it answers with HTTP status {status}{advice}")
 
     async def read(self) -> None:
-        """Hand on what comes on the stream, until it ends."""
+        """Pass on what arrives on the stream, until it ends."""
         reason = "its stream ended"
         try:
             with broken_exchanges():
                 async with self._client.stream("GET", self._url, headers={"accept": "text/event-stream"}) as response:
-                    self._diagnostics.http_status = response.status_code
+                    self._diagnostics.answered(response.status_code)
                     if response.status_code == 200:
                         await self._read_events(response)
                     else:
@@ -87,11 +87,11 @@ class _LegacySse:
                 await self._peer.room()
 
     def _within_origin(self, told: bytearray) -> httpx2.URL:
-        """Where to post to. Only at the server itself: what is posted carries its headers, and they are secrets."""
+        """The URL to post to. Must be on the server itself, because requests carry its headers, which are secrets."""
         try:
             url = self._url.join(told[:_LONGEST_ENDPOINT].decode("ascii").strip())
         except (ValueError, httpx2.InvalidURL):
             raise ExchangeLost("the address it wants messages posted to is not a URL") from None
         if (url.scheme, url.host, url.port) != (self._url.scheme, self._url.host, self._url.port):
-            raise ExchangeLost("it wants messages posted to another host than its own")
+            raise ExchangeLost("it wants messages posted to a host other than its own")
         return url

@@ -1,4 +1,4 @@
-"""Lines of any length up to a bound, from chunks of bytes as they come. Knows no transport."""
+"""Lines of bounded length, from chunks of bytes as they arrive. Knows no transport."""
 
 from __future__ import annotations
 
@@ -9,33 +9,35 @@ from mcp_optimizer.largejson.reading import LARGE
 from mcp_optimizer.upstream.turns import Turns
 
 _KEPT = 1_000
-"""Bytes of the beginning and of the end of a dropped line that are kept: an id stands in one of them."""
+"""Bytes kept of both ends of a dropped line; one of them contains the id."""
 
 _ENDLESS = 4
-"""How many times the bound a line may be, while it is dropped, before it counts as endless."""
+"""A dropped line longer than this multiple of the limit counts as endless."""
 
 
 class EndlessLine(Exception):
-    """A line goes on and on: there is nothing to wait for."""
+    """A line never ends, so there is nothing to wait for."""
 
 
 @dataclass(frozen=True)
 class Overlong:
-    """A line that was too long, and was dropped while it came."""
+    """A line that was too long and was dropped while it arrived."""
 
     head: bytes
     tail: bytes
 
     @classmethod
     def of(cls, line: bytes | bytearray) -> Overlong:
-        """The ends of a line that is at hand."""
+        """The ends of a complete line."""
         return cls(bytes(line[:_KEPT]), bytes(line[-_KEPT:]))
 
 
 async def lines(
     chunks: AsyncIterator[bytes], most: int, *, gives_up: bool = True
 ) -> AsyncIterator[bytes | bytearray | Overlong]:
-    """Accumulates in one bytearray, so completing a long line copies nothing. `gives_up`: on a line that never ends."""
+    """Accumulates in one bytearray, so completing a long line copies nothing. With `gives_up`, raises on an endless
+    line.
+    """
     partial = bytearray()
     dropping: _Dropping | None = None
     turns = Turns()
@@ -55,7 +57,7 @@ async def lines(
                 yield line
                 continue
             partial += line
-            # A large one as it is: whoever reads it takes it in parts.
+            # A large line is returned as it is; its reader takes it in parts.
             whole = partial if len(partial) >= LARGE else bytes(partial)
             partial = bytearray()
             yield whole
@@ -69,7 +71,7 @@ async def lines(
 
 
 class _Dropping:
-    """A line that is too long. Its ends are kept, and it is counted, if there is an end to what may come."""
+    """A line that is too long. Keeps its ends and, if lines may be endless, counts its length."""
 
     def __init__(self, begun: bytearray, most: int | None) -> None:
         self._head = bytes(begun[:_KEPT])

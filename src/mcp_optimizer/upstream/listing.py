@@ -1,7 +1,7 @@
-"""Reads a server's tools/list, all pages of it, tolerantly.
+"""Reads a server's tools/list, all pages, tolerantly.
 
-The SDK's types fail a whole list for one invalid tool and drop fields they do not know. Here a tool that
-cannot be used is left out by name, with the reason, and the others stay exactly as they were sent.
+The SDK's types reject a complete list for one invalid tool and drop unknown fields. Here an unusable tool is left out,
+with its name and the reason, and the others stay exactly as they were sent.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from mcp_optimizer.upstream.messages import shortened
 from mcp_optimizer.upstream.selection import ToolSelection
 
 _MOST_PAGES = 1_000
-"""A server whose pages never end must not hold its start for ever."""
+"""A server whose pages never end must not block its start forever."""
 
 _LONGEST_CURSOR = 10_000
 _AT_A_TIME = 50
-"""Tools that are read in one turn of the event loop."""
+"""Tools read in one turn of the event loop."""
 
 _MOST_REASONS = 1_000
 _SHOWN_NAME = 80
@@ -43,9 +43,10 @@ class LeftOut:
 
 @dataclass(frozen=True)
 class Listing:
-    """What a server offers. A `summary` has no tools any more, only their number: whoever needed them has them.
+    """The tools of a server. A `summary` has only their number, once the definitions are no longer needed.
 
-    `turned_off` are the tools that its entry in the server file does without; `idle` is what that entry names in vain.
+    `turned_off` are the tools that its entry in the server file excludes; `idle` are names in that entry that match no
+    tool.
     """
 
     tools: tuple[Definition, ...] = ()
@@ -59,11 +60,11 @@ class Listing:
         return len(self.tools) if self.summary_of is None else self.summary_of
 
     def summary(self) -> Listing:
-        """What may be kept for long by whoever does not need the definitions."""
+        """The listing without its definitions, for keeping."""
         return replace(self, tools=(), summary_of=self.size)
 
     def of(self, selection: ToolSelection) -> Listing:
-        """Only the tools that a selection admits."""
+        """Only the tools that a selection includes."""
         named = {tool.name: tool for tool in self.tools}
         used = {name: tool for name, tool in named.items() if selection.admits(name)}
         turned_off = tuple(name for name in named if name not in used)
@@ -71,7 +72,7 @@ class Listing:
 
 
 async def list_tools(request: Request, limits: Limits = DEFAULT_LIMITS) -> Listing:
-    """Follow the cursor to the end. A repeated cursor ends it: the server would turn in circles."""
+    """Follow the cursor to the end. Stops at a repeated cursor, because the server would loop."""
     reading = _Reading(limits)
     seen: set[str] = set()
     params: dict[str, Any] = {}
@@ -81,9 +82,9 @@ async def list_tools(request: Request, limits: Limits = DEFAULT_LIMITS) -> Listi
         if isinstance(page, list):
             for start in range(0, len(page), _AT_A_TIME):
                 reading.read(page[start : start + _AT_A_TIME])
-                # Thousands of tools are read beside everything else.
+                # Let other work run while thousands of tools are read.
                 await asyncio.sleep(0)
-            # The last message of a connection is held on to for as long as it lives: let it be an empty one.
+            # A connection keeps its last message alive, so empty it.
             page.clear()
         cursor = result.get("nextCursor")
         if reading.is_full or not isinstance(cursor, str) or not cursor or cursor in seen:
@@ -96,14 +97,14 @@ async def list_tools(request: Request, limits: Limits = DEFAULT_LIMITS) -> Listi
 
 
 def read_tools(entries: list[Any], limits: Limits = DEFAULT_LIMITS) -> Listing:
-    """Sort the usable entries from the others. The first of two tools of one name wins."""
+    """Separate usable entries from others. The first of two tools with the same name wins."""
     reading = _Reading(limits)
     reading.read(entries)
     return reading.listing()
 
 
 class _Reading:
-    """A listing in the making. Each entry is turned into what is kept of it before the next one is looked at."""
+    """A listing while it is read. Each entry is packed before the next one is read."""
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
@@ -138,29 +139,25 @@ class _Reading:
             self._unnamed += 1
 
     def listing(self) -> Listing:
-        more = [LeftOut("…", f"{self._unnamed:,} more cannot be used either")] if self._unnamed else []
+        more = [LeftOut("…", f"{self._unnamed:,} more cannot be used")] if self._unnamed else []
         if self.is_full:
-            reason = (
-                f"it lists more than {self._limits.tools:,} tools, which limits.tools allows; the others are not used"
-            )
+            reason = f"it lists more than {self._limits.tools:,} tools (limits.tools); the others are left out"
             more.append(LeftOut("…", reason))
         return Listing(tuple(self._tools.values()), (*self._left_out, *more))
 
 
 def _definition(entry: Any, limits: Limits) -> Definition:
-    """What is kept of a tool; raises ValueError with the reason why it cannot be used."""
+    """The definition of a tool; raises ValueError with the reason if it cannot be used."""
     tool = _read_tool(entry)
     if len(tool.name) > limits.tool_name:
-        raise ValueError(f"its name is longer than {limits.tool_name:,} characters, which limits.tool_name allows")
+        raise ValueError(f"its name is longer than {limits.tool_name:,} characters (limits.tool_name)")
     if len(tool.description or "") > limits.description:
-        raise ValueError(
-            f"its description is longer than {limits.description:,} characters, which limits.description allows"
-        )
+        raise ValueError(f"its description is longer than {limits.description:,} characters (limits.description)")
     wire_json = tool.model_dump_json()
     if len(wire_json) > limits.definition_bytes:
-        raise ValueError(f"it is larger than {limits.definition_bytes:,} bytes, which limits.definition_bytes allows")
+        raise ValueError(f"it is larger than {limits.definition_bytes:,} bytes (limits.definition_bytes)")
     if wire_json.count("{") + wire_json.count("[") > limits.schema_depth and _depth(entry) > limits.schema_depth:
-        raise ValueError(f"it is nested more than {limits.schema_depth} levels deep, which limits.schema_depth allows")
+        raise ValueError(f"it is nested more than {limits.schema_depth} levels deep (limits.schema_depth)")
     return Definition.packing(tool.name, wire_json)
 
 
@@ -179,7 +176,7 @@ def _read_tool(entry: Any) -> McpTool:
     if not isinstance(entry, dict):
         raise ValueError("it is not an object")
     if entry.get("inputSchema") is None:
-        # Such a tool takes nothing, and can be called.
+        # Such a tool takes no arguments and can be called.
         entry = {**entry, "inputSchema": {"type": "object"}}
     try:
         return McpTool.model_validate(entry, by_name=False, by_alias=True)

@@ -1,7 +1,7 @@
-"""The gate: what a server sent, checked once, as typed values. Pure.
+"""The gate for servers: checks everything a server sent, once, and returns typed values. Pure.
 
-JSON-RPC says what a message is; servers say whatever they like. Behind this module there are only answers, questions
-and notifications whose parts have the types they should have. What is none of them is `Invalid`, with the reason.
+JSON-RPC defines messages; servers send anything. Behind this module there are only responses, questions and
+notifications whose parts have the right types. Everything else is `Invalid`, with the reason.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _LONGEST_METHOD = 200
 _LEVELS = frozenset({"debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"})
 
 Id = int | float | str
-"""How a server names its own requests. It gets back exactly what it sent."""
+"""The id of a server's own request. The reply returns exactly what it sent."""
 
 
 class Answer(NamedTuple):
@@ -33,7 +33,7 @@ class Answer(NamedTuple):
 
 
 class Question(NamedTuple):
-    """A request of the server."""
+    """A request from the server."""
 
     id: Id
     method: str
@@ -46,29 +46,29 @@ class Notification(NamedTuple):
 
 
 class Invalid(NamedTuple):
-    """No message. `id`: of the request that it wants to be, which can then be answered with an error."""
+    """Not a valid message. `id` is that of an invalid request, which gets an error."""
 
     why: str
     id: Id | None = None
 
 
 def read_message(message: Any, limits: Limits) -> Answer | Question | Notification | Invalid:
-    """One message of a server, or why it is none."""
+    """One message from a server, or why it is invalid."""
     if not isinstance(message, dict):
         return Invalid("a message is not an object")
     method = message.get("method")
     if method is None:
         return _answer(message, limits)
     if not isinstance(method, str) or len(method) > _LONGEST_METHOD or not method.isprintable():
-        # Half a surrogate pair in it would cost the client that it is passed on to its stream.
-        return Invalid("the method of a message is not a name")
+        # Half a surrogate pair in it would break the stream of the client it is passed to.
+        return Invalid("the method of a message is not a string")
     return _question(message, method) if "id" in message else _notification(message, method)
 
 
 def _question(message: Mapping[str, Any], method: str) -> Question | Invalid:
     asked = message["id"]
     if not is_id(asked):
-        return Invalid("the id of a request is neither a text nor a number")
+        return Invalid("the id of a request is neither a string nor a number")
     params = _params(message)
     if params is None:
         return Invalid("the params of a request are not an object", asked)
@@ -81,7 +81,7 @@ def _notification(message: Mapping[str, Any], method: str) -> Notification | Inv
         return Invalid("the params of a notification are not an object")
     is_counted = number(params.get("progress")) and is_id(params.get("progressToken"))
     if method == "notifications/progress" and not is_counted:
-        return Invalid("a notification of progress has no number, or no token")
+        return Invalid("a progress notification has no number or no token")
     level = params.get("level")
     if method == "notifications/message" and not (isinstance(level, str) and level in _LEVELS):
         return Invalid("a log message has no known level")
@@ -91,7 +91,7 @@ def _notification(message: Mapping[str, Any], method: str) -> Notification | Inv
 def _params(message: Mapping[str, Any]) -> Mapping[str, Any] | None:
     params = message.get("params")
     if params is None or params == []:
-        # What PHP writes for an object without members.
+        # PHP writes an object without members this way.
         return {}
     return params if isinstance(params, dict) else None
 
@@ -99,7 +99,7 @@ def _params(message: Mapping[str, Any]) -> Mapping[str, Any] | None:
 def _answer(message: Mapping[str, Any], limits: Limits) -> Answer | Invalid:
     asked = _our_number(message.get("id"))
     if asked is None:
-        return Invalid("an answer has an id that no request had")
+        return Invalid("a response has an id that no request had")
     error = message.get("error")
     if error is not None:
         return Answer(asked, {}, _error(error, limits))
@@ -117,7 +117,7 @@ def _error(error: Any, limits: Limits) -> RpcError:
     text = message if isinstance(message, str) else "" if message is None else compact(message)
     text = shortened(text, limits.error_text) or "no message"
     if data is not None and len(compact(data)) > 10 * limits.error_text:
-        text, data = f"{text} (its data was too large and is left out)", None
+        text, data = f"{text} (data left out: too large)", None
     return RpcError(code if type(code) is int and abs(code) < 2**53 else types.INTERNAL_ERROR, text, data)
 
 
@@ -126,19 +126,19 @@ def shortened(text: str, most: int) -> str:
 
 
 def is_id(value: Any) -> bool:
-    """Whether a value can name a request: hashable, finite and short."""
+    """Whether a value can be a request id: hashable, finite and short."""
     return (isinstance(value, str) and len(value) <= _LONGEST_ID) or number(value)
 
 
 def number(value: Any) -> bool:
-    """Whether a value is a number that JSON has. Not true or false, which Python counts among them."""
+    """Whether a value is a JSON number. Excludes true and false, which Python counts as numbers."""
     if isinstance(value, bool):
         return False
     return (isinstance(value, int) and abs(value) < 2**63) or (isinstance(value, float) and math.isfinite(value))
 
 
 def _our_number(value: Any) -> int | None:
-    """The number of one of our requests, also if it comes back as a text, or as 7.0."""
+    """The number of one of our requests, even if it comes back as a text or as 7.0."""
     if type(value) is int:
         return value
     if isinstance(value, str) and len(value) < 20 and value.isascii() and value.isdecimal():
@@ -147,7 +147,7 @@ def _our_number(value: Any) -> int | None:
 
 
 def capabilities_of(declared: Any) -> dict[str, dict[str, Any]]:
-    """What a server declared, each capability as an object: `[]` and `true` are how some write an empty one."""
+    """The declared capabilities, each as an object; some servers write an empty one as `[]` or `true`."""
     if not isinstance(declared, dict):
         return {}
     return {

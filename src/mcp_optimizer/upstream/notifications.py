@@ -1,11 +1,16 @@
-"""Notifications on their way, bounded: in order to one client, and merged where only the last of many matters."""
+"""Bounded queues of notifications: in order to one client, and merged where only the last one matters."""
 
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
+
+from mcp_optimizer.runtime.tasks import BackgroundTasks
+
+logger = logging.getLogger(__name__)
 
 Tell = Callable[[str, Mapping[str, Any]], Awaitable[None]]
 OnNotice = Callable[[str, Mapping[str, Any]], None]
@@ -15,30 +20,31 @@ _APART = 0.2
 
 
 class InOrder:
-    """Tells one listener after the other, without anybody waiting for it; of too many, the oldest are dropped."""
+    """Delivers notifications in order without making the sender wait; if there are too many, drops the oldest."""
 
     def __init__(self, tell: Tell, most: int) -> None:
         self._tell = tell
         self._waiting: deque[tuple[str, Mapping[str, Any]]] = deque(maxlen=most)
+        self._tasks = BackgroundTasks(logger, "A client could not be told what its server says")
         self._telling: asyncio.Task[None] | None = None
 
     def put(self, method: str, params: Mapping[str, Any]) -> None:
         self._waiting.append((method, params))
         if self._telling is None or self._telling.done():
-            self._telling = asyncio.create_task(self._tell_all())
+            self._telling = self._tasks.spawn(self._tell_all())
 
     async def _tell_all(self) -> None:
         while self._waiting:
             await self._tell(*self._waiting.popleft())
 
     async def told(self, seconds: float) -> None:
-        """Wait until everything so far was heard, or until the time is up."""
+        """Wait until everything so far was delivered, or until the time is up."""
         if self._telling is not None:
             await asyncio.wait({self._telling}, timeout=seconds)
 
 
 class Merged:
-    """Passes notices on: the first of a kind at once, of those that follow closely only the last."""
+    """Passes the first notice of a kind on at once; of those that follow closely, only the last."""
 
     def __init__(self, notify: OnNotice, most: int) -> None:
         self._notify = notify

@@ -1,4 +1,4 @@
-"""The one client of a gateway on stdio: what it said of itself, as soon as it has. Called by supervisors."""
+"""The one client of a gateway on stdio, and its capabilities once it declares them. Called by supervisors."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ import contextlib
 from mcp_optimizer.domain.caller import ClientLink
 
 _FIRST_WORD = 5.0
-"""Seconds that a server waits for the one client of a gateway on stdio to say what it can be asked for."""
+"""Seconds that a server waits for the one client on stdio to declare its capabilities."""
 
 
 class OnlyClient:
-    """The client that a gateway on stdio serves, once it has said what it is."""
+    """The client of a gateway on stdio, once it has introduced itself."""
 
     def __init__(self) -> None:
         self.link: ClientLink | None = None
@@ -24,7 +24,7 @@ class OnlyClient:
             self._met.set()
 
     async def known(self) -> ClientLink | None:
-        """Clients speak first, and at once; one that does not is not waited for."""
+        """Clients speak first, immediately; one that does not is not waited for."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_FIRST_WORD):
                 await self._met.wait()

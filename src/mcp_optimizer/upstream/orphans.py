@@ -1,15 +1,15 @@
-"""The process that ends a gateway's servers when the gateway itself no longer can, because it was killed.
+"""Ends a gateway's servers when the gateway itself cannot, because it was killed.
 
-Started by `processes` as `python -I -S orphans.py MARK`, once for all servers of a gateway, in a session of its own.
-Standard library only, so that it starts in milliseconds and stays small; it knows nothing of MCP and imports nothing
+`processes` starts it as `python -I -S orphans.py MARK`, once for all servers of a gateway, in a session of its own. It
+uses only the standard library, so it starts in milliseconds and stays small. It knows no MCP and imports nothing
 of this package. Its stdin is a pipe that only the gateway holds:
 
     +PID        a server was started, as the leader of the process group PID
-    -PID CHILD  it was ended; whatever it started and carries its mark CHILD ends now
-    !           the gateway stops: nobody needs time any more
+    -PID CHILD  it was ended; everything it started that carries its mark CHILD ends now
+    !           the gateway stops: end everything without delay
 
-The end of the pipe is the end of the gateway, whatever it died of. What a server started in a session of its own left
-its group, and is found by the mark in its environment (Linux only).
+The pipe closes when the gateway ends, for whatever reason. Processes that a server started in a session of their own
+left its group and are found by the mark in their environment (Linux only).
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ import sys
 import time
 
 VARIABLE = "MCP_OPTIMIZER_CHILD"
-"""Carries the mark: that of the gateway, a point, and a number for each server."""
+"""The variable with the mark: the gateway's own, a point, and a number for each server."""
 
 _GRACE = 0.5
-"""Seconds that servers have to end after their stdin closed with the gateway, and again after SIGTERM."""
+"""Seconds that servers have to end after the gateway's end closed their stdin, and again after SIGTERM."""
 
 _TOGETHER = 0.2
-"""Seconds for which servers that ended are collected: many may end at once, and to look for marks takes a while."""
+"""Seconds for which ended servers are collected: many may end at once, and scanning for marks takes a while."""
 
 _POLL = 0.02
 
 
 def main() -> None:
-    """Wait for the end of the gateway, then end what it left."""
+    """Wait for the end of the gateway, then end its remaining processes."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     gateway, groups = sys.argv[1], set[int]()
@@ -50,7 +50,7 @@ def main() -> None:
 
 
 def _watch(groups: set[int]) -> bool:
-    """Keep account of the servers until the pipe ends; whether they should then end at once."""
+    """Track the servers until the pipe ends; returns whether they should then end at once."""
     at_once, rest, ended = False, b"", list[str]()
     scan_at = 0.0
     while True:
@@ -59,7 +59,7 @@ def _watch(groups: set[int]) -> bool:
             started = time.monotonic()
             _send(signal.SIGKILL, set(), marked(*(f"{child}\0" for child in ended)))
             ended = []
-            # Where there are thousands of processes, looking through them must not become all that we do.
+            # With thousands of processes, scanning must not take all our time.
             scan_at = time.monotonic() + 10 * (time.monotonic() - started)
             continue
         chunk = os.read(0, 65_536)
@@ -79,13 +79,13 @@ def _watch(groups: set[int]) -> bool:
 
 
 def marked(*beginnings: str) -> set[int]:
-    """The processes whose mark begins so; one that only carries it in a text of its own is none of ours."""
+    """The processes whose mark has this prefix; the text elsewhere in an environment does not count."""
     wanted = tuple(f"\0{VARIABLE}={beginning}".encode() for beginning in beginnings)
     found = set()
     try:
         numbers = [int(name) for name in os.listdir("/proc") if name.isdecimal()]
     except OSError:
-        # No such folder on this system.
+        # Not available on this system.
         return set()
     for number in numbers:
         environment = _environment(number)
@@ -95,7 +95,7 @@ def marked(*beginnings: str) -> set[int]:
 
 
 def _environment(number: int) -> bytes:
-    """What a process was started with; nothing for one that is gone, is a zombie, or belongs to somebody else."""
+    """The environment of a process; empty if it is gone, a zombie, or belongs to another user."""
     try:
         with open(f"/proc/{number}/environ", "rb") as file:
             return b"\0" + file.read() + b"\0"

@@ -1,9 +1,9 @@
 """Sessions with a server that belong to one client each.
 
-In the older era a server asks its client in the middle of a call, and over a shared session nobody could tell
-whom it means. A client that can be asked, or that wants to be told of log messages, therefore gets a session
-of its own with the servers it calls, as it would have without a gateway. Opened when first needed, closed
-when the client leaves or has been silent for long.
+A legacy server asks its client in the middle of a call, and over a shared session it would be unclear which client it
+means. A client that can be asked, or that wants log messages, therefore gets its own session with each server it calls,
+as it would have without a gateway. Own sessions open on first use and close when the client leaves or is silent for
+long.
 """
 
 from __future__ import annotations
@@ -12,9 +12,10 @@ import asyncio
 import logging
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass, field
 
 from mcp_optimizer.domain.caller import ClientLink
+from mcp_optimizer.runtime.logs import frames
+from mcp_optimizer.runtime.tasks import BackgroundTasks
 from mcp_optimizer.upstream.session import UpstreamSession
 
 logger = logging.getLogger(__name__)
@@ -25,12 +26,22 @@ _SILENT_FOR = 600.0
 """Seconds without a call after which a client's session is closed; its next call opens another."""
 
 
-@dataclass(eq=False)
 class _Own:
-    opened: asyncio.Future[UpstreamSession | None]
-    leave: asyncio.Event = field(default_factory=asyncio.Event)
-    task: asyncio.Task[None] | None = None
-    used_at: float = 0.0
+    """One client's session."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self.opened: asyncio.Future[UpstreamSession | None] = self._loop.create_future()
+        self.leave = asyncio.Event()
+        self._used_at = self._loop.time()
+
+    @property
+    def silent_for(self) -> float:
+        """Seconds since it was last asked for."""
+        return self._loop.time() - self._used_at
+
+    def use(self) -> None:
+        self._used_at = self._loop.time()
 
 
 class OwnSessions:
@@ -40,21 +51,22 @@ class OwnSessions:
         self._open = open_session
         self._most = most
         self._expected = expected
+        self._tasks = BackgroundTasks(logger, "A client's own session failed")
         self._of: dict[str, _Own] = {}
         self._closing: set[_Own] = set()
-        """Those that nobody is given any more, and whose connection or child process is still there."""
+        """Sessions no longer in use whose connection or child process still exists."""
 
     async def of(self, link: ClientLink, key: str) -> UpstreamSession | None:
-        """This client's session, opened if need be; None if there are too many, or if none can be had."""
+        """This client's session, opened if necessary; None if there are too many or it cannot be opened."""
         own = self._of.get(key)
         if own is None:
             if len(self._of) + len(self._closing) >= self._most:
                 return None
-            own = self._of[key] = _Own(asyncio.get_running_loop().create_future())
-            own.task = asyncio.create_task(self._live(key, link.lasting, own))
-        own.used_at = asyncio.get_running_loop().time()
+            own = self._of[key] = _Own()
+            self._tasks.spawn(self._live(key, link.lasting, own))
+        own.use()
         session = await asyncio.shield(own.opened)
-        # The client may have left, or the session have ended, while it was being opened.
+        # The client may have left, or the session ended, while it was being opened.
         return session if self._of.get(key) is own else None
 
     def opened(self) -> list[UpstreamSession]:
@@ -74,18 +86,16 @@ class OwnSessions:
     async def close(self) -> None:
         for key in list(self._of):
             self.leave(key)
-        tasks = [own.task for own in self._closing if own.task is not None]
-        if tasks:
-            await asyncio.wait(tasks)
+        await self._tasks.settled()
 
     def _retire(self, key: str, own: _Own) -> None:
-        """From now on nobody is given this session: whoever comes next gets another."""
+        """Stop handing out this session; the next call gets another."""
         if self._of.get(key) is own:
             del self._of[key]
             self._closing.add(own)
 
     async def _live(self, key: str, link: ClientLink, own: _Own) -> None:
-        # Ended by an event and never cancelled: the end of a child process takes its time.
+        # Ended by an event and never cancelled, because ending a child process takes time.
         try:
             async with self._open(link) as session:
                 own.opened.set_result(session)
@@ -94,7 +104,9 @@ class OwnSessions:
                 finally:
                     self._retire(key, own)
         except* self._expected as group:
-            logger.debug("A client's own session failed: %s", group.exceptions[0])
+            logger.debug("A client's own session with a server failed: %s", group.exceptions[0])
+        except* Exception as group:  # noqa: BLE001 - whatever it is, it ends this session and no other
+            logger.error("A client's own session failed by a fault of the gateway.\n%s", frames(group))
         finally:
             self._retire(key, own)
             self._closing.discard(own)
@@ -102,12 +114,11 @@ class OwnSessions:
                 own.opened.set_result(None)
 
     async def _until_over(self, session: UpstreamSession, own: _Own) -> None:
-        loop = asyncio.get_running_loop()
         over = {asyncio.create_task(own.leave.wait()), asyncio.create_task(session.wait_closed())}
         try:
             while True:
                 done, _ = await asyncio.wait(over, timeout=_SILENT_FOR, return_when=asyncio.FIRST_COMPLETED)
-                if done or (session.is_idle and loop.time() - own.used_at >= _SILENT_FOR):
+                if done or (session.is_idle and own.silent_for >= _SILENT_FOR):
                     return
         finally:
             for task in over:

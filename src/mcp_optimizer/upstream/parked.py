@@ -1,9 +1,8 @@
-"""Calls that wait for their client's answers, between a server of the older protocol era and a client of the newer one.
+"""Parked calls: a legacy server asks in the middle of a call, and a modern client has yet to answer.
 
-Such a server asks in the middle of a call, and such a client can be asked only by the answer to its request. So
-the question becomes the answer, an input-required result, and the call stays open towards the server: parked, until
-the client calls again with what it was asked for. A parked call is one client's, waits for a limited time, and only
-so many may wait. Called by the pool; knows no transport.
+A modern client can be asked only through the response to its request. So the question becomes an input-required result,
+and the call stays open towards the server until the client calls again with the answers. A parked call belongs to one
+client and waits for a limited time, and the number of parked calls is limited. Called by the pool; knows no transport.
 """
 
 from __future__ import annotations
@@ -24,20 +23,20 @@ from mcp_optimizer.upstream.endings import RpcError
 from mcp_optimizer.upstream.questions import named, refusal
 
 _OLDER_ONLY = frozenset({"elicitationId", "task"})
-"""Parameters of questions that the newer era no longer has."""
+"""Parameters of questions that only legacy has."""
 
 _MOST_QUESTIONS = 16
-"""Questions of one call that may wait for their answers."""
+"""Questions of one call that may wait for answers."""
 
 _MOST_UNTOLD = 100
-"""Notifications that are kept for the client's next request; of more, the oldest are dropped."""
+"""Notifications kept for the client's next request; beyond that, the oldest are dropped."""
 
 _LAST_WORDS = 5.0
 
 
 @dataclass(frozen=True)
 class ParkingLimits:
-    """How long a call waits for its client's answers, and how many may."""
+    """How long a call waits for its client's answers, and how many calls may."""
 
     seconds: float = 300.0
     most: int = 256
@@ -46,7 +45,7 @@ class ParkingLimits:
 
 @dataclass(frozen=True)
 class Request:
-    """What was asked of a server; a client that answers asks for the same again."""
+    """A request to a server; a client that answers repeats the same request."""
 
     server: str
     method: str
@@ -59,14 +58,14 @@ class Request:
 
 @dataclass(frozen=True)
 class Parked:
-    """Where a parked call is, and for how many seconds its server had worked on it when it asked."""
+    """The id of a parked call, and how many seconds its server had worked before it asked."""
 
     server: str
     seconds: float
 
 
 class ParkedCalls:
-    """The calls of all servers that are, or may come to be, parked."""
+    """The calls of all servers that are, or may become, parked."""
 
     def __init__(self, limits: ParkingLimits | None = None, *, has_one_client: bool = False) -> None:
         self._limits = limits or ParkingLimits()
@@ -80,13 +79,13 @@ class ParkedCalls:
     async def begin(
         self, request: Request, caller: Caller, make: Callable[[Caller], Coroutine[Any, Any, dict[str, Any]]]
     ) -> dict[str, Any]:
-        """Make a call; its result, or the first question of its server."""
+        """Make a call; returns its result, or its server's first question."""
         call = _Call(request, caller, self._may_ask, is_only_one=self._has_one_client)
         call.start(make(replace(caller, link=call)))
         return await self._next(call)
 
     async def go_on(self, request: Request, caller: Caller) -> dict[str, Any]:
-        """Answer a parked call; its result, or the next question of its server."""
+        """Answer a parked call; returns its result, or its server's next question."""
         call = self._of(caller)
         if call is None or call.request != request:
             raise CallNotWaiting
@@ -97,9 +96,9 @@ class ParkedCalls:
         return await self._next(call)
 
     def find(self, caller: Caller) -> Parked | None:
-        """The parked call that this request goes on with, if any; raises what that call failed with meanwhile.
+        """The parked call that this request continues, if any; raises the error that the call failed with meanwhile.
 
-        Asked before anything is looked up: a server that died is no longer to be found.
+        Called before any lookup, because a server that died can no longer be found.
         """
         call = self._of(caller)
         if call is None:
@@ -111,7 +110,7 @@ class ParkedCalls:
         return Parked(call.request.server, call.seconds)
 
     async def close(self) -> None:
-        """The gateway stops: nobody will answer any more."""
+        """The gateway stops: no client will answer any more."""
         calls = list(self._asking)
         self._by_state.clear()
         for call in calls:
@@ -122,7 +121,7 @@ class ParkedCalls:
     def _of(self, caller: Caller) -> _Call | None:
         state = caller.passed_on.get("requestState")
         call = self._by_state.get(state) if isinstance(state, str) else None
-        # What another client was given is as good as unknown.
+        # Another client's state counts as unknown.
         return call if call is not None and call.owner == caller.key else None
 
     async def _next(self, call: _Call) -> dict[str, Any]:
@@ -141,7 +140,7 @@ class ParkedCalls:
         return {"resultType": INPUT_REQUIRED, "inputRequests": requests, "requestState": state}
 
     def _may_ask(self, call: _Call) -> bool:
-        """Whether one more call may wait for its client; it then counts until it is answered, or ends."""
+        """Whether one more call may wait for its client; it then counts until it is answered or ends."""
         if call not in self._asking:
             of_one = sum(other.owner == call.owner for other in self._asking)
             if len(self._asking) >= self._limits.most or of_one >= self._limits.most_of_one:
@@ -164,7 +163,7 @@ class _Question:
     answer: asyncio.Future[dict[str, Any]]
 
     def settle(self, answer: dict[str, Any] | RpcError) -> None:
-        """Give the server its answer, unless it took the question back a moment ago."""
+        """Give the server its answer, unless it has just withdrawn the question."""
         if self.answer.done():
             return
         if isinstance(answer, RpcError):
@@ -174,15 +173,15 @@ class _Question:
 
 
 class _Call:
-    """One call, and towards its server the client: a `ClientLink` that outlasts the requests it is made of."""
+    """One call, and its client as the server sees it: a `ClientLink` that outlives individual requests."""
 
     def __init__(
         self, request: Request, caller: Caller, may_ask: Callable[[_Call], bool], *, is_only_one: bool
     ) -> None:
         link = caller.link
         assert link is not None
-        # Clients of the newer era have no sessions that would tell two of one name apart. A question that may
-        # belong to either of two calls must not reach the wrong one, and so each call counts as a client.
+        # Modern clients have no sessions that would distinguish two clients of the same name. A question that may
+        # belong to either of two calls must not reach the wrong one, so each call counts as a client.
         self.key = link.key if is_only_one else f"{link.key} {secrets.token_hex(8)}"
         self.capabilities = link.capabilities
         self.is_modern = True
@@ -209,17 +208,17 @@ class _Call:
 
     def _done(self, task: asyncio.Task[dict[str, Any]]) -> None:
         if not task.cancelled():
-            # It is seen here, also if nobody comes back for it.
+            # Retrieved here, even if no client comes back for it.
             task.exception()
         self._news.set()
 
     @property
     def error(self) -> BaseException | None:
-        """What the call failed with, if it did."""
+        """The error that the call failed with, if it did."""
         return self.task.exception() if self.task.done() and not self.task.cancelled() else None
 
     async def news(self) -> None:
-        """Wait until there is a result or a question, and tell the client meanwhile what it is told."""
+        """Wait for a result or a question, passing notifications to the client meanwhile."""
         while self._untold and self._link is not None:
             await self._tell(self._link, *self._untold.popleft())
         while not self.task.done() and not self.questions:
@@ -227,7 +226,7 @@ class _Call:
             await self._news.wait()
 
     def park(self, seconds: float, expire: Callable[[], None]) -> None:
-        """No request of the client is open any more; `seconds` after the last question it has lost its chance."""
+        """No request of the client is open any more; the call expires `seconds` after the last question."""
         self._link = None
         loop = asyncio.get_running_loop()
         self.seconds += loop.time() - self._resumed_at
@@ -245,7 +244,7 @@ class _Call:
                 question.settle(answer)
 
     def give_up(self) -> None:
-        """Nobody answers: the server is told so, and that nobody waits for its result."""
+        """Nobody answers: tell the server so, and cancel the call."""
         self._stop_clock()
         self._link = None
         for question in self.questions.values():
@@ -254,7 +253,7 @@ class _Call:
             else:
                 question.settle(RpcError(types.REQUEST_TIMEOUT, "The client did not answer."))
         self.questions.clear()
-        # In this order: an answer that comes after the end of its call would be for nothing.
+        # In this order, because an answer after the end of its call would be lost.
         asyncio.get_running_loop().call_soon(self.task.cancel)
 
     def _stop_clock(self) -> None:
@@ -269,7 +268,7 @@ class _Call:
             raise refused
         if len(self.questions) >= _MOST_QUESTIONS or not self._may_ask(self):
             raise RpcError(
-                types.INTERNAL_ERROR, f"{method}: too many questions wait for their answers. Ask again later."
+                types.INTERNAL_ERROR, f"{method}: too many questions are waiting for answers. Ask again later."
             )
         loop = asyncio.get_running_loop()
         self._asked += 1
@@ -281,12 +280,12 @@ class _Call:
         try:
             return await question.answer
         finally:
-            # Also if the server took the question back.
+            # Even if the server withdrew the question.
             self.questions.pop(key, None)
 
     async def tell(self, method: str, params: Mapping[str, Any]) -> None:
         if method == "notifications/elicitation/complete":
-            # The newer era has it no more: whoever visited the page calls again.
+            # Modern no longer has it; a client that visited the page calls again.
             return
         if self._link is None or self._untold:
             self._untold.append((method, params))
@@ -294,7 +293,7 @@ class _Call:
             await self._tell(self._link, method, params)
 
     async def _tell(self, link: ClientLink, method: str, params: Mapping[str, Any]) -> None:
-        """On the request that is open now, under its own token."""
+        """On the currently open request, under its own token."""
         if method == "notifications/progress":
             if self._progress_token is None:
                 return
@@ -312,9 +311,9 @@ def _progress_token(caller: Caller) -> Any:
 
 
 def _newer(params: Mapping[str, Any]) -> dict[str, Any]:
-    """A question's parameters without what only the older era knows."""
+    """A question's parameters without the legacy-only ones."""
     kept = {key: value for key, value in params.items() if key not in _OLDER_ONLY}
     if isinstance(meta := kept.get("_meta"), Mapping):
-        # Within a result there is nobody to tell how far the answer is.
+        # Within a result, nobody can receive progress of the answer.
         kept["_meta"] = {key: value for key, value in meta.items() if key != "progressToken"}
     return kept

@@ -1,8 +1,8 @@
-"""JSON-RPC with one server: requests and their answers, in plain objects, whatever the wire.
+"""JSON-RPC with one server: requests and responses, in plain objects, over any transport.
 
-Every message passes the gate (`messages`) once; what is not valid is dropped and counted, and never an exception. What
-a valid message holds passes as it is. A request remembers the client that it is made for, so that what the server says
-while it works on it (progress, log messages, questions) goes back to that client. Knows nothing of MCP's handshakes.
+Every message passes the gate (`messages`) once; invalid ones are dropped and counted, and never raise. The content of
+valid messages passes unchanged. A request remembers its client, so everything the server sends during it (progress, log
+messages, questions) goes back to that client. Knows nothing of MCP's handshake.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import contextlib
 import json
 import logging
 import re
-from collections.abc import Coroutine, Mapping
+from collections.abc import Mapping
 from typing import Any, Protocol
 
 import mcp_types as types
@@ -20,6 +20,7 @@ import pydantic_core
 
 from mcp_optimizer.domain.caller import ClientLink
 from mcp_optimizer.limits import DEFAULT_LIMITS, Limits
+from mcp_optimizer.runtime.tasks import BackgroundTasks
 from mcp_optimizer.upstream.diagnostics import Dropped
 from mcp_optimizer.upstream.endings import ExchangeLost, RpcError, RpcTimeout, ServerGone
 from mcp_optimizer.upstream.exchange import Exchange
@@ -32,16 +33,16 @@ logger = logging.getLogger(__name__)
 Message = dict[str, Any]
 
 _REPLY_SECONDS = 30.0
-"""Seconds that a server has to take an answer to its own request."""
+"""Seconds that a server has to accept a reply to its own request."""
 
 _AN_ID = re.compile(rb'"id"\s*:\s*"?(\d{1,18})\b')
 
 
 class Wire(Protocol):
-    """Carries messages to the server; what comes back it hands to `Peer.receive`."""
+    """Carries messages to the server; passes incoming ones to `Peer.receive`."""
 
     async def deliver(self, message: Message, headers: Mapping[str, str]) -> None:
-        """Send one message. May return only when its answer has been received, if that is how the wire works."""
+        """Send one message. May return only after its response was received, depending on the transport."""
         ...
 
 
@@ -49,12 +50,12 @@ def to_wire(message: Message) -> bytes:
     try:
         return pydantic_core.to_json(message)
     except ValueError:
-        # Half a surrogate pair: no valid text, but JSON can carry it, and so it passes.
+        # Half a surrogate pair is not valid text, but JSON can carry it, so it passes.
         return json.dumps(message, separators=(",", ":")).encode()
 
 
 class Peer:
-    """Our side of one connection. `owner`: the client that the whole connection belongs to, if it is only one's."""
+    """Our side of one connection. `owner` is the client that owns the complete connection, if any."""
 
     def __init__(
         self,
@@ -77,11 +78,11 @@ class Peer:
         self._unread = 0
         self._has_room = asyncio.Event()
         self._has_room.set()
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = BackgroundTasks(logger, "Cannot pass on a message", expected=(ExchangeLost, ServerGone, RpcError))
         self.own(owner)
 
     def own(self, owner: ClientLink | None) -> None:
-        """From now on everything the server says that belongs to no request is this client's."""
+        """From now on, messages that belong to no request go to this client."""
         self.owner = owner
         self._to_owner = InOrder(owner.tell, self.limits.pending_notifications) if owner is not None else None
 
@@ -94,22 +95,22 @@ class Peer:
 
     @property
     def is_working(self) -> bool:
-        """Whether the server has a request to answer, other than the streams that stay open."""
+        """Whether the server has a request to answer, apart from streams that stay open."""
         return any(exchange.timeout is not None for exchange in self._exchanges.values())
 
     def awaits(self, number: int) -> bool:
-        """Whether this request has no answer yet."""
+        """Whether this request has no response yet."""
         exchange = self._exchanges.get(number)
         return exchange is not None and not exchange.answer.done()
 
     async def release_streams(self, number: int) -> None:
-        """The server ended the stream of a request before its answer, and will be asked for the rest."""
+        """The server ended the stream of a request before its response, and will be asked for the rest."""
         exchange = self._exchanges.get(number)
         if exchange is not None and exchange.link is not None:
             await exchange.told()
             await exchange.link.release_streams()
 
-    # What we send.
+    # Sending.
 
     async def request(
         self,
@@ -121,13 +122,13 @@ class Peer:
         link: ClientLink | None = None,
         progress_token: Any = None,
     ) -> dict[str, Any]:
-        """Send a request and wait for its raw result; any number may be under way at once."""
+        """Send a request and wait for its raw result; any number may be in progress at once."""
         if self.closed.is_set() or self._wire is None:
             raise ServerGone
         self._last_id += 1
         number = self._last_id
         if progress_token is not None:
-            # Tokens of two clients may be the same; the number of the request never is.
+            # Two clients may use the same token; request numbers are unique.
             params = {**params, "_meta": {**params.get("_meta", {}), "progressToken": number}}
         exchange = self._exchanges[number] = Exchange(link, timeout, progress_token, self.limits)
         message = {"jsonrpc": "2.0", "id": number, "method": method, "params": params}
@@ -161,20 +162,20 @@ class Peer:
         await self._wire.deliver(message, headers or {})
 
     def _abandon(self, number: int, method: str, reason: str) -> None:
-        """Tell the server that nobody waits any more; not awaited, because whoever leaves may be in a hurry."""
+        """Tell the server that nobody waits any more; not awaited, because the caller may be in a hurry."""
         if method in ("initialize", "server/discover") or self.closed.is_set():
             return
         if len(self._tasks) < self.limits.pending_notifications:
-            self._spawn(self.notify("notifications/cancelled", {"requestId": number, "reason": reason}))
+            self._tasks.spawn(self.notify("notifications/cancelled", {"requestId": number, "reason": reason}))
 
-    # What we receive.
+    # Receiving.
 
     def receive(self, message: Any, related: int | None = None) -> None:
-        """Take in one message; `related`: the request on whose stream it came, where the wire knows that."""
+        """Process one message; `related` is the request on whose stream it came, if known."""
         if not isinstance(message, list):
             self._receive(message, related)
             return
-        # The revision of 2025-03-26 has batches.
+        # Revision 2025-03-26 has batches.
         if len(message) > self.limits.batch_messages:
             self._dropped("a batch has more messages than limits.batch_messages allows")
         for single in message[: self.limits.batch_messages]:
@@ -202,15 +203,15 @@ class Peer:
         """A message was too long to be read."""
         self._dropped("a message is longer than limits.message_bytes allows")
         most = self.limits.message_bytes
-        self._lose(line, f"its answer is longer than {most:,} bytes, which limits.message_bytes allows")
+        self._lose(line, f"its response is longer than {most:,} bytes (limits.message_bytes)")
 
     def lose_unreadable(self, line: bytes | bytearray) -> None:
-        """A message is no JSON that can be read, such as one nested thousands of levels deep."""
+        """A message is not readable JSON, for example because it is nested thousands of levels deep."""
         self._dropped("a message cannot be read")
-        self._lose(Overlong.of(line), "its answer cannot be read")
+        self._lose(Overlong.of(line), "its response cannot be read")
 
     def _lose(self, line: Overlong, why: str) -> None:
-        """The call that such a message answers, if that can be told, need not wait."""
+        """Fail the call that such a message answers, if known, instead of letting it wait."""
         numbers = [int(found) for found in _AN_ID.findall(line.head)[:1] + _AN_ID.findall(line.tail)[-1:]]
         only = [*self._exchanges][:1] if len(self._exchanges) == 1 else []
         number = next((number for number in [*numbers, *only] if number in self._exchanges), None)
@@ -218,7 +219,7 @@ class Peer:
             self._exchanges[number].fail(ExchangeLost(why))
 
     def close(self) -> None:
-        """The connection is over: nobody may wait for an answer any more."""
+        """The connection has ended, so nothing waits for a response any more."""
         self.closed.set()
         self._has_room.set()
         for exchange in self._exchanges.values():
@@ -229,7 +230,7 @@ class Peer:
     def _resolve(self, answer: Answer) -> None:
         exchange = self._exchanges.get(answer.number)
         if exchange is None or exchange.answer.done():
-            # Of a call that nobody waits for any longer, or a second one.
+            # For a call that nobody waits for any more, or a second response.
             return
         if answer.error is not None:
             exchange.fail(answer.error)
@@ -237,7 +238,7 @@ class Peer:
             exchange.answer.set_result(answer.result)
 
     def _whose(self, related: int | None) -> Exchange | None:
-        """The request that the server speaks about: told by the wire, or plain because all are one client's."""
+        """The request that a message belongs to: known from the transport, or obvious because all are one client's."""
         if related is not None and (exchange := self._exchanges.get(related)) is not None and exchange.link is not None:
             return exchange
         with_client = [exchange for exchange in self._exchanges.values() if exchange.link is not None]
@@ -264,7 +265,7 @@ class Peer:
         elif self._to_owner is not None:
             self._to_owner.put(method, params)
 
-    # What the server asks.
+    # Questions of the server.
 
     @property
     def is_crowded(self) -> bool:
@@ -278,25 +279,25 @@ class Peer:
         if question.method == "ping":
             self._reply(question.id, {})
         elif question.id in self._answering:
-            self._dropped("a request has the id of another one that is not answered yet")
+            self._dropped("a request has the id of another one in progress")
         elif self._asked >= self.limits.pending_questions:
-            refusal = "too many requests of this server wait for their answers (limits.pending_questions)"
+            refusal = "too many questions of this server are waiting for answers (limits.pending_questions)"
             self._reply(question.id, RpcError(types.INTERNAL_ERROR, refusal))
         else:
-            task = self._spawn(self._answer(question, self._whose(related)))
+            task = self._tasks.spawn(self._answer(question, self._whose(related)))
             self._answering[question.id] = task
             task.add_done_callback(lambda _: self._answering.pop(question.id, None))
 
     async def _answer(self, question: Question, exchange: Exchange | None) -> None:
-        """Answer a request of the server by asking the client."""
+        """Answer a server's request by asking the client."""
         self._asked += 1
         try:
             self._reply(question.id, await self._ask(question.method, question.params, exchange))
         except RpcError as error:
             self._reply(question.id, error)
         except Exception:
-            # Ours, and logged as such; the server must not wait for it.
-            self._reply(question.id, RpcError(types.INTERNAL_ERROR, "The client could not be asked."))
+            # Our own fault, and logged as such; the server must not wait for it.
+            self._reply(question.id, RpcError(types.INTERNAL_ERROR, "Cannot ask the client."))
             raise
         finally:
             self._asked -= 1
@@ -307,18 +308,13 @@ class Peer:
             raise RpcError(types.METHOD_NOT_FOUND, f"{method}: no client can be asked on this connection")
         if exchange is None:
             return await link.ask(method, params)
-        exchange.asking += 1
-        exchange.extend()
-        try:
+        with exchange.asking():
             # What was said before the question is heard before it.
             await exchange.told()
             return await link.ask(method, params)
-        finally:
-            exchange.asking -= 1
-            exchange.extend()
 
     def _reply(self, asked: Id, answer: Mapping[str, Any] | RpcError) -> None:
-        """Send the answer to a request of the server. While too many are unread, it is not read on."""
+        """Send the reply to a server's request. While too many are unread, nothing more is read from the server."""
         message: Message = {"jsonrpc": "2.0", "id": asked}
         if isinstance(answer, RpcError):
             details = {"code": answer.code, "message": answer.message}
@@ -328,7 +324,7 @@ class Peer:
         self._unread += 1
         if self._unread >= self.limits.pending_replies:
             self._has_room.clear()
-        self._spawn(self._send_reply(message)).add_done_callback(self._reply_was_sent)
+        self._tasks.spawn(self._send_reply(message)).add_done_callback(self._reply_was_sent)
 
     async def _send_reply(self, message: Message) -> None:
         if self._wire is not None and not self.closed.is_set():
@@ -340,17 +336,3 @@ class Peer:
         self._unread -= 1
         if self._unread < self.limits.pending_replies:
             self._has_room.set()
-
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        task = asyncio.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._finished)
-        return task
-
-    def _finished(self, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
-        error = None if task.cancelled() else task.exception()
-        if isinstance(error, ExchangeLost | ServerGone | RpcError):
-            logger.debug("A message could not be passed on: %s", error)
-        elif error is not None:
-            logger.error("A message could not be passed on", exc_info=error)

@@ -1,7 +1,7 @@
-"""All upstream servers: each started, watched and restarted by a supervisor of its own.
+"""All servers, each started, watched and restarted by its own supervisor.
 
-No server waits for another. What changes (a server is up, its tools changed, it died) is told to one
-listener at once, in the event loop, as a frozen value. Calls of all clients share one session with each
+No server waits for another. What changes (a server is up, its tools changed, it died) is told to
+whoever listens at once, in the event loop, as a frozen value (`news`). Calls of all clients share one session with each
 server, except where that would mix them up: see `own_sessions`. Called by the gateway and the catalog.
 """
 
@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import anyio
@@ -19,10 +19,11 @@ from mcp_optimizer.domain.caller import LOCAL, Caller, ClientLink
 from mcp_optimizer.domain.tools import ServerStatus
 from mcp_optimizer.errors import UpstreamError
 from mcp_optimizer.upstream import processes
+from mcp_optimizer.upstream.news import ServerNews
 from mcp_optimizer.upstream.only_client import OnlyClient
 from mcp_optimizer.upstream.parked import Parked, ParkedCalls
 from mcp_optimizer.upstream.spec import ServerSpec
-from mcp_optimizer.upstream.state import Listener, OnNotice, PoolOptions, UpstreamState
+from mcp_optimizer.upstream.state import PoolOptions, UpstreamState
 from mcp_optimizer.upstream.supervisor import Supervisor
 
 logger = logging.getLogger(__name__)
@@ -36,31 +37,31 @@ class UpstreamPool:
         specs: Sequence[ServerSpec],
         options: PoolOptions,
         version: str,
-        listener: Listener | None = None,
+        news: ServerNews | None = None,
     ) -> None:
+        """`news`: told what happens to the servers."""
         self._options = options
-        self.listener = listener
-        self.on_notice: OnNotice | None = None
+        self._news = news or ServerNews()
         self._only_client = OnlyClient()
         self._parked = ParkedCalls(options.parking, has_one_client=options.has_one_client)
         client_info = {"name": "mcp-optimizer", "version": version}
         self._servers = {
             spec.name: Supervisor(
-                spec, options, client_info, self._changed, self._noticed, self._only_client, self._parked
+                spec, options, client_info, self._changed, self._news.noticed, self._only_client, self._parked
             )
             for spec in specs
         }
         self._running: asyncio.Task[None] | None = None
         self._stopping = asyncio.Event()
-        self._news = asyncio.Event()
+        self._has_changed = asyncio.Event()
 
     def start(self) -> None:
-        """Begin to start every server, and return at once."""
+        """Start every server in the background, and return at once."""
         self._running = asyncio.create_task(self._run(), name="upstream pool")
 
     async def stop(self) -> None:
-        """Tell whoever still waits that the gateway stops, and end every server, all at the same time."""
-        # First of all, so that no server that ends now is started again.
+        """Fail all waiting calls because the gateway stops, and end all servers at the same time."""
+        # First of all, so that no server that ends now is restarted.
         self._stopping.set()
         for server in self._servers.values():
             server.interrupt()
@@ -73,17 +74,17 @@ class UpstreamPool:
                 raise failure
 
     async def drained(self, timeout: float) -> None:
-        """Take no more calls, and wait until those under way are answered, or until the time is up."""
+        """Accept no more calls, and wait until those in progress are answered, or until the time is up."""
         for server in self._servers.values():
-            server.is_closing = True
+            server.take_no_more()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(timeout):
                 for server in self._servers.values():
                     await server.admission.emptied()
 
     async def _run(self) -> None:
-        # One scope for all, ended from inside: cancelling a task from outside would break off the shielded
-        # end of its child process.
+        # One scope for all, ended from inside: cancelling a task from outside would interrupt the shielded end of its
+        # child process.
         async with anyio.create_task_group() as tasks:
             for server in self._servers.values():
                 if server.can_run:
@@ -92,12 +93,12 @@ class UpstreamPool:
             tasks.cancel_scope.cancel()
 
     async def _keep_alive(self, server: Supervisor) -> None:
-        """No fault of ours in one server's loop may reach the others, which share our scope."""
+        """A fault of ours in one server's loop must not reach the others, which share our scope."""
         while True:
             try:
                 await server.run()
             except Exception:
-                logger.exception("Server %s: its supervisor failed and is started again", server.state.name)
+                logger.exception("Server %s: its supervisor failed; restarting it", server.state.name)
                 await asyncio.sleep(self._options.longest_pause)
 
     def states(self) -> list[UpstreamState]:
@@ -108,26 +109,28 @@ class UpstreamPool:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(timeout):
                 while any(state.status is ServerStatus.STARTING for state in self.states()):
-                    self._news.clear()
-                    await self._news.wait()
+                    self._has_changed.clear()
+                    await self._has_changed.wait()
 
     async def call(self, server: str, method: str, params: dict[str, Any], caller: Caller = LOCAL) -> dict[str, Any]:
-        """One request to a running server, under its deadline; the raw result."""
+        """One request to a running server, under its deadline; returns the raw result."""
         return await self._servers[server].request(method, params, caller)
 
     def parked(self, caller: Caller) -> Parked | None:
-        """The call that a client goes on with by its answers, if any; raises what that call failed with meanwhile."""
+        """The parked call that a client's answers continue, if any; raises the error that the call failed with
+        meanwhile.
+        """
         return self._parked.find(caller)
 
     async def watch_resource(self, server: str, uri: str) -> None:
-        """Be told, by `on_notice`, when a resource changes; also after the server was restarted."""
+        """Have the news tell when a resource changes; also after the server was restarted."""
         await self._servers[server].watch(uri)
 
     async def unwatch_resource(self, server: str, uri: str) -> None:
         await self._servers[server].unwatch(uri)
 
     def client_connected(self, client: ClientLink) -> None:
-        """The one client of a gateway on stdio has said what it is."""
+        """The one client of a gateway on stdio has introduced itself."""
         self._only_client.client_connected(client)
 
     def client_left(self, key: str) -> None:
@@ -141,28 +144,13 @@ class UpstreamPool:
         await asyncio.gather(*(session.tell(method, params) for session in sessions if session is not None))
 
     async def set_log_level(self, key: str, level: str) -> None:
-        """Tell every session that a client owns which log messages it wants; later ones are told when they open."""
+        """Set the log level in every session that a client owns; later sessions are told when they open."""
         for server in self._servers.values():
             session = server.owned_by(key)
             if session is not None and not session.is_modern and session.can("logging"):
                 with contextlib.suppress(UpstreamError):
                     await session.request("logging/setLevel", {"level": level}, self._options.call_timeout)
 
-    def _noticed(self, server: str, method: str, params: Mapping[str, Any]) -> None:
-        if self.on_notice is not None:
-            with self._listening(server):
-                self.on_notice(server, method, params)
-
     def _changed(self, state: UpstreamState) -> None:
-        self._news.set()
-        if self.listener is not None:
-            with self._listening(state.name):
-                self.listener(state)
-
-    @contextlib.contextmanager
-    def _listening(self, server: str) -> Iterator[None]:
-        """Whoever listens may fail; the server that is spoken of goes on."""
-        try:
-            yield
-        except Exception:
-            logger.exception("News of the server %s could not be taken in", server)
+        self._has_changed.set()
+        self._news.changed(state)

@@ -1,8 +1,8 @@
-"""Starts servers as child processes, and ends them and everything they started, also when we are killed.
+"""Starts servers as child processes, and ends them and everything they started, even if we are killed.
 
-Each child leads a process group of its own and carries a mark in its environment. A watcher process (`orphans`) holds
-the other end of a pipe of ours: when that closes, it ends what is left. Called by `stdio`, which speaks with the
-children; the pool lets the watcher go when it stops. On Windows there is no watcher.
+Each child leads its own process group and has a mark in its environment. A watcher process (`orphans`) holds the other
+end of a pipe; when the pipe closes, it ends what is left. Called by `stdio`, which talks to the children; the pool
+releases the watcher when it stops. Windows has no watcher.
 """
 
 from __future__ import annotations
@@ -35,28 +35,28 @@ _NEEDED_TO_RUN = frozenset(
 )
 
 DEEPEST = 2
-"""Gateways that a gateway may run inside of. One in front of another is of use; more are likely one and the same."""
+"""How many gateways a gateway may be nested in. One in front of another is useful; more are probably a loop."""
 
 EOF_GRACE = 0.7
-"""Seconds a child has to end by itself after its stdin closes. All three fit into what stopping may take."""
+"""Seconds a child has to end after its stdin closes. All three fit into the time for shutdown."""
 TERM_GRACE = 0.5
 """Seconds it has after SIGTERM."""
 _KILL_GRACE = 0.3
-"""Seconds that the system has to clear a killed child away."""
+"""Seconds for the system to clear a killed child away."""
 
 _POLL = 0.01
 _KILL = getattr(signal, "SIGKILL", signal.SIGTERM)
 _HAS_GROUPS = sys.platform != "win32"
 
 _NO_FILES = (errno.EMFILE, errno.ENFILE, -1)
-"""What starting a process fails with where no more files may be opened; -1 is uvloop's."""
+"""Error numbers of a process start when no more files may be opened; -1 is uvloop's."""
 
 _RELEASE = 1.0
-"""Seconds that the watcher has for what children left behind."""
+"""Seconds that the watcher has for processes that children left behind."""
 
 
 def child_environment(configured: Mapping[str, str], ours: Mapping[str, str]) -> dict[str, str]:
-    """What a child gets: what any process needs to run, and what its entry configures; nothing else of ours."""
+    """A child's environment: what any process needs to run, and what its entry configures; nothing else of ours."""
     needed = {
         name: value
         for name, value in ours.items()
@@ -66,22 +66,22 @@ def child_environment(configured: Mapping[str, str], ours: Mapping[str, str]) ->
 
 
 def depth(environment: Mapping[str, str]) -> int:
-    """How many gateways we run inside of."""
+    """How many gateways we are nested in."""
     said = environment.get(DEPTH_VARIABLE, "")
     return int(said) if said.isdecimal() and len(said) < 4 else 0
 
 
 async def spawn(spec: ServerSpec) -> asyncio.subprocess.Process:
-    """Start a server with pipes to it; whoever does must `end` it. Raises OSError with what a user can do about it."""
+    """Start a server with pipes to it; the caller must `end` it. Raises OSError with advice for the user."""
     environment = child_environment(spec.env, os.environ)
     executable = shutil.which(spec.command, path=environment.get("PATH"))
     if executable is None:
         raise FileNotFoundError(
-            f"the command {spec.command!r} was not found; install it, or give its full path in the server file"
+            f"the command {spec.command!r} was not found; install it, or set its full path in the server file"
         )
     if spec.cwd is not None and not os.path.isdir(spec.cwd):
         raise FileNotFoundError(f"its folder {spec.cwd} does not exist")
-    # Ours come last: a server file must not be able to hide its servers from us, or how deep we are.
+    # Ours come last: a server file must not be able to hide its servers from us, or our depth.
     environment |= {DEPTH_VARIABLE: str(depth(os.environ) + 1)}
     mark = _watch.expect()
     try:
@@ -93,7 +93,7 @@ async def spawn(spec: ServerSpec) -> asyncio.subprocess.Process:
             stderr=asyncio.subprocess.PIPE,
             env=environment | {orphans.VARIABLE: mark},
             cwd=spec.cwd,
-            # Its own process group, so that what it starts ends with it and a Ctrl-C at our terminal is ours alone.
+            # Its own process group, so its children end with it and Ctrl-C at our terminal reaches only us.
             start_new_session=_HAS_GROUPS,
         )
     except OSError as error:
@@ -122,7 +122,7 @@ def _why_not(error: OSError) -> str:
 
 
 async def end(process: asyncio.subprocess.Process) -> None:
-    """Close stdin, as the protocol says; then ask; then insist. The whole group, children's children too."""
+    """Close stdin, as the protocol prescribes; then SIGTERM; then SIGKILL. For the complete group."""
     assert process.stdin is not None
     try:
         with contextlib.suppress(OSError, RuntimeError):
@@ -131,7 +131,7 @@ async def end(process: asyncio.subprocess.Process) -> None:
             _signal_group(process, signal.SIGTERM)
             await _ended(process, TERM_GRACE)
     finally:
-        # Also when we are cancelled here: what a child left running would outlive us and hold its pipes open.
+        # Even if we are cancelled here: a remaining process would outlive us and hold its pipes open.
         _signal_group(process, _KILL)
         _watch.ended(process.pid)
     await _ended(process, _KILL_GRACE)
@@ -141,7 +141,7 @@ async def end(process: asyncio.subprocess.Process) -> None:
 
 
 async def _ended(process: asyncio.subprocess.Process, seconds: float) -> bool:
-    """Whether it ends in time. Not `process.wait()`: that also waits for pipes a grandchild may hold."""
+    """Whether it ends in time. Not `process.wait()`, which also waits for pipes that a grandchild may hold."""
     deadline = time.monotonic() + seconds
     while process.returncode is None:
         if time.monotonic() > deadline:
@@ -159,10 +159,10 @@ def _signal_group(process: asyncio.subprocess.Process, number: signal.Signals) -
 
 
 class _Watch:
-    """Our end of the watcher: started with the first child, told of every other, let go after the last.
+    """Our end of the watcher: started with the first child, told of every other, released after the last.
 
-    One for the process, however many gateways it holds. Nobody waits for the watcher to start: what it is told stands
-    in the pipe until then. Where there is none, or it cannot be started, children end as they always did.
+    One per process, however many gateways it contains. Nothing waits for the watcher to start: messages stay in the
+    pipe until then. Without a watcher, children are still ended on normal shutdown.
     """
 
     def __init__(self) -> None:
@@ -175,7 +175,7 @@ class _Watch:
         self._process: subprocess.Popen[bytes] | None = None
 
     def expect(self) -> str:
-        """A child is about to be started: its mark."""
+        """A child is about to be started; returns its mark."""
         if self._pipe is None and _HAS_GROUPS:
             self._start()
         self._numbers += 1
@@ -197,35 +197,35 @@ class _Watch:
             self._tell(f"-{group} {mark}")
 
     async def release(self) -> None:
-        """If no child is left: let the watcher end what those that were left behind, and itself."""
+        """If no child is left, let the watcher end what the children left behind, and then itself."""
         if self._pipe is None or self._groups or self._expected:
             return
         self._tell("!")
-        # What it looks for now must not be what is started next.
-        process, self._gateway = self._let_go(), ""
+        # Its scan must not find processes that are started next.
+        process, self._gateway = self._drop_watcher(), ""
         if process is not None:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 await asyncio.to_thread(process.wait, _RELEASE)
 
     def kill(self) -> None:
-        """Every child, at once, and whatever they started."""
+        """Kill every child and everything they started, at once."""
         for group in list(self._groups):
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(group, _KILL)
         if self._pipe is not None:
             self._tell("!")
-            self._let_go()
+            self._drop_watcher()
 
     def _start(self) -> None:
         self._gateway = self._gateway or secrets.token_hex(8)
         try:
             reading, self._pipe = os.pipe()
         except OSError as error:
-            logger.warning("Servers may outlive a gateway that is killed: %s.", error.strerror)
+            logger.warning("Servers may survive if the gateway is killed: %s.", error.strerror)
             return
-        # Whoever stops reading must not stop us.
+        # A watcher that stops reading must not block us.
         os.set_blocking(self._pipe, False)
-        # In a thread: to start a process takes milliseconds that the first servers need not wait for.
+        # In a thread, because starting a process takes milliseconds that the first servers need not wait for.
         self._starting = threading.Thread(target=self._run, args=(reading, self._gateway), daemon=True)
         self._starting.start()
         for group in self._groups:
@@ -234,14 +234,14 @@ class _Watch:
     def _run(self, reading: int, gateway: str) -> None:
         command = [sys.executable, "-I", "-S", str(Path(orphans.__file__)), gateway]
         null = subprocess.DEVNULL
-        # Not our own mark, where we are a server ourselves: it has to outlive us.
+        # Without our own mark, if we are a server ourselves, because the watcher must outlive us.
         environment = {name: value for name, value in os.environ.items() if name != orphans.VARIABLE}
         try:
             self._process = subprocess.Popen(
                 command, stdin=reading, stdout=null, stderr=null, env=environment, cwd="/", start_new_session=True
             )
         except OSError as error:
-            logger.warning("Servers may outlive a gateway that is killed: %s.", error.strerror)
+            logger.warning("Servers may survive if the gateway is killed: %s.", error.strerror)
         finally:
             os.close(reading)
 
@@ -251,11 +251,11 @@ class _Watch:
         try:
             os.write(self._pipe, f"{line}\n".encode())
         except OSError:
-            # It was ended by somebody: the next child starts another.
-            if (process := self._let_go()) is not None:
+            # Something ended it; the next child starts another.
+            if (process := self._drop_watcher()) is not None:
                 process.poll()
 
-    def _let_go(self) -> subprocess.Popen[bytes] | None:
+    def _drop_watcher(self) -> subprocess.Popen[bytes] | None:
         if self._starting is not None:
             self._starting.join()
         if self._pipe is not None:
@@ -268,10 +268,10 @@ _watch = _Watch()
 
 
 async def release() -> None:
-    """After the last child of this process was ended: see that nothing of what they started is left."""
+    """After the last child of this process ended: make sure that nothing they started is left."""
     await _watch.release()
 
 
 def kill_all() -> None:
-    """End every child of this process now, without asking it; for somebody who ends in a moment."""
+    """Kill every child of this process now; for a process that ends in a moment."""
     _watch.kill()

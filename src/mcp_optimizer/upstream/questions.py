@@ -1,8 +1,8 @@
-"""Questions of servers to clients: who may be asked for what, and in whose name.
+"""Questions from servers to clients: who may be asked for what, and in whose name.
 
-A client is asked only for what it declared, and whoever has to answer is told which server asks: the name is that of
-the server file, which no server can choose. Called wherever a question is on its way to a client. Pure, but for
-`AskedBy`, which is a client as one server sees it.
+A client is asked only for declared capabilities, and every question names the server by its name in the server file,
+which no server can choose. Called wherever a question goes to a client. Pure, except for `AskedBy`, which is a client
+as one server sees it.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import Any
 import mcp_types as types
 
 from mcp_optimizer.domain.caller import ClientLink
+from mcp_optimizer.domain.json_schema import properties_of
 from mcp_optimizer.runtime.terminal_text import printable
 from mcp_optimizer.upstream.endings import RpcError
 
@@ -21,24 +22,24 @@ SERVER_META_KEY = "mcp-optimizer/server"
 
 _ELICITATION, _SAMPLING = "elicitation/create", "sampling/createMessage"
 _FEATURES = {_ELICITATION: "elicitation", _SAMPLING: "sampling", "roots/list": "roots"}
-"""What a client is asked for, and the capability by which it says that it can be."""
+"""The capability that a client must declare for each kind of question."""
 
 _SHOWN = ("title", "description")
 """What people read of a form."""
 
 
 def can_be_asked(capabilities: Mapping[str, Any]) -> bool:
-    """Whether the client declared that it can be asked for anything."""
+    """Whether the client declared any capability for questions."""
     return any(isinstance(capabilities.get(feature), Mapping) for feature in _FEATURES.values())
 
 
 def refusal(capabilities: Mapping[str, Any], method: str, params: Mapping[str, Any]) -> RpcError | None:
-    """What a server hears that asks for something that its client did not declare; None if it did."""
+    """The error for a question that the client did not declare support for; None if it did."""
     declared = capabilities.get(_FEATURES.get(method, ""))
     if not isinstance(declared, Mapping):
         return RpcError(types.METHOD_NOT_FOUND, f"{method}: this client does not support it")
     mode = params.get("mode", "form")
-    # Elicitation that names no mode is the one by form.
+    # Elicitation without a mode is by form.
     if method == _ELICITATION and (not isinstance(mode, str) or mode not in (declared or {"form": {}})):
         return RpcError(types.INVALID_PARAMS, f"{method}: this client does not support the mode {str(mode)[:80]!r}")
     if method == _SAMPLING and ("tools" in params or "toolChoice" in params) and "tools" not in declared:
@@ -47,7 +48,7 @@ def refusal(capabilities: Mapping[str, Any], method: str, params: Mapping[str, A
 
 
 def named(server: str, method: str, params: Mapping[str, Any]) -> dict[str, Any]:
-    """A question that says which server asks: to programs in `_meta`, to people at the start of what they read."""
+    """A question that names its server: for programs in `_meta`, for people at the start of the text."""
     meta = params.get("_meta")
     asked = {**params, "_meta": {**(meta if isinstance(meta, Mapping) else {}), SERVER_META_KEY: server}}
     if method == _ELICITATION:
@@ -60,10 +61,9 @@ def named(server: str, method: str, params: Mapping[str, Any]) -> dict[str, Any]
 
 
 def _legible(form: Mapping[str, Any]) -> dict[str, Any]:
-    """A form whose titles and descriptions cannot play tricks on whoever reads them."""
-    fields = form.get("properties")
-    shown = _printable(form)
-    if isinstance(fields, Mapping):
+    """A form whose titles and descriptions cannot mislead its reader with control characters."""
+    fields, shown = properties_of(form), _printable(form)
+    if fields:
         shown["properties"] = {
             name: _printable(field) if isinstance(field, Mapping) else field for name, field in fields.items()
         }
@@ -76,7 +76,7 @@ def _printable(part: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class AskedBy:
-    """A client as one server sees it: asked only for what it declared, and in the server's name."""
+    """A client as one server sees it: asked only for declared capabilities, and in the server's name."""
 
     def __init__(self, link: ClientLink, server: str) -> None:
         self._link = link
@@ -115,5 +115,5 @@ class AskedBy:
 
 
 def asked_by(link: ClientLink, server: str) -> ClientLink:
-    """The client as this server sees it. To be called any number of times on the way there."""
+    """The client as this server sees it. May be applied repeatedly."""
     return link if isinstance(link, AskedBy) else AskedBy(link, server)

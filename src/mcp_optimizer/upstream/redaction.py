@@ -1,9 +1,8 @@
-"""Takes a server's secrets out of what that server says: its stderr, its errors, what HTTP libraries quote of its URL.
+"""Removes a server's secrets from its output: its stderr, its errors, and what HTTP libraries quote of its URL.
 
-A secret is what the user configured for a server and would not show to others: values of its environment and headers,
-credentials and parameters of its URL, arguments that are named like secrets. Each is replaced by the name of what it
-is, in whatever way it is commonly written down. Pure; called wherever a server's words leave its connection. A result
-of a tool is not touched: it is what was asked for.
+A secret is anything configured for a server that the user would not show to others: values of its environment and
+headers, credentials and parameters of its URL, arguments named like secrets. Each is replaced by its name, in all
+common encodings. Pure; called wherever a server's text leaves its connection. Results of tools are not changed.
 """
 
 from __future__ import annotations
@@ -21,15 +20,15 @@ from mcp_optimizer.runtime.terminal_text import printable
 from mcp_optimizer.upstream.spec import ServerSpec
 
 _LEAST = 6
-"""Characters of a value that is looked for: shorter ones stand in any text."""
+"""Minimum characters of a redacted value; shorter ones occur in any text."""
 _LEAST_IF_NAMED = 4
-"""The same for one whose name says that it is a secret."""
+"""The same for a value whose name marks it as a secret."""
 _CUT = 80
-"""Characters from which on a text may have been cut, perhaps in the middle of a secret."""
+"""Characters from which a text may have been cut, perhaps in the middle of a secret."""
 _LEAST_OF_CUT = 8
 _DEEPEST = 50
 _NESTED = 3
-"""Levels of values inside of values that are read: JSON in a variable, a pair in that."""
+"""Levels of nested values that are read: JSON in a variable, a pair inside it."""
 
 _NAMED = re.compile(
     r"token|key|secret|passw|passphrase|pwd|auth|cred|cookie|session|bearer|signature|private|dsn|jwt|webhook|"
@@ -41,13 +40,13 @@ _ORDINARY = re.compile(r"[/~.]*(?:(?:[a-z]{1,15}|[A-Z]{1,15}|[A-Z][a-z]{1,14}|\d
 _PAIR = re.compile(r"([A-Za-z_][\w.-]*)\s*[=:]\s*([^;&\s\"']+)")
 _CREDENTIALS = re.compile(r"://([^/?#\s@]*)@")
 _RANDOM = re.compile(r"(?=[^/]*\d)(?=[^/]*[A-Za-z])[\w.~%-]{16,}")
-"""A part of a URL's path that nobody would have thought of: some services put their token there."""
+"""A random-looking part of a URL's path; some services put their token there."""
 _KNOWN = re.compile(r"(?:gh[a-z]_|github_pat_|glpat-|sk-|xox[a-z]-|AKIA|ya29\.|eyJ|npm_|pypi-|hf_)[\w.-]{8,}")
-"""Beginnings that issuers of tokens give them."""
+"""Known prefixes of tokens."""
 
 
 class Redactor:
-    """Knows the secrets of one server. `text` and `value` are what they are given, without them."""
+    """Knows the secrets of one server. `text` and `value` return their argument without them."""
 
     def __init__(self, spec: ServerSpec) -> None:
         labels: dict[str, str] = {}
@@ -57,15 +56,15 @@ class Redactor:
         self._labels = dict(sorted(labels.items(), key=lambda item: -len(item[0])))
 
     def text(self, text: str) -> str:
-        """A text without secrets; what is left of one that was cut at its end goes, too."""
+        """A text without secrets, including the rest of one that was cut at its end."""
         found = [form for form in self._labels if form in text]
         if found:
-            # At once and longest first: what replaces one must not be taken for another.
+            # In one pass and longest first, so that a replacement is not mistaken for another secret.
             text = re.sub("|".join(map(re.escape, found)), lambda match: self._labels[match.group()], text)
         return self._without_cut(text) if len(text) >= _CUT else text
 
     def value(self, value: Any) -> Any:
-        """The same for whatever JSON holds, such as the data of an error."""
+        """The same for any JSON value, such as the data of an error."""
         return self._walked(value, 0)
 
     def _walked(self, value: Any, level: int) -> Any:
@@ -99,14 +98,14 @@ def _secrets(spec: ServerSpec) -> Iterator[tuple[str, str]]:
 
 
 def is_secret(name: str, value: str) -> bool:
-    """Whether a value of this name should not be shown: all but short ones, and words that anybody might say."""
+    """Whether a value of this name is a secret: everything except short ones and common words."""
     if _NAMED.search(name):
         return len(value) >= _LEAST_IF_NAMED and value.lower() not in ("true", "false", "none", "null")
     return len(value) >= _LEAST and _ORDINARY.fullmatch(value) is None
 
 
 def _inside(name: str, value: str, level: int = 0) -> Iterator[tuple[str, str]]:
-    """A value, and what stands inside of it: JSON, `Bearer x`, `user:password`, `key=value`, credentials of a URL."""
+    """A value and the values inside it: JSON, `Bearer x`, `user:password`, `key=value`, credentials of a URL."""
     if is_secret(name, value):
         yield name, value
     if level >= _NESTED:
@@ -125,7 +124,7 @@ def _inside(name: str, value: str, level: int = 0) -> Iterator[tuple[str, str]]:
 
 
 def _pairs(value: str) -> Iterator[tuple[str, str]]:
-    """`key=value` and `Key: value`, and what an object in JSON holds; only what is named like a secret."""
+    """`key=value` and `Key: value`, and the members of a JSON object; only those named like a secret."""
     try:
         parsed = json.loads(value) if value.lstrip()[:1] in ("{", "[") else None
     except (ValueError, RecursionError):
@@ -160,7 +159,7 @@ def _of_arguments(arguments: Iterable[str]) -> Iterator[tuple[str, str]]:
         if equals and name and _NAMED.search(name) and " " not in name and is_secret(name, value):
             yield name, value
         for inner, item in _inside("argument", argument):
-            # Most arguments are no secrets: only what is recognised inside of them.
+            # Most arguments are not secrets; only what is recognised inside them.
             if item != argument or _KNOWN.fullmatch(item):
                 yield inner, item
         option = argument if argument.startswith("-") and not equals and _NAMED.search(argument) else ""
@@ -184,7 +183,7 @@ def _of_url(url: str) -> Iterator[tuple[str, str]]:
 
 
 def _forms(secret: str) -> set[str]:
-    """How a secret may be written: as it is, in a URL, in JSON, in a header of its own."""
+    """The encodings of a secret: plain, in a URL, in JSON, in a header."""
     raw = secret.encode("utf-8", "surrogatepass")
     encoded = [base64.b64encode(raw).decode(), base64.urlsafe_b64encode(raw).decode()]
     forms = {

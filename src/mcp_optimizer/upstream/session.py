@@ -1,14 +1,15 @@
-"""One conversation with one upstream server, in whichever protocol era the server speaks.
+"""One session with one server, modern or legacy.
 
-Results come back as the raw JSON the server sent, and what goes out is what the caller sent, with what the era
-requires around it. The client features that a server is told of are those of the client it serves: of the
-owner of the session in the older era, of each call's client in the newer one. Knows nothing of restarts.
+Results are returned as the raw JSON the server sent, and requests are sent as the caller made them, with what the era
+requires around them. The server sees the capabilities of its client: in legacy those of the session's owner, in modern
+those of each call's client. Knows nothing of restarts.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
@@ -29,6 +30,7 @@ from opentelemetry.propagate import inject
 from mcp_optimizer.domain.caller import LOCAL, Caller, ClientLink
 from mcp_optimizer.errors import CallInterrupted, CallLost, CallTimeout, UpstreamRefusal
 from mcp_optimizer.limits import DEFAULT_LIMITS, Limits
+from mcp_optimizer.runtime.tasks import BackgroundTasks
 from mcp_optimizer.upstream.diagnostics import Diagnostics
 from mcp_optimizer.upstream.endings import ExchangeLost, RpcError, RpcTimeout, ServerGone
 from mcp_optimizer.upstream.handshake import Agreement, Handshake, envelope
@@ -41,16 +43,18 @@ from mcp_optimizer.upstream.spec import ServerSpec, Transport
 from mcp_optimizer.upstream.stdio import run_child
 from mcp_optimizer.upstream.streamable_http import streamable_http
 
+logger = logging.getLogger(__name__)
+
 _FIRST_LISTEN_PAUSE = 1.0
 _LONGEST_LISTEN_PAUSE = 60.0
-"""Seconds before a stream that ended is opened again: at first, and when it ends again and again."""
+"""Seconds before a stream that ended is opened again: at first, and after it ended repeatedly."""
 
 _ENVELOPE = (types.PROTOCOL_VERSION_META_KEY, types.CLIENT_INFO_META_KEY, types.CLIENT_CAPABILITIES_META_KEY)
-"""What a request says of its sender: of the client to us, of us to the server."""
+"""What a request says about its sender: the client's to us, ours to the server."""
 
 
 class UpstreamSession:
-    """What the supervisor and its callers see of an open session."""
+    """An open session, as the supervisor and its callers see it."""
 
     def __init__(self, spec: ServerSpec, peer: Peer, client_info: dict[str, Any], diagnostics: Diagnostics) -> None:
         self._spec = spec
@@ -59,6 +63,7 @@ class UpstreamSession:
         self._diagnostics = diagnostics
         self._redactor = Redactor(spec)
         self._param_headers: dict[str, dict[tuple[str, ...], str]] = {}
+        self._watching = BackgroundTasks(logger, "A resource could not be watched")
         self._watches: dict[str, asyncio.Task[None]] = {}
         self.agreement = Agreement()
 
@@ -89,15 +94,15 @@ class UpstreamSession:
         return self._peer.heard_at
 
     def can(self, capability: str, detail: str | None = None) -> bool:
-        """Whether the server declared a capability, such as resources, or resources' subscribe."""
+        """Whether the server declared a capability, such as resources, or subscribe of resources."""
         return self.agreement.can(capability, detail)
 
     async def negotiate(self, *, legacy: bool) -> None:
-        """Agree on a protocol version. `legacy`: begin with the older handshake."""
+        """Agree on a protocol version. With `legacy`, start with `initialize`."""
         self.agreement = await Handshake(self._peer, self._client_info).agree(legacy=legacy)
 
     async def list_tools(self, timeout: float) -> Listing:
-        """All tools, within the time given for all pages together."""
+        """All tools, within one time limit for all pages together."""
         if self.agreement.capabilities and not self.can("tools"):
             return Listing()
 
@@ -112,7 +117,7 @@ class UpstreamSession:
         return listing.of(self._spec.tools) if self._spec.tools else listing
 
     def _note_param_headers(self, tools: Any) -> None:
-        """Remember which parameters travel as headers, too."""
+        """Remember which parameters are also sent as headers."""
         for tool in tools if isinstance(tools, list) else []:
             name = tool.get("name") if isinstance(tool, dict) else None
             if not isinstance(name, str) or len(self._param_headers) >= self._peer.limits.tools:
@@ -126,7 +131,7 @@ class UpstreamSession:
     async def request(
         self, method: str, params: dict[str, Any], timeout: float, caller: Caller = LOCAL
     ) -> dict[str, Any]:
-        """Send one request and return the raw result; any number may be under way at once."""
+        """Send one request and return the raw result; any number may be in progress at once."""
         try:
             return await self._send(method, params, timeout, caller)
         except (RpcError, ExchangeLost, ServerGone) as error:
@@ -138,7 +143,7 @@ class UpstreamSession:
             {key: value for key, value in given.items() if key not in _ENVELOPE} if isinstance(given, Mapping) else {}
         )
         token = meta.pop("progressToken", None)
-        # The server's part of the trace hangs below ours; where nobody traces, the caller's context passes as it is.
+        # The server's spans become children of ours; without tracing, the caller's context passes unchanged.
         inject(meta)
         extra = {key: value for key, value in caller.passed_on.items() if key not in ("_meta", *params)}
         if self.is_modern:
@@ -156,7 +161,7 @@ class UpstreamSession:
         )
 
     def _headers(self, method: str, params: Mapping[str, Any]) -> dict[str, str]:
-        """What a request says twice over HTTP, so that whoever routes it need not read it."""
+        """What a request repeats in HTTP headers, so that routers need not read its body."""
         if self._spec.transport is Transport.STDIO:
             return {}
         headers = {MCP_PROTOCOL_VERSION_HEADER: self.agreement.protocol_version}
@@ -170,7 +175,7 @@ class UpstreamSession:
                 if method == "tools/call" and name in self._param_headers:
                     headers |= mcp_param_headers(self._param_headers[name], params.get("arguments") or {})
             except UnicodeEncodeError:
-                raise RpcError(types.INVALID_PARAMS, "what travels as a header is not valid text") from None
+                raise RpcError(types.INVALID_PARAMS, "a value to be sent as a header is not valid text") from None
         return headers
 
     def _translate(self, error: RpcError | ExchangeLost | ServerGone, timeout: float) -> Exception:
@@ -190,24 +195,24 @@ class UpstreamSession:
                 f"The server {name!r} stopped in the middle of the call ({why}). It is being restarted. "
                 "Whether the call took effect is not known.",
             )
-        effect = "Whether the call took effect is not known" if error.was_sent else "The call was not made: try again"
+        effect = "Whether the call took effect is not known" if error.was_sent else "The call was not made; try again"
         return CallLost(
             name,
             f"The connection to the server {name!r} broke in this call ({self._redactor.text(str(error))}). {effect}.",
         )
 
     async def tell(self, method: str, params: Mapping[str, Any] | None = None) -> None:
-        """Pass a client's notification on; only the older era has any. A server that cannot be told is not."""
+        """Pass a client's notification on; only legacy has any. Errors are ignored."""
         if not self.is_modern:
             with contextlib.suppress(RpcError, ExchangeLost, ServerGone):
                 await self._peer.notify(method, params, self._headers(method, {}))
 
     def own(self, client: ClientLink) -> None:
-        """From now on this session is one client's; to be said before it is negotiated."""
+        """Make this session one client's own; must be called before it is negotiated."""
         self._peer.own(client)
 
     def close_now(self) -> None:
-        """Nobody should wait for it any more."""
+        """End the session so that nothing waits for it any more."""
         self._peer.close()
 
     def exit_reason(self) -> str:
@@ -217,12 +222,12 @@ class UpstreamSession:
         await self._peer.closed.wait()
 
     async def check_alive(self, timeout: float) -> None:
-        """A round trip that costs nothing. Any answer is a sign of life, also a refusal; raises if none comes."""
+        """A cheap round trip. Any response is a sign of life, even a refusal; raises if none comes."""
         with contextlib.suppress(RpcError):
             await self._send("server/discover" if self.is_modern else "ping", {}, timeout, LOCAL)
 
     async def watch_lists(self) -> None:
-        """On a modern server, keep the stream open that tells of changed lists. Older ones just notify."""
+        """On a modern server, keep the stream open that announces changed lists. Legacy servers just notify."""
         kinds = {
             f"{kind}ListChanged": True for kind in ("tools", "prompts", "resources") if self.can(kind, "listChanged")
         }
@@ -230,7 +235,7 @@ class UpstreamSession:
             await self._listen(kinds)
 
     async def _listen(self, wanted: dict[str, Any]) -> None:
-        """Until the server refuses; a stream that ends is opened again, after pauses that grow."""
+        """Until the server refuses; a stream that ends is opened again, after growing pauses."""
         pause = _FIRST_LISTEN_PAUSE
         loop = asyncio.get_running_loop()
         while not self.is_closed:
@@ -240,7 +245,7 @@ class UpstreamSession:
             except RpcError:
                 return
             except (ExchangeLost, ServerGone):
-                # Noticed elsewhere, if it is more than this stream.
+                # If more than this stream failed, it is noticed elsewhere.
                 pass
             if loop.time() - opened_at > _LONGEST_LISTEN_PAUSE:
                 pause = _FIRST_LISTEN_PAUSE
@@ -248,11 +253,11 @@ class UpstreamSession:
             pause = min(2 * pause, _LONGEST_LISTEN_PAUSE)
 
     async def watch_resource(self, uri: str, timeout: float) -> None:
-        """Be told when a resource changes."""
+        """Subscribe to changes of a resource."""
         if not self.is_modern:
             await self.request("resources/subscribe", {"uri": uri}, timeout)
         elif uri not in self._watches:
-            self._watches[uri] = asyncio.create_task(self._listen({"resourceSubscriptions": [uri]}))
+            self._watches[uri] = self._watching.spawn(self._listen({"resourceSubscriptions": [uri]}))
 
     async def unwatch_resource(self, uri: str, timeout: float) -> None:
         if not self.is_modern:
@@ -261,11 +266,7 @@ class UpstreamSession:
             task.cancel()
 
     async def close(self) -> None:
-        watches = list(self._watches.values())
-        for task in watches:
-            task.cancel()
-        if watches:
-            await asyncio.wait(watches)
+        await self._watching.close()
 
 
 @asynccontextmanager
@@ -278,11 +279,11 @@ async def open_session(
     owner: ClientLink | None = None,
     limits: Limits = DEFAULT_LIMITS,
 ) -> AsyncIterator[UpstreamSession]:
-    """Connect to the server. The handshake is the caller's, under the caller's deadline."""
+    """Connect to the server. The caller does the handshake, under its own deadline."""
     peer = Peer(on_notice, owner, limits, diagnostics.dropped)
     async with AsyncExitStack() as stack:
         if transport is Transport.STDIO:
-            diagnostics.child = await stack.enter_async_context(run_child(spec, peer))
+            diagnostics.runs(await stack.enter_async_context(run_child(spec, peer)))
         elif transport is Transport.HTTP:
             await stack.enter_async_context(streamable_http(spec, peer, diagnostics))
         else:

@@ -1,4 +1,4 @@
-"""What a configured server is: how to start it or where to reach it. Pure values, no effects."""
+"""A configured server: how to start or reach it. Pure values, no effects."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from mcp_optimizer.upstream.selection import EVERY_TOOL, ToolSelection
 
 
 class Transport(StrEnum):
-    """How a server is spoken to."""
+    """How the gateway talks to a server."""
 
     STDIO = "stdio"
     HTTP = "http"
@@ -22,10 +22,10 @@ class Transport(StrEnum):
 
 @dataclass(frozen=True)
 class ServerSpec:
-    """One entry of a server file, with its variables filled in.
+    """One entry of a server file, with its variables replaced.
 
-    `problem` says why the entry cannot be used, if so: one bad entry must not stop the others, so it is
-    carried along and reported where servers are listed.
+    `problem` says why the entry cannot be used, if so. One bad entry must not stop the others, so it is carried along
+    and reported where servers are listed.
     """
 
     name: str
@@ -44,7 +44,7 @@ class ServerSpec:
 
     @property
     def fingerprint(self) -> str:
-        """Tells apart two servers of one name. Values of variables and headers stay out: they are secrets."""
+        """Distinguishes two servers of the same name. Excludes values of variables and headers, which are secrets."""
         chosen = [self.tools.used, self.tools.turned_off] if self.tools else []
         named = [sorted(self.env), sorted(self.headers)]
         identity = [self.transport, self.command, self.args, self.url, *named, *chosen]
@@ -52,7 +52,7 @@ class ServerSpec:
 
     @property
     def target(self) -> str:
-        """What is started or reached, for people; without arguments, password or query: they may be secrets."""
+        """What is started or reached, for people; without arguments, password or query, which may be secrets."""
         if self.transport is Transport.STDIO:
             return self.command
         return re.sub(r"(?<=://)[^/?#]*@|[?#].*", "", self.url)

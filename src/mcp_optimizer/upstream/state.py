@@ -1,8 +1,8 @@
-"""Where a server stands, and how patient its supervisor is. Frozen values; no effects."""
+"""The state of a server, and the timeouts of its supervisor. Frozen values; no effects."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,29 +15,29 @@ from mcp_optimizer.upstream.spec import ServerSpec
 
 @dataclass(frozen=True)
 class PoolOptions:
-    """How patient the pool is, in seconds."""
+    """The limits and timeouts of the pool; times are in seconds."""
 
     start_timeout: float = 60.0
     call_timeout: float = 60.0
     first_pause: float = 1.0
     longest_pause: float = 60.0
     most_under_way: int = 100
-    """Calls that one server gets at a time."""
+    """Maximum concurrent calls to one server."""
     most_waiting: int = 1_000
-    """Calls that may wait for one server; of more, each fails at once."""
+    """Maximum calls waiting for one server; further ones fail at once."""
     own_sessions: int = 32
-    """Clients that may have a session of their own with one server."""
+    """Maximum clients with their own session on one server."""
     has_one_client: bool = False
     """Everything is done for one client, as on stdio: it owns every session."""
     limits: Limits = field(default_factory=Limits)
     """How much one server may send."""
     parking: ParkingLimits = field(default_factory=ParkingLimits)
-    """How long calls wait for answers of clients that cannot be asked in the middle of them."""
+    """How long calls wait for answers of clients that cannot be asked in the middle of a call."""
 
 
 @dataclass(frozen=True)
 class UpstreamState:
-    """Where one server stands."""
+    """The state of one server."""
 
     spec: ServerSpec
     status: ServerStatus
@@ -53,8 +53,3 @@ class UpstreamState:
     @property
     def name(self) -> str:
         return self.spec.name
-
-
-Listener = Callable[[UpstreamState], None]
-OnNotice = Callable[[str, str, Mapping[str, Any]], None]
-"""A server's notification that is meant for everybody: server, method, params."""

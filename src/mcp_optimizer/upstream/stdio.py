@@ -1,8 +1,8 @@
 """Runs a server as a child process and speaks newline-delimited JSON-RPC with it.
 
-Our own, rather than the SDK's, for four reasons: the exit code and the last lines of stderr tell a user what
-is wrong; a child that prints anything but MCP is given up instead of being logged line by line for ever;
-long lines are joined once; and a child gets no more of our environment than it needs.
+Our own client rather than the SDK's, for four reasons: the exit code and the last lines of stderr tell a user what is
+wrong; a child that prints anything but MCP is given up instead of being logged line by line forever; long lines are
+joined once; and a child gets no more of our environment than it needs.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ import anyio
 from mcp_optimizer.largejson.reading import LARGE, read_large
 from mcp_optimizer.largejson.text import parsed
 from mcp_optimizer.limits import DEFAULT_LIMITS, Limits
+from mcp_optimizer.runtime.tasks import BackgroundTasks
 from mcp_optimizer.runtime.terminal_text import printable
 from mcp_optimizer.upstream import processes
 from mcp_optimizer.upstream.endings import ServerGone
@@ -32,18 +33,18 @@ logger = logging.getLogger(__name__)
 
 _CHUNK = 256 * 1024
 _HEAD = 200
-"""Bytes in which a line says that it wants to be a message."""
+"""Bytes of a line that are examined to see whether it is meant as a message."""
 _GARBAGE_LIMIT = 100
-"""Lines that are not MCP, in a row, before a child is given up."""
+"""Consecutive lines that are not MCP before a child is given up."""
 
 
 def plain(text: str) -> str:
-    """A server's text, without the control characters that could rewrite a terminal."""
+    """A server's text, without control characters that could rewrite a terminal."""
     return printable(text).strip()
 
 
 class ChildProcess:
-    """A running child, and what it had to say for itself. What it says is shown without its secrets."""
+    """A running child and its output, which is shown without its secrets."""
 
     def __init__(
         self, process: asyncio.subprocess.Process, redactor: Redactor, limits: Limits = DEFAULT_LIMITS
@@ -51,27 +52,43 @@ class ChildProcess:
         self._process = process
         self._redactor = redactor
         self.stderr_tail: deque[str] = deque(maxlen=limits.stderr_lines)
-        self.garbage: list[str] = []
+        self._garbage: list[str] = []
+        self._is_endless = False
+        self._being_ended = False
         self.gave_up = False
-        self.is_endless = False
+        """Whether it printed so much that is not MCP that nobody reads on."""
         self.hung_up = False
-        self.being_ended = False
 
     @property
     def pid(self) -> int:
         return self._process.pid
 
     def hang_up(self) -> None:
-        """It ended the connection; what happens after we began to end it ourselves is our doing."""
-        if not self.being_ended:
+        """The child ended the connection. Ignored once we began to end it ourselves."""
+        if not self._being_ended:
             self.hung_up = True
 
+    def will_be_ended(self) -> None:
+        """We end it ourselves, from now on."""
+        self._being_ended = True
+
+    def spoke_mcp(self) -> None:
+        self._garbage.clear()
+
+    def printed(self, line: str) -> None:
+        """It printed a line that is not MCP; after too many in a row it is given up."""
+        self._garbage.append(line)
+        self.gave_up = len(self._garbage) >= _GARBAGE_LIMIT
+
+    def never_ends_its_line(self) -> None:
+        self._is_endless = True
+
     def exit_reason(self) -> str:
-        """Why the connection to this child ended, as far as can be told from outside; empty if it was our doing."""
-        if self.is_endless:
-            return "it prints a line without end on its stdout"
+        """Why the connection to this child ended, as far as known; empty if we ended it."""
+        if self._is_endless:
+            return "it prints an endless line on its stdout"
         if self.gave_up:
-            printed = self._redactor.text(self.garbage[0])
+            printed = self._redactor.text(self._garbage[0])
             return f"it prints text that is not MCP on its stdout, such as {printed!r}"
         if not self.hung_up:
             return ""
@@ -94,7 +111,7 @@ def _signal_name(number: int) -> str:
 
 
 class _Pipes:
-    """Messages to the child: a line each."""
+    """Messages to the child, one line each."""
 
     def __init__(self, process: asyncio.subprocess.Process, child: ChildProcess) -> None:
         assert process.stdin is not None
@@ -103,7 +120,7 @@ class _Pipes:
         self._turn = asyncio.Lock()
 
     async def deliver(self, message: Message, _headers: Mapping[str, str]) -> None:
-        # One at a time, and only when what was written before has left: a child that does not read costs no memory.
+        # One at a time, and only after the previous write was taken: a child that does not read takes no memory.
         async with self._turn:
             try:
                 await self._stdin.drain()
@@ -116,7 +133,7 @@ class _Pipes:
 
 @asynccontextmanager
 async def run_child(spec: ServerSpec, peer: Peer) -> AsyncIterator[ChildProcess]:
-    """Start the child and bind the peer to it; on the way out, end it and everything it started."""
+    """Start the child and bind the peer to it; on exit, end it and everything it started."""
     process = await processes.spawn(spec)
     child = ChildProcess(process, Redactor(spec), peer.limits)
     peer.bind(_Pipes(process, child))
@@ -126,7 +143,7 @@ async def run_child(spec: ServerSpec, peer: Peer) -> AsyncIterator[ChildProcess]
         try:
             yield child
         finally:
-            child.being_ended = True
+            child.will_be_ended()
             with anyio.CancelScope(shield=True):
                 await processes.end(process)
             tasks.cancel_scope.cancel()
@@ -152,40 +169,34 @@ async def _read_stdout(process: asyncio.subprocess.Process, child: ChildProcess,
         await large.taken()
         child.hang_up()
     except EndlessLine:
-        child.is_endless = True
+        child.never_ends_its_line()
     finally:
         large.cancel()
         peer.close()
 
 
 class _LargeMessages:
-    """Reads large messages beside the others: the answers behind one need not wait until it is read."""
+    """Reads large messages in threads, so that responses behind one need not wait."""
 
     def __init__(self, child: ChildProcess, peer: Peer) -> None:
         self._child = child
         self._peer = peer
-        self._tasks: dict[asyncio.Task[None], int] = {}
+        self._tasks = BackgroundTasks(logger, "Cannot read a large message")
+        self._sizes: dict[asyncio.Task[None], int] = {}
 
     async def take(self, line: bytes | bytearray) -> None:
         # Together no more than one may be: who sends many at once is read as fast as they are taken in.
-        while self._tasks and sum(self._tasks.values()) + len(line) > self._peer.limits.message_bytes:
-            await asyncio.wait(self._tasks, return_when=asyncio.FIRST_COMPLETED)
-        task = asyncio.create_task(_take_large(line, self._child, self._peer))
-        self._tasks[task] = len(line)
-        task.add_done_callback(self._done)
-
-    def _done(self, task: asyncio.Task[None]) -> None:
-        del self._tasks[task]
-        if not task.cancelled() and (error := task.exception()) is not None:
-            logger.error("A large message could not be read", exc_info=error)
+        while self._sizes and sum(self._sizes.values()) + len(line) > self._peer.limits.message_bytes:
+            await asyncio.wait(self._sizes, return_when=asyncio.FIRST_COMPLETED)
+        task = self._tasks.spawn(_take_large(line, self._child, self._peer))
+        self._sizes[task] = len(line)
+        task.add_done_callback(self._sizes.pop)
 
     async def taken(self) -> None:
-        if self._tasks:
-            await asyncio.wait(self._tasks)
+        await self._tasks.settled()
 
     def cancel(self) -> None:
-        for task in self._tasks:
-            task.cancel()
+        self._tasks.cancel()
 
 
 def _parsed(line: bytes | bytearray) -> Any:
@@ -204,15 +215,14 @@ async def _take_large(line: bytes | bytearray, child: ChildProcess, peer: Peer) 
 
 
 def _take(message: Any, line: bytes | bytearray, child: ChildProcess, peer: Peer) -> None:
-    """Hand a message on; what is none is remembered, and too much of that is given up."""
+    """Pass a message on; counts lines that are not messages, and gives up after too many."""
     if isinstance(message, list) or (isinstance(message, dict) and "jsonrpc" in message):
-        child.garbage.clear()
+        child.spoke_mcp()
         peer.receive(message)
         return
     if message is None and line.startswith(b"{") and b'"jsonrpc"' in line[:_HEAD]:
         peer.lose_unreadable(line)
-    child.garbage.append(plain(line[:80].decode(errors="replace")))
-    child.gave_up = len(child.garbage) >= _GARBAGE_LIMIT
+    child.printed(plain(line[:80].decode(errors="replace")))
 
 
 async def _chunks(stream: asyncio.StreamReader) -> AsyncIterator[bytes]:
@@ -225,7 +235,7 @@ async def _read_stderr(process: asyncio.subprocess.Process, child: ChildProcess,
     assert process.stderr is not None
     partial = b""
     async for chunk in _chunks(process.stderr):
-        # Of very many lines in one piece only the last are kept.
+        # Of very many lines in one piece, only the last are kept.
         *ended, rest = chunk.replace(b"\r", b"\n").rsplit(b"\n", limits.stderr_lines + 1)
         if len(ended) > limits.stderr_lines:
             del ended[0]

@@ -1,7 +1,7 @@
-"""A server over streamable HTTP: a POST for each message, whose response is the answer or a stream that ends with it.
+"""A server over streamable HTTP: one POST per message, whose HTTP response is the result or a stream that ends with it.
 
-What a call is answered with on its own response is read in the caller's own task: nothing is handed from task to task,
-and whoever leaves closes the response with it. One POST that breaks is one lost exchange: the server may be well.
+The HTTP response to a call is read in the caller's own task: nothing passes from task to task, and a caller that leaves
+closes the HTTP response. A POST that breaks is one lost exchange: the server may be alive.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import httpx2
 import mcp_types as types
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
+from mcp_optimizer.runtime.tasks import BackgroundTasks
 from mcp_optimizer.upstream.diagnostics import STATUS_ADVICE, Diagnostics
 from mcp_optimizer.upstream.endings import ExchangeLost, RpcError, ServerGone
 from mcp_optimizer.upstream.http_bodies import events, json_of, too_long, whole_body
@@ -31,21 +32,21 @@ logger = logging.getLogger(__name__)
 _SESSION_HEADER = "mcp-session-id"
 _VERSION_HEADER = "mcp-protocol-version"
 _SESSION_ID = re.compile(r"[\x21-\x7e]{1,1024}")
-"""Visible ASCII, says the protocol; how long, it does not say."""
+"""Visible ASCII, as the protocol says; it does not limit the length."""
 _RECONNECT = 1.0
 """Seconds before a stream that ended is opened again, if the server does not say."""
 _SHORTEST_PAUSE = 0.1
 _LONGEST_PAUSE = 60.0
 _MOST_RECONNECTS = 3
-"""Times in a row that nothing comes of it."""
+"""Consecutive reconnects without any event."""
 _SHOWN_ADDRESS = 200
 _GOODBYE = 1.0
-"""Seconds that a server has to hear that its session ends; it will find out by itself."""
+"""Seconds for telling the server that its session ends; it will notice anyway."""
 
 
 @asynccontextmanager
 async def streamable_http(spec: ServerSpec, peer: Peer, diagnostics: Diagnostics) -> AsyncIterator[None]:
-    """Bind the peer to a server at a URL; on the way out, end the session there."""
+    """Bind the peer to a server at a URL; on exit, end the session there."""
     async with http_client(spec, peer.limits) as client:
         wire = _StreamableHttp(spec.url, client, peer, diagnostics)
         peer.bind(wire)
@@ -65,17 +66,17 @@ class _StreamableHttp:
         self._most = peer.limits.message_bytes
         self._diagnostics = diagnostics
         self._headers = {"accept": "application/json, text/event-stream", "content-type": "application/json"}
-        self._listening: asyncio.Task[None] | None = None
+        self._listening = BackgroundTasks(logger, "Listening to a server failed")
 
     async def deliver(self, message: Message, headers: Mapping[str, str]) -> None:
         method = message.get("method")
         if method == "initialize":
-            # What a probe in the newer era left behind must not reach the handshake.
+            # The version header of a modern probe must not reach the legacy handshake.
             self._headers.pop(_VERSION_HEADER, None)
         elif (version := headers.get(_VERSION_HEADER)) is not None:
             self._headers[_VERSION_HEADER] = version
         if method == "notifications/cancelled" and self._headers.get(_VERSION_HEADER) in MODERN_PROTOCOL_VERSIONS:
-            # In the newer era closing the response was the message.
+            # In modern, closing the response was the message.
             return
         request = self._client.build_request(
             "POST", self._url, content=to_wire(message), headers={**self._headers, **headers}
@@ -87,15 +88,15 @@ class _StreamableHttp:
             finally:
                 await response.aclose()
         if method == "notifications/initialized" and _SESSION_HEADER in self._headers:
-            self._listening = asyncio.create_task(self._listen())
-            self._listening.add_done_callback(_log_failure)
+            self._listening.spawn(self._listen())
 
     async def _take(self, response: httpx2.Response, message: Message) -> None:
-        status = self._diagnostics.http_status = response.status_code
+        status = response.status_code
+        self._diagnostics.answered(status)
         asked = message["id"] if "method" in message and "id" in message else None
         if message.get("method") == "initialize" and (session := response.headers.get(_SESSION_HEADER)):
             if not _SESSION_ID.fullmatch(session):
-                raise RpcError(types.INVALID_REQUEST, "the id it gives its session is not one that HTTP can carry")
+                raise RpcError(types.INVALID_REQUEST, "its session id is not valid in an HTTP header")
             self._headers[_SESSION_HEADER] = session
         if status == 404 and _SESSION_HEADER in self._headers:
             self._peer.close()
@@ -113,22 +114,22 @@ class _StreamableHttp:
 
     async def _read_body(self, response: httpx2.Response, asked: int | None) -> None:
         answer = await json_of(await whole_body(response, self._most))
-        # An error of the transport has no id: it answers what was sent.
+        # An error of the transport has no id; it answers what was sent.
         if asked is not None and isinstance(answer, dict) and answer.get("id") is None:
             answer["id"] = asked
         self._peer.receive(answer, asked)
         if asked is not None and self._peer.awaits(asked):
             if response.status_code >= 400:
                 raise _refused(response.status_code)
-            raise ExchangeLost("its response does not hold an answer that can be read")
+            raise ExchangeLost("its response contains no readable message")
 
     async def _read_stream(self, response: httpx2.Response, asked: int | None) -> None:
-        """Until the answer is there; a server may close the stream before, and go on where it is asked to."""
+        """Until the response is complete; a server may close the stream early and continue on request."""
         last_event, pause = await self._read_events(response, asked, None)
         failures = 0
         while asked is not None and self._peer.awaits(asked):
             if last_event is None or failures >= _MOST_RECONNECTS:
-                raise ExchangeLost("the stream ended without an answer")
+                raise ExchangeLost("the stream ended without a response")
             await self._peer.release_streams(asked)
             await asyncio.sleep(pause)
             failures += 1
@@ -153,7 +154,7 @@ class _StreamableHttp:
             if event.data and event.kind == "message":
                 message = await json_of(event.data)
                 if message is None and asked is not None:
-                    raise ExchangeLost("its stream holds a message that cannot be read")
+                    raise ExchangeLost("its stream contains a message that cannot be read")
                 self._peer.receive(message, asked)
                 if asked is not None and not self._peer.awaits(asked):
                     break
@@ -162,7 +163,7 @@ class _StreamableHttp:
         return last_event, pause
 
     async def _listen(self) -> None:
-        """Keep the stream open on which an older server says what belongs to no call."""
+        """Keep the stream open on which a legacy server sends messages that belong to no call."""
         headers, failures, patience = dict(self._headers), 0, _RECONNECT
         loop = asyncio.get_running_loop()
         while failures < _MOST_RECONNECTS:
@@ -170,21 +171,19 @@ class _StreamableHttp:
             try:
                 async with self._client.stream("GET", self._url, headers=headers) as response:
                     if response.status_code >= 400:
-                        # It has no such stream.
+                        # The server has no such stream.
                         return
                     failures = 0
                     last_event, pause = await self._read_events(response, None, headers.get("last-event-id"))
                     headers |= {"last-event-id": last_event} if last_event else {}
             except (httpx2.HTTPError, ExchangeLost):
                 failures += 1
-            # A stream that ends as soon as it is open is asked for less and less often.
+            # A stream that ends as soon as it opens is requested less and less often.
             patience = _RECONNECT if loop.time() - opened_at > _LONGEST_PAUSE else min(2 * patience, _LONGEST_PAUSE)
             await asyncio.sleep(max(pause, patience / 2))
 
     async def end(self) -> None:
-        if self._listening is not None:
-            self._listening.cancel()
-            await asyncio.wait({self._listening})
+        await self._listening.close()
         if _SESSION_HEADER in self._headers:
             with contextlib.suppress(httpx2.HTTPError, TimeoutError):
                 async with (
@@ -196,18 +195,13 @@ class _StreamableHttp:
 
 @contextlib.contextmanager
 def broken_exchanges() -> Iterator[None]:
-    """What HTTP itself fails with becomes a lost exchange."""
+    """Turns failures of HTTP itself into a lost exchange."""
     try:
         yield
     except httpx2.ConnectError as error:
         raise ExchangeLost("nothing answers at its url", was_sent=False) from error
     except (httpx2.HTTPError, httpx2.StreamError, httpx2.InvalidURL) as error:
         raise ExchangeLost(str(error) or type(error).__name__) from error
-
-
-def _log_failure(task: asyncio.Task[None]) -> None:
-    if not task.cancelled() and (error := task.exception()) is not None:
-        logger.error("Listening to a server failed", exc_info=error)
 
 
 def _refused(status: int) -> RpcError:

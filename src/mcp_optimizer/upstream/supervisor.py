@@ -1,7 +1,7 @@
 """Keeps one server alive: starts it, watches it, restarts it, and carries calls to it.
 
-Each server is a failure domain of its own: whatever goes wrong here ends this server's session alone, with its reason
-in its state and, if it was a fault of ours, a traceback in the log. Called by the pool; knows no other server.
+Each server is its own failure domain: whatever goes wrong here ends only this server's session, with the reason in its
+state and, for a bug of ours, a traceback in the log. Called by the pool; knows no other server.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import contextlib
 import logging
 import random
 import time
-import traceback
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -25,11 +24,13 @@ from mcp_optimizer.domain.caller import Caller, ClientLink
 from mcp_optimizer.domain.tools import ServerStatus
 from mcp_optimizer.errors import CallInterrupted, CallLost, CallNotWaiting, ServerUnavailable, UpstreamError
 from mcp_optimizer.largejson.text import compact
+from mcp_optimizer.runtime.logs import first_of, frames
 from mcp_optimizer.upstream.admission import Admission
 from mcp_optimizer.upstream.diagnostics import Diagnostics, Dropped
 from mcp_optimizer.upstream.endings import ExchangeLost, RpcError, RpcTimeout, ServerGone
 from mcp_optimizer.upstream.input_required import answered
 from mcp_optimizer.upstream.listing import Listing
+from mcp_optimizer.upstream.news import OnNotice, OnState
 from mcp_optimizer.upstream.notifications import Merged
 from mcp_optimizer.upstream.only_client import OnlyClient
 from mcp_optimizer.upstream.own_sessions import OwnSessions
@@ -38,7 +39,7 @@ from mcp_optimizer.upstream.questions import asked_by, can_be_asked
 from mcp_optimizer.upstream.redaction import Redactor
 from mcp_optimizer.upstream.session import UpstreamSession, open_session
 from mcp_optimizer.upstream.spec import ServerSpec, Transport
-from mcp_optimizer.upstream.state import Listener, OnNotice, PoolOptions, UpstreamState
+from mcp_optimizer.upstream.state import PoolOptions, UpstreamState
 from mcp_optimizer.upstream.vital_signs import Relisting, Suspicion, until_gone
 
 logger = logging.getLogger(__name__)
@@ -46,24 +47,24 @@ restarts = logger.getChild("restarts")
 """Logged on every restart attempt. Commands that report missing servers themselves silence this logger."""
 
 _HEALTHY_AFTER = 60.0
-"""Seconds a server must have run for its next restart to be quick again."""
+"""Seconds a server must have run before its restart pause is short again."""
 
 _EXPECTED = (RpcError, ExchangeLost, ServerGone, UpstreamError, OSError, TimeoutError, httpx2.HTTPError)
-"""What connecting to somebody else's server may raise. Anything else is our own bug, and logged as one."""
+"""What connecting to a server may raise. Anything else is our own bug, and logged as one."""
 
 _CLOSED = "the connection was closed"
-_STOPPED = "The gateway was stopped in the middle of the call. Whether the call took effect is not known."
+_STOPPED = "The gateway stopped in the middle of the call. Whether the call took effect is not known."
 
 
 class Supervisor:
-    """One server: its state, its session while there is one, and the loop that keeps it alive."""
+    """One server: its state, its session if it has one, and the loop that keeps it alive."""
 
     def __init__(
         self,
         spec: ServerSpec,
         options: PoolOptions,
         client_info: dict[str, Any],
-        changed: Listener,
+        changed: OnState,
         noticed: OnNotice,
         only_client: OnlyClient,
         parked: ParkedCalls,
@@ -85,7 +86,7 @@ class Supervisor:
         self._relisting = Relisting(spec.name, options.start_timeout)
         self._suspicion = Suspicion()
         self._watched: set[str] = set()
-        self.is_closing = False
+        self._is_closing = False
         self._is_stopped = False
         self.admission = Admission(spec.name, options.most_under_way, options.most_waiting)
         self.own = OwnSessions(self._open_own, options.own_sessions, _EXPECTED)
@@ -107,12 +108,12 @@ class Supervisor:
     # Calls.
 
     async def request(self, method: str, params: dict[str, Any], caller: Caller) -> dict[str, Any]:
-        if self.is_closing:
-            raise ServerUnavailable(self._spec.name, "The gateway is being stopped. Call again when it is back.")
+        if self._is_closing:
+            raise ServerUnavailable(self._spec.name, "The gateway is stopping. Call again when it is back.")
         if caller.link is not None:
             caller = replace(caller, link=asked_by(caller.link, self._spec.name))
         request = Request.of(self._spec.name, method, params)
-        # A call that is parked takes no place: only while a request of its client is open does its server work on it.
+        # A parked call takes no place: its server works on it only while a request of its client is open.
         async with self.admission.admit():
             if self._parked.find(caller) is not None:
                 return await self._parked.go_on(request, caller)
@@ -121,7 +122,7 @@ class Supervisor:
             if link is None or not link.is_modern or session.is_modern:
                 return await self._asked(session, method, params, caller)
             if "requestState" in caller.passed_on:
-                # Servers of the older era give no states, and we do not know this one.
+                # Legacy servers issue no request states, and this one is not ours.
                 raise CallNotWaiting
             if method not in INPUT_REQUIRED_METHODS or not can_be_asked(link.capabilities):
                 return await self._asked(session, method, params, caller)
@@ -139,7 +140,7 @@ class Supervisor:
         except CallInterrupted as error:
             if self._is_stopped:
                 raise CallInterrupted(self._spec.name, _STOPPED) from error
-            # Whoever is told that the server is gone must not still find its tools.
+            # A caller that learns that the server is gone must no longer find its tools.
             if self._session is session:
                 self._down(session.exit_reason() or _CLOSED)
                 session.close_now()
@@ -148,14 +149,18 @@ class Supervisor:
             self._suspicion.raise_()
             raise
 
+    def take_no_more(self) -> None:
+        """The gateway stops: whoever calls from now on is told so."""
+        self._is_closing = True
+
     def interrupt(self) -> None:
-        """The gateway stops, and waits for no call any more: whoever made one is told so now."""
-        self.is_closing = self._is_stopped = True
+        """The gateway stops and waits for no more calls: their callers get an error now."""
+        self._is_closing = self._is_stopped = True
         if self._session is not None:
             self._session.close_now()
 
     async def _session_for(self, link: ClientLink | None) -> UpstreamSession:
-        """The shared session; or the client's own, if the server could not tell otherwise whom it speaks to."""
+        """The shared session, or the client's own if the server could not otherwise know which client it talks to."""
         shared = self._session
         if shared is None:
             raise ServerUnavailable(
@@ -169,13 +174,14 @@ class Supervisor:
         if link.is_modern:
             if shared.is_modern or not can_be_asked(link.capabilities):
                 return shared
-            # Such a client may say something else with each request, and what a session was told stays.
+            # A modern client may declare different capabilities with each request, but a session keeps what it was
+            # told.
             key = f"{key} {compact(link.capabilities)}"
         elif not link.capabilities and link.log_level is None:
             return shared
         own = await self.own.of(link, key)
         if own is not None and own.is_modern:
-            # What such a server needs to know is asked in its results, and so no session has to be one client's.
+            # Such a server asks through its results, so no session has to belong to one client.
             self._only_modern = True
             self.own.leave(key)
             return shared
@@ -208,7 +214,7 @@ class Supervisor:
         if self._session is not None:
             await self._session.unwatch_resource(uri, self._timeout)
 
-    # Lives.
+    # The life cycle.
 
     async def run(self) -> None:
         """Start, watch, restart; until cancelled."""
@@ -221,31 +227,31 @@ class Supervisor:
             self._down(reason)
             if time.monotonic() - started > _HEALTHY_AFTER:
                 pause = self._options.first_pause
-            restarts.warning("Server %s is down: %s. Next start in %.0f s.", self._spec.name, reason, pause)
-            # Spread out, so that ten servers behind one broken network do not all come back in step.
+            restarts.warning("Server %s is down: %s. Restarting in %.0f s.", self._spec.name, reason, pause)
+            # Spread out, so that ten servers behind one broken network do not all come back at the same moment.
             await asyncio.sleep(pause * random.uniform(0.8, 1.2))  # noqa: S311
             pause = min(pause * 2, self._options.longest_pause)
             self._set(status=ServerStatus.STARTING, restarts=self.state.restarts + 1)
 
     async def _live_once(self, started: float) -> tuple[str, bool]:
-        """One life of the server. Returns why it ended, and whether another way of speaking is worth a try."""
+        """One run of the server. Returns why it ended, and whether to try another way of connecting."""
         diagnostics = self._diagnostics()
         problem, was_up = "", False
         try:
             async with self._open(diagnostics) as session:
-                # Not a local name here: it would keep every definition for as long as the server lives.
+                # Not a local variable, because it would keep every definition alive as long as the server.
                 self._up(session, await self._begin(session), time.monotonic() - started)
                 was_up = True
                 try:
                     await self._watch(session, diagnostics)
                 finally:
-                    # At once: cleaning up after a dead child may take seconds, and nobody should count on it.
+                    # At once: cleaning up after a dead child may take seconds, and no call should rely on it meanwhile.
                     self._down(diagnostics.exit_reason() or _CLOSED)
         except* _EXPECTED as group:
             problem = self._explain(group.exceptions[0])
         except* Exception as group:  # noqa: BLE001 - whatever it is, it ends this server's life and no other's
-            problem = f"a fault of the gateway ({type(_first(group)).__name__}); its log says more"
-            logger.error("Server %s: a fault of the gateway ended its session.\n%s", self._spec.name, _where(group))
+            problem = f"a fault of the gateway ({type(first_of(group)).__name__}); its log says more"
+            logger.error("Server %s: a fault of the gateway ended its session.\n%s", self._spec.name, frames(group))
         reason = self._redactor.text(diagnostics.exit_reason() or problem or _CLOSED)
         return reason, not was_up and self._try_another_way(diagnostics)
 
@@ -260,11 +266,11 @@ class Supervisor:
     async def _begin(self, session: UpstreamSession) -> Listing:
         """Agree on a protocol and list the tools, within the time a server has to start."""
         with anyio.fail_after(self._options.start_timeout):
-            # The SSE transport is older than the newer era: there is nothing to probe for.
+            # The SSE transport is older than modern MCP, so there is nothing to probe for.
             legacy = self._legacy or self._transport is Transport.SSE
             if self._options.has_one_client and (client := await self._only_client.known()) is not None:
                 session.own(asked_by(client, self._spec.name))
-                # A server that speaks both eras is spoken to in the client's: so nothing has to be translated.
+                # A server that speaks both eras is addressed in the client's era, so nothing has to be translated.
                 legacy = legacy or not client.is_modern
             await session.negotiate(legacy=legacy)
             for uri in self._watched:
@@ -273,7 +279,7 @@ class Supervisor:
             return await session.list_tools(self._options.start_timeout)
 
     async def _watch(self, session: UpstreamSession, diagnostics: Diagnostics) -> None:
-        """Until the session ends: list again when tools change, and see that an HTTP server still answers."""
+        """Until the session ends: list again when tools change, and check that an HTTP server still responds."""
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(session.watch_lists)
             tasks.start_soon(self._relisting.run, session, self._relisted)
@@ -284,12 +290,12 @@ class Supervisor:
 
     async def _end_when_gone(self, session: UpstreamSession, diagnostics: Diagnostics) -> None:
         reason = await until_gone(session, self._suspicion, self._options.limits.failed_checks)
-        diagnostics.verdict = f"it stopped answering: {reason}"
+        diagnostics.judge(f"it stopped answering: {reason}")
         session.close_now()
 
     def _notice(self, method: str, params: Mapping[str, Any]) -> None:
         if method == "notifications/tools/list_changed":
-            # Passed on when the new list is there.
+            # Announced when the new list is available.
             self._relisting.changed()
         else:
             self._noticed(method, params)
@@ -338,9 +344,9 @@ class Supervisor:
         self._changed(state)
 
     def _try_another_way(self, diagnostics: Diagnostics) -> bool:
-        """Some older servers end when they are probed, and some URLs without a type are SSE."""
+        """Some legacy servers exit when probed, and some URLs without a type are SSE."""
         if self._spec.transport is Transport.STDIO:
-            # If the older way does not work either, the next life begins with the newer one again.
+            # If legacy fails too, the next run starts with modern again.
             self._legacy = not self._legacy and diagnostics.child is not None and diagnostics.child.hung_up
             return self._legacy
         refused = diagnostics.http_status in (400, 404, 405)
@@ -351,7 +357,7 @@ class Supervisor:
         return False
 
     def _explain(self, error: BaseException) -> str:
-        error = _first(error)
+        error = first_of(error)
         if isinstance(error, TimeoutError | RpcTimeout):
             return f"it did not answer within {self._options.start_timeout:g} s"
         if isinstance(error, httpx2.ConnectError):
@@ -359,15 +365,3 @@ class Supervisor:
         if isinstance(error, RpcError):
             return f"it refused: {error.message}"
         return str(error) or type(error).__name__
-
-
-def _first(error: BaseException) -> BaseException:
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    return error
-
-
-def _where(error: BaseException) -> str:
-    """The traceback, without the message of the exception: it may quote what a server or a client sent."""
-    first = _first(error)
-    return "".join([*traceback.format_tb(first.__traceback__), type(first).__name__])

@@ -1,6 +1,6 @@
-"""Short turns: whoever reads a flood lets everybody else run now and then.
+"""Short turns: a reader of a flood regularly lets other work run.
 
-Reading what is already there never waits, and so never lets the event loop go round. Called where bytes become lines
+Reading data that is already there never waits, so it never yields to the event loop. Called where bytes become lines
 and chunks become bodies; knows neither.
 """
 
@@ -10,7 +10,7 @@ import asyncio
 import time
 
 _TURN = 0.002
-"""Seconds. A call needs some ten turns of the loop, and each may be preceded by one of these."""
+"""Seconds. A call needs some ten turns of the event loop, and each may be preceded by one of these."""
 
 
 class Turns:

@@ -1,7 +1,7 @@
-"""What is watched while a server runs: that it still answers, and that its list of tools is the newest.
+"""Watches a running server: that it still responds, and that its list of tools is current.
 
-A refusal is a sign of life, and so is anything else that it sends. Only checks that fail several times in a row, with
-nothing heard meanwhile, mean that a server is gone; one that works on a call may take its time. For supervisors.
+A refusal is a sign of life, and so is everything else it sends. A server counts as gone only when several checks in a
+row fail with nothing heard in between; one that works on a call may take its time. Used by supervisors.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from mcp_optimizer.upstream.session import UpstreamSession
 logger = logging.getLogger(__name__)
 
 CHECK_INTERVAL = 15.0
-"""Seconds between checks of an HTTP server, and that it has to answer one; a child process tells by ending."""
+"""Seconds between checks of an HTTP server, and for its response to one; a child process shows its end by exiting."""
 
 _SUSPICIOUS_INTERVAL = 0.5
-"""Seconds between checks when an exchange with it has just broken."""
+"""Seconds between checks after an exchange with it has just broken."""
 
 _FIRST_PAUSE = 0.2
 _LONGEST_PAUSE = 30.0
-"""Seconds between two listings of a server that keeps saying that its tools have changed."""
+"""Maximum seconds between two listings of a server that keeps announcing changed tools."""
 
 
 class Suspicion:
-    """Whether there is reason to look now, and not at the next regular time, if a server is still there."""
+    """Whether there is a reason to check a server now, not at the next regular time."""
 
     def __init__(self) -> None:
         self._raised = asyncio.Event()
@@ -37,7 +37,7 @@ class Suspicion:
         self._raised.set()
 
     async def wait(self, seconds: float) -> None:
-        """Until somebody has reason to ask, or until it is time anyway."""
+        """Wait for a reason to check, or for the regular time."""
         try:
             async with asyncio.timeout(seconds):
                 await self._raised.wait()
@@ -67,12 +67,12 @@ async def until_gone(session: UpstreamSession, suspicion: Suspicion, most: int) 
 
 
 def _was_reached(error: ExchangeLost | ServerGone) -> bool:
-    """Whether the check arrived: who takes long to answer may be busy, who cannot be reached is not."""
+    """Whether the check arrived: a slow server may be busy, an unreachable one is not."""
     return isinstance(error, ExchangeLost) and error.was_sent
 
 
 class Relisting:
-    """Lists the tools again when the server says that they have changed. What fails leaves the old list as it is."""
+    """Lists the tools again when the server announces changes. A failure leaves the old list in place."""
 
     def __init__(self, server: str, timeout: float) -> None:
         self._server = server
@@ -87,7 +87,7 @@ class Relisting:
         pause, listed_at = _FIRST_PAUSE, 0.0
         while True:
             await self._changed.wait()
-            # A server that says so all the time is asked less and less often.
+            # A server that announces changes all the time is asked less and less often.
             since = loop.time() - listed_at
             pause = min(2 * pause, _LONGEST_PAUSE) if since < 2 * pause else _FIRST_PAUSE
             if since < pause:
@@ -98,9 +98,7 @@ class Relisting:
                 listing = await session.list_tools(self._timeout)
             except (RpcError, ExchangeLost, TimeoutError) as error:
                 kind = type(error).__name__
-                logger.warning(
-                    "Server %s says that its tools changed, but does not list them (%s).", self._server, kind
-                )
+                logger.warning("Server %s reports changed tools but does not list them (%s).", self._server, kind)
                 continue
             except ServerGone:
                 return

@@ -50,6 +50,12 @@ def test_what_must_be_given_is_shown_before_what_may_be() -> None:
     assert short.input_schema["properties"]["…"] == {"const": f"… {1_000 - len(shown) + 1:,} more"}
 
 
+def test_what_cannot_be_a_name_is_not_required() -> None:
+    properties: dict[str, Any] = {name: {"type": "string"} for name in VALUES}
+    short = abbreviated(tool(properties=properties, required=[["v1"], {"v2": 1}, "v999", None]), 2_000)
+    assert short.input_schema["required"] == ["v999"]
+
+
 def test_values_come_first_and_then_how_many_more() -> None:
     short = abbreviated(tool(properties={"a": {"enum": VALUES}}), 500)
     *values, more = short.input_schema["properties"]["a"]["enum"]

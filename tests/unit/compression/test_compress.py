@@ -77,7 +77,7 @@ def test_notes_are_lifted_where_that_is_smaller() -> None:
     compressed = _compressed(schema, description="Does it.\n\nArgs:\n    a: Where to look")
     assert compressed.tool.description == "Does it."
     assert compressed.steps[-1].technique == "lifted notes"
-    # A parameter without a schema of its own has no place for a note.
+    # A parameter without a schema has no place for a note.
     kept = _compressed(schema, description="Does it.\n\nArgs:\n    b: Where to look")
     assert kept.tool.description == "Does it.\n\nArgs:\n    b: Where to look"
     assert _compressed({"type": "object", "properties": 5}, description=None).tool.description is None

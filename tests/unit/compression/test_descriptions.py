@@ -1,4 +1,4 @@
-"""Short descriptions: at most five of a tool's own words, told apart from every other tool, or a sentence."""
+"""Short descriptions: at most five of a tool's own words that distinguish it from every other tool, or a sentence."""
 
 from __future__ import annotations
 

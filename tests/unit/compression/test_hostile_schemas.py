@@ -74,7 +74,7 @@ async def test_every_form_of_a_hostile_definition_is_made_in_seconds(name: str, 
             [form] = forms.reply([found], detail, 10_000)
             assert form.cost <= 10_000
         forms.plans(found)
-    # Minutes, or for ever, if it grew with the square of what came, or faster.
+    # Quadratic growth or worse would take minutes, or never end.
     assert time.process_time() - started < 20
 
 

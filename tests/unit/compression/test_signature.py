@@ -1,4 +1,4 @@
-"""A tool as a signature: everything that a caller must know stands in it."""
+"""A tool as a signature: it contains everything that a caller must know."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whoever changes what compression gives has to raise COMPRESSION, or users keep what was stored before."""
+"""A change of what compression gives increases COMPRESSION; otherwise users keep the forms stored before."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ SAMPLES: list[dict[str, Any]] = json.loads(Path(__file__).with_name("samples.jso
 TOOLS = [McpTool.model_validate(sample) for sample in SAMPLES]
 COUNT = TokenCounter().count_tokens
 
-DIGESTS = {4: "6a0286c733bed1a9"}
-"""Of the compressed samples, by version. A new version is a new line; the older ones stay: none is used twice."""
+DIGESTS = {5: "6a0286c733bed1a9"}
+"""Of the compressed samples, by version. A new version adds an entry; older ones stay, so that none is used twice."""
 
 NAMES = [technique.name for technique in SHRINKING] + [
     value for name, value in vars(techniques).items() if name.isupper() and name[0] != "_" and isinstance(value, str)
@@ -28,18 +28,18 @@ NAMES = [technique.name for technique in SHRINKING] + [
 
 
 def digest() -> str:
-    """Of everything that is stored: the definitions and how arguments are led back, in every dialect."""
+    """Of everything that is stored: the definitions and the groups of their parameters, in every dialect."""
     made = [compress(tool, COUNT, dialect) for dialect in Dialect for tool in TOOLS]
     stored = [(one.wire_json, one.tokens, repr(one.groups)) for one in made]
     return hashlib.sha256(json.dumps(stored).encode()).hexdigest()[:16]
 
 
-def test_whoever_changes_what_compression_gives_raises_its_version() -> None:
+def test_a_change_of_what_compression_gives_increases_its_version() -> None:
     known = DIGESTS.get(COMPRESSION)
-    assert known is not None, f"COMPRESSION was raised: add {COMPRESSION}: {digest()!r} to DIGESTS"
+    assert known is not None, f"COMPRESSION was increased: add {COMPRESSION}: {digest()!r} to DIGESTS"
     assert digest() == known, (
-        "Compression gives other results than this version did. Raise COMPRESSION in compression/techniques.py, so "
-        f"that stored definitions are made anew, and add {COMPRESSION + 1}: {digest()!r} to DIGESTS."
+        "Compression gives other results than this version did. Increase COMPRESSION in compression/techniques.py, so "
+        f"that stored forms are made again, and add {COMPRESSION + 1}: {digest()!r} to DIGESTS."
     )
 
 

@@ -14,7 +14,7 @@ NOON = datetime(2026, 3, 2, 12, 0, tzinfo=UTC)
 
 @dataclass
 class SetClock:
-    """A clock that stands still until a test moves it."""
+    """A clock that only a test advances."""
 
     moment: datetime = NOON
 

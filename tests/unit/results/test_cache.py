@@ -19,7 +19,7 @@ COUNTER = TokenCounter()
 
 
 class Server:
-    """Counts how often it is asked, and can be told to wait or to fail."""
+    """Counts its calls; can be made to wait or fail."""
 
     def __init__(self) -> None:
         self.asked = 0

@@ -1,4 +1,4 @@
-"""What is cut stays what it was: JSON of the same shape, whole rows and lines, and never more than fits."""
+"""A cut text keeps its form: JSON of the same shape, complete rows and lines, and never more than fits."""
 
 from __future__ import annotations
 

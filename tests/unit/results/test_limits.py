@@ -302,10 +302,10 @@ async def test_select_reads_a_part_of_all_of_it() -> None:
         result = await opened.pass_through(text_result(json.dumps(ANSWER)))
         found = await opened.results.read(id_of(result), select="items[?id > `497`].name")
         assert texts(found) == ['["Person 498","Person 499"]']
-        with pytest.raises(InvalidRequest, match="no JMESPath"):
+        with pytest.raises(InvalidRequest, match="not a JMESPath"):
             await opened.results.read(id_of(result), select="items[")
         for more in ({"search": "x"}, {"offset": 3}):
-            with pytest.raises(InvalidRequest, match="without search and offset"):
+            with pytest.raises(InvalidRequest, match="omit search and offset"):
                 await opened.results.read(id_of(result), select="items", **more)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from mcp_optimizer.results.estimates import COUNTED_EXACTLY, Estimator, Kind, kind_of
+from mcp_optimizer.results.estimates import COUNTED_EXACTLY, Estimator, TextKind, kind_of
 from mcp_optimizer.results.metadata import NOT_COUNTED, WARNING
 from mcp_optimizer.results.options import ResultOptions
 from mcp_optimizer.results.pipeline import Results
@@ -133,12 +133,12 @@ def test_a_text_the_tokenizer_gives_up_on_is_estimated_by_its_kind() -> None:
 @pytest.mark.parametrize(
     ("sample", "kind"),
     [
-        ('{"id": 1, "name": "Ada"}', Kind.JSON),
-        (PROSE, Kind.PROSE),
-        ("def f(a, b):\n    if a == b:\n        return {a: [b]}\n", Kind.CODE),
-        ("これは日本語の文章です。", Kind.CJK),
-        ("A função não está disponível até amanhã à tarde; é só uma questão de organização.", Kind.ACCENTED),
+        ('{"id": 1, "name": "Ada"}', TextKind.JSON),
+        (PROSE, TextKind.PROSE),
+        ("def f(a, b):\n    if a == b:\n        return {a: [b]}\n", TextKind.CODE),
+        ("これは日本語の文章です。", TextKind.CJK),
+        ("A função não está disponível até amanhã à tarde; é só uma questão de organização.", TextKind.ACCENTED),
     ],
 )
-def test_kinds_of_text_are_told_apart(sample: str, kind: Kind) -> None:
+def test_kinds_of_text_are_told_apart(sample: str, kind: TextKind) -> None:
     assert kind_of(sample * 50) is kind

@@ -38,7 +38,7 @@ async def test_a_select_that_makes_too_much_costs_a_call_its_selection_and_nothi
     async with gate(max_tokens=1_000) as opened:
         result = await opened.pass_through(text_result(SENT), select=Projection(doubled(28)))
         *_, notice = texts(result)
-        assert notice == "[Not selected: select makes more than 10,000,000 characters. Select less of it.]"
+        assert notice == "[Not selected: select produces more than 10,000,000 characters. Select less.]"
         assert whole(await opened.all_pages(id_of(result))) == SENT
 
 
@@ -46,7 +46,7 @@ async def test_a_select_that_makes_too_much_costs_a_call_its_selection_and_nothi
 async def test_a_select_that_makes_too_much_is_refused_when_a_result_is_read() -> None:
     async with gate(max_tokens=1_000) as opened:
         cut = await opened.pass_through(text_result(SENT))
-        with pytest.raises(InvalidRequest, match="makes more than 10,000,000 characters"):
+        with pytest.raises(InvalidRequest, match="produces more than 10,000,000 characters"):
             await opened.results.read(id_of(cut), select=doubled(28))
 
 
@@ -76,10 +76,10 @@ async def test_an_expression_selects_the_same_whether_it_takes_few_steps_or_many
 @pytest.mark.process
 async def test_the_limits_of_expressions_are_those_of_the_settings() -> None:
     limits = Limits(expression=100, expression_steps=1_000, expression_output=10_000)
-    with pytest.raises(InvalidRequest, match="of at most 100"):
+    with pytest.raises(InvalidRequest, match="maximum 100"):
         Projection("a" * 101, limits)
     async with gate() as opened:
         narrow = await opened.pass_through(text_result(SENT), select=Projection("items[].[id]", limits))
-        assert "more than 1,000 steps" in texts(narrow)[1]
+        assert "exceeds 1,000 steps" in texts(narrow)[1]
         wide = await opened.pass_through(text_result(SENT), select=Projection("[items, items]", limits))
         assert "Not selected" in texts(wide)[1]

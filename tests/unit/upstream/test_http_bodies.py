@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 import httpx2
 import pytest
 
-from mcp_optimizer.upstream.http_bodies import BodyUnreadable, Event, events, whole_body
+from mcp_optimizer.upstream.http_bodies import BodyUnreadable, SseEvent, events, whole_body
 
 MOST = 1_000_000
 
@@ -28,7 +28,7 @@ def response(*chunks: bytes, packing: str = "") -> httpx2.Response:
     return httpx2.Response(200, headers=headers, stream=Sent(*chunks))
 
 
-async def read(*chunks: bytes, most: int = MOST) -> list[Event]:
+async def read(*chunks: bytes, most: int = MOST) -> list[SseEvent]:
     return [event async for event in events(response(*chunks), most)]
 
 
@@ -54,13 +54,13 @@ async def test_a_packing_that_nobody_asked_for_is_refused(packing: str) -> None:
 
 
 async def test_what_is_no_gzip_is_refused() -> None:
-    with pytest.raises(BodyUnreadable, match="not the gzip"):
+    with pytest.raises(BodyUnreadable, match="not valid gzip"):
         await whole_body(response(b"plainly not", packing="gzip"), MOST)
 
 
 async def test_an_event_has_its_fields_and_nothing_of_fields_that_mean_nothing() -> None:
     [event] = await read(b": hi\nevent: endpoint\nid: 5\nretry: 250\ndata: a\r\ndata:b\njunk: x\njunk2\n\n")
-    assert event == Event("endpoint", bytearray(b"a\nb"), "5", 0.25)
+    assert event == SseEvent("endpoint", bytearray(b"a\nb"), "5", 0.25)
 
 
 @pytest.mark.parametrize("retry", [b"9" * 400, b"-1", b"1e9", b"", b"x", "٣".encode()])

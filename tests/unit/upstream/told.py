@@ -14,7 +14,7 @@ from mcp_optimizer.upstream.spec import ServerSpec, Transport
 
 
 class Told:
-    """A wire that answers each message as the test says: a result, or an exception."""
+    """A transport that answers each message as the test says: a result, or an exception."""
 
     def __init__(self, *answers: dict[str, Any] | Exception) -> None:
         self.answers = list(answers)

@@ -1,4 +1,4 @@
-// What the page does by itself: events as they come, and the figures with them. Text is only ever set as text.
+// Live updates of the page: events as they happen, and the figures. Text is only ever set as text.
 "use strict";
 
 (() => {
@@ -49,7 +49,7 @@
     while (live.rows.length > MOST) live.deleteRow(-1);
   };
 
-  // Soon after an event, and once more when it is quiet: what is summed up may be a few seconds old.
+  // Soon after an event, and again when it is quiet, because the summary may be a few seconds old.
   let quiet;
   const news = () => {
     clearTimeout(quiet);
@@ -85,7 +85,7 @@
     pause.addEventListener("click", () => {
       paused = !paused;
       pause.setAttribute("aria-pressed", String(paused));
-      pause.textContent = paused ? "Go on" : "Pause";
+      pause.textContent = paused ? "Resume" : "Pause";
       if (!paused) refresh();
     });
   }

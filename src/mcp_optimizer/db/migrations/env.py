@@ -1,4 +1,4 @@
-"""Alembic's entry point: runs the migrations on the connection that `db.schema` hands over."""
+"""Alembic's entry point: runs the migrations on the connection that `db.schema` passes in."""
 
 from alembic import context
 

@@ -1,4 +1,4 @@
-"""The filters of list_cards, each a parameter schema beside the test it stands for, and the scope of other tools.
+"""The filters of list_cards, each a parameter schema with its test, and the scope of other tools.
 
 A filter sees one card and the state, and changes nothing.
 """
@@ -251,7 +251,7 @@ def is_overdue(kanban: Kanban, card: Card) -> bool:
 
 
 def filtered(kanban: Kanban, cards: list[Card], args: Arguments) -> list[Card]:
-    """The cards that every given filter admits."""
+    """The cards that pass every given filter."""
     given = [(CARD_FILTERS[name], value) for name, value in args.items() if name in CARD_FILTERS]
     return [card for card in cards if all(f.admits(kanban, card, value) for f, value in given)]
 

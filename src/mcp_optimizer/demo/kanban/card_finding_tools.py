@@ -18,7 +18,7 @@ from mcp_optimizer.demo.kanban.parameters import (
     TIMESTAMP,
     identifier,
 )
-from mcp_optimizer.demo.kanban.records import PRIORITIES, Card, Event
+from mcp_optimizer.demo.kanban.records import PRIORITIES, Card, HistoryLine
 from mcp_optimizer.demo.kanban.state import Kanban
 from mcp_optimizer.demo.kanban.text_match import match_score
 from mcp_optimizer.demo.kanban.views import (
@@ -99,7 +99,7 @@ def list_cards(kanban: Kanban, args: Arguments) -> dict[str, Any]:
     check_scope(kanban, args)
     state = args.get("state", "active")
     cards = [card for card in kanban.cards if state == "all" or card.is_archived == (state == "archived")]
-    # A board decides by itself; its workspace need not be named correctly as well.
+    # The board decides; its workspace need not be given correctly as well.
     scope = {name: value for name, value in args.items() if name != "workspace_id" or "board_id" not in args}
     found = filtered(kanban, cards, scope)
     key = SORT_KEYS[args.get("sort_by", "board_order")]
@@ -233,7 +233,7 @@ def get_card_history(kanban: Kanban, args: Arguments) -> dict[str, Any]:
     return paged(events, args, "events", lambda event: event_view(kanban, event))
 
 
-def concerns(event: Event, args: Arguments) -> bool:
+def concerns(event: HistoryLine, args: Arguments) -> bool:
     day = event.at.date()
     return (
         args.get("user_id", event.user_id) == event.user_id
@@ -243,7 +243,7 @@ def concerns(event: Event, args: Arguments) -> bool:
     )
 
 
-def event_view(kanban: Kanban, event: Event) -> dict[str, Any]:
+def event_view(kanban: Kanban, event: HistoryLine) -> dict[str, Any]:
     view = renamed(event, "event_id")
     return {**view, "at": plain(event.at), "user_name": kanban.users.get(event.user_id).name}
 

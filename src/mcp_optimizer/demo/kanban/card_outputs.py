@@ -1,4 +1,4 @@
-"""Output schemas for cards: the summary that lists hold, and the whole card."""
+"""Output schemas for cards: the summary used in lists, and the complete card."""
 
 from mcp_optimizer.demo.json_schema import Schema, array, boolean, integer, nullable, number, one_of, record, string
 from mcp_optimizer.demo.kanban.parameters import MAYBE_DATE, TIMESTAMP
@@ -28,7 +28,7 @@ CARD_ROW: Schema = record(CARD_ROW_FIELDS, required=REQUIRED)
 
 
 def card_row_with(more: dict[str, Schema]) -> Schema:
-    """A card in a list, with the further properties that this list adds."""
+    """A card in a list, with the additional properties of this list."""
     return record({**CARD_ROW_FIELDS, **more}, required=REQUIRED)
 
 

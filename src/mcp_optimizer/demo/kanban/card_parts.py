@@ -1,13 +1,13 @@
-"""What hangs on a card: subtasks, comments, custom field values, links, parents and blockers.
+"""The parts of a card: subtasks, comments, custom field values, links, parents and blockers.
 
-The card tools and the tools of each part change these through here, so that both follow the same rules.
+The card tools and the tools for each part change these here, so both follow the same rules.
 """
 
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from mcp_optimizer.demo.kanban.records import NEW, Blocker, Card, Comment, CustomField, FieldValue, Link, Subtask
+from mcp_optimizer.demo.kanban.records import NEW, Blocker, Card, CardLink, Comment, CustomField, FieldValue, Subtask
 from mcp_optimizer.demo.kanban.state import Kanban
 from mcp_optimizer.demo.kanban.views import parse_day, subtasks_of
 from mcp_optimizer.demo.toolserver import ToolFault
@@ -78,7 +78,7 @@ def checked_value(field: CustomField, value: Any) -> str | float | bool:
     raise ToolFault(f"Custom field {field.id} '{field.name}' takes a {field.kind} value{allowed}, not {value!r}.")
 
 
-def add_link(kanban: Kanban, card_id: int, kind: str, linked_card_id: int, note: str = "") -> Link:
+def add_link(kanban: Kanban, card_id: int, kind: str, linked_card_id: int, note: str = "") -> CardLink:
     other = kanban.cards.get(linked_card_id)
     if other.id == card_id:
         raise ToolFault(f"Card {card_id} cannot be linked to itself.")
@@ -86,7 +86,7 @@ def add_link(kanban: Kanban, card_id: int, kind: str, linked_card_id: int, note:
         raise ToolFault(
             f"Cards {card_id} and {other.id} are already linked. Remove the link with remove_card_link first."
         )
-    link = kanban.links.add(Link(NEW, card_id, kind, other.id, note))
+    link = kanban.links.add(CardLink(NEW, card_id, kind, other.id, note))
     kanban.record(card_id, "link_added", f"{kind} card {other.id}")
     return link
 
@@ -124,7 +124,7 @@ def block(kanban: Kanban, card_id: int, reason: str, blocking_card_id: int | Non
 
 
 def delete_everything_on(kanban: Kanban, card_id: int) -> None:
-    """Remove what hangs on a card that is going away, and its children's reference to it."""
+    """Remove the parts of a card that is deleted, and its children's reference to it."""
     for subtask in kanban.subtasks:
         if subtask.card_id == card_id:
             kanban.subtasks.remove(subtask.id)

@@ -1,4 +1,4 @@
-"""The tools that place a card or take it away: move_card, assign_card, archive_card, delete_card."""
+"""The tools that place or remove a card: move_card, assign_card, archive_card, delete_card."""
 
 from dataclasses import replace
 from typing import Any

@@ -216,7 +216,7 @@ def update_card(kanban: Kanban, args: Arguments) -> dict[str, Any]:
 
 
 def update_parts(kanban: Kanban, card: Card, args: Arguments) -> list[str]:
-    """Change what hangs on the card, and name the lists that changed."""
+    """Change the parts of the card, and return the lists that changed."""
     for subtask in args.get("subtasks_to_add", ()):
         add_subtask(kanban, card.id, subtask)
     before = kanban.values_of(card.id)

@@ -152,7 +152,7 @@ def delete_column(kanban: Kanban, args: Arguments) -> dict[str, Any]:
 
 
 def empty_column(kanban: Kanban, column: Column, target_id: int | None) -> list[int]:
-    """Move every card out of the column, archived ones too, and say which."""
+    """Move every card out of the column, including archived ones, and return them."""
     held = [card for card in kanban.cards if card.column_id == column.id]
     if not held:
         return []

@@ -125,7 +125,7 @@ def delete_lane(kanban: Kanban, args: Arguments) -> dict[str, Any]:
 
 
 def empty_lane(kanban: Kanban, lane: Lane, target_id: int | None) -> list[int]:
-    """Move every card out of the lane, archived ones too, and say which."""
+    """Move every card out of the lane, including archived ones, and return them."""
     held = [card for card in kanban.cards if card.lane_id == lane.id]
     if not held:
         return []

@@ -1,4 +1,4 @@
-"""Where a card stands: cells of a board, positions inside them, and the limits on work in progress.
+"""Where a card is: cells of a board, positions inside them, and the limits on work in progress.
 
 Called by everything that creates, moves, archives or deletes cards; records each move for the analytics.
 """

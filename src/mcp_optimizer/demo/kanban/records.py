@@ -1,6 +1,6 @@
-"""The values a kanban instance holds: workspaces, boards, cards and what hangs on them.
+"""The values of a kanban instance: workspaces, boards, cards and their parts.
 
-Every record is frozen; a change is a new record put in the place of the old one.
+Every record is frozen; a change is a new record in the place of the old one.
 """
 
 from dataclasses import dataclass
@@ -157,7 +157,7 @@ class FieldValue(Record):
 
 
 @dataclass(frozen=True, slots=True)
-class Link(Record):
+class CardLink(Record):
     card_id: int
     kind: str
     linked_card_id: int
@@ -189,7 +189,7 @@ class Move(Record):
 
 
 @dataclass(frozen=True, slots=True)
-class Event(Record):
+class HistoryLine(Record):
     """One line of a card's history."""
 
     card_id: int

@@ -60,12 +60,12 @@ class Seeding:
             card = self.kanban.cards.get(self._cards[title])
             self.kanban.cards.put(replace(card, is_archived=True))
             close_gap(self.kanban, card.column_id, card.lane_id)
-        self.kanban.now = self._clock
+        self.kanban.use_clock(self._clock)
 
     def _at(self, days_ago: int, hour: int = 10) -> datetime:
         """Set the instance's clock to an hour of a past day."""
         moment = self._today - timedelta(days=days_ago) + timedelta(hours=hour)
-        self.kanban.now = lambda: moment
+        self.kanban.use_clock(lambda: moment)
         return moment
 
     def _add_people(self) -> None:

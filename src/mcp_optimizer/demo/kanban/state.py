@@ -14,14 +14,14 @@ from mcp_optimizer.demo.kanban.records import (
     Blocker,
     Board,
     Card,
+    CardLink,
     CardType,
     Column,
     Comment,
     CustomField,
-    Event,
     FieldValue,
+    HistoryLine,
     Lane,
-    Link,
     Move,
     Record,
     Subtask,
@@ -39,7 +39,7 @@ def utc_now() -> datetime:
     return datetime.now(UTC).replace(microsecond=0)
 
 
-class Table(Generic[RecordT]):
+class RecordTable(Generic[RecordT]):
     """Records of one kind by id, in the order they were added."""
 
     def __init__(self, kind: str, listed_by: str, first_id: int = 1) -> None:
@@ -96,22 +96,22 @@ class Kanban:
         self.now = clock
         self.started_at = clock()
         self.acting_user_id = acting_user_id
-        self.workspaces: Table[Workspace] = Table("workspace", "list_workspaces")
-        self.users: Table[User] = Table("user", "list_users")
-        self.boards: Table[Board] = Table("board", "list_boards")
-        self.columns: Table[Column] = Table("column", "list_columns", first_id=11)
-        self.lanes: Table[Lane] = Table("lane", "list_lanes", first_id=51)
-        self.card_types: Table[CardType] = Table("card type", "get_board_structure")
-        self.cards: Table[Card] = Table("card", "list_cards", first_id=101)
-        self.subtasks: Table[Subtask] = Table("subtask", "list_subtasks", first_id=501)
-        self.comments: Table[Comment] = Table("comment", "list_comments", first_id=701)
-        self.tags: Table[Tag] = Table("tag", "list_tags")
-        self.custom_fields: Table[CustomField] = Table("custom field", "list_custom_fields")
-        self.field_values: Table[FieldValue] = Table("custom field value", "list_custom_fields")
-        self.links: Table[Link] = Table("card link", "list_card_links", first_id=901)
-        self.blockers: Table[Blocker] = Table("blocker", "list_blocked_cards")
-        self.moves: Table[Move] = Table("move", "get_card_history")
-        self.events: Table[Event] = Table("event", "get_card_history")
+        self.workspaces: RecordTable[Workspace] = RecordTable("workspace", "list_workspaces")
+        self.users: RecordTable[User] = RecordTable("user", "list_users")
+        self.boards: RecordTable[Board] = RecordTable("board", "list_boards")
+        self.columns: RecordTable[Column] = RecordTable("column", "list_columns", first_id=11)
+        self.lanes: RecordTable[Lane] = RecordTable("lane", "list_lanes", first_id=51)
+        self.card_types: RecordTable[CardType] = RecordTable("card type", "get_board_structure")
+        self.cards: RecordTable[Card] = RecordTable("card", "list_cards", first_id=101)
+        self.subtasks: RecordTable[Subtask] = RecordTable("subtask", "list_subtasks", first_id=501)
+        self.comments: RecordTable[Comment] = RecordTable("comment", "list_comments", first_id=701)
+        self.tags: RecordTable[Tag] = RecordTable("tag", "list_tags")
+        self.custom_fields: RecordTable[CustomField] = RecordTable("custom field", "list_custom_fields")
+        self.field_values: RecordTable[FieldValue] = RecordTable("custom field value", "list_custom_fields")
+        self.links: RecordTable[CardLink] = RecordTable("card link", "list_card_links", first_id=901)
+        self.blockers: RecordTable[Blocker] = RecordTable("blocker", "list_blocked_cards")
+        self.moves: RecordTable[Move] = RecordTable("move", "get_card_history")
+        self.events: RecordTable[HistoryLine] = RecordTable("event", "get_card_history")
 
     @contextmanager
     def all_or_nothing(self) -> Iterator[None]:
@@ -123,9 +123,13 @@ class Kanban:
             self.restore(before)
             raise
 
+    def use_clock(self, clock: Clock) -> None:
+        """From now on it is as late as this clock says."""
+        self.now = clock
+
     def snapshot(self) -> dict[str, Any]:
         """What every table holds now; records are frozen, so this copies no record."""
-        return {name: table.snapshot() for name, table in vars(self).items() if isinstance(table, Table)}
+        return {name: table.snapshot() for name, table in vars(self).items() if isinstance(table, RecordTable)}
 
     def restore(self, snapshot: Mapping[str, Any]) -> None:
         for name, rows in snapshot.items():
@@ -134,7 +138,7 @@ class Kanban:
     def record(self, card_id: int, action: str, detail: str = "", user_id: int | None = None) -> None:
         """Add a line to the card's history."""
         user = self.acting_user_id if user_id is None else user_id
-        self.events.add(Event(NEW, card_id, self.now(), user, action, detail))
+        self.events.add(HistoryLine(NEW, card_id, self.now(), user, action, detail))
 
     def columns_of(self, board_id: int) -> list[Column]:
         return sorted((c for c in self.columns if c.board_id == board_id), key=lambda c: c.position)

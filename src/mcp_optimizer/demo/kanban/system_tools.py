@@ -42,7 +42,7 @@ def health_check(kanban: Kanban, args: Arguments) -> dict[str, Any]:
 
 
 def inconsistencies(kanban: Kanban) -> list[str]:
-    """Cards that stand in a cell of another board, and cells whose positions have gaps."""
+    """Cards that are in a cell of another board, and cells whose positions have gaps."""
     problems = []
     cells: dict[tuple[int, int], list[int]] = {}
     for card in kanban.cards:
@@ -77,7 +77,7 @@ def describe_instances(installation: Installation, args: Arguments) -> dict[str,
     }
 
 
-# Declared without the decorator: it is about all instances, where every other tool works on one.
+# Declared without the decorator, because it is about all instances; every other tool works on one.
 list_instances: KanbanTool = DemoTool(
     name="list_instances",
     title="List Instances",

@@ -1,6 +1,6 @@
-"""How records read as JSON, and how a list of them is paged.
+"""How records are written as JSON, and how a list of them is paged.
 
-Tool modules answer with these; a view adds the names a reader needs beside the ids.
+Tool modules return these; a view adds the names a reader needs to the ids.
 """
 
 from collections.abc import Callable, Sequence
@@ -130,7 +130,7 @@ def card_row(kanban: Kanban, card: Card) -> View:
 
 
 def card_view(kanban: Kanban, card: Card, nested: Sequence[str] = NESTED_VIEWS) -> View:
-    """The whole card, with the chosen things that hang on it."""
+    """The complete card, with the chosen parts."""
     view = {**renamed(card, "card_id"), **card_row(kanban, card)}
     makers: dict[str, Callable[[], Any]] = {
         "subtasks": lambda: [subtask_view(s) for s in subtasks_of(kanban, card.id)],
@@ -155,7 +155,7 @@ def card_fields_view(kanban: Kanban, card_id: int) -> list[View]:
 
 
 def card_links_view(kanban: Kanban, card_id: int) -> list[View]:
-    """The card's links as seen from this card: one made on the other card reads the other way round."""
+    """The card's links as seen from this card; one made on the other card is reversed."""
     mirrored = {
         "blocks": "is_blocked_by",
         "is_blocked_by": "blocks",
@@ -202,6 +202,6 @@ def column_name(kanban: Kanban, column_id: int) -> str:
 
 
 def renamed(record: Any, id_name: str) -> View:
-    """The record's fields, its id under the name that tools take it by."""
+    """The record's fields, with its id under the name that tools use."""
     fields = fields_of(record)
     return {id_name: fields.pop("id"), **fields}

@@ -1,7 +1,7 @@
-"""Makes shop.sqlite, the database of the demo, the same way every time.
+"""Creates shop.sqlite, the database of the demo, identically every time.
 
-Run by hand (`python -m mcp_optimizer.demo.sql.build_database`) after a change here; the server only reads
-the file. Rows are spread with fixed arithmetic instead of random numbers, so every run gives the same ones.
+Run by hand (`python -m mcp_optimizer.demo.sql.build_database`) after a change here; the server only reads the file.
+Rows are spread with fixed arithmetic instead of random numbers, so every run gives the same ones.
 """
 
 import sqlite3

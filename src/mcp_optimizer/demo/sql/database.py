@@ -1,7 +1,7 @@
-"""Reads a SQLite file that nobody can change through here, whatever the statement says.
+"""Reads a SQLite file that cannot be changed through here, whatever the statement says.
 
-SQLite itself refuses: the file is opened immutable and read-only, query_only is set, an authorizer allows
-reading alone, and a progress handler ends statements that run too long. The tools call this.
+SQLite itself refuses: the file is opened immutable and read-only, query_only is set, an authorizer allows only reading,
+and a progress handler ends statements that run too long. Called by the tools.
 """
 
 import sqlite3
@@ -26,7 +26,7 @@ FORBIDDEN_FUNCTIONS = frozenset({"load_extension"})
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """What a statement gave: the names of its columns and its rows."""
+    """The result of a statement: the names of its columns, and its rows."""
 
     columns: tuple[str, ...]
     rows: tuple[tuple[Any, ...], ...]
@@ -43,12 +43,12 @@ def only_reading(action: int, first: str | None, second: str | None, *_: str | N
 
 @dataclass(frozen=True, slots=True)
 class ReadOnlyDatabase:
-    """One SQLite file; every statement gets a connection of its own and a fresh allowance of work."""
+    """One SQLite file; every statement gets its own connection and a fresh allowance of work."""
 
     path: Path
 
     def select(self, statement: str, values: Sequence[Any] = (), *, most: int) -> Rows:
-        """Run one reading statement and return at most so many of its rows."""
+        """Run one reading statement and return at most so many rows."""
         with self._connection() as connection, explained_faults():
             cursor = connection.execute(statement, values)
             if cursor.description is None:
@@ -70,10 +70,10 @@ class ReadOnlyDatabase:
 
 @contextmanager
 def explained_faults() -> Iterator[None]:
-    """Turn what SQLite refuses into a message that says what to do."""
+    """Turn SQLite's refusals into messages that say what to do."""
     try:
         yield
-    # Several statements at once are a Warning, which is no sqlite3.Error, up to Python 3.11.
+    # Up to Python 3.11, several statements at once raise a Warning, which is not an sqlite3.Error.
     except (sqlite3.Error, sqlite3.Warning) as error:
         if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_INTERRUPT:
             raise ToolFault(

@@ -1,4 +1,4 @@
-"""The tools that tell about the schema and the content of tables: listTables, describeTable and others."""
+"""The tools that describe the schema and the content of tables: listTables, describeTable and others."""
 
 from typing import Any
 
@@ -87,7 +87,7 @@ def get_foreign_keys(database: ReadOnlyDatabase, args: Arguments) -> dict[str, A
 
 
 def sample_rows(database: ReadOnlyDatabase, args: Arguments) -> dict[str, Any]:
-    """Rows spread evenly over the table, so that a sample does not only show its beginning."""
+    """Rows spread evenly over the table, so a sample does not only show its beginning."""
     table, wanted = known_table(database, args["tableName"]), args.get("maxRows", 5)
     step = max(1, count_rows(database, table) // wanted)
     statement = (

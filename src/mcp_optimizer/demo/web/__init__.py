@@ -1,1 +1,1 @@
-"""A small web as an MCP server: some two dozen pages that can be searched, read, compared and pictured."""
+"""A small web as an MCP server: some two dozen pages to search, read, compare and picture."""

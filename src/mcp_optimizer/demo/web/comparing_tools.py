@@ -7,7 +7,7 @@ from mcp_optimizer.demo.json_schema import arguments, array, boolean, integer, n
 from mcp_optimizer.demo.toolserver import Arguments, DemoTool
 from mcp_optimizer.demo.web.finding_tools import URL
 from mcp_optimizer.demo.web.reading import STOP_WORDS, rarity, similarity, weights_of
-from mcp_optimizer.demo.web.site import Page, Site, sentences_of, words_of
+from mcp_optimizer.demo.web.site import Site, WebPage, sentences_of, words_of
 
 SHOWN_WORDS = 12
 
@@ -16,7 +16,7 @@ def compare_pages(site: Site, args: Arguments) -> dict[str, Any]:
     first, second = site.page(args["url"]), site.page(args["other_url"])
     rare = rarity(site)
 
-    def characteristic(words: set[str], *pages: Page) -> list[str]:
+    def characteristic(words: set[str], *pages: WebPage) -> list[str]:
         weight = {word: rare[word] * sum(weights_of(page)[word] for page in pages) for word in words}
         return sorted(words, key=lambda word: (-weight[word], word))[:SHOWN_WORDS]
 

@@ -5,7 +5,7 @@ from typing import Any
 from mcp_optimizer.demo.json_schema import arguments, array, integer, number, record, result, string
 from mcp_optimizer.demo.toolserver import Arguments, DemoTool
 from mcp_optimizer.demo.web.reading import best_sentence, ranked, rarity, similarity
-from mcp_optimizer.demo.web.site import Page, Site
+from mcp_optimizer.demo.web.site import Site, WebPage
 
 URL = string(
     'Address of the page, as returned by web_search or list_pages, e.g. "https://pages.example/bees". The last part '
@@ -15,7 +15,7 @@ URL = string(
 )
 
 
-def page_row(page: Page) -> dict[str, Any]:
+def page_row(page: WebPage) -> dict[str, Any]:
     return {"url": page.url, "title": page.title, "summary": page.summary}
 
 

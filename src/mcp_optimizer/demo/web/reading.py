@@ -7,7 +7,7 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
-from mcp_optimizer.demo.web.site import Page, Site, sentences_of, words_of
+from mcp_optimizer.demo.web.site import Site, WebPage, sentences_of, words_of
 
 STOP_WORDS = frozenset(
     "a about after all also an and are as at be because been before but by can could do does each for from had has "
@@ -32,7 +32,7 @@ def singular(word: str) -> str:
     return word
 
 
-def weights_of(page: Page) -> Counter[str]:
+def weights_of(page: WebPage) -> Counter[str]:
     """How often each word occurs; the title and the topics count more than the text."""
     weights = Counter(content_words(page.text))
     for word in content_words(f"{page.title} {' '.join(page.topics)}"):
@@ -48,7 +48,7 @@ def rarity(site: Site) -> dict[str, float]:
     return {word: math.log(1 + (total - count + 0.5) / (count + 0.5)) for word, count in pages_with.items()}
 
 
-def ranked(site: Site, query: str) -> list[tuple[float, Page]]:
+def ranked(site: Site, query: str) -> list[tuple[float, WebPage]]:
     """The pages that contain a word of the query, best first (BM25)."""
     wanted = set(content_words(query)) or set(words_of(query))
     rare = rarity(site)
@@ -64,14 +64,14 @@ def ranked(site: Site, query: str) -> list[tuple[float, Page]]:
     return sorted(scored, key=lambda pair: (-pair[0], pair[1].slug))
 
 
-def best_sentence(page: Page, query: str) -> str:
+def best_sentence(page: WebPage, query: str) -> str:
     """The sentence that holds most of the query's words; the summary when none holds any."""
     wanted = set(content_words(query))
     best = max(sentences_of(page), key=lambda sentence: len(wanted & set(content_words(sentence))), default="")
     return best if wanted & set(content_words(best)) else page.summary
 
 
-def key_sentences(page: Page, count: int) -> list[str]:
+def key_sentences(page: WebPage, count: int) -> list[str]:
     """The sentences whose words matter most on this page, in the order of the page."""
     weights = weights_of(page)
     sentences = sentences_of(page)
@@ -85,7 +85,7 @@ def key_sentences(page: Page, count: int) -> list[str]:
     return [sentences[index] for index in sorted(chosen)]
 
 
-def similarity(rare: Mapping[str, float], one: Page, other: Page) -> float:
+def similarity(rare: Mapping[str, float], one: WebPage, other: WebPage) -> float:
     """How alike two pages are, from 0 to 1: the cosine of their words, rare words counting more."""
     first = {word: count * rare[word] for word, count in weights_of(one).items()}
     second = {word: count * rare[word] for word, count in weights_of(other).items()}

@@ -20,7 +20,7 @@ SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=[A-Z0-9])")
 
 
 @dataclass(frozen=True, slots=True)
-class Link:
+class PageLink:
     text: str
     url: str
 
@@ -39,7 +39,7 @@ class Block:
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
+class WebPage:
     slug: str
     title: str
     summary: str
@@ -53,10 +53,10 @@ class Page:
         return SITE + self.slug
 
     @property
-    def links(self) -> tuple[Link, ...]:
+    def links(self) -> tuple[PageLink, ...]:
         """The links in the order they appear; a bare slug is a link to another page of the site."""
         found = LINK.findall(self.markdown)
-        return tuple(Link(text, to if "://" in to else SITE + to) for text, to in found)
+        return tuple(PageLink(text, to if "://" in to else SITE + to) for text, to in found)
 
     @property
     def blocks(self) -> tuple[Block, ...]:
@@ -93,7 +93,7 @@ def words_of(text: str) -> list[str]:
     return [word.casefold() for word in WORD.findall(text)]
 
 
-def sentences_of(page: Page) -> list[str]:
+def sentences_of(page: WebPage) -> list[str]:
     """The sentences of the page's paragraphs, in order."""
     paragraphs = [block.text for block in page.blocks if block.kind == "paragraph"]
     return [sentence for text in paragraphs for sentence in SENTENCE_END.split(text)]
@@ -103,9 +103,9 @@ def sentences_of(page: Page) -> list[str]:
 class Site:
     """All pages by slug."""
 
-    pages: Mapping[str, Page]
+    pages: Mapping[str, WebPage]
 
-    def page(self, address: str) -> Page:
+    def page(self, address: str) -> WebPage:
         """The page with this url or slug."""
         slug = address.removeprefix(SITE).removeprefix("http://pages.example/").strip("/")
         if slug not in self.pages:
@@ -120,10 +120,10 @@ def load_site(folder: Path = PAGES_FOLDER) -> Site:
     return Site({page.slug: page for page in pages})
 
 
-def parse_page(slug: str, source: str) -> Page:
+def parse_page(slug: str, source: str) -> WebPage:
     _, front_matter, markdown = source.split("---\n", 2)
     fields = dict(line.split(": ", 1) for line in front_matter.strip().splitlines())
-    return Page(
+    return WebPage(
         slug=slug,
         title=fields["title"],
         summary=fields["summary"],

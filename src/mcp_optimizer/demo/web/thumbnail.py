@@ -7,7 +7,7 @@ import struct
 import zlib
 from collections.abc import Iterator
 
-from mcp_optimizer.demo.web.site import Block, Page
+from mcp_optimizer.demo.web.site import Block, WebPage
 
 WIDTH, HEIGHT, MARGIN = 160, 200, 10
 LINE_HEIGHT, LETTERS_PER_LINE = 4, 70
@@ -21,7 +21,7 @@ PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"
 TRUE_COLOR = 2
 
 
-def thumbnail(page: Page) -> bytes:
+def thumbnail(page: WebPage) -> bytes:
     """The PNG file of the page's layout."""
     rows = [[PAPER] * WIDTH for _ in range(HEIGHT)]
     top = MARGIN

@@ -1,4 +1,4 @@
-"""Servers, tools, and what each definition costs and means."""
+"""Servers, tools, and each definition's cost and vector."""
 
 import sqlalchemy as sa
 from alembic import op

@@ -1,4 +1,4 @@
-"""What happened: finds, calls, lists and loads, without arguments and results."""
+"""Events: finds, calls, lists and loads, without arguments and results."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -6,7 +6,7 @@ from alembic import op
 revision = "0002"
 down_revision = "0001"
 
-# More than 32 bits, which SQLite's INTEGER holds anyway.
+# More than 32 bits; SQLite's INTEGER holds that anyway.
 _WHOLE = sa.BigInteger().with_variant(sa.Integer, "sqlite")
 
 

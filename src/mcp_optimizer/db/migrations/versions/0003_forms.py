@@ -1,4 +1,4 @@
-"""Compressed definitions, and short descriptions that an endpoint wrote."""
+"""Compressed definitions, and short descriptions written by an endpoint."""
 
 import sqlalchemy as sa
 from alembic import op

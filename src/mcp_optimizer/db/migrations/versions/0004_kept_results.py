@@ -1,4 +1,4 @@
-"""Results that were too large to be sent whole, so that the rest can be read."""
+"""Complete results that were cut, so the rest can be read."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -6,7 +6,7 @@ from alembic import op
 revision = "0004"
 down_revision = "0003"
 
-# More than 32 bits, which SQLite's INTEGER holds anyway.
+# More than 32 bits; SQLite's INTEGER holds that anyway.
 _WHOLE = sa.BigInteger().with_variant(sa.Integer, "sqlite")
 
 

@@ -1,0 +1,50 @@
+"""What our own tools cost, what tokens cost, and what events say of both. Asked by reports, the page and /metrics."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from mcp_optimizer.app.parts import Parts
+from mcp_optimizer.catalog.forms import Detail
+from mcp_optimizer.domain.events import Event
+from mcp_optimizer.domain.own_tools import OWN_TOOLS
+from mcp_optimizer.gateway.gateway import FoundTools
+from mcp_optimizer.largejson.text import compact
+from mcp_optimizer.metrics.prices import prices_of
+from mcp_optimizer.metrics.savings import PLAIN_PRICES, Assumptions, Prices
+from mcp_optimizer.metrics.usage import Usage, make_usage
+from mcp_optimizer.metrics.weights import weights
+from mcp_optimizer.runtime.lazy import lazy
+from mcp_optimizer.serving.server import find_reply
+
+
+class Costs:
+    """In tokens and, if the settings name a model, in money."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+
+    @lazy
+    def own_tokens(self) -> int:
+        """The cost of our own tools in every prompt."""
+        return sum(self._parts.counter.count_many([compact(tool) for tool in OWN_TOOLS]))
+
+    @lazy
+    def prices(self) -> Prices:
+        """The prices of the configured model; otherwise typical ratios."""
+        model = self._parts.settings.price_model
+        return prices_of(model) if model else PLAIN_PRICES
+
+    @property
+    def assumptions(self) -> Assumptions:
+        return Assumptions(self._parts.settings.requests_per_session, self.own_tokens)
+
+    def usage(self, events: Sequence[Event]) -> Usage:
+        """What these events say about the servers of this optimizer."""
+        return make_usage(events, weights(self._parts.catalog.snapshot), self.assumptions, self.prices)
+
+    def of_search(self, query: str) -> tuple[FoundTools, int]:
+        """The default reply of find_tool, and its cost."""
+        found = self._parts.gateway.find(query, detail=Detail(self._parts.settings.detail))
+        text = find_reply(found)["content"][0]["text"]
+        return found, self._parts.counter.count_tokens(text)

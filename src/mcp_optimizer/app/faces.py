@@ -1,0 +1,79 @@
+"""How an optimizer is seen from outside: its MCP server, and the HTTP application with the dashboard."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from mcp_optimizer import __version__
+from mcp_optimizer.app.costs import Costs
+from mcp_optimizer.app.life import Life
+from mcp_optimizer.app.options import items, server_options
+from mcp_optimizer.app.parts import Parts
+from mcp_optimizer.serving.server import build_server
+
+if TYPE_CHECKING:
+    from mcp.server.lowlevel import Server
+    from mcp.server.transport_security import TransportSecuritySettings
+    from starlette.applications import Starlette
+    from starlette.routing import Route
+
+    from mcp_optimizer.dashboard.routes import Dashboard
+
+
+def mcp_server(parts: Parts) -> Server[Any]:
+    """For whichever transport serves it."""
+    options = server_options(parts.settings)
+    return build_server(parts.gateway, __version__, parts.relay, options, parts.refresher, parts.accounts, parts.gate)
+
+
+def http_app(parts: Parts, life: Life, costs: Costs, host: str) -> tuple[Starlette, Dashboard | None]:
+    """/mcp, /health, /ready, and, if the settings want it, the dashboard."""
+    from mcp_optimizer.serving.http import admitted_hosts, build_http_app
+
+    settings = parts.settings
+    hosts, origins = items(settings.allowed_hosts), items(settings.allowed_origins)
+    dashboard: Dashboard | None = None
+    routes: Sequence[Route] = ()
+    if settings.dashboard:
+        dashboard, routes = _dashboard(parts, costs, host, admitted_hosts(hosts, origins))
+    app = build_http_app(
+        mcp_server(parts),
+        parts.catalog,
+        host=host,
+        allowed_hosts=hosts,
+        allowed_origins=origins,
+        version=__version__,
+        is_ready=lambda: life.is_ready,
+        takes_calls=lambda: life.takes_calls,
+        gate=parts.gate,
+        routes=routes,
+    )
+    return app, dashboard
+
+
+def _dashboard(
+    parts: Parts, costs: Costs, host: str, admitted: TransportSecuritySettings
+) -> tuple[Dashboard, Sequence[Route]]:
+    from mcp_optimizer.dashboard.guard import Guard
+    from mcp_optimizer.dashboard.monitoring import metrics_route
+    from mcp_optimizer.dashboard.routes import Dashboard, Sources
+    from mcp_optimizer.metrics.prometheus import Meters
+    from mcp_optimizer.serving.http import is_loopback
+
+    guard = Guard(admitted, is_loopback=is_loopback(host), token=parts.settings.dashboard_token)
+    sources = Sources(
+        gateway=parts.gateway,
+        forms=parts.forms,
+        recorder=parts.recorder,
+        history=parts.storage.history,
+        usage=costs.usage,
+        find=costs.of_search,
+        own_tokens=lambda: costs.own_tokens,
+        version=__version__,
+    )
+    dashboard = Dashboard(sources, guard)
+    recorder, gate = parts.recorder, parts.gate
+    meters = Meters(lambda: parts.catalog.snapshot, recorder, lambda: costs.assumptions, lambda: gate.refused)
+    recorder.listen(meters.take)
+    return dashboard, [*dashboard.routes(), metrics_route(meters, guard)]

@@ -1,0 +1,133 @@
+"""Starts an optimizer, says whether it is ready, and stops it: one stack, ended under one deadline."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import Sequence
+from importlib import import_module
+
+from mcp_optimizer.app.ending import Ending
+from mcp_optimizer.app.options import profiles_in_use
+from mcp_optimizer.app.parts import FIRST_LISTS, Parts
+from mcp_optimizer.domain.tools import ServerStatus
+from mcp_optimizer.errors import OptimizerError
+from mcp_optimizer.runtime.memory import share_pools
+from mcp_optimizer.runtime.tasks import BackgroundTasks
+from mcp_optimizer.upstream.state import UpstreamState
+
+logger = logging.getLogger(__name__)
+
+
+class Life:
+    """From the start of the parts to their end."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+        self._settings = parts.settings
+        self._loading: asyncio.Task[None] | None = None
+        self._tasks = BackgroundTasks(logger, "A part of the start failed")
+        self._is_settled = False
+        self._stops_at: float | None = None
+        self.takes_calls = True
+        """Whether calls are accepted; not during shutdown."""
+        # Ended from the last to the first, whether or not they were started: some are used without that.
+        self._ending = Ending()
+        self._ending.add("the database", parts.storage.close)
+        if parts.use is not None:
+            self._ending.add("what was learned from use", parts.use.stop)
+        self._ending.add("the history", parts.recorder.stop)
+        self._ending.add("the accounts", parts.accounts.settled)
+        self._ending.add("the catalog", parts.catalog.caught_up)
+        self._ending.add("the servers", parts.pool.stop)
+        self._ending.add("the lists of tools", parts.refresher.stop)
+        self._ending.first(self._leave_off)
+
+    def start(self, listed: Sequence[UpstreamState] = ()) -> None:
+        """Begin to start the servers; returns at once. `listed`: servers that are not started, only shown."""
+        parts = self._parts
+        share_pools()
+        parts.storage.open(parts.catalog.store)
+        self._loading = self._tasks.spawn(self._load_encoder())
+        self._tasks.spawn(asyncio.to_thread(parts.gateway.results.warm_up))
+        for state in [*parts.pool.states(), *listed]:
+            parts.catalog.on_state(state)
+        parts.pool.start()
+        self._tasks.spawn(self._settle())
+        if parts.use is not None:
+            self._tasks.spawn(parts.use.start())
+        parts.refresher.start(profiles_in_use(self._settings))
+        if self._settings.history and self._settings.database_place is not None:
+            parts.recorder.start()
+
+    async def wait_for_servers(self, seconds: float) -> None:
+        """Wait until every server is up or has failed, and its tools can be found."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._parts.pool.settled(seconds)
+                if self._loading is not None:
+                    await asyncio.shield(self._loading)
+                await self._parts.catalog.caught_up()
+
+    async def _settle(self) -> None:
+        """Wait until the servers' tools can be found; for slow servers only a limited time."""
+        catalog = self._parts.catalog
+        await self._parts.pool.settled(FIRST_LISTS)
+        while any(state.status is ServerStatus.RUNNING for state in catalog.snapshot.missing()):
+            await catalog.changed()
+        self._is_settled = True
+
+    async def _load_encoder(self) -> None:
+        """Load the encoder in the background; until then, search uses words only and says so."""
+        choice, catalog = self._settings.encoder, self._parts.catalog
+        if choice == "none":
+            return
+        catalog.expect_encoder()
+        try:
+            choosing = await asyncio.to_thread(import_module, "mcp_optimizer.search.encoders.choose")
+            encoder = await asyncio.to_thread(choosing.load_encoder, choice, self._settings.encoder_key)
+        except (OptimizerError, OSError, ImportError, RuntimeError, ValueError) as error:
+            logger.warning("The encoder %r cannot be used: %s. Searching by words only.", choice, error)
+            encoder = None
+        await catalog.use_encoder(encoder)
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether a tool can be found and called: the servers had their time to start, and one of them runs.
+
+        Without any server there is nothing to wait for.
+        """
+        if self._stops_at is not None or not self._is_settled:
+            return False
+        missing = {state.name for state in self._parts.catalog.snapshot.missing()}
+        used = [state for state in self._parts.pool.states() if state.status is not ServerStatus.STOPPED]
+        return not used or any(state.status is ServerStatus.RUNNING and state.name not in missing for state in used)
+
+    def announce_stop(self) -> None:
+        """Report not ready. Calls are still accepted, until `drained`."""
+        if self._stops_at is None:
+            self._stops_at = time.monotonic() + self._settings.shutdown_timeout
+
+    async def drained(self) -> None:
+        """Accept no more calls, and wait for those in progress: as long as the settings say, however often called."""
+        self.announce_stop()
+        assert self._stops_at is not None
+        self.takes_calls = False
+        await self._parts.pool.drained(max(0.0, self._stops_at - time.monotonic()))
+
+    async def stop(self, seconds: float) -> None:
+        """End everything, one part after the other, whatever fails or hangs.
+
+        `seconds` is how long that may take after the calls in progress have ended.
+        """
+        try:
+            await self.drained()
+        finally:
+            await self._ending.all(seconds)
+
+    def _leave_off(self) -> None:
+        self._parts.catalog.close()
+        # A thread goes on by itself; nobody waits for what it loads.
+        self._tasks.cancel()

@@ -1,0 +1,196 @@
+"""`Optimizer`: all of a user's MCP servers behind one object. Whatever it does, one of its parts does."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+from mcp_optimizer.app.costs import Costs
+from mcp_optimizer.app.dumps import are_many, dumped_servers, measure
+from mcp_optimizer.app.faces import http_app, mcp_server
+from mcp_optimizer.app.life import Life
+from mcp_optimizer.app.parts import build_parts
+from mcp_optimizer.app.servers import server_specs
+from mcp_optimizer.catalog import Snapshot
+from mcp_optimizer.catalog.forms import Detail
+from mcp_optimizer.domain.caller import LOCAL
+from mcp_optimizer.domain.events import Event
+from mcp_optimizer.gateway.gateway import ToolListPage
+from mcp_optimizer.largejson.raw import has_large, plain
+from mcp_optimizer.metrics.savings import Prices
+from mcp_optimizer.metrics.sizes import Sizes
+from mcp_optimizer.metrics.usage import Usage
+from mcp_optimizer.serving.server import FindToolResponse, find_reply, find_response
+from mcp_optimizer.settings import Settings, load_settings
+from mcp_optimizer.upstream.spec import ServerSpec
+from mcp_optimizer.upstream.state import UpstreamState
+
+if TYPE_CHECKING:
+    from mcp_optimizer.dashboard.routes import Dashboard
+
+_END = 10.0
+"""Seconds for everything to end after the calls in progress have. Servers take one or two; the rest is for a database
+that is just being opened.
+"""
+
+
+class Optimizer:
+    """All of a user's MCP servers behind one object.
+
+    async with Optimizer.from_config("mcp.json") as optimizer:
+        found = await optimizer.find("create a GitHub issue")
+        result = await optimizer.call(found.tools[0].name, {"title": "..."})
+    """
+
+    def __init__(
+        self,
+        specs: Sequence[ServerSpec],
+        settings: Settings,
+        *,
+        has_one_client: bool = False,
+        dumps: Sequence[UpstreamState] = (),
+    ) -> None:
+        parts = build_parts(specs, settings, has_one_client=has_one_client)
+        self._parts = parts
+        self._dumps = dumps
+        self._life = Life(parts)
+        self._costs = Costs(parts)
+        self._dashboard: Dashboard | None = None
+        self.settings = settings
+        self.news = parts.news
+        self.storage = parts.storage
+        self.ingestion = parts.ingestion
+        self.catalog = parts.catalog
+        self.forms = parts.forms
+        self.gateway = parts.gateway
+        self.lists = parts.lists
+        self.recorder = parts.recorder
+        self.accounts = parts.accounts
+        self.relay = parts.relay
+        self.gate = parts.gate
+
+    @classmethod
+    def from_config(cls, config: str | Path | None = None, **options: Any) -> Self:
+        """From a server file (or `demo=True`), with any of the settings as keyword arguments."""
+        return cls.from_settings(load_settings({"config": config, **options}))
+
+    @classmethod
+    def from_settings(cls, settings: Settings, *, has_one_client: bool = False) -> Self:
+        """With `has_one_client`, serves a single client, as on stdio, which then owns every server's session."""
+        return cls(server_specs(settings), settings, has_one_client=has_one_client)
+
+    @classmethod
+    def from_dumps(cls, folder: Path, settings: Settings) -> Self:
+        """A catalog of tools/list dumps, one server per file; nothing is started and nothing can be called."""
+        return cls([], settings.model_copy(update={"database": "none"}), dumps=dumped_servers(folder))
+
+    async def measure_dumps(self) -> Sizes | None:
+        """Read the dumps for a report. A large number is measured in other processes, and not indexed."""
+        if are_many(self._dumps):
+            return await measure(self._parts, self._dumps)
+        self.start()
+        await self.catalog.caught_up()
+        return None
+
+    async def __aenter__(self) -> Self:
+        """Start everything, and wait for the servers as long as the settings say."""
+        self.start()
+        await self.wait_for_servers(self.settings.wait)
+        return self
+
+    async def __aexit__(
+        self, _type: type[BaseException] | None, _error: BaseException | None, _traceback: TracebackType | None
+    ) -> None:
+        await self.stop()
+
+    def start(self) -> None:
+        """Start the servers in the background; returns at once, and requests are answered from then on."""
+        # What they list is the catalog's from now on.
+        dumps, self._dumps = self._dumps, ()
+        self._life.start(dumps)
+
+    async def wait_for_servers(self, seconds: float) -> None:
+        """Wait until every server is up or has failed, and its tools can be found."""
+        await self._life.wait_for_servers(seconds)
+
+    def announce_stop(self) -> None:
+        """Report not ready. Calls are still accepted, until `drained`."""
+        self._life.announce_stop()
+
+    async def drained(self) -> None:
+        """Accept no more calls, and wait for those in progress: as long as the settings say, however often called."""
+        await self._life.drained()
+
+    async def stop(self, seconds: float = _END) -> None:
+        """End everything. `seconds`: how long that may take once the calls under way have ended."""
+        await self._life.stop(seconds)
+
+    async def find(
+        self, tool_description: str, tool_keywords: str = "", limit: int | None = None, detail: str | None = None
+    ) -> FindToolResponse:
+        """The tools that fit, with the savings; `detail` is signature, schema or full."""
+        wanted = Detail(detail or self.settings.detail)
+        with self.accounts.answering("find_tool", {}, LOCAL) as account:
+            found = await self.gateway.search(tool_description, tool_keywords, limit, wanted)
+            account.reply(find_reply(found))
+            return find_response(found)
+
+    async def call(
+        self, tool_name: str, parameters: Any = None, server_name: str | None = None, select: str = ""
+    ) -> dict[str, Any]:
+        """Call a tool; returns the CallToolResult as sent to clients. `select` (JMESPath) returns only a part of it."""
+        asked = {"tool_name": tool_name, "server_name": server_name}
+        with self.accounts.answering("call_tool", asked, LOCAL) as account:
+            result = account.reply(await self.gateway.call(tool_name, parameters, server_name, LOCAL, select))
+        return await asyncio.to_thread(plain, result) if has_large(result) else result
+
+    async def read_result(
+        self, result_id: str, offset: int = 0, limit: int | None = None, *, select: str = "", search: str = ""
+    ) -> dict[str, Any]:
+        """More of a result that was cut: a page from `offset` on, what `select` selects, or what `search` finds."""
+        with self.accounts.answering("read_result", {}, LOCAL) as account:
+            results = self.gateway.results
+            found = await results.read(result_id, LOCAL, offset=offset, limit=limit, select=select, search=search)
+            return account.reply(found)
+
+    def tools(self, server: str | None = None, offset: int = 0) -> ToolListPage:
+        return self.gateway.list_tools(server, offset)
+
+    @property
+    def snapshot(self) -> Snapshot:
+        """The current snapshot of the catalog."""
+        return self.catalog.snapshot
+
+    def servers(self) -> list[UpstreamState]:
+        return self._parts.pool.states()
+
+    def mcp_server(self) -> Any:
+        """The MCP server, for whichever transport serves it."""
+        return mcp_server(self._parts)
+
+    def http_app(self, host: str) -> Any:
+        """The HTTP application: /mcp, /health, /ready, and, if enabled, the dashboard."""
+        app, self._dashboard = http_app(self._parts, self._life, self._costs, host)
+        return app
+
+    def release_streams(self) -> None:
+        """Before the HTTP server stops, end the streams that would keep it waiting."""
+        if self._dashboard is not None:
+            self._dashboard.end()
+
+    @property
+    def own_tokens(self) -> int:
+        """The cost of our own tools in every prompt."""
+        return self._costs.own_tokens
+
+    @property
+    def prices(self) -> Prices:
+        """The prices of the configured model; otherwise typical ratios."""
+        return self._costs.prices
+
+    def usage(self, events: Sequence[Event]) -> Usage:
+        """What these events say about the servers of this optimizer."""
+        return self._costs.usage(events)

@@ -1,0 +1,119 @@
+"""What the settings say to each part, in that part's own terms. Pure, except for a look at which packages there are."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
+
+from mcp_optimizer.catalog.forms import Detail
+from mcp_optimizer.compression.compress import Dialect
+from mcp_optimizer.errors import ConfigurationError
+from mcp_optimizer.metrics.prices import prices_of
+from mcp_optimizer.profiles.tiers import ProfileName
+from mcp_optimizer.results.encodings import Encoding
+from mcp_optimizer.results.options import ResultOptions, Treatment
+from mcp_optimizer.results.price import Price
+from mcp_optimizer.serving.server import ServerOptions
+from mcp_optimizer.settings import ResultSettings, Settings
+from mcp_optimizer.upstream.parked import ParkingLimits
+from mcp_optimizer.upstream.state import PoolOptions
+
+if TYPE_CHECKING:
+    from mcp_optimizer.profiles.description_writer import DescriptionWriter
+
+
+def items(text: str) -> list[str]:
+    """A setting that is a list, written with commas."""
+    return [item.strip() for item in text.split(",") if item.strip()]
+
+
+def is_transparent(settings: Settings) -> bool:
+    return settings.mode == "transparent"
+
+
+def check_driver(settings: Settings) -> None:
+    """Reported at once, not when the catalog is opened, because the user must act."""
+    if isinstance(settings.database_place, str) and find_spec("asyncpg") is None:
+        raise ConfigurationError(
+            "PostgreSQL needs another package: pip install 'mcp-optimizer-gateway[postgres]', "
+            "or use a file with --database FILE."
+        )
+
+
+def pool_options(settings: Settings, *, has_one_client: bool) -> PoolOptions:
+    return PoolOptions(
+        start_timeout=settings.start_timeout,
+        call_timeout=settings.call_timeout,
+        first_pause=settings.restart_pause,
+        longest_pause=settings.restart_pause_max,
+        most_under_way=settings.max_in_flight,
+        most_waiting=settings.max_waiting,
+        own_sessions=settings.client_sessions,
+        has_one_client=has_one_client,
+        limits=settings.limits,
+        parking=ParkingLimits(seconds=settings.answer_timeout),
+    )
+
+
+def result_options(settings: Settings) -> ResultOptions:
+    """How results are handled, from the settings."""
+    return ResultOptions(
+        everywhere=Treatment(
+            max_rows=settings.max_rows,
+            max_tokens=settings.max_tokens,
+            encoding=Encoding(settings.result_encoding),
+            cache_seconds=settings.cache_seconds,
+        ),
+        servers={name: _said(said) for name, said in settings.server_results.items()},
+        tools={name: _said(said) for name, said in settings.tool_results.items()},
+        plain_meta=settings.plain_meta,
+    )
+
+
+def _said(settings: ResultSettings) -> dict[str, Any]:
+    said = settings.model_dump(exclude_none=True)
+    return {**said, "encoding": Encoding(said["encoding"])} if "encoding" in said else said
+
+
+def price_of_results(settings: Settings) -> Price | None:
+    """What results cost, if a model is set."""
+    if not settings.price_model:
+        return None
+    prices = prices_of(settings.price_model)
+    return Price(prices.model, prices.currency, prices.input)
+
+
+def server_options(settings: Settings) -> ServerOptions:
+    """What clients get if they do not say."""
+    return ServerOptions(
+        detail=Detail(settings.detail),
+        profile=_profile(settings.tool_profile) if settings.tool_profile else None,
+        dialect=Dialect(settings.dialect),
+        profile_of_client={name: _profile(value) for name, value in settings.client_profiles.items()},
+        transparent=is_transparent(settings),
+    )
+
+
+def budgets(settings: Settings) -> dict[ProfileName, int | None]:
+    return {
+        ProfileName.MINIMAL: settings.minimal_budget,
+        ProfileName.STANDARD: settings.standard_budget,
+        ProfileName.FULL: settings.full_budget,
+    }
+
+
+def profiles_in_use(settings: Settings) -> set[ProfileName]:
+    named = {settings.tool_profile, *settings.client_profiles.values()}
+    return {_profile(name) for name in named if name is not None}
+
+
+def _profile(name: str) -> ProfileName:
+    return ProfileName(name.title())
+
+
+def description_writer(settings: Settings) -> DescriptionWriter | None:
+    if not settings.description_writer:
+        return None
+    from mcp_optimizer.profiles.description_writer import DescriptionWriter
+
+    return DescriptionWriter(settings.description_writer, settings.description_writer_key)

@@ -1,0 +1,164 @@
+"""All parts of one optimizer, built by their constructors alone: what stands below first. Starts nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from mcp_optimizer import __version__
+from mcp_optimizer.app.options import (
+    budgets,
+    check_driver,
+    description_writer,
+    is_transparent,
+    items,
+    pool_options,
+    price_of_results,
+    result_options,
+)
+from mcp_optimizer.catalog import LiveCatalog
+from mcp_optimizer.catalog.forms import ToolForms
+from mcp_optimizer.catalog.ingestion import Ingestion
+from mcp_optimizer.catalog.use import LearnedUse
+from mcp_optimizer.compression.compress import Dialect
+from mcp_optimizer.compression.signature import Notes
+from mcp_optimizer.db.storage import Storage
+from mcp_optimizer.domain.own_tools import OWN_TOOLS
+from mcp_optimizer.gateway.gateway import Gateway
+from mcp_optimizer.metrics.accounts import Accounts
+from mcp_optimizer.metrics.event_log import event_logger, log_event
+from mcp_optimizer.metrics.recorder import Recorder
+from mcp_optimizer.profiles.lists import ToolLists
+from mcp_optimizer.profiles.refresher import ListRefresher
+from mcp_optimizer.profiles.written_descriptions import WrittenDescriptions
+from mcp_optimizer.relay.server import Relay
+from mcp_optimizer.results.cache import ResultCache
+from mcp_optimizer.results.estimates import Estimator
+from mcp_optimizer.results.pipeline import Results
+from mcp_optimizer.results.store import ResultStore, StoreLimits
+from mcp_optimizer.runtime.foreground_first import ForegroundFirst
+from mcp_optimizer.search.lexical import Vocabulary
+from mcp_optimizer.serving.gate import Gate
+from mcp_optimizer.settings import Settings
+from mcp_optimizer.token_counter import TokenCounter
+from mcp_optimizer.upstream.news import ServerNews
+from mcp_optimizer.upstream.pool import UpstreamPool
+from mcp_optimizer.upstream.spec import ServerSpec
+
+FIRST_LISTS = 10.0
+"""Seconds that the first lists wait for servers that are starting; later arrivals are announced as a change."""
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What an optimizer is made of."""
+
+    settings: Settings
+    counter: TokenCounter
+    news: ServerNews
+    pool: UpstreamPool
+    storage: Storage
+    ingestion: Ingestion
+    catalog: LiveCatalog
+    forms: ToolForms
+    gateway: Gateway
+    lists: ToolLists
+    relay: Relay
+    refresher: ListRefresher
+    recorder: Recorder
+    accounts: Accounts
+    gate: Gate
+    use: LearnedUse | None
+
+
+def build_parts(specs: Sequence[ServerSpec], settings: Settings, *, has_one_client: bool) -> Parts:
+    """The only place that knows what each part is given."""
+    check_driver(settings)
+    counter, vocabulary, news, pace = TokenCounter(settings.encoding), Vocabulary(), ServerNews(), ForegroundFirst()
+    pool = UpstreamPool(specs, pool_options(settings, has_one_client=has_one_client), __version__, news)
+    storage = Storage(settings.database_place)
+    ingestion = Ingestion(counter, vocabulary, storage.catalog, pace)
+    own_names = () if is_transparent(settings) else tuple(tool["name"] for tool in OWN_TOOLS)
+    catalog = LiveCatalog(ingestion, vocabulary, counter, own_names)
+    forms = ToolForms(counter, Notes(settings.signature_notes), Dialect(settings.dialect), settings.groups)
+    results = _results(settings, counter, storage)
+    use = LearnedUse(storage.use, settings.limits.learned_pairs) if settings.learn_from_use else None
+    gateway = Gateway(catalog, pool, forms, results, settings.find_limit, settings.limits, use)
+    relay = Relay(
+        pool,
+        lambda: catalog.snapshot.states,
+        catalog.taken_in if is_transparent(settings) else None,
+        _FirstStart(catalog),
+        settings.limits,
+    )
+    written = WrittenDescriptions(description_writer(settings), storage.forms)
+    uses = _Uses(storage, catalog)
+    lists = ToolLists(catalog, forms, counter, items(settings.pinned_tools), budgets(settings), uses, written.texts)
+    refresher = ListRefresher(catalog, lists, forms, storage.forms, written, pace, relay.announce_tools)
+    recorder = Recorder(storage.history, settings.history_days)
+    if event_logger.isEnabledFor(logging.INFO):
+        recorder.listen(log_event)
+    # In this order: whoever is told of a change by the relay finds it in the catalog.
+    news.listen(catalog.on_state)
+    news.listen(relay.on_state, relay.on_notice)
+    return Parts(
+        settings=settings,
+        counter=counter,
+        news=news,
+        pool=pool,
+        storage=storage,
+        ingestion=ingestion,
+        catalog=catalog,
+        forms=forms,
+        gateway=gateway,
+        lists=lists,
+        relay=relay,
+        refresher=refresher,
+        recorder=recorder,
+        accounts=Accounts(gateway, counter, recorder),
+        gate=Gate(settings.limits),
+        use=use,
+    )
+
+
+def _results(settings: Settings, counter: TokenCounter, storage: Storage) -> Results:
+    return Results(
+        Estimator(settings.token_estimate, counter),
+        ResultStore(storage.kept_results, StoreLimits(settings.kept_hours, settings.kept_megabytes)),
+        result_options(settings),
+        ResultCache(settings.cache_megabytes),
+        price_of_results(settings),
+        settings.limits,
+    )
+
+
+class _FirstStart:
+    """Waits for the servers to start, the first time; later they may come and go."""
+
+    def __init__(self, catalog: LiveCatalog) -> None:
+        self._catalog = catalog
+        self._is_over = False
+
+    async def __call__(self) -> None:
+        if self._is_over:
+            return
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(FIRST_LISTS):
+                while self._catalog.snapshot.is_starting:
+                    await self._catalog.changed()
+        self._is_over = True
+
+
+class _Uses:
+    """How often each tool that is there now was called before the start."""
+
+    def __init__(self, storage: Storage, catalog: LiveCatalog) -> None:
+        self._storage = storage
+        self._catalog = catalog
+
+    def __call__(self) -> dict[str, int]:
+        uses = self._storage.uses
+        return {tool.name: uses.get((tool.server, tool.record.name), 0) for tool in self._catalog.snapshot.running}

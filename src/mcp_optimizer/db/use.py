@@ -1,0 +1,45 @@
+"""Reads and writes of what was called after which searches: keyed hashes and counts, in the background."""
+
+from __future__ import annotations
+
+import secrets
+
+from sqlalchemy import delete, func, select
+
+from mcp_optimizer.db.tables import search_use
+from mcp_optimizer.db.transactions import Transactions, chunks, upsert
+
+_SALT = "salt"
+
+
+class StoredUse(Transactions):
+    """Counts by term and tool. The key of the hashes is a row of its own: they mean nothing to another catalog."""
+
+    async def read(self) -> tuple[bytes, dict[tuple[str, str], int]]:
+        """The key, made at the first time, and all counts."""
+        table = search_use
+        async with self._writing() as connection:
+            row = {"term": _SALT, "tool": secrets.token_hex(16), "count": 0}
+            known = select(table.c.tool).where(table.c.term == _SALT).order_by(table.c.tool).limit(1)
+            salt = (await connection.execute(known)).scalar()
+            if salt is None:
+                await connection.execute(upsert(connection, table).on_conflict_do_nothing(), [row])
+                salt = (await connection.execute(known)).scalar_one()
+        async with self._reading() as connection:
+            rows = await connection.execute(select(table.c.term, table.c.tool, table.c.count))
+            counts = {(term, tool): count for term, tool, count in rows if term != _SALT}
+        return bytes.fromhex(salt), counts
+
+    async def write(self, counts: dict[tuple[str, str], int], most: int) -> None:
+        """These counts as they are now; beyond `most` pairs, those that came up once are forgotten."""
+        table = search_use
+        rows = [{"term": term, "tool": tool, "count": count} for (term, tool), count in sorted(counts.items())]
+        async with self._writing() as connection:
+            for chunk in chunks(rows):
+                statement = upsert(connection, table)
+                changing = statement.on_conflict_do_update(
+                    index_elements=["term", "tool"], set_={"count": statement.excluded.count}
+                )
+                await connection.execute(changing, chunk)
+            if ((await connection.execute(select(func.count()).select_from(table))).scalar() or 0) > most:
+                await connection.execute(delete(table).where(table.c.count == 1))

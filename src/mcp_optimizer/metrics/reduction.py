@@ -1,0 +1,28 @@
+"""Before and after: the one way to say how much smaller something became. Pure; called by all that report savings."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Reduction:
+    """An amount before and after, in tokens or in money; negative savings where it grew."""
+
+    before: float
+    after: float
+    saved: float
+    percent: float
+
+    @classmethod
+    def of(cls, before: float, after: float, percent_digits: int = 2) -> Reduction:
+        return cls(before, after, before - after, percent_saved(before, after, percent_digits))
+
+    def rounded(self, digits: int) -> Reduction:
+        """The amounts rounded; the percentage stays that of the exact ones."""
+        return Reduction(round(self.before, digits), round(self.after, digits), round(self.saved, digits), self.percent)
+
+
+def percent_saved(before: float, after: float, digits: int = 2) -> float:
+    """Zero where there was nothing to save."""
+    return round((before - after) / before * 100, digits) if before else 0.0

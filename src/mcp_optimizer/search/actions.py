@@ -1,0 +1,82 @@
+"""What a request asks to be done and what a tool's name says it does: reading, creating, deleting and the like. Pure.
+
+Tools of one server share their nouns and differ in their verbs: `write_file` does not delete. The ranker compares the
+few best tools by this; the classes are wide, so that any usual word for an action finds its class.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from typing import Final
+
+_WORDS: Final = {
+    "read": "get read show view fetch retrieve open display see look print check describe inspect info details status "
+    "what which who when where whose current tell give pull download export load",
+    "list": "list all every enumerate overview browse",
+    "search": "search find query lookup locate grep match filter hunt discover seek",
+    "create": "create add new make generate insert build register open start setup post compose draft write author "
+    "put init initialize scaffold provision invite book schedule file log record save store remember upload",
+    "update": "update edit change modify set rename patch replace adjust alter rewrite assign mark move configure "
+    "toggle switch fix correct reschedule overwrite",
+    "delete": "delete remove drop erase clear purge destroy discard uninstall unlink wipe trash forget rid detach "
+    "unassign revoke prune",
+    "send": "send reply forward email message notify share publish post submit deliver push broadcast comment",
+    "run": "run execute launch start trigger invoke call perform deploy restart play exec",
+    "stop": "stop cancel abort kill pause halt close disable end terminate shutdown quit suspend unsubscribe off",
+    "convert": "convert transform translate turn parse format render encode decode export compile",
+    "move": "move transfer copy duplicate clone migrate merge rename restore",
+    "compare": "compare diff difference changed changes versus",
+    "check": "validate verify check test lint analyze audit review scan diagnose inspect",
+    "count": "count sum calculate compute total average aggregate measure estimate many much",
+    "navigate": "navigate visit open go goto browse click tap press type scroll",
+}
+
+CLASSES: Final[dict[str, int]] = {}
+for _bit, _words in enumerate(_WORDS.values()):
+    for _word in _words.split():
+        CLASSES[_word] = CLASSES.get(_word, 0) | 1 << _bit
+
+DELETING: Final = 1 << list(_WORDS).index("delete")
+CHANGING: Final = sum(1 << list(_WORDS).index(name) for name in ("create", "update", "delete", "send", "run", "stop"))
+
+_NEGATION = re.compile(
+    r"\b(?:not|no|never|without|isn't|aren't|haven't|hasn't|don't|didn't|un|non)[\s-]+(?:yet\s+|been\s+)?(\w+)"
+)
+
+
+@lru_cache(maxsize=50_000)
+def _bits(word: str) -> int:
+    for form in (
+        word,
+        word.removesuffix("s"),
+        word.removesuffix("es"),
+        word.removesuffix("d"),
+        word.removesuffix("ed"),
+        word.removesuffix("ing"),
+        f"{word.removesuffix('ing')}e",
+    ):
+        if form in CLASSES:
+            return CLASSES[form]
+    return 0
+
+
+def actions(words: list[str]) -> int:
+    """The classes of action that any of these words names, as bits."""
+    found = 0
+    for word in words:
+        found |= _bits(word)
+    return found
+
+
+def name_actions(words: list[str]) -> int:
+    """What a tool's name says it does: its first word that names an action decides, the others are nouns mostly."""
+    for word in words:
+        if bits := _bits(word):
+            return bits
+    return 0
+
+
+def negated(query: str) -> frozenset[str]:
+    """The words that a request negates: `staged` in "what is not staged yet"."""
+    return frozenset(_NEGATION.findall(query.lower()))

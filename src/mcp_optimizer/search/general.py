@@ -1,0 +1,59 @@
+"""Which tools are for anything: web search, fetching pages, code, files, SQL, memory. Called by the engine.
+
+A request that no special tool fits is theirs. They are recognised by meaning, as near as the encoder puts them to what
+such a tool does, and by their words, so that a shop's product search is no web search; never by a list of names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mcp_optimizer.search.lexical import Floats, LexicalIndex
+from mcp_optimizer.search.words import terms
+
+KINDS: Final = {
+    "search the web for any question and get current results": "web internet online google page",
+    "fetch the content of a web page by its url": "url webpage website page web",
+    "open a url in the browser": "browser",
+    "run python code and return the output": "code python script cell sandbox",
+    "run a shell command on the machine": "command shell bash terminal",
+    "read the contents of a file": "file",
+    "write text to a file": "file",
+    "find files by name in a directory": "file directory folder",
+    "run a sql query against the database": "sql",
+    "remember a fact about the user for later": "memory remember knowledge note observation entity",
+    "add what was learned about a person to the knowledge graph": "memory knowledge observation entity",
+    "search stored memories and notes": "memory remember knowledge note entity",
+    "solve an equation or evaluate a mathematical expression": "math equation expression calculate arithmetic",
+}
+"""What a tool of each kind does, and the words of which it has at least one."""
+
+MOST: Final = 3
+"""General-purpose tools in one answer."""
+
+LEAST_COSINE: Final = 0.1
+"""Below this, not even a tool for anything is meant."""
+
+
+@dataclass(frozen=True)
+class Generality:
+    """How near each tool is to being a tool for anything, at best; zero where its words are others."""
+
+    nearness: Floats
+
+    @classmethod
+    def of(cls, index: LexicalIndex, cosines: Callable[[list[str]], Floats]) -> Generality:
+        """`cosines` gives texts x tools."""
+        rows = cosines(list(KINDS))
+        has_words = np.stack([index.field_scores(terms(asked), "all") > 0 for asked in KINDS.values()])
+        return cls(np.where(has_words, rows, 0.0).max(axis=0).astype(np.float32))
+
+    def tools(self, threshold: float) -> NDArray[np.bool_]:
+        """Which tools are for anything."""
+        near: NDArray[np.bool_] = self.nearness >= threshold
+        return near

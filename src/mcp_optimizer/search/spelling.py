@@ -1,0 +1,91 @@
+"""Repairs mistyped words of a request before it is searched. Called by the engine.
+
+A word is mistyped if neither the encoder's vocabulary, which holds the usual English words, nor any tool knows it, and
+a word that is known lies one slip away (two for long words). Names, numbers and identifiers are left as they are.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache
+from importlib import resources
+from typing import Final
+
+from rapidfuzz import process
+from rapidfuzz.distance import OSA
+
+from mcp_optimizer.search.actions import CLASSES
+from mcp_optimizer.search.words import terms
+
+_WORD = re.compile(r"(?<![\w@/.:\\-])[a-z]{3,30}(?![\w@/\\]|[.:-]\w)")
+_QUOTED = re.compile(r"[\"'`“‘«].*?[\"'`”’»]|https?://\S+")
+_MOST_REPAIRED: Final = 12
+"""A request in another language has no mistyped English words, however many of its words nobody knows."""
+
+_MOST_UNKNOWN: Final = 0.6
+_LONG_WORD: Final = 8
+_CANDIDATES: Final = 24
+
+
+Grouped = Mapping[tuple[str, int], Sequence[str]]
+"""Words by first letter and length: people hardly ever mistype the first letter."""
+
+
+def grouped(words: Iterable[str]) -> Grouped:
+    """Plain words of three letters or more, ready to be looked through."""
+    found: dict[tuple[str, int], list[str]] = {}
+    for word in words:
+        if len(word) > 2 and word.isascii() and word.isalpha():
+            found.setdefault((word[0], len(word)), []).append(word)
+    return found
+
+
+@cache
+def _usual() -> Grouped:
+    """The words for actions, and the whole words of the shipped vocabulary, the more usual ones first."""
+    stored = resources.files("mcp_optimizer") / "search" / "model" / "vocab.txt"
+    return grouped(dict.fromkeys([*CLASSES, *stored.read_text(encoding="utf-8").splitlines()]))
+
+
+@cache
+def _all_usual() -> frozenset[str]:
+    return frozenset(word for words in _usual().values() for word in words)
+
+
+def repaired(query: str, is_known: Callable[[str], bool], own: Callable[[], Grouped]) -> str:
+    """The request with its mistyped words mended; `is_known` says whether any tool has a term, `own` gives them all."""
+    if not query.isascii():
+        return query
+    quoted = [found.span() for found in _QUOTED.finditer(query)]
+    spots = [found for found in _WORD.finditer(query) if not any(begin <= found.start() < end for begin, end in quoted)]
+    unknown = [spot for spot in spots if not _is_word(spot.group(), is_known)]
+    if not unknown or len(unknown) > max(2, _MOST_UNKNOWN * len(spots)) or len(unknown) > _MOST_REPAIRED:
+        return query
+    for spot in reversed(unknown):
+        if (mended := _nearest(spot.group(), is_known, own())) is not None:
+            query = f"{query[: spot.start()]}{mended}{query[spot.end() :]}"
+    return query
+
+
+def _is_word(word: str, is_known: Callable[[str], bool]) -> bool:
+    if word in _all_usual() or any(
+        word.removesuffix(ending) in _all_usual() for ending in ("s", "es", "ed", "ing", "d")
+    ):
+        return True
+    return all(is_known(term) for term in terms(word))
+
+
+def _nearest(word: str, is_known: Callable[[str], bool], own: Grouped) -> str | None:
+    """The known word with the fewest slips; of several, one that tools have before a more usual one."""
+    slips = 2 if len(word) >= _LONG_WORD else 1
+    keys = [(word[0], length) for length in range(len(word) - slips, len(word) + slips + 1)]
+    choices = [near for known in (_usual(), own) for key in keys for near in known.get(key, ())]
+    found = process.extract(word, choices, scorer=OSA.distance, score_cutoff=slips, limit=_CANDIDATES)
+    likely = [
+        (slip, not all(map(is_known, terms(near))), at, near)
+        for near, slip, at in found
+        # Three letters are too few to guess at but for a swap.
+        if len(word) > 3 or sorted(near) == sorted(word)
+    ]
+    return min(likely)[3] if likely else None

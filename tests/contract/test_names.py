@@ -1,0 +1,80 @@
+"""One name is one class, and names that were given up stay given up: whoever searches for a word finds one thing."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections import defaultdict
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+PACKAGE = Path(__file__).parents[2] / "src" / "mcp_optimizer"
+FILES = sorted(PACKAGE.rglob("*.py"))
+
+SHARED_NAMES: set[str] = set()
+"""Names that stand for two classes; this list only becomes shorter."""
+
+RETIRED_MODULES = {"passing", "face", "lull", "registrar", "registration", "epitaph", "wires"}
+RETIRED_NAMES = {"passing", "face", "lull", "registrar", "epitaph", "wires", "let_go"}
+RETIRED_METHODS = {"meet", "part", "let_go"}
+"""`part` is a good name for a variable; as a method it was what a client did that left."""
+
+RETIRED_WORDS = re.compile(r"\b(face|lull|registrar|epitaph|wires|let_go)\b", re.IGNORECASE)
+"""In comments and texts. `passing` is a plain verb there."""
+
+
+@cache
+def tree(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
+def place(path: Path) -> str:
+    return str(path.relative_to(PACKAGE))
+
+
+def names(path: Path) -> Iterator[tuple[int, str, bool]]:
+    """Every name in a file: its line, the name, and whether it is that of a function or of an attribute."""
+    for node in ast.walk(tree(path)):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield node.lineno, node.name, True
+        elif isinstance(node, ast.Attribute):
+            yield node.lineno, node.attr, True
+        elif isinstance(node, ast.ClassDef):
+            yield node.lineno, node.name.lower(), False
+        elif isinstance(node, ast.Name):
+            yield node.lineno, node.id, False
+        elif isinstance(node, ast.arg):
+            yield node.lineno, node.arg, False
+
+
+def test_no_two_public_classes_have_the_same_name() -> None:
+    found: dict[str, list[str]] = defaultdict(list)
+    for path in FILES:
+        for node in tree(path).body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                found[node.name].append(place(path))
+    assert {name: places for name, places in found.items() if len(places) > 1 and name not in SHARED_NAMES} == {}
+    assert {name for name in SHARED_NAMES if len(found[name]) < 2} == set()
+
+
+def test_no_module_has_a_retired_name() -> None:
+    assert [place(path) for path in FILES if RETIRED_MODULES & {path.stem, *path.relative_to(PACKAGE).parts}] == []
+
+
+def test_nothing_is_called_by_a_retired_name() -> None:
+    assert [
+        f"{place(path)}:{line}: {name}"
+        for path in FILES
+        for line, name, is_called in names(path)
+        if name.strip("_") in RETIRED_NAMES or (is_called and name.strip("_") in RETIRED_METHODS)
+    ] == []
+
+
+def test_no_retired_word_is_found_by_a_search_of_the_sources() -> None:
+    assert [
+        f"{place(path)}:{number}: {line.strip()}"
+        for path in FILES
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1)
+        if RETIRED_WORDS.search(line)
+    ] == []

@@ -1,0 +1,36 @@
+"""A JSON Schema is read in one place, so that an odd one is odd in the same way for everybody."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+PACKAGE = Path(__file__).parents[2] / "src" / "mcp_optimizer"
+KEYWORDS = {"properties", "required", "$ref"}
+HOME = "domain/json_schema.py"
+OWN_WAY = {"search/document.py", "search/tooltext.py"}
+"""Still read schemas by themselves; this list only becomes shorter."""
+
+
+def reads(path: Path) -> bool:
+    """Whether a file takes one of these keywords out of a schema: `x.get("required")` or `x["required"]`."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        key: ast.expr | None = None
+        if (
+            isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Attribute)
+            and node.func.attr == "get"
+            and node.args
+        ):
+            key = node.args[0]
+        elif isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load):
+            key = node.slice
+        if isinstance(key, ast.Constant) and key.value in KEYWORDS:
+            return True
+    return False
+
+
+def test_properties_required_and_references_are_read_by_one_module() -> None:
+    # The demo servers write schemas of their own, and build one from another.
+    files = (path for path in PACKAGE.rglob("*.py") if path.relative_to(PACKAGE).parts[0] != "demo")
+    assert {str(path.relative_to(PACKAGE)) for path in files if reads(path)} == {HOME, *OWN_WAY}

@@ -1,0 +1,44 @@
+"""Background work is begun in one place, `runtime/tasks.py`; elsewhere only what the same part waits for."""
+
+from __future__ import annotations
+
+import ast
+from collections import Counter
+from pathlib import Path
+
+PACKAGE = Path(__file__).parents[2] / "src" / "mcp_optimizer"
+
+AWAITED = {
+    "app/ending.py": (1, "the end of a part, waited for under a deadline"),
+    "cli/running.py": (1, "waiting for servers, while their names are shown"),
+    "cli/serve.py": (4, "serving and stopping, which the command waits for"),
+    "dashboard/routes.py": (2, "the next event and the end of a stream, whichever comes first"),
+    "relay/listings.py": (1, "a server's list, whose answer or failure is given to whoever asked"),
+    "results/cache.py": (1, "a call, whose answer is shared by whoever makes the same"),
+    "runtime/memory.py": (1, "ended by the block that begins it"),
+    "runtime/tasks.py": (1, "the one place"),
+    "serving/first_events.py": (1, "ended by the request that begins it"),
+    "upstream/own_sessions.py": (2, "the end of a session or of its client, whichever comes first"),
+    "upstream/parked.py": (1, "a call, whose result is given to whoever comes back for it"),
+    "upstream/pool.py": (1, "the servers, waited for when the pool stops"),
+}
+"""How many tasks a file begins by itself, and who waits for them. Shorten this list; do not add to it."""
+
+
+def begun_in(source: str) -> int:
+    calls = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Call)]
+    names = [ast.unparse(call.func).rpartition(".")[2] for call in calls]
+    return sum(name in ("create_task", "ensure_future") for name in names)
+
+
+def test_background_work_is_begun_in_one_place() -> None:
+    found = Counter(
+        {path.relative_to(PACKAGE).as_posix(): begun_in(path.read_text("utf-8")) for path in PACKAGE.rglob("*.py")}
+    )
+    assert +found == {path: count for path, (count, _) in AWAITED.items()}
+
+
+def test_a_task_is_found_however_it_is_begun() -> None:
+    for source in ("asyncio.create_task(work())", "create_task(work())", "loop.create_task(x)", "ensure_future(x)"):
+        assert begun_in(source) == 1
+    assert begun_in("anyio.create_task_group()") == 0
