@@ -21,12 +21,10 @@ from mcp_optimizer.compression.compress import CompressedTool, Dialect, Step, co
 from mcp_optimizer.compression.groups import Group, GroupPlan
 from mcp_optimizer.compression.replies import say_once
 from mcp_optimizer.compression.signature import Notes, signature
+from mcp_optimizer.compression.techniques import COMPRESSION
 from mcp_optimizer.domain.json_schema import ANY_OBJECT
 from mcp_optimizer.domain.tools import DefinitionForm, McpTool
 from mcp_optimizer.token_counter import TokenCounter
-
-COMPRESSION = 5
-"""Increase this when compression gives a different result for the same definition; stored forms are then discarded."""
 
 _WITH_NOTES = 3
 """Tools of a reply whose parameters get notes, not only names and types."""

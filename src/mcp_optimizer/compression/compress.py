@@ -12,17 +12,27 @@ from dataclasses import dataclass
 from enum import StrEnum
 from operator import itemgetter
 
-from mcp_optimizer.compression import lossless
 from mcp_optimizer.compression.groups import NO_GROUPS, GroupPlan, candidate_groups, named_groups, regroup
-from mcp_optimizer.compression.lossless import Technique, tidy
+from mcp_optimizer.compression.lossless import tidy
 from mcp_optimizer.compression.notes import lift_into
 from mcp_optimizer.compression.ordering import ordering
 from mcp_optimizer.compression.references import (
-    drop_unused_definitions,
     inline_references,
     is_free_to_move,
     references,
     share_repeated,
+)
+from mcp_optimizer.compression.techniques import (
+    ENVELOPE,
+    GROUPING,
+    INLINING,
+    LIFTING,
+    ORDERING,
+    SHARING,
+    SHRINKING,
+    TIDYING,
+    WORDING,
+    Technique,
 )
 from mcp_optimizer.compression.walk import Schema
 from mcp_optimizer.domain.tools import McpTool
@@ -44,43 +54,6 @@ class Dialect(StrEnum):
     PLAIN = "plain"
     INLINED = "inlined"
     REFERENCES = "references"
-
-
-ENVELOPE = "envelope"
-INLINING = "inlined references"
-SHARING = "shared definitions"
-TIDYING = "tidy descriptions"
-LIFTING = "lifted notes"
-GROUPING = "groups"
-ORDERING = "order of keywords"
-
-_DESCRIBED = ('"description":"',)
-# In compact JSON, a blank next to a quotation mark begins or ends a text; other whitespace is escaped or beyond ASCII.
-_UNTIDY = ("\\", '" ', ' "', *(blank for blank in map(chr, range(0x80, 0x3001)) if blank.isspace()))
-_IDLE = tuple(f'"{key}":{compact(value)}' for key, value in lossless.IDLE.items())
-_ADMITTING_ALL = f'"additionalProperties":{compact(lossless.ADMITTING_ALL)}'
-
-WORDING = (
-    Technique("restating titles", lossless.drop_restating_titles, ('"title":',)),
-    Technique("restating descriptions", lossless.drop_restating_descriptions, _DESCRIBED),
-    Technique(TIDYING, lossless.tidy_descriptions, _UNTIDY),
-)
-"""These change only words."""
-
-SHRINKING = (
-    Technique("unknown keywords", lossless.drop_unknown_keywords),
-    *WORDING,
-    Technique("meaningless nulls", lossless.omit_nulls_that_mean_nothing, ('"default":null',)),
-    Technique("unused definitions", drop_unused_definitions, ('"$defs":', '"definitions":')),
-    Technique("single branches", lossless.merge_single_branches, ('"anyOf":', '"oneOf":', '"allOf":')),
-    Technique("type lists", lossless.merge_type_branches, ('"anyOf":', '"oneOf":')),
-    Technique("type beside enum", lossless.drop_type_beside_enum, ('"enum":', '"const":')),
-    Technique("idle keywords", lossless.drop_idle_keywords, (*_IDLE, _ADMITTING_ALL)),
-)
-"""These only remove or merge, so shorter text means fewer tokens."""
-
-_NOT_FOR_ALL = frozenset({"type lists", "type beside enum"})
-"""What clients with little JSON Schema support cannot read."""
 
 
 @dataclass(frozen=True)
@@ -241,7 +214,7 @@ def shrinking(dialect: Dialect) -> tuple[Technique, ...]:
     """The techniques that a dialect allows."""
     if dialect is not Dialect.INLINED:
         return SHRINKING
-    return tuple(technique for technique in SHRINKING if technique.name not in _NOT_FOR_ALL)
+    return tuple(technique for technique in SHRINKING if technique.is_for_all)
 
 
 def _carefully(draft: _Draft) -> _Draft:

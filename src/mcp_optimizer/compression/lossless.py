@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import lru_cache
 from textwrap import dedent
 from typing import Any
@@ -108,22 +107,6 @@ IDLE: dict[str, Any] = {
 
 ADMITTING_ALL: Schema = {}
 """Also the default of `additionalProperties`."""
-
-
-@dataclass(frozen=True)
-class Technique:
-    """One way to make a schema smaller. A schema whose JSON contains none of the `signs` stays as it is."""
-
-    name: str
-    apply: Callable[[Schema], Schema]
-    signs: tuple[str, ...] = ("",)
-
-    def concerns(self, text: str) -> bool:
-        """Whether it may apply, judged from the compact JSON, which costs next to nothing."""
-        for sign in self.signs:  # noqa: SIM110 - a generator costs more than most of these searches
-            if sign in text:
-                return True
-        return False
 
 
 def _without(node: Schema, *keys: str) -> Schema:

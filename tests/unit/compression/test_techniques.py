@@ -1,0 +1,59 @@
+"""A change of what compression gives increases COMPRESSION; otherwise users keep the forms stored before."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mcp_optimizer.compression import techniques
+from mcp_optimizer.compression.compress import Dialect, compress
+from mcp_optimizer.compression.techniques import COMPRESSION, SHRINKING
+from mcp_optimizer.domain.tools import McpTool
+from mcp_optimizer.token_counter import TokenCounter
+
+SAMPLES: list[dict[str, Any]] = json.loads(Path(__file__).with_name("samples.json").read_text(encoding="utf-8"))
+TOOLS = [McpTool.model_validate(sample) for sample in SAMPLES]
+COUNT = TokenCounter().count_tokens
+
+DIGESTS = {5: "6a0286c733bed1a9"}
+"""Of the compressed samples, by version. A new version adds an entry; older ones stay, so that none is used twice."""
+
+NAMES = [technique.name for technique in SHRINKING] + [
+    value for name, value in vars(techniques).items() if name.isupper() and name[0] != "_" and isinstance(value, str)
+]
+
+
+def digest() -> str:
+    """Of everything that is stored: the definitions and the groups of their parameters, in every dialect."""
+    made = [compress(tool, COUNT, dialect) for dialect in Dialect for tool in TOOLS]
+    stored = [(one.wire_json, one.tokens, repr(one.groups)) for one in made]
+    return hashlib.sha256(json.dumps(stored).encode()).hexdigest()[:16]
+
+
+def test_a_change_of_what_compression_gives_increases_its_version() -> None:
+    known = DIGESTS.get(COMPRESSION)
+    assert known is not None, f"COMPRESSION was increased: add {COMPRESSION}: {digest()!r} to DIGESTS"
+    assert digest() == known, (
+        "Compression gives other results than this version did. Increase COMPRESSION in compression/techniques.py, so "
+        f"that stored forms are made again, and add {COMPRESSION + 1}: {digest()!r} to DIGESTS."
+    )
+
+
+def test_no_version_is_used_twice() -> None:
+    assert len(set(DIGESTS.values())) == len(DIGESTS)
+    assert max(DIGESTS) == COMPRESSION
+
+
+@pytest.mark.parametrize("name", sorted(set(NAMES)))
+def test_every_technique_has_a_sample_that_it_changes(name: str) -> None:
+    steps = {
+        step.technique
+        for dialect in Dialect
+        for tool in TOOLS
+        for step in compress(tool, COUNT, dialect, explained=True).steps
+    }
+    assert name in steps, "add a sample to samples.json that shows what this technique does"
