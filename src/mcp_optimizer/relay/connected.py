@@ -25,6 +25,7 @@ from mcp_optimizer.domain.caller import Caller, ClientLink
 from mcp_optimizer.domain.result_type import ANSWERS
 from mcp_optimizer.limits import DEFAULT_LIMITS, Limits
 from mcp_optimizer.relay.outbox import Outbox
+from mcp_optimizer.relay.sdk_internals import connection_of
 from mcp_optimizer.relay.sendable import TooDeep, sendable
 from mcp_optimizer.upstream.endings import RpcError
 from mcp_optimizer.upstream.questions import refusal
@@ -144,8 +145,7 @@ class Clients:
         """The client of a request, stored with its connection; None for modern, which has no connection."""
         if ctx.protocol_version in MODERN_PROTOCOL_VERSIONS:
             return None
-        # The SDK has no public way from a request to its connection.
-        connection = ctx.session._connection
+        connection = connection_of(ctx)
         found = connection.state.get(_STATE_KEY)
         if isinstance(found, Client):
             return found

@@ -8,17 +8,14 @@ from __future__ import annotations
 
 import ipaddress
 import json
-import math
 from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 from weakref import WeakValueDictionary
 
-import anyio
-from mcp.server.auth.middleware.bearer_auth import AuthorizationContext
 from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
 from mcp.server.lowlevel import Server
-from mcp.server.streamable_http import MCP_SESSION_ID_HEADER, StreamableHTTPServerTransport
+from mcp.server.streamable_http import MCP_SESSION_ID_HEADER
 from mcp.server.streamable_http_manager import StreamableHTTPASGIApp, StreamableHTTPSessionManager
 from mcp.server.transport_security import TransportSecuritySettings
 from mcp_types import INTERNAL_ERROR
@@ -30,6 +27,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from mcp_optimizer.catalog import LiveCatalog
 from mcp_optimizer.errors import ConfigurationError
+from mcp_optimizer.relay.sdk_internals import OpenSessionManager, end_unless_used
 from mcp_optimizer.serving.event_store import KeptEvents, SessionEvents
 from mcp_optimizer.serving.first_events import HeldFirstEvents
 from mcp_optimizer.serving.gate import Gate
@@ -79,12 +77,7 @@ def build_http_app(
         can_call = is_ready()
         return JSONResponse({"ready": can_call, "servers": dict(counts)}, status_code=200 if can_call else 503)
 
-    sessions = Sessions(
-        server,
-        gate=gate or Gate(),
-        security_settings=admitted_hosts(allowed_hosts, allowed_origins),
-        retry_interval=_RETRY_MS,
-    )
+    sessions = Sessions(server, gate=gate or Gate(), hosts=admitted_hosts(allowed_hosts, allowed_origins))
     server.middleware.insert(0, sessions.leave_large)
     mcp = Route("/mcp", endpoint=StreamableHTTPASGIApp(sessions))
     app = Starlette(
@@ -98,23 +91,26 @@ def build_http_app(
     return app
 
 
-class Sessions(StreamableHTTPSessionManager):
+class Sessions(OpenSessionManager[SessionEvents]):
     """The SDK's sessions behind the gate, with resumable streams."""
 
-    def __init__(self, server: Server[Any], *, gate: Gate, **options: Any) -> None:
+    def __init__(self, server: Server[Any], *, gate: Gate, hosts: TransportSecuritySettings) -> None:
         limits = gate.limits
-        super().__init__(server, max_sessions=limits.sessions, **options)
-        # Replaces the SDK's own check of body sizes.
-        self.asgi_app = HttpGate(self._handle_request, gate, self.security_settings)  # type: ignore[assignment]
+        super().__init__(
+            server,
+            gate=lambda app: HttpGate(app, gate, hosts),
+            max_sessions=limits.sessions,
+            security_settings=hosts,
+            retry_interval=_RETRY_MS,
+        )
         self._events = KeptEvents(size=limits.kept_events)
         self._of_session: WeakValueDictionary[str | None, SessionEvents] = WeakValueDictionary()
 
-    def _admit_session(self, requestor: AuthorizationContext | None) -> StreamableHTTPServerTransport | None:
-        self.event_store = events = self._events.of_session()
-        transport = super()._admit_session(requestor)
-        if transport is not None:
-            self._of_session[transport.mcp_session_id] = events
-        return transport
+    def new_events(self) -> SessionEvents:
+        return self._events.of_session()
+
+    def admitted(self, session: str | None, events: SessionEvents) -> None:
+        self._of_session[session] = events
 
     async def leave_large(self, ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
         """A middleware of the MCP server: large values bypass the SDK and cannot be sent again."""
@@ -215,14 +211,7 @@ class UnusedSessions:
             await self._app(scope, receive, watched)
         finally:
             if opened:
-                self._expect_use(opened)
-
-    def _expect_use(self, session: str) -> None:
-        """Starts the SDK's countdown, which the next request stops, with a shorter time."""
-        transport = self._manager._server_instances.get(session)
-        scope = transport.idle_scope if transport is not None else None
-        if scope is not None and scope.deadline != math.inf:
-            scope.deadline = min(scope.deadline, anyio.current_time() + self._seconds)
+                end_unless_used(self._manager, opened, self._seconds)
 
 
 def admitted_hosts(allowed_hosts: Sequence[str], allowed_origins: Sequence[str]) -> TransportSecuritySettings:

@@ -1,0 +1,219 @@
+"""What is used of the `mcp` package beyond its documented interface is there, behaves as used, and is in one file."""
+
+from __future__ import annotations
+
+import ast
+import asyncio
+import inspect
+import re
+import tomllib
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from importlib import import_module
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import mcp_types as types
+import pytest
+from mcp.client import Client
+from mcp.server.connection import Connection
+from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
+from mcp.server.lowlevel import Server
+from mcp.server.streamable_http_manager import StreamableHTTPASGIApp
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from mcp_optimizer.relay.sdk_internals import OpenSessionManager, connection_of, end_unless_used
+from mcp_optimizer.serving.event_store import KeptEvents, SessionEvents
+
+ROOT = Path(__file__).parents[2]
+PACKAGE = ROOT / "src" / "mcp_optimizer"
+HOME = PACKAGE / "relay" / "sdk_internals.py"
+
+HELLO = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}
+ACCEPT = {"accept": "application/json, text/event-stream", "content-type": "application/json"}
+
+NOT_THE_SDKS = {"_replace", "_asdict", "_mapping", "_exit", "_create_key_func"}
+"""Of named tuples, of SQLAlchemy's rows, of `os`, and of JMESPath's interpreter, which is made to be derived from."""
+
+
+# They are there, and do what they are used for.
+
+
+def test_only_the_release_that_this_was_run_on_is_admitted() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    [needed] = [line for line in project["dependencies"] if re.match(r"mcp\b(?!-)", line)]
+    major, minor = map(int, version("mcp").split(".")[:2])
+    assert needed == f"mcp>={major}.{minor},<{major}.{minor + 1}"
+
+
+async def test_a_request_knows_its_connection_for_as_long_as_its_client_is_there() -> None:
+    seen: list[Connection] = []
+    left: list[str] = []
+
+    async def look(ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
+        if ctx.method == "tools/list":
+            connection = connection_of(ctx)
+            if not seen:
+                connection.state["mine"] = "kept"
+                connection.exit_stack.callback(left.append, "left")
+            seen.append(connection)
+        return await call_next(ctx)
+
+    async def no_tools(_ctx: Any, _params: Any) -> types.ListToolsResult:
+        return types.ListToolsResult(tools=[])
+
+    server: Server[Any] = Server("test", version="1", on_list_tools=no_tools)
+    server.middleware.append(look)
+    async with Client(server, mode="legacy") as client:
+        await client.list_tools()
+        await client.list_tools(cache_mode="refresh")
+        assert left == []
+    assert seen[0] is seen[1]
+    assert seen[1].state["mine"] == "kept"
+    assert left == ["left"]
+
+
+class Manager(OpenSessionManager[SessionEvents]):
+    """With what each session was given."""
+
+    def __init__(self, server: Server[Any]) -> None:
+        self.passed: list[str] = []
+        self.stores: dict[str | None, SessionEvents] = {}
+        self._kept = KeptEvents()
+        super().__init__(server, gate=self._gate)
+
+    def _gate(self, app: ASGIApp) -> ASGIApp:
+        async def gate(scope: Scope, receive: Receive, send: Send) -> None:
+            self.passed.append(scope["method"])
+            await app(scope, receive, send)
+
+        return gate
+
+    def new_events(self) -> SessionEvents:
+        return self._kept.of_session()
+
+    def admitted(self, session: str | None, events: SessionEvents) -> None:
+        self.stores[session] = events
+
+
+@asynccontextmanager
+async def served() -> AsyncIterator[tuple[Manager, httpx2.AsyncClient]]:
+    manager = Manager(Server("test", version="1"))
+    transport = httpx2.ASGITransport(app=StreamableHTTPASGIApp(manager))
+    async with (
+        manager.run(),
+        httpx2.AsyncClient(transport=transport, base_url="http://localhost", headers=ACCEPT) as http,
+    ):
+        yield manager, http
+
+
+async def opened(http: httpx2.AsyncClient) -> dict[str, str]:
+    response = await http.post("/mcp", json={"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": HELLO})
+    assert response.status_code == 200
+    return {"mcp-session-id": response.headers["mcp-session-id"], "mcp-protocol-version": "2025-11-25"}
+
+
+async def ping(http: httpx2.AsyncClient, session: dict[str, str]) -> int:
+    message = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
+    return (await http.post("/mcp", json=message, headers=session)).status_code
+
+
+async def test_requests_pass_our_gate_and_each_session_has_events_of_its_own() -> None:
+    async with served() as (manager, http):
+        sessions = [await opened(http), await opened(http)]
+        assert manager.passed == ["POST", "POST"]
+        assert [session["mcp-session-id"] for session in sessions] == list(manager.stores)
+        first, second = manager.stores.values()
+        assert first is not second
+        for session in sessions:
+            transport = manager._server_instances[session["mcp-session-id"]]
+            assert transport._event_store is manager.stores[session["mcp-session-id"]]
+
+
+async def test_a_session_can_be_given_less_time_until_it_is_used() -> None:
+    async with served() as (manager, http):
+        unused, used = await opened(http), await opened(http)
+        for session in (unused, used):
+            end_unless_used(manager, session["mcp-session-id"], 0.2)
+        assert await ping(http, used) == 200
+        async with asyncio.timeout(10):
+            while unused["mcp-session-id"] in manager._server_instances:
+                await asyncio.sleep(0.01)
+        assert await ping(http, unused) == 404
+        assert await ping(http, used) == 200
+        end_unless_used(manager, "no such session", 0.2)
+
+
+# They are in one file.
+
+
+def private_uses(path: Path) -> Iterator[tuple[int, str]]:
+    """Private members of what is not our own, and of SDK classes that ours derive from."""
+    tree = ast.parse(path.read_text("utf-8"))
+    imported = _imported_from_sdk(tree)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and _is_private(node.attr) and not _is_self(node.value):
+            if node.attr not in NOT_THE_SDKS:
+                yield node.lineno, ast.unparse(node)
+        elif isinstance(node, ast.ClassDef):
+            bases = [imported[name] for name in map(_plain_name, node.bases) if name in imported]
+            taken = set().union(*map(_private_members, bases))
+            yield from ((line, name) for line, name in _own_private_names(node) if name in taken)
+
+
+def _imported_from_sdk(tree: ast.Module) -> dict[str, type]:
+    found: dict[str, type] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] in ("mcp", "mcp_types"):
+            for alias in node.names:
+                value = getattr(import_module(node.module or ""), alias.name, None)
+                if isinstance(value, type):
+                    found[alias.asname or alias.name] = value
+    return found
+
+
+def _plain_name(base: ast.expr) -> str:
+    return ast.unparse(base.value if isinstance(base, ast.Subscript) else base)
+
+
+def _is_private(name: str) -> bool:
+    return name.startswith("_") and not name.startswith("__")
+
+
+def _is_self(value: ast.expr) -> bool:
+    return isinstance(value, ast.Name) and value.id in ("self", "cls")
+
+
+def _private_members(base: type) -> set[str]:
+    """Those of the class, and those that its methods set on themselves."""
+    kinds = [kind for kind in base.__mro__ if kind.__module__.split(".")[0] in ("mcp", "mcp_types")]
+    names = {name for kind in kinds for name in vars(kind)}
+    names |= {name for kind in kinds for name in re.findall(r"self\.(_\w+)", inspect.getsource(kind))}
+    return {name for name in names if _is_private(name)}
+
+
+def _own_private_names(node: ast.ClassDef) -> Iterator[tuple[int, str]]:
+    for inner in ast.walk(node):
+        if isinstance(inner, ast.FunctionDef | ast.AsyncFunctionDef) and _is_private(inner.name):
+            yield inner.lineno, inner.name
+        elif isinstance(inner, ast.Attribute) and _is_self(inner.value) and _is_private(inner.attr):
+            yield inner.lineno, inner.attr
+
+
+FILES = sorted(path for path in PACKAGE.rglob("*.py") if path != HOME)
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.relative_to(PACKAGE).as_posix())
+def test_no_other_file_touches_a_private_member(path: Path) -> None:
+    assert list(private_uses(path)) == [], f"put it into {HOME.relative_to(ROOT)}, with its reason and its test"
+
+
+def test_the_private_members_in_use_are_found() -> None:
+    found = {name.rpartition(".")[2] for _, name in private_uses(HOME)}
+    assert found == {"_connection", "_server_instances", "_handle_request", "_admit_session"}
+
+
+def test_the_protocol_types_are_those_of_the_same_release() -> None:
+    assert version("mcp-types") == version("mcp")
