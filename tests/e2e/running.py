@@ -12,9 +12,9 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
-from mcp import Client, StdioServerParameters
+from mcp import Client, StdioServerParameters, stdio_client
 
 COMMAND = [sys.executable, "-m", "mcp_optimizer"]
 
@@ -46,10 +46,12 @@ async def command(*arguments: object, cwd: Path | None = None, env: dict[str, st
     return Finished(process.returncode or 0, out.decode(), err.decode())
 
 
-def over_stdio(config: Path, *options: object, mode: str = "auto") -> Client:
+def over_stdio(config: Path, *options: object, mode: str = "auto", log: TextIO | None = None) -> Client:
+    """A client of a gateway on stdio; what that writes to stderr goes to `log`, if there is one."""
     arguments = [*COMMAND[1:], "serve", "--config", str(config), *map(str, options)]
     passed = {name: value for name, value in os.environ.items() if name.startswith(("XDG_", "MCP_OPTIMIZER_"))}
-    return Client(StdioServerParameters(command=COMMAND[0], args=arguments, env=passed), mode=mode)
+    started = StdioServerParameters(command=COMMAND[0], args=arguments, env=passed)
+    return Client(started if log is None else stdio_client(started, errlog=log), mode=mode)
 
 
 @asynccontextmanager

@@ -117,6 +117,7 @@ async def test_a_call_is_understood_in_every_shape_models_use(config: Path, argu
     assert json.loads(text(result)) == {"server": "one", "tool": "echo", "arguments": {"value": "x"}}
 
 
+@pytest.mark.promise("newer-fields-kept")
 async def test_unknown_fields_of_definitions_and_results_survive_on_the_wire(config: Path) -> None:
     async with http_gateway(config) as (address, _), Client(address) as client, httpx2.AsyncClient() as http:
         await until_found(client, "structured facts", "one__facts")
@@ -151,6 +152,7 @@ async def test_unknown_fields_of_definitions_and_results_survive_on_the_wire(con
     assert result["resultType"] == "complete"
 
 
+@pytest.mark.promise("host-and-origin-checked")
 async def test_health_ready_and_foreign_hosts_over_http(config: Path) -> None:
     async with http_gateway(config) as (address, _), Client(address) as client, httpx2.AsyncClient() as http:
         base = address.removesuffix("/mcp")

@@ -127,6 +127,7 @@ async def test_an_unknown_tool_exits_with_1_and_names_the_nearest(config: Path) 
     assert done.err.strip().endswith("Nearest: picture. Search with `mcp-optimizer find`.")
 
 
+@pytest.mark.promise("missing-servers-named")
 async def test_a_server_that_is_missing_is_named_once(write_servers: WriteServers) -> None:
     config = write_servers({"gone": {"command": "no-such-command-here"}})
     done = await command("tools", "--config", config)

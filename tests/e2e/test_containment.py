@@ -25,6 +25,7 @@ def status_of(optimizer: Optimizer, name: str) -> ServerStatus:
     return next(state.status for state in optimizer.servers() if state.name == name)
 
 
+@pytest.mark.promise("independent-servers")
 async def test_a_fault_of_ours_in_one_servers_loop_ends_that_server_alone_and_is_logged(
     write_servers: WriteServers, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -110,6 +110,7 @@ async def test_headers_and_bodies_that_drip_are_given_up(config: Path, tmp_path:
         await serves(address)
 
 
+@pytest.mark.promise("inputs-limited")
 @pytest.mark.parametrize("era", [LEGACY, MODERN])
 async def test_a_body_over_the_limit_is_refused_while_it_arrives(config: Path, tmp_path: Path, era: str) -> None:
     options = limits(tmp_path, request_bytes=1_000_000)

@@ -88,6 +88,7 @@ async def test_a_wrong_key_and_a_wrong_address_are_told_apart(write_servers: Wri
     assert states["absent"].reason == "nothing answers at its url"
 
 
+@pytest.mark.promise("independent-servers")
 async def test_a_dead_http_server_leaves_the_baseline_and_comes_back(write_servers: WriteServers) -> None:
     port = free_port()
     entry = {"url": f"http://127.0.0.1:{port}/mcp", "headers": KEY}

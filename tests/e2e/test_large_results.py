@@ -40,6 +40,7 @@ def on_the_wire(answered: Any) -> dict[str, Any]:
     return said
 
 
+@pytest.mark.promise("passed-as-sent")
 @pytest.mark.parametrize(
     ("server", "transport", "mode", "options"),
     [

@@ -174,6 +174,7 @@ async def until_gone(mark: str, seconds: float) -> float:
     return time.monotonic() - started
 
 
+@pytest.mark.promise("no-server-outlives")
 @pytest.mark.slow
 @pytest.mark.parametrize("transport", ["stdio", "http"])
 async def test_thirty_servers_of_all_manners_end_with_a_gateway_that_is_killed(
@@ -188,6 +189,7 @@ async def test_thirty_servers_of_all_manners_end_with_a_gateway_that_is_killed(
     print(f"{transport}: all gone {gone:.2f} s after kill -9")
 
 
+@pytest.mark.promise("stop-on-time")
 @pytest.mark.slow
 @pytest.mark.parametrize("transport", ["stdio", "http"])
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

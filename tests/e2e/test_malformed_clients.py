@@ -100,6 +100,7 @@ def not_messages(era: str) -> dict[str, tuple[bytes, int]]:
     }
 
 
+@pytest.mark.promise("malformed-dropped")
 async def test_what_is_no_message_is_refused_with_the_protocols_error(connect: Connect, era: str) -> None:
     async with connect() as client:
         if era == MODERN and isinstance(client, StdioClient):

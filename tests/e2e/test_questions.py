@@ -71,6 +71,7 @@ async def until_up(client: StdioClient | HttpClient) -> None:
             await asyncio.sleep(0.05)
 
 
+@pytest.mark.promise("questions-only-if-declared")
 @pytest.mark.parametrize("era", [LEGACY, MODERN])
 @pytest.mark.parametrize("transport", ["stdio", "http"])
 async def test_a_client_that_declared_nothing_is_asked_nothing(config: Path, transport: str, era: str) -> None:
@@ -84,6 +85,7 @@ async def test_a_client_that_declared_nothing_is_asked_nothing(config: Path, tra
             assert "inputRequests" not in answer.get("result", {})
 
 
+@pytest.mark.promise("questions-only-if-declared")
 @pytest.mark.parametrize("declared", [{"elicitation": []}, {"elicitation": {"url": {}}}, {"sampling": {}, "roots": {}}])
 async def test_a_client_is_not_asked_for_a_feature_or_a_mode_that_it_did_not_declare(
     config: Path, declared: dict[str, Any]
@@ -97,6 +99,7 @@ async def test_a_client_is_not_asked_for_a_feature_or_a_mode_that_it_did_not_dec
         assert "inputRequests" not in answer.get("result", {})
 
 
+@pytest.mark.promise("questions-name-the-server")
 async def test_a_question_in_the_middle_of_a_call_names_the_server_that_asks(config: Path) -> None:
     capabilities: dict[str, Any] = {"elicitation": {}, "sampling": {}, "roots": {}}
     async with connected(config, "stdio", LEGACY, capabilities) as client:
@@ -112,6 +115,7 @@ async def test_a_question_in_the_middle_of_a_call_names_the_server_that_asks(con
             assert json.dumps(ANSWERS[method]) in answer["result"]["content"][0]["text"]
 
 
+@pytest.mark.promise("questions-name-the-server")
 @pytest.mark.parametrize("transport", ["stdio", "http"])
 async def test_a_result_that_asks_names_the_server_that_asks(config: Path, transport: str) -> None:
     capabilities: dict[str, Any] = {"elicitation": {}, "sampling": {}, "roots": {}}

@@ -9,8 +9,8 @@ import httpx2
 import pytest
 from mcp import Client
 
-from tests.conftest import Entry, WriteServers
-from tests.e2e.running import command, http_gateway
+from tests.conftest import Entry, WriteServers, plain_server
+from tests.e2e.running import command, http_gateway, over_stdio, until_found
 
 TOKEN = "tok-4f3c2b1a-9d8e"
 LEAKY = """
@@ -35,6 +35,7 @@ def config(write_servers: WriteServers) -> Path:
     return write_servers({"leaky": entry(LEAKY), "garbled": entry(GARBLED)})
 
 
+@pytest.mark.promise("secrets-redacted")
 @pytest.mark.parametrize(
     "arguments", [["doctor"], ["doctor", "--json"], ["servers"], ["report"], ["find", "x"], ["tools"]]
 )
@@ -45,6 +46,7 @@ async def test_no_command_shows_what_a_dying_server_says_of_its_secrets(config: 
         assert "redacted:" in done.out
 
 
+@pytest.mark.promise("secrets-redacted")
 async def test_neither_the_page_nor_an_error_nor_the_log_of_a_gateway_shows_them(config: Path) -> None:
     async with http_gateway(config, "--database", "none", "--log-level", "info") as (address, _):
         async with Client(address) as client, httpx2.AsyncClient() as http:
@@ -58,3 +60,31 @@ async def test_neither_the_page_nor_an_error_nor_the_log_of_a_gateway_shows_them
         assert "[redacted: API_TOKEN]" in seen
         assert TOKEN not in seen
         assert TOKEN not in page
+
+
+@pytest.mark.promise("nothing-private-logged")
+async def test_arguments_and_results_are_neither_logged_nor_kept_in_the_history(
+    write_servers: WriteServers, tmp_path: Path
+) -> None:
+    database, log = tmp_path / "catalog.db", tmp_path / "log"
+    config = write_servers({"well": plain_server("well")})
+    options = ("--database", database, "--log-level", "debug")
+    with log.open("w") as written_to:
+        async with over_stdio(config, *options, log=written_to) as client:
+            await until_found(client, "say something back", "echo")
+            said = await client.call_tool("call_tool", {"tool_name": "echo", "parameters": {"value": TOKEN}})
+            assert TOKEN in str(said)
+            for name, parameters in (
+                ("echo", {"value": [TOKEN]}),
+                ("fail", {"id": TOKEN}),
+                (TOKEN, {}),
+                ("die", {"id": TOKEN}),
+            ):
+                answer = await client.call_tool("call_tool", {"tool_name": name, "parameters": parameters})
+                assert answer.is_error
+    logged = log.read_text()
+    assert '"tool": "echo"' in logged, "the calls are in the log"
+    assert TOKEN not in logged
+    written = b"".join(path.read_bytes() for path in tmp_path.glob("catalog.db*"))
+    assert b"tool error" in written, "the calls are in the history"
+    assert TOKEN.encode() not in written

@@ -22,6 +22,7 @@ SLOW_MACHINE = 1.0
 """Seconds that are nobody's fault where other tests run at the same time."""
 
 
+@pytest.mark.promise("stop-finishes-calls")
 @pytest.mark.parametrize("mode", ["legacy", "auto"])
 async def test_a_call_under_way_is_answered_before_the_gateway_stops(
     write_servers: WriteServers, tmp_path: Path, mode: str
@@ -74,6 +75,7 @@ async def test_a_gateway_that_stops_says_so_first_then_refuses_new_calls_and_fin
         assert await asyncio.wait_for(process.wait(), 10) == 0
 
 
+@pytest.mark.promise("stop-on-time")
 async def test_a_call_that_takes_too_long_is_told_that_the_gateway_was_stopped_and_holds_nobody_up(
     write_servers: WriteServers,
 ) -> None:

@@ -98,6 +98,7 @@ async def test_edge_case_tools_of_very_different_size_are_each_counted_by_their_
     assert max(sizes.values()) > 10 * min(sizes.values())
 
 
+@pytest.mark.promise("counted-as-sent")
 async def test_edge_case_complex_schemas_and_long_descriptions_are_counted_as_sent_on_the_wire() -> None:
     async with Optimizer.from_config(demo=True) as optimizer:
         found = await optimizer.find("create_card", limit=1, detail="full")

@@ -45,6 +45,7 @@ async def ready_times(config: Path) -> dict[str, float]:
     return times
 
 
+@pytest.mark.promise("answers-at-once", "missing-servers-named", "bad-server-delays-none")
 @pytest.mark.slow
 async def test_twenty_servers_of_which_four_are_bad_answer_at_once_and_delay_no_good_one(
     write_servers: WriteServers,
@@ -89,6 +90,7 @@ async def test_doctor_names_each_bad_server_and_why(write_servers: WriteServers)
     assert all(rows[name]["advice"] for name in ("never", "noisy", "short", "typo", "off"))
 
 
+@pytest.mark.promise("independent-servers")
 async def test_a_killed_upstream_fails_its_call_at_once_leaves_the_baseline_and_comes_back(
     write_servers: WriteServers, tmp_path: Path
 ) -> None:
@@ -136,6 +138,7 @@ async def test_a_server_that_ends_when_it_is_probed_is_spoken_to_the_older_way(w
         assert state.restarts == 0
 
 
+@pytest.mark.promise("unusable-tools-reported")
 async def test_one_invalid_tool_costs_only_itself_and_is_named(write_servers: WriteServers) -> None:
     config = write_servers({"odd": plain_server("odd", "--mode", "one-invalid")})
     async with Optimizer.from_config(config) as optimizer:
@@ -157,6 +160,7 @@ async def test_tools_that_appear_later_are_found_without_a_restart(write_servers
         assert found.tools[0].name == "grown"
 
 
+@pytest.mark.promise("child-environment")
 async def test_a_child_gets_only_the_environment_configured_for_it(
     write_servers: WriteServers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -170,6 +174,7 @@ async def test_a_child_gets_only_the_environment_configured_for_it(
     assert "OUR_SECRET_TOKEN" not in names
 
 
+@pytest.mark.promise("no-server-outlives")
 async def test_stopping_leaves_no_child_behind(write_servers: WriteServers, tmp_path: Path) -> None:
     pid_file = tmp_path / "pid"
     config = write_servers({"one": plain_server("one", "--pid-file", pid_file)})

@@ -20,6 +20,7 @@ def standing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Standing]:
     made.end()
 
 
+@pytest.mark.promise("inputs-limited")
 @pytest.mark.parametrize("shown", CLIENT_INPUTS, ids=lambda shown: shown.name)
 async def test_a_hostile_request_is_answered_and_hurts_no_other_client(shown: ClientInput, standing: Standing) -> None:
     gateway = standing.gateway()

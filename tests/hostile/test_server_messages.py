@@ -15,6 +15,7 @@ from tests.hostile.deeds import EVERY_WIRE, Input
 from tests.hostile.inputs import INPUTS, MESSAGES, once_each
 
 
+@pytest.mark.promise("malformed-dropped")
 @pytest.mark.parametrize(("shown", "wire"), [pytest.param(*pair, id=str(pair[0])) for pair in once_each(MESSAGES)])
 async def test_a_hostile_message_hurts_nobody_else_and_its_server_recovers(
     shown: Input, wire: str, tmp_path: Path

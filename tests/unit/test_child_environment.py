@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -33,6 +34,7 @@ SECRETS = {
 }
 
 
+@pytest.mark.promise("child-environment")
 def test_a_child_gets_what_any_process_needs_to_run_and_nothing_else_of_ours() -> None:
     assert child_environment({}, {**OURS, **SECRETS}) == OURS
 

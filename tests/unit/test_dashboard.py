@@ -207,6 +207,7 @@ async def test_the_catalog_is_filtered_and_paged(tmp_path: Path) -> None:
 # Who may look
 
 
+@pytest.mark.promise("host-and-origin-checked")
 async def test_another_host_or_origin_is_refused(dumps: Path) -> None:
     async with browser(dumps) as (client, _):
         for path in ("/", "/metrics", "/events", "/figures"):

@@ -82,6 +82,7 @@ async def test_an_answer_without_tools_is_an_empty_list(answer: dict[str, Any]) 
     assert await list_tools(Pages({None: answer})) == Listing()
 
 
+@pytest.mark.promise("unusable-tools-reported")
 @pytest.mark.parametrize(
     ("bad", "reason"),
     [
@@ -110,6 +111,7 @@ def test_an_entry_without_a_name_is_left_out_by_its_place(garbage: Any) -> None:
     assert [left_out.name for left_out in found.left_out] == ["#2"]
 
 
+@pytest.mark.promise("passed-as-sent")
 def test_tools_stay_exactly_as_they_were_sent() -> None:
     sent = raw(
         "t",

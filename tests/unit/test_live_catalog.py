@@ -41,6 +41,7 @@ def renamed(tool: McpTool, name: str) -> McpTool:
     return McpTool.model_validate({**tool.model_dump(), "name": name})
 
 
+@pytest.mark.promise("baseline-is-what-runs")
 async def test_the_baseline_is_the_sum_over_running_servers_only() -> None:
     catalog = await live_catalog(running("github", ISSUE), down("jira"), running("slack", MESSAGE))
     assert catalog.snapshot.baseline_tokens == tokens(ISSUE, MESSAGE)
@@ -56,6 +57,7 @@ async def test_with_no_server_there_is_nothing_to_find_and_nothing_to_save() -> 
     assert answer.token_metrics == TokenMetrics.of(0, 0)
 
 
+@pytest.mark.promise("baseline-is-what-runs")
 @pytest.mark.parametrize("status", [ServerStatus.FAILED, ServerStatus.STOPPED, ServerStatus.STARTING])
 async def test_a_server_that_goes_leaves_baseline_names_and_search_in_the_same_call(status: ServerStatus) -> None:
     catalog = await live_catalog(GITHUB, SLACK)
@@ -215,6 +217,7 @@ def put(catalog: LiveCatalog, servers: dict[str, tuple[list[McpTool], ServerStat
             catalog.on_state(down(name, status=status))
 
 
+@pytest.mark.promise("savings-never-negative")
 @settings(max_examples=50, deadline=None)
 @given(
     servers=CATALOGS,

@@ -122,6 +122,7 @@ def test_token_metrics_that_do_not_add_up_are_refused(numbers: tuple[int, int, i
         metrics(*numbers)
 
 
+@pytest.mark.promise("savings-never-negative")
 @given(baseline=st.integers(0, 10**9), share=st.floats(0, 1))
 def test_metrics_of_any_subset_are_valid_and_never_negative(baseline: int, share: float) -> None:
     returned = int(baseline * share)

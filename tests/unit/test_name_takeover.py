@@ -27,6 +27,7 @@ def meant(gateway: Gateway, name: str) -> tuple[str, str]:
     return tool.server, tool.record.name
 
 
+@pytest.mark.promise("names-belong-to-servers")
 @pytest.mark.parametrize("spelling", [*SPELLINGS, *OTHER_CASE])
 async def test_a_name_with_a_servers_name_in_it_reaches_that_server_whatever_others_list(spelling: str) -> None:
     pool = RecordingPool()
@@ -152,6 +153,7 @@ PIECES = st.lists(
 CATALOGS = st.dictionaries(PIECES, st.tuples(st.sets(PIECES, max_size=6), st.booleans()), min_size=1, max_size=5)
 
 
+@pytest.mark.promise("names-belong-to-servers")
 @pytest.mark.slow
 @settings(max_examples=200, deadline=None)
 @given(servers=CATALOGS)

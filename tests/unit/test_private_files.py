@@ -38,6 +38,7 @@ async def opened(path: Path) -> list[str]:
     return found
 
 
+@pytest.mark.promise("files-private")
 async def test_a_new_catalog_its_log_and_the_folders_made_for_it_are_private(tmp_path: Path) -> None:
     path = tmp_path / "one" / "two" / "catalog.db"
     assert await opened(path) == ["0o600"] * 3
@@ -98,6 +99,7 @@ def test_what_is_no_file_is_written_to_and_left_as_it_is() -> None:
     assert mode(Path("/dev/null")) == before
 
 
+@pytest.mark.promise("files-private")
 @pytest.mark.process
 async def test_the_server_file_and_the_report_that_commands_write_are_private(tmp_path: Path) -> None:
     assert (await command("init", tmp_path / "mcp.json")).code == 0

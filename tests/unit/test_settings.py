@@ -102,6 +102,7 @@ def test_all_bad_values_are_named_at_once() -> None:
         load({"find_limit": 0, "wait": -1})
 
 
+@pytest.mark.promise("loopback-by-default")
 @pytest.mark.parametrize(
     ("text", "address"),
     [

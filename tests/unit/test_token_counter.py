@@ -21,6 +21,7 @@ from tests.unit.catalogs import mcp_tool
 ENCODINGS = ["cl100k_base", "o200k_base"]
 
 
+@pytest.mark.promise("vocabularies-included")
 @pytest.mark.parametrize("name", ENCODINGS)
 def test_the_rank_table_and_the_pattern_are_the_ones_tiktoken_publishes(
     name: str, monkeypatch: pytest.MonkeyPatch
@@ -95,6 +96,7 @@ def test_a_batch_counts_as_its_texts_do_one_by_one(texts: list[str]) -> None:
     assert counter.count_many(texts) == [counter.count_tokens(text) for text in texts]
 
 
+@pytest.mark.promise("vocabularies-included")
 @pytest.mark.parametrize("encoding", ENCODINGS)
 def test_counting_needs_no_network(encoding: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_args: object, **_kwargs: object) -> None:
