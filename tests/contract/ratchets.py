@@ -1,0 +1,102 @@
+"""Limits on long files, private members of other objects and suppressions: today's numbers, which may only shrink.
+
+`test_ratchets.py` compares the code with `ratchets.toml`. `python -m tests.contract.ratchets` lowers the numbers in
+that file to those of the code and never raises one: fix what grew, or raise its number by hand for a good reason.
+"""
+
+from __future__ import annotations
+
+import ast
+import io
+import re
+import tokenize
+import tomllib
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+FOLDERS = ("src", "tests", "benchmarks", "scripts", "examples")
+FILE = Path(__file__).with_name("ratchets.toml")
+
+LONGEST = 300
+"""Lines that a file may have without an exception."""
+
+PUBLIC = frozenset({"_exit", "_replace", "_asdict", "_fields", "_mapping"})
+"""Members with an underscore that their libraries document: of `os`, of named tuples, of SQLAlchemy's rows."""
+
+_SUPPRESSION = re.compile(r"#\s*(noqa|type: ignore|pragma: no cover)(?:: ?([A-Z0-9, ]+)|\[([\w, -]+)\])?")
+
+Counts = dict[str, int]
+
+
+def files() -> Iterator[tuple[str, Path]]:
+    for folder in FOLDERS:
+        for path in sorted((ROOT / folder).rglob("*.py")):
+            yield str(path.relative_to(ROOT)), path
+
+
+def long_files() -> Counts:
+    """The lines of each file that has too many."""
+    sizes = {name: len(path.read_text(encoding="utf-8").splitlines()) for name, path in files()}
+    return {name: size for name, size in sizes.items() if size > LONGEST}
+
+
+def private_members() -> Counts:
+    """How often each file uses a private member of an object other than its own."""
+    counts = Counter[str]()
+    for name, path in files():
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Attribute) and _is_private(node.attr) and not _is_own(node.value):
+                counts[name] += 1
+    return dict(counts)
+
+
+def _is_private(name: str) -> bool:
+    return name.startswith("_") and not name.startswith("__") and name not in PUBLIC
+
+
+def _is_own(value: ast.expr) -> bool:
+    return isinstance(value, ast.Name) and value.id in ("self", "cls")
+
+
+def suppressions() -> Counts:
+    """How often a check is switched off, by folder and kind."""
+    counts = Counter[str]()
+    for name, path in files():
+        for token in tokenize.generate_tokens(io.StringIO(path.read_text(encoding="utf-8")).readline):
+            if token.type != tokenize.COMMENT:
+                continue
+            for kind, codes, rules in _SUPPRESSION.findall(token.string):
+                for code in re.split(r"[ ,]+", (codes or rules or "everything").strip()):
+                    counts[f"{name.split('/')[0]}: {kind} {code}"] += 1
+    return dict(counts)
+
+
+MEASURES = {"long files": long_files, "private members": private_members, "suppressions": suppressions}
+
+
+def allowed() -> dict[str, Counts]:
+    return tomllib.loads(FILE.read_text(encoding="utf-8"))
+
+
+def write(numbers: dict[str, Counts]) -> None:
+    head = "# No number here may grow. `python -m tests.contract.ratchets` lowers them to what there is.\n"
+    tables = (
+        f'\n["{name}"]\n' + "".join(f'"{key}" = {count}\n' for key, count in sorted(counts.items()))
+        for name, counts in numbers.items()
+    )
+    FILE.write_text(head + "".join(tables), encoding="utf-8")
+
+
+def lower() -> None:
+    known = allowed()
+    lowered = {}
+    for name, measure in MEASURES.items():
+        now = measure()
+        lowered[name] = {key: min(limit, now[key]) for key, limit in known[name].items() if key in now}
+    write(lowered)
+
+
+if __name__ == "__main__":
+    lower()

@@ -1,0 +1,25 @@
+"""Long files, private members of others and suppressions become fewer, never more."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.contract.ratchets import LONGEST, MEASURES, allowed
+
+LIMITS = allowed()
+
+
+@pytest.mark.parametrize("name", MEASURES)
+def test_nothing_grew_beyond_what_is_allowed(name: str) -> None:
+    limits, now = LIMITS[name], MEASURES[name]()
+    grown = {key: f"{count}, allowed: {limits.get(key, 0)}" for key, count in now.items() if count > limits.get(key, 0)}
+    assert grown == {}, f"fix these rather than raise ratchets.toml (a file may have {LONGEST} lines)"
+
+
+@pytest.mark.parametrize("name", MEASURES)
+def test_what_became_less_stays_so(name: str) -> None:
+    now = MEASURES[name]()
+    slack = {
+        key: f"allowed {limit}, is {now.get(key, 0)}" for key, limit in LIMITS[name].items() if limit > now.get(key, 0)
+    }
+    assert slack == {}, "run: python -m tests.contract.ratchets"
