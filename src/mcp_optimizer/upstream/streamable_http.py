@@ -132,6 +132,9 @@ class _StreamableHttp:
                 raise ExchangeLost("the stream ended without a response")
             await self._peer.release_streams(asked)
             await asyncio.sleep(pause)
+            if self._peer.closed.is_set():
+                # The session ended during the pause, and its HTTP client with it.
+                raise ServerGone
             failures += 1
             async with self._client.stream(
                 "GET", self._url, headers={**self._headers, "last-event-id": last_event}
