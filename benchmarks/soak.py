@@ -251,9 +251,19 @@ class Soak:
         paths = [self._folder / name for name in SERVERS]
         return Counter(line for path in paths for line in path.read_text(encoding="utf-8").split())
 
+    def tenths(self) -> list[float]:
+        """Mean memory in each tenth of the run."""
+        step = self._seconds / 10
+        parts = [[memory for at, memory in self.log.memory if at // step == part] for part in range(10)]
+        return [statistics.mean(part) for part in parts if part]
+
     def thirds(self) -> tuple[float, float]:
-        """Mean memory in the first and in the last third, the first tenth left out."""
-        weighed = [memory for at, memory in self.log.memory if at > self._seconds / 10]
+        """Mean memory in the first and in the last third, the first tenth left out.
+
+        With hostile servers, the first four tenths: until each input was seen once, there is something new to hold.
+        """
+        left_out = self._seconds * (0.4 if self._hostile is not None else 0.1)
+        weighed = [memory for at, memory in self.log.memory if at > left_out]
         third = max(1, len(weighed) // 3)
         return statistics.mean(weighed[:third]), statistics.mean(weighed[-third:])
 
@@ -306,6 +316,7 @@ def describe(soak: Soak, seconds: float) -> str:
             f"- hostile inputs shown by 2 servers among the others: {len(soak.shown)} different ones, "
             f"{sum(soak.shown.values()):,} times",
             f"- servers killed: {log.kills}; clients that left in the middle of a call: {log.left}",
+            f"- memory, mean of each tenth: {', '.join(f'{mean:.0f}' for mean in soak.tenths())} MB",
             f"- memory: first third {first:.1f} MB, last third {last:.1f} MB ({100 * (last / first - 1):+.1f} %)",
             f"- tasks before and after: {soak.tasks[0]}, {soak.tasks[1]}; children at the end: {len(soak.children)}; "
             f"left over after the stop: {len(soak.left_over)}",
