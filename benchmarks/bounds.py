@@ -80,7 +80,7 @@ class Arena:
         self._folder = folder
         self._requests = list(row.requests()) if row.requests is not None else []
         self._mode = folder / "mode"
-        self._mode.write_text(GOOD, encoding="utf-8")
+        FileMode.show(self._mode, GOOD)
         FileMode.log_of(self._mode).touch()
 
     async def measure(self) -> Measured:
@@ -163,7 +163,7 @@ class Arena:
         row = self._row
         if self._requests:
             return await self._throw_requests(gateway, self._requests)
-        self._mode.write_text(row.input, encoding="utf-8")
+        FileMode.show(self._mode, row.input)
         if INPUTS[row.input].at in (BEGIN, HELLO, "tools/list", "stream"):
             self._restart(gateway)
         until, fate = time.monotonic() + row.seconds, ""

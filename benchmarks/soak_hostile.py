@@ -62,7 +62,7 @@ class Hostile:
 
     def turn_good(self) -> None:
         for path in self._files.values():
-            path.write_text(GOOD, encoding="utf-8")
+            FileMode.show(path, GOOD)
 
     async def show_all(self, http: httpx2.AsyncClient, url: str) -> None:
         """One input after the other, on each server, until cancelled; each is good for a moment in between."""
@@ -75,9 +75,9 @@ class Hostile:
         chosen = [shown.name for shown in INPUTS.values() if wire in shown.wires and not shown.heavy]
         random.shuffle(chosen)
         for shown in itertools.cycle(chosen):
-            self._files[name].write_text(shown, encoding="utf-8")
+            FileMode.show(self._files[name], shown)
             await asyncio.sleep(self._each)
-            self._files[name].write_text(GOOD, encoding="utf-8")
+            FileMode.show(self._files[name], GOOD)
             await asyncio.sleep(self._each / 4)
 
     async def _poke(self, http: httpx2.AsyncClient, url: str, name: str) -> None:

@@ -18,8 +18,8 @@
         └── InvalidRequest        one of the gateway's own tools was called wrongly
 
 A `RequestError` and an `UpstreamError` reach the model as a tool result with `isError: true`, because a model can act
-on that (an `UpstreamRefusal` stays the JSON-RPC error it was). No error ever becomes an empty result; `for_model`
-translates.
+on that (an `UpstreamRefusal` stays the JSON-RPC error it was). No error ever becomes an empty result;
+`relay/wire_errors.py` translates.
 """
 
 from __future__ import annotations
@@ -27,12 +27,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from mcp_optimizer.largejson.text import compact
-
 _LONGEST_QUOTE = 120
 _MOST_LISTED = 20
-_LONGEST_TEXT = 10_000
-"""Default maximum bytes of an error that a model reads."""
 
 
 class OptimizerError(Exception):
@@ -144,20 +140,6 @@ class InvalidRequest(RequestError):
     """One of the gateway's own tools was called wrongly."""
 
 
-def for_model(error: OptimizerError, most: int = _LONGEST_TEXT) -> str:
-    """The text a model reads: the problem, and what it needs to get the next call right.
-
-    A text longer than `most` bytes, and so possibly tokens, is reduced to both ends. The schema is not shortened here.
-    """
-    text = _both_ends(str(error), most)
-    if not isinstance(error, InvalidArguments):
-        return text
-    title = (
-        'Schema (abbreviated; find_tool with limit=1 and detail="full" shows all)' if error.abbreviated else "Schema"
-    )
-    return f"{text} {title}: {compact(error.schema)}"
-
-
 def quoted(value: Any) -> str:
     """A given value in quotes, shortened if it is long."""
     if isinstance(value, list | dict):
@@ -170,11 +152,3 @@ def listed(names: Sequence[str], most: int = _MOST_LISTED) -> str:
     """The first names, and how many more there are."""
     shown = ", ".join(names[:most])
     return shown if len(names) <= most else f"{shown} and {len(names) - most:,} more"
-
-
-def _both_ends(text: str, most: int) -> str:
-    if len(text) * 4 <= most or len(text.encode("utf-8", "surrogatepass")) <= most:
-        return text
-    # As many characters as fit in any encoding.
-    half = most // 8 - 1
-    return f"{text[:half]} … {text[-half:]}"

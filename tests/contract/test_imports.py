@@ -21,9 +21,8 @@ LEVELS = [
     {"catalog", "results"},
     {"compression", "db", "upstream"},
     {"search", "settings", "token_counter"},
-    {"errors"},
     {"largejson"},
-    {"demo", "domain", "limits", "runtime"},
+    {"demo", "domain", "errors", "limits", "runtime"},
 ]
 
 

@@ -201,7 +201,7 @@ class Campaign:
         for mode in self._modes.values():
             mode.name = GOOD
         for path in self._files.values():
-            path.write_text(GOOD, encoding="utf-8")
+            FileMode.show(path, GOOD)
         wanted = len(self._modes) + len(self._files) + 1
         counts: dict[str, Any] = {}
         until = time.monotonic() + _RECOVERED

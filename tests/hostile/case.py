@@ -59,7 +59,7 @@ class _Told:
     def __init__(self, folder: Path, name: str) -> None:
         self.held = HeldMode(name)
         self.path = folder / "mode"
-        self.path.write_text(name, encoding="utf-8")
+        FileMode.show(self.path, name)
         FileMode.log_of(self.path).touch()
 
     @property
@@ -68,7 +68,7 @@ class _Told:
 
     def turn_good(self) -> None:
         self.held.name = GOOD
-        self.path.write_text(GOOD, encoding="utf-8")
+        FileMode.show(self.path, GOOD)
 
 
 class Case:

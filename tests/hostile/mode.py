@@ -31,13 +31,19 @@ class FileMode:
     def log_of(path: Path) -> Path:
         return path.with_suffix(".log")
 
+    @staticmethod
+    def show(path: Path, name: str) -> None:
+        """From now on this one, in one step: half a name would be none, and none means good."""
+        half = path.with_suffix(".half")
+        half.write_text(name, encoding="utf-8")
+        half.replace(path)
+
     def current(self) -> str:
         try:
             written = self._path.read_text(encoding="utf-8")
         except FileNotFoundError:
             return GOOD
-        # Empty: it is being written just now.
-        return GOOD if written in (GOOD, "") else self._name or written
+        return GOOD if written == GOOD else self._name or written
 
     def done(self, what: str) -> None:
         os.write(self.descriptor, f"{what}\n".encode())

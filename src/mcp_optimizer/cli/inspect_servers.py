@@ -69,6 +69,8 @@ def _facts(optimizer: Optimizer, state: UpstreamState) -> dict[str, Any]:
     }
     if state.reason:
         facts["reason"] = state.reason
+    if state.failure is not None:
+        facts["failure"] = state.failure.value
     if state.protocol_version:
         facts["protocol"] = state.protocol_version
     if state.server_version:
@@ -104,30 +106,32 @@ async def _doctor(settings: Settings, as_json: bool) -> bool:
     return healthy
 
 
+_ADVICE = {
+    "command": 'Install {target!r}, or set the server\'s "command" to its full path.',
+    "variable": 'Set the variable in the environment of mcp-optimizer, or put the value in the server\'s "env".',
+    "not_mcp": "It must write only MCP messages to stdout. Look for an option that sends its logs to stderr.",
+    "exited": "Run its command in a terminal to see the full message. Usually an argument, a key or a file is missing.",
+    "entry": "Correct its entry in the server file.",
+    "unauthorised": 'It wants credentials: set them in the server\'s "headers".',
+    "fault": "This is a bug in mcp-optimizer. Please report it, with the traceback from the log.",
+}
+"""By the kind of a failure; read with the command line, so without importing it."""
+
+_SILENT = (
+    "It starts, but does not speak MCP in time. Run its command in a terminal: it may wait for input or a login. "
+    "If it is only slow (a first npx or uvx download), raise --start-timeout."
+)
+
+
 def advise(state: UpstreamState) -> str:
     """What a user can do about a server that does not run."""
-    from mcp_optimizer.domain.tools import ServerStatus
-    from mcp_optimizer.upstream.spec import Transport
-
-    if state.status is not ServerStatus.FAILED:
+    if state.failure is None:
         return ""
-    reason, target = state.reason, state.spec.target
-    if "was not found" in reason:
-        return f'Install {target!r}, or set the server\'s "command" to its full path.'
-    if "is not set" in reason:
-        return 'Set the variable in the environment of mcp-optimizer, or put the value in the server\'s "env".'
-    if "did not answer" in reason:
-        return (
-            "It starts, but does not speak MCP in time. Run its command in a terminal: it may wait for input or "
-            "a login. If it is only slow (a first npx or uvx download), raise --start-timeout."
-        )
-    if "not MCP" in reason:
-        return "It must write only MCP messages to stdout. Look for an option that sends its logs to stderr."
-    if "exited" in reason or "ended by" in reason or "closed its stdout" in reason:
-        return "Run its command in a terminal to see the full message. Usually an argument, a key or a file is missing."
-    if state.spec.transport is not Transport.STDIO:
-        return f"Check that {target} is correct and that its server is running."
-    return "Correct its entry in the server file."
+    if advice := _ADVICE.get(state.failure):
+        return advice.format(target=state.spec.target)
+    if not state.spec.command:
+        return f"Check that {state.spec.target} is correct and that its server is running."
+    return _SILENT if state.failure == "silent" else "Run its command in a terminal, and check its entry."
 
 
 def _show_diagnosis(rows: list[dict[str, Any]]) -> None:

@@ -27,11 +27,11 @@ from mcp_optimizer.errors import (
     RequestError,
     ServerUnavailable,
     UpstreamRefusal,
-    for_model,
 )
 from mcp_optimizer.gateway.gateway import SCORES_META_KEY, TOOL_META_KEY, Gateway
 from mcp_optimizer.largejson.text import compact
 from mcp_optimizer.metrics.recorder import Recorder
+from mcp_optimizer.relay.wire_errors import for_model
 from mcp_optimizer.results.pipeline import RESULT_META_KEY
 from mcp_optimizer.runtime.tasks import BackgroundTasks
 from mcp_optimizer.runtime.terminal_text import printable

@@ -16,10 +16,10 @@ from typing import Any
 
 from mcp_optimizer.errors import CallTimeout, UpstreamError
 from mcp_optimizer.limits import Limits
+from mcp_optimizer.upstream.cursor import Cursor
 
 logger = logging.getLogger(__name__)
 
-_MOST_PAGES = 1_000
 _LONGEST = 60.0
 """Seconds after which a server whose list never ends is given up."""
 
@@ -193,21 +193,14 @@ class Listings:
 
     async def _read_pages(self, server: str, kind: ListingKind) -> Listed:
         entries: dict[str, dict[str, Any]] = {}
-        params: dict[str, Any] = {}
-        # Hashes, because a cursor may be as long as a message.
-        seen: set[int] = set()
+        cursor = Cursor()
         ttl_ms, scope = _TTL_MS if self._tells_changes(server, kind) else 0, "private"
-        for _ in range(_MOST_PAGES):
-            page = await self._call(server, kind.method, params)
+        while cursor.has_more and len(entries) < self._limits.listed_items:
+            page = await self._call(server, kind.method, cursor.params)
             self._take(page.get(kind.result_key), kind, entries, server)
             ttl_ms = page["ttlMs"] if isinstance(page.get("ttlMs"), int) else ttl_ms
             scope = str(page.get("cacheScope", scope))
-            cursor = page.get("nextCursor")
-            is_full = len(entries) >= self._limits.listed_items
-            if not isinstance(cursor, str) or not cursor or hash(cursor) in seen or is_full:
-                break
-            seen.add(hash(cursor))
-            params = {"cursor": cursor}
+            cursor.follow(page)
         return Listed(entries, max(0, ttl_ms), scope)
 
     def _take(self, listed: Any, kind: ListingKind, entries: dict[str, dict[str, Any]], server: str) -> None:

@@ -20,7 +20,7 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from mcp_optimizer.domain.caller import LOCAL
 from mcp_optimizer.domain.tools import ServerStatus
-from mcp_optimizer.errors import OptimizerError, RequestError, ServerBusy, UpstreamError, UpstreamRefusal
+from mcp_optimizer.errors import OptimizerError, UpstreamError, UpstreamRefusal
 from mcp_optimizer.limits import DEFAULT_LIMITS, Limits
 from mcp_optimizer.relay.changes import Changes, Watches
 from mcp_optimizer.relay.connected import Client, Clients, Context
@@ -28,6 +28,7 @@ from mcp_optimizer.relay.directory import Directory
 from mcp_optimizer.relay.envelope import for_era
 from mcp_optimizer.relay.listings import PROMPTS, RESOURCES, TEMPLATES, ListingKind
 from mcp_optimizer.relay.paging import page
+from mcp_optimizer.relay.wire_errors import as_mcp_error
 from mcp_optimizer.results.metadata import without_ours
 from mcp_optimizer.runtime.tasks import BackgroundTasks
 from mcp_optimizer.upstream.pool import UpstreamPool
@@ -282,15 +283,6 @@ class Relay:
 
 async def _at_once() -> None:
     """Nothing to wait for."""
-
-
-def as_mcp_error(error: OptimizerError) -> MCPError:
-    """How a failure reaches a client in response to anything except a tool call."""
-    if isinstance(error, UpstreamRefusal):
-        return MCPError(error.code, str(error), error.data)
-    hint = {"retryAfter": error.retry_after} if isinstance(error, ServerBusy) else None
-    code = types.INVALID_PARAMS if isinstance(error, RequestError) else types.INTERNAL_ERROR
-    return MCPError(code, str(error), hint)
 
 
 def _renamed(result: dict[str, Any], own: str, public: str) -> dict[str, Any]:

@@ -34,7 +34,6 @@ from mcp_optimizer.errors import (
     OptimizerError,
     UnknownTool,
     UpstreamRefusal,
-    for_model,
     listed,
     quoted,
 )
@@ -48,6 +47,7 @@ from mcp_optimizer.relay.connected import client_name
 from mcp_optimizer.relay.envelope import for_era
 from mcp_optimizer.relay.paging import page
 from mcp_optimizer.relay.server import REGISTERED, Relay
+from mcp_optimizer.relay.wire_errors import as_mcp_error, as_tool_result
 from mcp_optimizer.serving.gate import Gate
 from mcp_optimizer.serving.known_clients import dialect_for, habits_of
 from mcp_optimizer.upstream.state import UpstreamState
@@ -290,11 +290,10 @@ class _Answers:
                 return result
         except OptimizerError as error:
             account.failed(error)
-            if isinstance(error, UpstreamRefusal):
-                raise MCPError(error.code, str(error), error.data) from error
-            if isinstance(error, UnknownTool) and name not in self._own:
-                raise MCPError(types.INVALID_PARAMS, str(error)) from error
-            result = _error(error, self._gateway.limits.reply_tokens // 2)
+            is_unknown = isinstance(error, UnknownTool) and name not in self._own
+            if is_unknown or isinstance(error, UpstreamRefusal):
+                raise as_mcp_error(error) from error
+            result = as_tool_result(error, self._gateway.limits.reply_tokens // 2)
         return await self._gateway.results.described(result, started)
 
     def _accounting(self, name: str, arguments: Mapping[str, Any], caller: Caller) -> AccountedAnswer:
@@ -367,10 +366,6 @@ def _reply(answer: dict[str, Any]) -> dict[str, Any]:
     return {"content": [{"type": "text", "text": text}], "structuredContent": answer, "isError": False}
 
 
-def _error(error: OptimizerError, most: int) -> dict[str, Any]:
-    return {"content": [{"type": "text", "text": for_model(error, most)}], "isError": True}
-
-
 def _text(arguments: Mapping[str, Any], key: str, most: int, *, required: bool = False) -> str:
     value = arguments.get(key)
     if isinstance(value, list) and all(isinstance(item, str) for item in value):
@@ -382,10 +377,6 @@ def _text(arguments: Mapping[str, Any], key: str, most: int, *, required: bool =
     if len(value) > most:
         raise InvalidRequest(f"{key} may have {most:,} characters, not {len(value):,}.")
     return value
-
-
-_LARGEST_NUMBER = 10**12
-"""More than any number of rows, tools or characters."""
 
 
 def _number(arguments: Mapping[str, Any], key: str) -> int | None:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from mcp_optimizer.errors import ConfigurationError
+from mcp_optimizer.upstream.failure import FailureKind
 from mcp_optimizer.upstream.itself import SAME_FILE, starts_itself
 from mcp_optimizer.upstream.selection import ALL, ToolSelection
 from mcp_optimizer.upstream.spec import ServerSpec, Transport
@@ -51,6 +52,14 @@ _LONGEST_IN_SECONDS = 3_600
 
 class _Unusable(Exception):
     """An unusable entry; the message becomes the spec's problem."""
+
+    kind = FailureKind.ENTRY
+
+
+class _NotSet(_Unusable):
+    """An entry that uses an environment variable that is not set."""
+
+    kind = FailureKind.VARIABLE
 
 
 def read_server_file(path: Path, environment: Mapping[str, str]) -> list[ServerSpec]:
@@ -105,7 +114,8 @@ def _spec(name: str, entry: Any, path: Path, environment: Mapping[str, str]) -> 
         if isinstance(entry, dict) and _is_disabled(entry):
             # A disabled server need not report what it lacks.
             return ServerSpec(name=name, transport=_guess_transport(entry), disabled=True)
-        return ServerSpec(name=name, transport=_guess_transport(entry), problem=f"{problem} (in {path})")
+        text = f"{problem} (in {path})"
+        return ServerSpec(name=name, transport=_guess_transport(entry), problem=text, problem_kind=problem.kind)
 
 
 def _is_disabled(entry: Mapping[str, Any]) -> bool:
@@ -202,7 +212,7 @@ def _variable(expression: str, where: str, environment: Mapping[str, str]) -> st
     if default is not None:
         return found or default
     if found is None:
-        raise _Unusable(f'"{where}" uses ${{{name}}}, but the environment variable {name} is not set')
+        raise _NotSet(f'"{where}" uses ${{{name}}}, but the environment variable {name} is not set')
     return found
 
 

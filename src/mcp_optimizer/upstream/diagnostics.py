@@ -7,17 +7,12 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from mcp_optimizer.upstream.failure import Failure, refused_with
+
 if TYPE_CHECKING:
     from mcp_optimizer.upstream.stdio import ChildProcess
 
 logger = logging.getLogger(__name__)
-
-STATUS_ADVICE = {
-    401: " (not authorised: check its headers)",
-    403: " (forbidden: check its headers)",
-    404: " (not found: check its url)",
-    405: " (wrong method: check its url and type)",
-}
 
 
 class Dropped:
@@ -40,7 +35,7 @@ class Diagnostics:
     dropped: Dropped = field(default_factory=Dropped)
     child: ChildProcess | None = None
     http_status: int | None = None
-    verdict: str = ""
+    verdict: Failure | None = None
     """Why we ended the session ourselves, if we did."""
 
     def runs(self, child: ChildProcess) -> None:
@@ -51,16 +46,16 @@ class Diagnostics:
         """The server last answered with this status."""
         self.http_status = http_status
 
-    def judge(self, verdict: str) -> None:
+    def judge(self, verdict: Failure) -> None:
         """We end the session ourselves, for this reason."""
         self.verdict = verdict
 
-    def exit_reason(self) -> str:
-        """Why the session ended, if known; otherwise empty."""
-        if self.verdict:
+    def failure(self) -> Failure | None:
+        """Why the session ended, if known."""
+        if self.verdict is not None:
             return self.verdict
         if self.child is not None:
-            return self.child.exit_reason()
+            return self.child.failure()
         if self.http_status is not None and self.http_status >= 400:
-            return f"it answers with HTTP status {self.http_status}{STATUS_ADVICE.get(self.http_status, '')}"
-        return ""
+            return refused_with(self.http_status)
+        return None

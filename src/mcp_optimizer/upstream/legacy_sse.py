@@ -13,8 +13,9 @@ import anyio
 import httpx2
 import mcp_types as types
 
-from mcp_optimizer.upstream.diagnostics import STATUS_ADVICE, Diagnostics
+from mcp_optimizer.upstream.diagnostics import Diagnostics
 from mcp_optimizer.upstream.endings import ExchangeLost, RpcError, ServerGone
+from mcp_optimizer.upstream.failure import refused_with
 from mcp_optimizer.upstream.http_bodies import events, json_of
 from mcp_optimizer.upstream.http_client import http_client
 from mcp_optimizer.upstream.lines import Overlong
@@ -53,8 +54,7 @@ class _LegacySse:
         with broken_exchanges():
             async with self._client.stream("POST", endpoint, content=to_wire(message), headers=headers) as response:
                 if (status := response.status_code) >= 300:
-                    advice = STATUS_ADVICE.get(status, "")
-                    raise RpcError(types.INVALID_REQUEST, f"it answers with HTTP status {status}{advice}")
+                    raise RpcError(types.INVALID_REQUEST, str(refused_with(status)))
 
     async def read(self) -> None:
         """Pass on what arrives on the stream, until it ends."""

@@ -15,13 +15,10 @@ from pydantic import ValidationError
 
 from mcp_optimizer.domain.tools import Definition, McpTool
 from mcp_optimizer.limits import DEFAULT_LIMITS, Limits
+from mcp_optimizer.upstream.cursor import Cursor
 from mcp_optimizer.upstream.messages import shortened
 from mcp_optimizer.upstream.selection import ToolSelection
 
-_MOST_PAGES = 1_000
-"""A server whose pages never end must not block its start forever."""
-
-_LONGEST_CURSOR = 10_000
 _AT_A_TIME = 50
 """Tools read in one turn of the event loop."""
 
@@ -72,12 +69,10 @@ class Listing:
 
 
 async def list_tools(request: Request, limits: Limits = DEFAULT_LIMITS) -> Listing:
-    """Follow the cursor to the end. Stops at a repeated cursor, because the server would loop."""
-    reading = _Reading(limits)
-    seen: set[str] = set()
-    params: dict[str, Any] = {}
-    for _ in range(_MOST_PAGES):
-        result = await request("tools/list", params)
+    """All tools of a server, page by page."""
+    reading, cursor = _Reading(limits), Cursor()
+    while cursor.has_more and not reading.is_full:
+        result = await request("tools/list", cursor.params)
         page = result.get("tools")
         if isinstance(page, list):
             for start in range(0, len(page), _AT_A_TIME):
@@ -86,13 +81,7 @@ async def list_tools(request: Request, limits: Limits = DEFAULT_LIMITS) -> Listi
                 await asyncio.sleep(0)
             # A connection keeps its last message alive, so empty it.
             page.clear()
-        cursor = result.get("nextCursor")
-        if reading.is_full or not isinstance(cursor, str) or not cursor or cursor in seen:
-            break
-        if len(cursor) > _LONGEST_CURSOR:
-            break
-        seen.add(cursor)
-        params = {"cursor": cursor}
+        cursor.follow(result)
     return reading.listing()
 
 

@@ -24,6 +24,7 @@ from pathlib import Path
 
 from mcp_optimizer.settings import DEPTH_VARIABLE
 from mcp_optimizer.upstream import orphans
+from mcp_optimizer.upstream.failure import CommandNotFound
 from mcp_optimizer.upstream.spec import ServerSpec
 
 logger = logging.getLogger(__name__)
@@ -76,7 +77,7 @@ async def spawn(spec: ServerSpec) -> asyncio.subprocess.Process:
     environment = child_environment(spec.env, os.environ)
     executable = shutil.which(spec.command, path=environment.get("PATH"))
     if executable is None:
-        raise FileNotFoundError(
+        raise CommandNotFound(
             f"the command {spec.command!r} was not found; install it, or set its full path in the server file"
         )
     if spec.cwd is not None and not os.path.isdir(spec.cwd):

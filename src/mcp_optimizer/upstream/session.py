@@ -33,6 +33,7 @@ from mcp_optimizer.limits import DEFAULT_LIMITS, Limits
 from mcp_optimizer.runtime.tasks import BackgroundTasks
 from mcp_optimizer.upstream.diagnostics import Diagnostics
 from mcp_optimizer.upstream.endings import ExchangeLost, RpcError, RpcTimeout, ServerGone
+from mcp_optimizer.upstream.failure import CONNECTION_CLOSED, Failure
 from mcp_optimizer.upstream.handshake import Agreement, Handshake, envelope
 from mcp_optimizer.upstream.legacy_sse import legacy_sse
 from mcp_optimizer.upstream.listing import Listing, list_tools
@@ -189,7 +190,7 @@ class UpstreamSession:
             )
             return CallTimeout(name, f"The server {name!r} {waited}. Whether the call took effect is not known.")
         if isinstance(error, ServerGone):
-            why = self.exit_reason() or str(error) or "the connection was closed"
+            why = self.failure() or str(error) or CONNECTION_CLOSED
             return CallInterrupted(
                 name,
                 f"The server {name!r} stopped in the middle of the call ({why}). It is being restarted. "
@@ -215,8 +216,8 @@ class UpstreamSession:
         """End the session so that nothing waits for it any more."""
         self._peer.close()
 
-    def exit_reason(self) -> str:
-        return self._diagnostics.exit_reason()
+    def failure(self) -> Failure | None:
+        return self._diagnostics.failure()
 
     async def wait_closed(self) -> None:
         await self._peer.closed.wait()

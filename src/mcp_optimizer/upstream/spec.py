@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from mcp_optimizer.upstream.failure import FailureKind
 from mcp_optimizer.upstream.selection import EVERY_TOOL, ToolSelection
 
 
@@ -41,6 +42,7 @@ class ServerSpec:
     tools: ToolSelection = EVERY_TOOL
     transport_is_certain: bool = True
     problem: str = ""
+    problem_kind: FailureKind = FailureKind.ENTRY
 
     @property
     def fingerprint(self) -> str:

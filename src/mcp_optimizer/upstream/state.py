@@ -8,6 +8,7 @@ from typing import Any
 
 from mcp_optimizer.domain.tools import ServerStatus
 from mcp_optimizer.limits import Limits
+from mcp_optimizer.upstream.failure import FailureKind
 from mcp_optimizer.upstream.listing import Listing
 from mcp_optimizer.upstream.parked import ParkingLimits
 from mcp_optimizer.upstream.spec import ServerSpec
@@ -43,6 +44,8 @@ class UpstreamState:
     status: ServerStatus
     listing: Listing = field(default_factory=Listing, repr=False)
     reason: str = ""
+    failure: FailureKind | None = None
+    """Of a server that failed: what `reason` says, for programs."""
     protocol_version: str = ""
     server_version: str = ""
     started_in: float = 0.0

@@ -24,6 +24,7 @@ from mcp_optimizer.runtime.tasks import BackgroundTasks
 from mcp_optimizer.runtime.terminal_text import printable
 from mcp_optimizer.upstream import processes
 from mcp_optimizer.upstream.endings import ServerGone
+from mcp_optimizer.upstream.failure import Failure, FailureKind
 from mcp_optimizer.upstream.lines import EndlessLine, Overlong, lines
 from mcp_optimizer.upstream.peer import Message, Peer, to_wire
 from mcp_optimizer.upstream.redaction import Redactor
@@ -83,15 +84,15 @@ class ChildProcess:
     def never_ends_its_line(self) -> None:
         self._is_endless = True
 
-    def exit_reason(self) -> str:
-        """Why the connection to this child ended, as far as known; empty if we ended it."""
+    def failure(self) -> Failure | None:
+        """Why the connection to this child ended, as far as known; nothing if we ended it."""
         if self._is_endless:
-            return "it prints an endless line on its stdout"
+            return Failure(FailureKind.NOT_MCP, "it prints an endless line on its stdout")
         if self.gave_up:
             printed = self._redactor.text(self._garbage[0])
-            return f"it prints text that is not MCP on its stdout, such as {printed!r}"
+            return Failure(FailureKind.NOT_MCP, f"it prints text that is not MCP on its stdout, such as {printed!r}")
         if not self.hung_up:
-            return ""
+            return None
         code = self._process.returncode
         if code is None:
             how = "it closed its stdout"
@@ -100,7 +101,7 @@ class ChildProcess:
         else:
             how = f"it exited with code {code}"
         said = self._redactor.text(next((line for line in reversed(self.stderr_tail) if line), ""))
-        return f"{how}; its last words: {said}" if said else how
+        return Failure(FailureKind.EXITED, f"{how}; its last words: {said}" if said else how)
 
 
 def _signal_name(number: int) -> str:

@@ -19,8 +19,9 @@ import mcp_types as types
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from mcp_optimizer.runtime.tasks import BackgroundTasks
-from mcp_optimizer.upstream.diagnostics import STATUS_ADVICE, Diagnostics
+from mcp_optimizer.upstream.diagnostics import Diagnostics
 from mcp_optimizer.upstream.endings import ExchangeLost, RpcError, ServerGone
+from mcp_optimizer.upstream.failure import refused_with
 from mcp_optimizer.upstream.http_bodies import events, json_of, too_long, whole_body
 from mcp_optimizer.upstream.http_client import http_client
 from mcp_optimizer.upstream.messages import shortened
@@ -208,4 +209,4 @@ def broken_exchanges() -> Iterator[None]:
 
 
 def _refused(status: int) -> RpcError:
-    return RpcError(types.INVALID_REQUEST, f"it answers with HTTP status {status}{STATUS_ADVICE.get(status, '')}")
+    return RpcError(types.INVALID_REQUEST, str(refused_with(status)))

@@ -27,7 +27,8 @@ from mcp_optimizer.largejson.text import compact
 from mcp_optimizer.runtime.logs import first_of, frames
 from mcp_optimizer.upstream.admission import Admission
 from mcp_optimizer.upstream.diagnostics import Diagnostics, Dropped
-from mcp_optimizer.upstream.endings import ExchangeLost, RpcError, RpcTimeout, ServerGone
+from mcp_optimizer.upstream.endings import ExchangeLost, RpcError, ServerGone
+from mcp_optimizer.upstream.failure import CONNECTION_CLOSED, Failure, FailureKind, explained
 from mcp_optimizer.upstream.input_required import answered
 from mcp_optimizer.upstream.listing import Listing
 from mcp_optimizer.upstream.news import OnNotice, OnState
@@ -52,7 +53,6 @@ _HEALTHY_AFTER = 60.0
 _EXPECTED = (RpcError, ExchangeLost, ServerGone, UpstreamError, OSError, TimeoutError, httpx2.HTTPError)
 """What connecting to a server may raise. Anything else is our own bug, and logged as one."""
 
-_CLOSED = "the connection was closed"
 _STOPPED = "The gateway stopped in the middle of the call. Whether the call took effect is not known."
 
 
@@ -91,7 +91,7 @@ class Supervisor:
         self.admission = Admission(spec.name, options.most_under_way, options.most_waiting)
         self.own = OwnSessions(self._open_own, options.own_sessions, _EXPECTED)
         if spec.problem:
-            self.state = UpstreamState(spec, ServerStatus.FAILED, reason=spec.problem)
+            self.state = UpstreamState(spec, ServerStatus.FAILED, reason=spec.problem, failure=spec.problem_kind)
         elif spec.disabled:
             self.state = UpstreamState(spec, ServerStatus.STOPPED, reason="disabled in its server file")
         else:
@@ -142,7 +142,7 @@ class Supervisor:
                 raise CallInterrupted(self._spec.name, _STOPPED) from error
             # A caller that learns that the server is gone must no longer find its tools.
             if self._session is session:
-                self._down(session.exit_reason() or _CLOSED)
+                self._down(session.failure() or CONNECTION_CLOSED)
                 session.close_now()
             raise
         except CallLost:
@@ -221,22 +221,23 @@ class Supervisor:
         pause = self._options.first_pause
         while True:
             started = time.monotonic()
-            reason, retry_at_once = await self._live_once(started)
+            failure, retry_at_once = await self._live_once(started)
             if retry_at_once:
                 continue
-            self._down(reason)
+            self._down(failure)
             if time.monotonic() - started > _HEALTHY_AFTER:
                 pause = self._options.first_pause
+            reason = self.state.reason.rstrip(".")
             restarts.warning("Server %s is down: %s. Restarting in %.0f s.", self._spec.name, reason, pause)
             # Spread out, so that ten servers behind one broken network do not all come back at the same moment.
             await asyncio.sleep(pause * random.uniform(0.8, 1.2))  # noqa: S311
             pause = min(pause * 2, self._options.longest_pause)
             self._set(status=ServerStatus.STARTING, restarts=self.state.restarts + 1)
 
-    async def _live_once(self, started: float) -> tuple[str, bool]:
+    async def _live_once(self, started: float) -> tuple[Failure, bool]:
         """One run of the server. Returns why it ended, and whether to try another way of connecting."""
         diagnostics = self._diagnostics()
-        problem, was_up = "", False
+        problem, was_up = CONNECTION_CLOSED, False
         try:
             async with self._open(diagnostics) as session:
                 # Not a local variable, because it would keep every definition alive as long as the server.
@@ -246,14 +247,14 @@ class Supervisor:
                     await self._watch(session, diagnostics)
                 finally:
                     # At once: cleaning up after a dead child may take seconds, and no call should rely on it meanwhile.
-                    self._down(diagnostics.exit_reason() or _CLOSED)
+                    self._down(diagnostics.failure() or CONNECTION_CLOSED)
         except* _EXPECTED as group:
-            problem = self._explain(group.exceptions[0])
+            problem = explained(group, self._options.start_timeout)
         except* Exception as group:  # noqa: BLE001 - whatever it is, it ends this server's life and no other's
-            problem = f"a fault of the gateway ({type(first_of(group)).__name__}); its log says more"
+            text = f"a fault of the gateway ({type(first_of(group)).__name__}); its log says more"
+            problem = Failure(FailureKind.FAULT, text)
             logger.error("Server %s: a fault of the gateway ended its session.\n%s", self._spec.name, frames(group))
-        reason = self._redactor.text(diagnostics.exit_reason() or problem or _CLOSED)
-        return reason, not was_up and self._try_another_way(diagnostics)
+        return diagnostics.failure() or problem, not was_up and self._try_another_way(diagnostics)
 
     def _diagnostics(self) -> Diagnostics:
         return Diagnostics(Dropped(self._spec.name))
@@ -290,7 +291,7 @@ class Supervisor:
 
     async def _end_when_gone(self, session: UpstreamSession, diagnostics: Diagnostics) -> None:
         reason = await until_gone(session, self._suspicion, self._options.limits.failed_checks)
-        diagnostics.judge(f"it stopped answering: {reason}")
+        diagnostics.judge(Failure(FailureKind.SILENT, f"it stopped answering: {reason}"))
         session.close_now()
 
     def _notice(self, method: str, params: Mapping[str, Any]) -> None:
@@ -313,6 +314,7 @@ class Supervisor:
             status=ServerStatus.RUNNING,
             listing=listing,
             reason="",
+            failure=None,
             protocol_version=agreed.protocol_version,
             server_version=agreed.server_version,
             started_in=seconds,
@@ -334,9 +336,10 @@ class Supervisor:
                 "Server %s: its entry names the tool %r, which it does not have. See `doctor`.", self._spec.name, name
             )
 
-    def _down(self, reason: str) -> None:
+    def _down(self, failure: Failure) -> None:
         self._session = None
-        self._set(status=ServerStatus.FAILED, reason=self._redactor.text(reason), listing=Listing())
+        reason = self._redactor.text(failure.text)
+        self._set(status=ServerStatus.FAILED, reason=reason, failure=failure.kind, listing=Listing())
 
     def _set(self, **changes: Any) -> None:
         state = replace(self.state, **changes)
@@ -355,13 +358,3 @@ class Supervisor:
             return True
         self._transport = self._spec.transport
         return False
-
-    def _explain(self, error: BaseException) -> str:
-        error = first_of(error)
-        if isinstance(error, TimeoutError | RpcTimeout):
-            return f"it did not answer within {self._options.start_timeout:g} s"
-        if isinstance(error, httpx2.ConnectError):
-            return "nothing answers at its url"
-        if isinstance(error, RpcError):
-            return f"it refused: {error.message}"
-        return str(error) or type(error).__name__

@@ -11,7 +11,7 @@ import pytest
 from mcp_optimizer.domain.events import Event
 from mcp_optimizer.metrics.report_json import report_values
 from mcp_optimizer.metrics.savings import PLAIN_PRICES, Prices
-from tests.unit.reports import EVENTS, PRICES, report_on_dumps
+from tests.unit.metrics.reports import EVENTS, PRICES, report_on_dumps
 
 GOLDEN = Path(__file__).parent / "golden"
 WORDING = {"advice", "assumptions", "measures"}

@@ -15,9 +15,9 @@ from mcp_optimizer.errors import (
     InvalidRequest,
     ServerUnavailable,
     UnknownTool,
-    for_model,
 )
 from mcp_optimizer.gateway.gateway import TOOL_META_KEY, Gateway, summary
+from mcp_optimizer.relay.wire_errors import for_model
 from mcp_optimizer.serving.server import find_response
 from mcp_optimizer.token_counter import TokenCounter
 from tests.unit.catalogs import RecordingPool, down, gateway_over, mcp_tool, running

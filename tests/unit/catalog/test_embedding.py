@@ -29,7 +29,7 @@ from mcp_optimizer.settings import load_settings
 from mcp_optimizer.token_counter import TokenCounter
 from mcp_optimizer.upstream.state import UpstreamState
 from tests.unit.catalogs import down, mcp_tool, new_catalog, new_gateway, running
-from tests.unit.toy_encoder import ToyEncoder, UnreachableEncoder
+from tests.unit.search.toy_encoder import ToyEncoder, UnreachableEncoder
 
 DRAW = mcp_tool("draw", "Draw an image")
 SEND = mcp_tool("send_letter", "Send a letter")

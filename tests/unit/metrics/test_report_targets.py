@@ -15,7 +15,7 @@ from mcp_optimizer.demo.targets import KANBAN_TARGETS
 from mcp_optimizer.metrics.phases import phase_metrics
 from mcp_optimizer.metrics.report import Report
 from mcp_optimizer.metrics.report_json import report_values
-from tests.unit.reports import EVENTS, report_on_dumps
+from tests.unit.metrics.reports import EVENTS, report_on_dumps
 
 
 @pytest.fixture

@@ -23,7 +23,7 @@ from mcp_optimizer.search.ranker import Mask
 from mcp_optimizer.search.tooltext import tool_text
 from mcp_optimizer.search.words import name_key, terms, words
 from tests.unit.catalogs import mcp_tool
-from tests.unit.toy_encoder import ToyEncoder, UnreachableEncoder
+from tests.unit.search.toy_encoder import ToyEncoder, UnreachableEncoder
 
 
 @pytest.mark.parametrize(

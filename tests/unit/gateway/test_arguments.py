@@ -11,8 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcp_optimizer.domain.tools import McpTool
-from mcp_optimizer.errors import InvalidArguments, InvalidRequest, for_model
+from mcp_optimizer.errors import InvalidArguments, InvalidRequest
 from mcp_optimizer.gateway.arguments import ArgumentCheck, read_arguments
+from mcp_optimizer.relay.wire_errors import for_model
 from tests.unit.catalogs import mcp_tool
 
 TITLE = {"title": "Hello"}

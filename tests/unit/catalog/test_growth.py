@@ -18,7 +18,7 @@ from mcp_optimizer.errors import UnknownTool
 from mcp_optimizer.search.lexical import Vocabulary
 from mcp_optimizer.token_counter import TokenCounter
 from tests.unit.catalogs import down, live_catalog, mcp_tool, new_catalog, new_gateway, no_database, running
-from tests.unit.toy_encoder import ToyEncoder
+from tests.unit.search.toy_encoder import ToyEncoder
 
 
 def catalog_with_parts() -> tuple[LiveCatalog, Ingestion]:

@@ -17,7 +17,7 @@ import pytest
 from mcp_optimizer.upstream import processes
 from mcp_optimizer.upstream.spec import ServerSpec, Transport
 
-STUBBORN = Path(__file__).parents[1] / "servers" / "stubborn.py"
+STUBBORN = Path(__file__).parents[2] / "servers" / "stubborn.py"
 
 needs_proc = pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="needs Linux' /proc")
 

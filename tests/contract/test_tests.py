@@ -1,0 +1,18 @@
+"""The unit tests stand where the code stands: a folder for each room, and nothing beside them but the root's modules."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+PACKAGE, UNIT = ROOT / "src" / "mcp_optimizer", ROOT / "tests" / "unit"
+
+
+def test_every_folder_of_unit_tests_is_a_room() -> None:
+    folders = {path.name for path in UNIT.iterdir() if path.is_dir() and path.name != "__pycache__"}
+    assert folders <= {path.name for path in PACKAGE.iterdir() if path.is_dir()}
+
+
+def test_unit_tests_outside_the_rooms_are_those_of_the_root_modules() -> None:
+    tested = {path.stem.removeprefix("test_") for path in UNIT.glob("test_*.py")}
+    assert tested <= {path.stem for path in PACKAGE.glob("*.py")}
