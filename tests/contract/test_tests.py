@@ -1,4 +1,4 @@
-"""The unit tests stand where the code stands: a folder for each room, and nothing beside them but the root's modules."""
+"""Unit tests are arranged like the code: one folder for each room, and nothing else but tests of root modules."""
 
 from __future__ import annotations
 
