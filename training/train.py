@@ -98,7 +98,7 @@ def view(tool: ToolWords, cut: str, chance: random.Random) -> str:
 def _examples(pairs: list[dict], tools: list[ToolWords], recipe: Recipe, chance: random.Random) -> list[Example]:
     """This epoch's draw: for each query some of its gold tools, and requests put together of two."""
     examples = []
-    written = [pair for pair in pairs if pair["kind"] == "written"]
+    written = [pair for pair in pairs if pair["kind"] in ("written", "indirect")]
     for pair in [*pairs, *written * (recipe.written_times - 1)]:
         gold, is_general = frozenset(pair["tools"]), pair["kind"] == "general"
         if is_general and chance.random() >= recipe.general_share:

@@ -17,6 +17,7 @@ from typing import Any
 FOLDS = 3
 DEV_SHARE = 10
 KINDS = "ABCD"
+INDIRECT = Path(__file__).parent / "data" / "indirect.jsonl"
 
 # Tools of one kind answer each other's general requests.
 GENERAL_KINDS: dict[str, frozenset[str]] = {
@@ -73,6 +74,12 @@ def read(folder: Path) -> Iterator[Written]:
     for record in _records(folder / "requests.jsonl"):
         if record["requests"]:
             yield Written(record["server"], record["tool"], tuple(record["requests"]))
+
+
+def read_indirect() -> Iterator[Written]:
+    """What `data/indirect.jsonl` holds: further requests, indirect and sloppy ones."""
+    for record in _records(INDIRECT):
+        yield Written(record["server"], record["tool"], tuple(record["requests"]))
 
 
 def read_general(folder: Path) -> Iterator[Written]:
