@@ -1,4 +1,4 @@
-"""The unit tests stand where the code stands: a folder for each room, and nothing beside them but the root's modules."""
+"""Unit tests mirror the package: a folder for each room, and outside those only tests of the root modules."""
 
 from __future__ import annotations
 
