@@ -1,4 +1,4 @@
-"""What the tests share: server files written on the spot, and the plain test server that they start."""
+"""Fixtures that all tests share: server files, the plain test server, private folders and PostgreSQL."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ROOT = Path(__file__).parent.parent
 DATA = ROOT.parent / "shared" / "data"
 PLAIN_SERVER = Path(__file__).parent / "servers" / "plain.py"
 
-# For `make check`: property tests try a few cases, and `make test` tries more.
+# `make check` uses this profile, so property tests try only a few cases; `make test` tries more.
 settings.register_profile("quick", max_examples=10)
 
 Entry = dict[str, Any]
@@ -41,7 +41,7 @@ def write_servers(tmp_path: Path) -> WriteServers:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """PostgreSQL is a process, whoever asks for it."""
+    """Mark every test that uses PostgreSQL as starting a process."""
     for item in items:
         parameters = getattr(getattr(item, "callspec", None), "params", {})
         if "postgres" in getattr(item, "fixturenames", ()) or parameters.get("place") == "postgresql":
@@ -50,7 +50,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(autouse=True)
 def _own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No test reads or writes the folders of the user who runs it."""
+    """Keep tests out of the folders, and free of the settings, of the user who runs them."""
     for name in ("XDG_DATA_HOME", "XDG_CONFIG_HOME"):
         monkeypatch.setenv(name, str(tmp_path / name.lower()))
     for name in [name for name in os.environ if name.startswith("MCP_OPTIMIZER_")]:
@@ -59,7 +59,7 @@ def _own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[Postgres]:
-    """One for all tests of a process that want it; they are skipped where it is not installed."""
+    """One PostgreSQL server for all tests of a process. Tests that need it are skipped where it is not installed."""
     programs = find_programs()
     if programs is None:
         pytest.skip("PostgreSQL is not installed")
@@ -69,13 +69,13 @@ def postgres() -> Iterator[Postgres]:
 
 @pytest.fixture
 def postgres_url(postgres: Postgres) -> str:
-    """An empty database."""
+    """The URL of an empty database."""
     return postgres.new_database()
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Path | str:
-    """Where a catalog is kept: each of the databases in turn, empty."""
+    """Where a catalog is stored: SQLite, then PostgreSQL, each empty."""
     if request.param == "sqlite":
         return tmp_path / "folder" / "catalog.db"
     url: str = request.getfixturevalue("postgres_url")

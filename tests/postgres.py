@@ -29,7 +29,7 @@ _SETTINGS = {
 
 @dataclass(frozen=True)
 class Postgres:
-    """A server that runs."""
+    """A running server."""
 
     programs: Path
     port: int
@@ -38,14 +38,14 @@ class Postgres:
         return f"postgresql://optimizer:{PASSWORD}@127.0.0.1:{self.port}/{name}"
 
     def new_database(self) -> str:
-        """The URL of a database that is empty."""
+        """The URL of a new, empty database."""
         name = f"test_{uuid.uuid4().hex[:12]}"
         ask(self.url("postgres"), f"CREATE DATABASE {name} TEMPLATE template0")
         return self.url(name)
 
 
 def ask(url: str, statement: str) -> list[tuple[str, ...]]:
-    """What another program is answered by a database; it sees the catalog's tables first."""
+    """Run a statement as another program would, with psql; the catalog's schema comes first in its search path."""
     programs = find_programs()
     assert programs is not None
     done = subprocess.run(
@@ -61,7 +61,7 @@ def ask(url: str, statement: str) -> list[tuple[str, ...]]:
 
 
 def find_programs() -> Path | None:
-    """Where PostgreSQL's programs are, if it is installed; Debian keeps them out of the PATH."""
+    """The folder with PostgreSQL's programs, if it is installed. Debian keeps them out of the PATH."""
     found = shutil.which("initdb")
     folders = [Path(found).resolve().parent] if found else []
     folders += sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True)
@@ -70,7 +70,7 @@ def find_programs() -> Path | None:
 
 @contextlib.contextmanager
 def running_postgres(programs: Path) -> Iterator[Postgres]:
-    """A server while the context lasts."""
+    """A server that runs until the context exits."""
     folder = Path(tempfile.mkdtemp(prefix="mcp-optimizer-pg-"))
     try:
         with _started(programs, folder) as postgres:
@@ -99,7 +99,7 @@ def _started(programs: Path, folder: Path) -> Iterator[Postgres]:
         _wait_for(postgres, process, log)
         yield postgres
     finally:
-        # Does not wait for those who are still connected.
+        # SIGINT does not wait for clients that are still connected.
         process.send_signal(signal.SIGINT)
         process.wait(30)
 
@@ -114,7 +114,7 @@ def _wait_for(postgres: Postgres, process: subprocess.Popen[bytes], log: Path) -
 
 
 def _unprivileged(*paths: Path) -> dict[str, Any]:
-    """The user that runs it: PostgreSQL refuses to run as root."""
+    """Options that start PostgreSQL as an unprivileged user, because it refuses to run as root."""
     if os.name != "posix" or os.geteuid() != 0:
         return {}
     import pwd

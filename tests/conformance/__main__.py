@@ -1,8 +1,8 @@
-"""python -m tests.conformance: what passes directly must pass through the gateway, in both protocol eras.
+"""python -m tests.conformance: a check that passes directly must pass through the gateway, in both protocol eras.
 
-The same conformant server is asked directly, then behind the gateway in transparent mode, reached over HTTP and
-as a child process. Fails if a check that passes directly is lost and is not an exception. `--if-possible`: where
-npm or Node cannot be had, says so and succeeds.
+Runs the suite against the conformant server directly, then through a gateway in transparent mode, with the server
+behind it over HTTP and as a child process. Fails if a check that passes directly fails through the gateway and is not
+a listed exception. With `--if-possible`, prints the reason and succeeds where npm or Node is not available.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _START_SECONDS = 60
 
 
 def exceptions() -> dict[str, str]:
-    """The checks that may be lost, and why."""
+    """The checks that may fail through the gateway, and why."""
     return dict(tomllib.loads(EXCEPTIONS.read_text(encoding="utf-8"))["exceptions"])
 
 
@@ -41,7 +41,7 @@ def free_port() -> int:
 
 @contextlib.contextmanager
 def running(command: Sequence[str], url: str) -> Iterator[None]:
-    """A process for as long as it is needed, from the moment it answers at `url`."""
+    """Run a process, enter the context once it answers at `url`, and terminate it on exit."""
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=ROOT)
     try:
         _wait_for(url, process)
@@ -61,7 +61,7 @@ def _wait_for(url: str, process: subprocess.Popen[bytes]) -> None:
                 if response.status == 200:
                     return
         except urllib.error.HTTPError as error:
-            # A conformant server refuses a plain GET, and so is there; a gateway that is not ready says 503.
+            # A conformant server that is up refuses a plain GET; a gateway that is not ready returns 503.
             if error.code != 503:
                 return
         except OSError:
@@ -86,7 +86,7 @@ def lost(direct: Found, through: Found) -> dict[str, str]:
 
 
 def compare(suite: Sequence[str], url: str, folder: Path) -> dict[str, str]:
-    """Everything that passes directly and not through the gateway, by revision and name."""
+    """The checks that pass directly but not through the gateway, by revision and name."""
     found: dict[str, str] = {}
     ways: dict[str, dict[str, Any]] = {
         "over HTTP": {"url": url},
@@ -100,7 +100,7 @@ def compare(suite: Sequence[str], url: str, folder: Path) -> dict[str, str]:
                 through = run_suite(suite, through_url, revision)
                 missing = lost(direct, through)
                 if missing:
-                    # Some checks give a server a second and a half; on a busy machine that may be too short.
+                    # Some checks allow a server only 1.5 seconds, which may be too short on a busy machine.
                     again = lost(direct, run_suite(suite, through_url, revision))
                     missing = {name: why for name, why in again.items() if name in missing}
             print(f"{revision}  through the gateway, server {way}: {len(through.passed)} pass, {len(missing)} lost")

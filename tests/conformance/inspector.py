@@ -1,6 +1,6 @@
 """python -m tests.conformance.inspector: the official inspector lists, calls and reads through the gateway.
 
-Over HTTP and over stdio. `--if-possible`: where npm or Node cannot be had, says so and succeeds.
+Runs over HTTP and over stdio. With `--if-possible`, prints the reason and succeeds where npm or Node is not available.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _SECONDS = 120
 
 
 def get_inspector() -> list[str]:
-    """The command that starts it, installed if need be."""
+    """The command that starts the inspector, which is installed if necessary."""
     script = FOLDER / "node_modules" / "@modelcontextprotocol" / "inspector" / "cli" / "build" / "cli.js"
     node = get_node()
     if not script.exists():

@@ -1,6 +1,6 @@
-"""The official conformance suite: getting it from npm, running it against a URL, reading what it found.
+"""The official conformance suite: installs it from npm, runs it against a URL and reads its results.
 
-It needs Node 22, which npm carries too. Both are kept in a folder that is ignored by git.
+It needs Node 22, which can be installed from npm too. Both are kept in a folder that git ignores.
 """
 
 from __future__ import annotations
@@ -30,19 +30,19 @@ _PLATFORMS = {
 
 
 class NotAvailable(Exception):
-    """The suite cannot be had here; says why."""
+    """The suite cannot be installed or run here; the message gives the reason."""
 
 
 @dataclass(frozen=True)
 class Found:
-    """What one run found: the names of the checks that passed, and of those that did not, with the reason."""
+    """The results of one run: the names of the checks that passed, and of those that failed, with the reason."""
 
     passed: frozenset[str]
     failed: dict[str, str]
 
 
 def get_suite() -> list[str]:
-    """The command that runs the suite, installed if need be."""
+    """The command that runs the suite, which is installed if necessary."""
     script = FOLDER / "node_modules" / "@modelcontextprotocol" / "conformance" / "dist" / "index.js"
     node = get_node()
     if not script.exists():
@@ -53,7 +53,7 @@ def get_suite() -> list[str]:
 
 
 def get_node() -> str:
-    """A Node that is new enough, installed if need be."""
+    """A Node that is new enough, installed if necessary."""
     if not _node():
         npm_install([_node_package()])
     if not (node := _node()):
@@ -107,7 +107,7 @@ def run_suite(command: Sequence[str], url: str, revision: str) -> Found:
 
 
 def read_results(folder: Path) -> Found:
-    """A check counts as passed only if it never came out otherwise."""
+    """Read the checks of a run. A check that both passed and failed counts as failed."""
     passed: set[str] = set()
     failed: dict[str, str] = {}
     for path in sorted(folder.glob("server-*/checks.json")):

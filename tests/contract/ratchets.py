@@ -1,4 +1,4 @@
-"""Limits on long files, private members of other objects and suppressions: today's numbers, which may only shrink.
+"""Limits on long files, private members of other objects, and suppressions: counts that may only shrink.
 
 `test_ratchets.py` compares the code with `ratchets.toml`. `python -m tests.contract.ratchets` lowers the numbers in
 that file to those of the code and never raises one: fix what grew, or raise its number by hand for a good reason.
@@ -20,7 +20,7 @@ FOLDERS = ("src", "tests", "benchmarks", "scripts", "examples")
 FILE = Path(__file__).with_name("ratchets.toml")
 
 LONGEST = 300
-"""Lines that a file may have without an exception."""
+"""Maximum lines of a file that has no exception."""
 
 PUBLIC = frozenset({"_exit", "_replace", "_asdict", "_fields", "_mapping"})
 """Members with an underscore that their libraries document: of `os`, of named tuples, of SQLAlchemy's rows."""
@@ -37,7 +37,7 @@ def files() -> Iterator[tuple[str, Path]]:
 
 
 def long_files() -> Counts:
-    """The lines of each file that has too many."""
+    """The number of lines of each file that has too many."""
     sizes = {name: len(path.read_text(encoding="utf-8").splitlines()) for name, path in files()}
     return {name: size for name, size in sizes.items() if size > LONGEST}
 

@@ -1,4 +1,4 @@
-"""Nobody sets another object's attributes: what a part needs, its constructor is given."""
+"""No code sets another object's attributes: a part gets everything that it needs through its constructor."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Scope = Function | ast.Module
 
 
 def set_from_outside(tree: ast.Module) -> Iterator[tuple[int, str]]:
-    """The line and the target of every attribute that is set on an object that somebody else has already."""
+    """The line and target of every assignment to an attribute of an object that other code may already hold."""
     yield from _in_scope(tree, tree)
 
 
@@ -59,19 +59,19 @@ def _targets(node: ast.AST) -> Iterator[ast.Attribute]:
 
 
 def _is_own(owner: ast.expr, scope: Scope) -> bool:
-    """Itself, or something that this very function made and nobody else has seen yet."""
+    """Whether this is `self`, `cls`, or an object that the function itself made and has not shared."""
     return isinstance(owner, ast.Name) and (owner.id in ("self", "cls") or owner.id in _made_in(scope))
 
 
 def _made_in(scope: Scope) -> set[str]:
-    """Names that are bound once, to a new object: an instance, a function, a class."""
+    """Names that are bound once, to a new object: an instance, a function or a class."""
     made: dict[str, int] = {}
     for node in _nodes(scope):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             made[node.name] = made.get(node.name, 0) + 1
         elif isinstance(node, ast.Assign):
             for name in (target.id for target in node.targets if isinstance(target, ast.Name)):
-                # `known = kept[key] = New()` is somebody else's, too.
+                # In `known = kept[key] = New()`, the new object belongs to `kept` too.
                 is_new = len(node.targets) == 1 and _constructs(node.value)
                 made[name] = made.get(name, 0) + (1 if is_new else 2)
     return {name for name, times in made.items() if times == 1}
@@ -131,7 +131,7 @@ def test_every_exception_is_still_needed() -> None:
         "def outer():\n    one = New()\n    def inner(one):\n        one.used = True\n    return inner, one",
     ],
 )
-def test_setting_what_somebody_else_has_is_found(source: str) -> None:
+def test_setting_an_attribute_of_a_shared_object_is_found(source: str) -> None:
     assert list(set_from_outside(ast.parse(source)))
 
 
@@ -145,5 +145,5 @@ def test_setting_what_somebody_else_has_is_found(source: str) -> None:
         "class A:\n    pass\nA.serializer = 1",
     ],
 )
-def test_setting_what_one_has_just_made_is_not(source: str) -> None:
+def test_setting_an_attribute_of_a_new_object_is_allowed(source: str) -> None:
     assert not list(set_from_outside(ast.parse(source)))

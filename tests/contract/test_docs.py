@@ -1,4 +1,4 @@
-"""No option and no command without documentation, and none that says something else than the code."""
+"""Every option and every command is documented, and the documentation agrees with the code."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Arrows go down only: the direction of imports between the rooms of this package."""
+"""Rooms of this package import downwards only."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def level(name: str) -> int:
 
 
 def imports(path: Path) -> set[str]:
-    """The rooms that a file imports, wherever in it the import stands."""
+    """The rooms that a file imports, at its top or inside functions."""
     found: set[str] = set()
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         names: list[str] = []

@@ -1,4 +1,4 @@
-"""One name is one class, and names that were given up stay given up: whoever searches for a word finds one thing."""
+"""Each name stands for one class, and retired names do not return, so that a search for a word finds one thing."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ PACKAGE = Path(__file__).parents[2] / "src" / "mcp_optimizer"
 FILES = sorted(PACKAGE.rglob("*.py"))
 
 SHARED_NAMES: set[str] = set()
-"""Names that stand for two classes; this list only becomes shorter."""
+"""Names that stand for two classes. Shorten this list; do not add to it."""
 
 RETIRED_MODULES = {"passing", "face", "lull", "registrar", "registration", "epitaph", "wires"}
 RETIRED_NAMES = {"passing", "face", "lull", "registrar", "epitaph", "wires", "let_go"}
 RETIRED_METHODS = {"meet", "part", "let_go"}
-"""`part` is a good name for a variable; as a method it was what a client did that left."""
+"""Retired as methods only. `part`, once the method for a client that left, is a good name for a variable."""
 
 RETIRED_WORDS = re.compile(r"\b(face|lull|registrar|epitaph|wires|let_go)\b", re.IGNORECASE)
-"""In comments and texts. `passing` is a plain verb there."""
+"""Searched for in comments and strings too. `passing` is not here, because it is an ordinary verb."""
 
 
 @cache
@@ -34,7 +34,7 @@ def place(path: Path) -> str:
 
 
 def names(path: Path) -> Iterator[tuple[int, str, bool]]:
-    """Every name in a file: its line, the name, and whether it is that of a function or of an attribute."""
+    """Every name in a file: its line, the name, and whether it names a function or an attribute."""
     for node in ast.walk(tree(path)):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             yield node.lineno, node.name, True

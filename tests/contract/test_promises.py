@@ -1,6 +1,6 @@
-"""Every promise of the README's "What you can rely on" is proved by a test, and no test proves one that is not made.
+"""Every promise in the README's "What you can rely on" has a test that proves it, and no test names any other promise.
 
-The ids stand in the README in comments, a line for each paragraph; a test names them in `@pytest.mark.promise`.
+Each paragraph of the README lists the ids of its promises in a comment; a test names them in `@pytest.mark.promise`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def ids(paragraph: str) -> list[str]:
 
 
 def proofs(path: Path) -> Iterator[str]:
-    """The ids that the tests of a file say they prove."""
+    """The ids of the promises that the tests of a file claim to prove."""
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name.startswith("test_"):
             for decorator in node.decorator_list:

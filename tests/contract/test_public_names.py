@@ -1,4 +1,4 @@
-"""The public face of the package: these names, and a quick import."""
+"""The public interface of the package is these names, and importing it is quick."""
 
 from __future__ import annotations
 

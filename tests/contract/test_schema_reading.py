@@ -1,4 +1,4 @@
-"""A JSON Schema is read in one place, so that an odd one is odd in the same way for everybody."""
+"""JSON Schemas are read in one place, so that a malformed one is treated the same way everywhere."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ PACKAGE = Path(__file__).parents[2] / "src" / "mcp_optimizer"
 KEYWORDS = {"properties", "required", "$ref"}
 HOME = "domain/json_schema.py"
 OWN_WAY = {"search/document.py", "search/tooltext.py"}
-"""Still read schemas by themselves; this list only becomes shorter."""
+"""Modules that still read schemas themselves. Shorten this list; do not add to it."""
 
 
 def reads(path: Path) -> bool:
-    """Whether a file takes one of these keywords out of a schema: `x.get("required")` or `x["required"]`."""
+    """Whether a file reads one of these keywords from a schema: `x.get("required")` or `x["required"]`."""
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         key: ast.expr | None = None
         if (
@@ -31,6 +31,6 @@ def reads(path: Path) -> bool:
 
 
 def test_properties_required_and_references_are_read_by_one_module() -> None:
-    # The demo servers write schemas of their own, and build one from another.
+    # The demo servers write their own schemas and build some from others.
     files = (path for path in PACKAGE.rglob("*.py") if path.relative_to(PACKAGE).parts[0] != "demo")
     assert {str(path.relative_to(PACKAGE)) for path in files if reads(path)} == {HOME, *OWN_WAY}

@@ -1,4 +1,4 @@
-"""What is used of the `mcp` package beyond its documented interface is there, behaves as used, and is in one file."""
+"""The undocumented parts of the `mcp` package that we use exist, behave as we expect, and are used in one file only."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ HELLO = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"na
 ACCEPT = {"accept": "application/json, text/event-stream", "content-type": "application/json"}
 
 NOT_THE_SDKS = {"_replace", "_asdict", "_mapping", "_exit", "_create_key_func"}
-"""Of named tuples, of SQLAlchemy's rows, of `os`, and of JMESPath's interpreter, which is made to be derived from."""
+"""Members of named tuples, SQLAlchemy's rows, `os`, and JMESPath's interpreter, which is designed to be subclassed."""
 
 
-# They are there, and do what they are used for.
+# The private members exist and do what we use them for.
 
 
 def test_only_the_release_that_this_was_run_on_is_admitted() -> None:
@@ -76,7 +76,7 @@ async def test_a_request_knows_its_connection_for_as_long_as_its_client_is_there
 
 
 class Manager(OpenSessionManager[SessionEvents]):
-    """With what each session was given."""
+    """Records the events that each session was given, and the requests that passed its gate."""
 
     def __init__(self, server: Server[Any]) -> None:
         self.passed: list[str] = []
@@ -146,11 +146,11 @@ async def test_a_session_can_be_given_less_time_until_it_is_used() -> None:
         end_unless_used(manager, "no such session", 0.2)
 
 
-# They are in one file.
+# The private members are used in one file only.
 
 
 def private_uses(path: Path) -> Iterator[tuple[int, str]]:
-    """Private members of what is not our own, and of SDK classes that ours derive from."""
+    """Uses of private members of other objects, and of SDK classes that our classes derive from."""
     tree = ast.parse(path.read_text("utf-8"))
     imported = _imported_from_sdk(tree)
     for node in ast.walk(tree):
@@ -187,7 +187,7 @@ def _is_self(value: ast.expr) -> bool:
 
 
 def _private_members(base: type) -> set[str]:
-    """Those of the class, and those that its methods set on themselves."""
+    """Private members that an SDK class defines, or that its methods use on `self`."""
     kinds = [kind for kind in base.__mro__ if kind.__module__.split(".")[0] in ("mcp", "mcp_types")]
     names = {name for kind in kinds for name in vars(kind)}
     names |= {name for kind in kinds for name in re.findall(r"self\.(_\w+)", inspect.getsource(kind))}

@@ -1,4 +1,4 @@
-"""Background work is begun in one place, `runtime/tasks.py`; elsewhere only what the same part waits for."""
+"""Background tasks are started in one place, `runtime/tasks.py`; other files start only tasks that they wait for."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ AWAITED = {
     "upstream/parked.py": (1, "a call, whose result is given to whoever comes back for it"),
     "upstream/pool.py": (1, "the servers, waited for when the pool stops"),
 }
-"""How many tasks a file begins by itself, and who waits for them. Shorten this list; do not add to it."""
+"""How many tasks a file starts itself, and what waits for them. Shorten this list; do not add to it."""
 
 
 def begun_in(source: str) -> int:

@@ -1,4 +1,4 @@
-"""Unit tests are arranged like the code: one folder for each room, and nothing else but tests of root modules."""
+"""Unit tests mirror the package: a folder for each room, and outside those only tests of the root modules."""
 
 from __future__ import annotations
 

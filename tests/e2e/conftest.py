@@ -1,4 +1,4 @@
-"""End-to-end tests start many gateways: they search by words, unless they are about the encoder."""
+"""End-to-end tests start many gateways, so they search by words only, except those about the encoder."""
 
 from __future__ import annotations
 

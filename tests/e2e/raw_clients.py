@@ -1,4 +1,4 @@
-"""Clients that send whatever bytes they like to a real gateway, over stdio and HTTP, and in both protocol eras."""
+"""Clients that send arbitrary bytes to a real gateway, over stdio and HTTP, in both protocol eras."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ PATIENCE = 60
 
 
 def message(method: str, params: dict[str, Any] | None = None, number: Any = 1, era: str = LEGACY) -> dict[str, Any]:
-    """A well-formed request of this era, with its own `_meta` over what the era requires."""
+    """A well-formed request of this era. Its own `_meta` overrides what the era requires."""
     given = params or {}
     if era == MODERN:
         given = {**given, "_meta": {**ENVELOPE, **given.get("_meta", {})}}
@@ -56,7 +56,7 @@ class StdioClient:
         await self._stdin.drain()
 
     async def receive(self) -> dict[str, Any]:
-        """The next message that is no notification."""
+        """The next message that is not a notification."""
         async with asyncio.timeout(PATIENCE):
             while True:
                 line = await self._stdout.readline()
@@ -83,7 +83,7 @@ async def stdio_client(
     capabilities: dict[str, Any] | None = None,
     most_unread: int = 1 << 26,
 ) -> AsyncIterator[StdioClient]:
-    """`most_unread`: bytes that are taken from the gateway before anybody reads them."""
+    """A gateway and its client. `most_unread`: bytes buffered from the gateway before a test reads them."""
     process = await asyncio.create_subprocess_exec(
         *COMMAND,
         "serve",
@@ -140,7 +140,7 @@ _NAME = re.compile(rb'"params": \{"name": "([a-z_]{1,80})"')
 
 
 def answer_of(response: httpx2.Response) -> dict[str, Any]:
-    """The last message of a response, however it was sent."""
+    """The last message of a response, sent as JSON or as an event stream."""
     body = response.text
     data = [line.removeprefix("data: ") for line in body.splitlines() if line.startswith("data: ") and len(line) > 6]
     answer: dict[str, Any] = json.loads(data[-1] if data else body)

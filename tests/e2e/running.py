@@ -1,4 +1,4 @@
-"""Starts the real command line as a user or a client would: over stdio, over HTTP, as one-shot commands."""
+"""Starts the real command line as a user or a client would: over stdio, over HTTP, and as one-shot commands."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ async def command(*arguments: object, cwd: Path | None = None, env: dict[str, st
 
 
 def over_stdio(config: Path, *options: object, mode: str = "auto", log: TextIO | None = None) -> Client:
-    """A client of a gateway on stdio; what that writes to stderr goes to `log`, if there is one."""
+    """A client of a gateway on stdio. The gateway's stderr goes to `log`, if given."""
     arguments = [*COMMAND[1:], "serve", "--config", str(config), *map(str, options)]
     passed = {name: value for name, value in os.environ.items() if name.startswith(("XDG_", "MCP_OPTIMIZER_"))}
     started = StdioServerParameters(command=COMMAND[0], args=arguments, env=passed)
@@ -56,7 +56,7 @@ def over_stdio(config: Path, *options: object, mode: str = "auto", log: TextIO |
 
 @asynccontextmanager
 async def http_gateway(config: Path, *options: object) -> AsyncIterator[tuple[str, asyncio.subprocess.Process]]:
-    """A gateway on a free port: its address, and its process."""
+    """A gateway on a free port: its address and its process."""
     process = await asyncio.create_subprocess_exec(
         *COMMAND,
         "serve",
@@ -85,7 +85,7 @@ async def http_gateway(config: Path, *options: object) -> AsyncIterator[tuple[st
 
 
 async def until_found(client: Client, query: str, name: str, seconds: float = 15) -> dict[str, Any]:
-    """Call find_tool until the tool is there, as a model does when a server is still starting."""
+    """Call find_tool until it returns the tool, as a model does while a server is still starting."""
     async with asyncio.timeout(seconds):
         while True:
             result = await client.call_tool("find_tool", {"tool_description": query, "limit": 50})

@@ -1,4 +1,4 @@
-"""The report's totals are what went over the wire: counted once more, by other means, from a recording of it."""
+"""The report's totals equal what was sent: the tests count again, independently, from a recording of all messages."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ LONG = "A line that is long enough to be worth cutting. " * 120
 
 
 def requests(count: int, rng: random.Random) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Calls of every kind, right and wrong."""
+    """Calls of every kind, valid and invalid."""
     makers: list[Callable[[], tuple[str, dict[str, Any]]]] = [
         lambda: ("find_tool", {"tool_description": rng.choice(["say something back", "draw a picture", "zzz qqq"])}),
         lambda: ("find_tool", {"tool_description": "structured facts", "detail": "full", "limit": 8}),
@@ -50,7 +50,7 @@ def requests(count: int, rng: random.Random) -> Iterator[tuple[str, dict[str, An
 
 
 class Recount:
-    """Reads the recording, and adds up by hand what a model was given."""
+    """Reads the recording and adds up what a model received, without the gateway's own code."""
 
     def __init__(self, recording: Path) -> None:
         self._encoding = load_encoding("cl100k_base")
@@ -66,7 +66,7 @@ class Recount:
                 asked[message["id"]] = message
             elif line.startswith("< ") and message.get("id") in asked and "method" not in message:
                 self._answered(asked.pop(message["id"]), message)
-        # The last reply is read by one more request.
+        # The model reads the last reply in one more request.
         self.requests += 1
         self.read += self._menu + self._conversation
         self.without += self.baseline + self._uncut
@@ -96,14 +96,14 @@ class Recount:
         return sum(self._count(block["text"]) for block in result["content"] if block["type"] == "text")
 
     def _is_wrong(self, answer: dict[str, Any]) -> bool:
-        """A model's mistake, which it would not have made without us: an unknown tool, arguments that do not fit."""
+        """Whether the model made a mistake that it would not make without us: an unknown tool, invalid arguments."""
         if "error" in answer:
             return bool(answer["error"]["message"].startswith("Unknown tool"))
         text = next((block["text"] for block in answer["result"]["content"] if block["type"] == "text"), "")
         return bool(answer["result"].get("isError")) and text.startswith(("Unknown tool", "Invalid parameters"))
 
     def _whole(self, answer: dict[str, Any], tokens: int) -> int:
-        """What the server had sent, where less of it was passed on."""
+        """The tokens of the result as the server sent it, even if it was cut."""
         kept = (answer.get("result") or {}).get("_meta", {}).get("mcp-optimizer/result")
         return int(kept["fullTokens"]) if kept else tokens
 
@@ -116,7 +116,7 @@ class Recount:
 
 
 async def ask(client: Client, name: str, arguments: dict[str, Any]) -> str | None:
-    """The id of the result, if it was cut and the rest can be read."""
+    """Call a tool. Returns the id of the kept result if the result was cut."""
     try:
         result = await client.call_tool(name, arguments)
     except MCPError:
@@ -132,7 +132,7 @@ async def test_two_hundred_requests_are_reported_to_the_token(
     config = write_servers({"one": plain_server("one"), "two": plain_server("two", "--tools", 12)})
     recording, database = tmp_path / "wire", tmp_path / "catalog.db"
     options = ["--config", config, "--database", database, "--max-tokens", 400]
-    # Sampled estimates of long texts are no counts; this asks for counts.
+    # By default long texts are estimated from samples; this option counts them exactly.
     options += ["--token-estimate", "tiktoken:cl100k_base"]
     gateway = [*COMMAND, "serve", *map(str, options)]
     passed = {name: value for name, value in os.environ.items() if name.startswith(("XDG_", "MCP_OPTIMIZER_"))}
@@ -155,14 +155,14 @@ async def test_two_hundred_requests_are_reported_to_the_token(
     assert saved["tokens"]["with"] == counted.read
     assert report["baseline_tokens"] == counted.baseline
     assert saved["tokens"]["without"] == counted.without
-    # Results before limits are larger than what was sent, and only there.
+    # Limits cut some results; `before` counts them uncut.
     assert usage["results"]["before"] > usage["results"]["after"] > 0
     recorded = "".join(path.read_bytes().decode("latin-1") for path in tmp_path.glob("catalog.db*"))
     assert "no_such_tool" not in recorded
 
 
 def _fill_up(connection: Any, _record: Any) -> None:
-    """From now on the file cannot grow: what SQLite then says is what it says of a full disk."""
+    """Keep the file from growing, so that SQLite reports the same error as on a full disk."""
     connection.execute("PRAGMA max_page_count = 1")
 
 
@@ -184,7 +184,7 @@ async def test_a_database_in_trouble_changes_nothing_for_callers(
         else:
             path.unlink()
         async with asyncio.timeout(4):
-            # Less than anybody would wait for the lock.
+            # The timeout is shorter than any wait for the lock.
             for number in range(100):
                 result = await optimizer.call("echo", {"value": "x" * 500})
                 assert not result.get("isError"), result
@@ -198,6 +198,6 @@ async def test_a_database_in_trouble_changes_nothing_for_callers(
             assert optimizer.recorder.written == 0
         other.rollback()
         other.close()
-    # Whatever became of them, each event is accounted for.
+    # Each event was either written or dropped.
     assert optimizer.recorder.written + optimizer.recorder.dropped == 110
     assert optimizer.recorder.dropped == (110 if trouble == "full" else 0)

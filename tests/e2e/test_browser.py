@@ -1,5 +1,5 @@
-"""The dashboard in a real browser: quick with ten thousand tools, live, searchable, harmless, in both themes and on a
-phone. Screenshots are left in .artefacts/."""
+"""The dashboard in a real browser: quick with ten thousand tools, live, searchable and harmless, in both themes and on
+a phone. Screenshots are saved in .artefacts/."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ pytestmark = [
 
 @asynccontextmanager
 async def gateway(config: Path, *options: object) -> AsyncIterator[str]:
-    """The dashboard's address, once everything listed is in the catalog."""
+    """The dashboard's address, once all listed tools are in the catalog."""
     async with http_gateway(config, *options) as (address, _):
         home = address.removesuffix("mcp")
         async with httpx2.AsyncClient(base_url=home, timeout=30) as http, asyncio.timeout(90):
@@ -46,7 +46,7 @@ async def gateway(config: Path, *options: object) -> AsyncIterator[str]:
 async def browser_page(
     scheme: str = "light", width: int = 1280, height: int = 900
 ) -> AsyncIterator[tuple[Any, list[str]]]:
-    """A page, and everything that its console complains of."""
+    """A page, and every problem that the browser reports."""
     problems: list[str] = []
     async with playwright.async_playwright() as driver:
         browser = await driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
@@ -99,7 +99,7 @@ async def _loads_quickly_and_updates_live(home: str) -> None:
             taken.append(await page.evaluate(timing))
         ARTEFACTS.mkdir(exist_ok=True)
         (ARTEFACTS / "load-times.txt").write_text(f"{MANY:,} tools, ms to load: {[round(ms) for ms in taken]}\n")
-        # The quickest: the machine may be busy with something else.
+        # Only the quickest load counts, because the machine may be busy with something else.
         assert min(taken) < 1_000, taken
         await page.wait_for_function("document.querySelector('#live-state').textContent === 'connected'")
         assert await page.locator("#figures .figure").count() == 0
@@ -108,7 +108,7 @@ async def _loads_quickly_and_updates_live(home: str) -> None:
             await client.call_tool("call_tool", {"tool_name": "many_action_7", "parameters": {"id": "1"}})
         row = page.locator("#live tbody tr", has_text="many_action_7").first
         await row.wait_for(timeout=10_000)
-        # The figures come by themselves, too.
+        # The figures appear without a reload too.
         await page.locator("#figures .figure.main").wait_for(timeout=30_000)
         assert "%" in await page.locator("#figures .figure.main dd").first.inner_text()
         assert "it exited with code 1" in await page.locator(".servers").inner_text()
@@ -121,7 +121,7 @@ async def _loads_quickly_and_updates_live(home: str) -> None:
 async def _search_and_tools(home: str) -> None:
     async with browser_page() as (page, problems):
         await page.goto(home)
-        # Found from the keyboard alone.
+        # The keyboard alone is enough to search.
         await page.keyboard.press("/")
         await page.keyboard.type("perform action number 4711")
         await page.keyboard.press("Enter")

@@ -33,7 +33,7 @@ def transport(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture(params=["legacy", "auto"])
 def connect(request: pytest.FixtureRequest, transport: str, config: Path) -> Connect:
-    """Opens a client. Not opened here: what the SDK enters in one task it must leave in the same one."""
+    """Returns a function that opens a client. A test opens it itself: the SDK must enter and exit in the same task."""
     mode = str(request.param)
 
     @asynccontextmanager

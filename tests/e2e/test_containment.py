@@ -1,4 +1,4 @@
-"""One bad server hurts nobody: what is refused, what is lost, and what is gone are three things."""
+"""One bad server affects no other. A refusal, a lost call and a server that is gone are handled differently."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ async def test_one_dropped_answer_is_one_lost_call_and_the_others_are_answered(w
         await asyncio.sleep(0.1)
         with pytest.raises(CallLost, match="broke in this call"):
             await optimizer.call("go", {"drop": True})
-        # Longer than the checks that look into it take.
+        # Longer than the checks that a lost call triggers take.
         await asyncio.sleep(1)
         assert status_of(optimizer, "far") is ServerStatus.RUNNING
         release_streams.set()

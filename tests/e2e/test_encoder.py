@@ -1,4 +1,4 @@
-"""The shipped encoder in a running gateway: found by meaning, embedded once, and nothing for what nothing fits."""
+"""The shipped encoder in a running gateway: finds tools by meaning, embeds each once, returns none if none fits."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ def _with_the_encoder(monkeypatch: pytest.MonkeyPatch, _by_words: None) -> None:
 
 
 @pytest.mark.slow
-async def test_tools_are_found_by_meaning_embedded_once_and_strangers_are_not_returned() -> None:
+async def test_tools_are_found_by_meaning_embedded_once_and_unrelated_ones_are_not_returned() -> None:
     async with Optimizer.from_config(demo=True, wait=120) as optimizer:
         assert optimizer.ingestion.embedded == 85
         assert not optimizer.snapshot.index.by_words_only
-        # No word of the request is in the tool's name or description.
+        # The tool's name and description contain no word of the request.
         found = await optimizer.find("relocate a ticket")
         assert "move_card" in [tool.name for tool in found.tools]
         nothing = await optimizer.find("how long should I boil eggs for a runny yolk")

@@ -1,4 +1,4 @@
-"""The examples do what they say, and so does every snippet of the page about the Python API."""
+"""The examples do what they claim, and so does every snippet on the page about the Python API."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.conftest import ROOT
 
 EXAMPLES = ROOT / "examples"
 LONGEST = 60
-"""Lines of a program that a newcomer reads in one go."""
+"""Maximum lines of an example, so that a newcomer can read it in one go."""
 
 PROGRAMS = {
     "library.py": ["Best of", "listTables", "% saved", "order_items", "Refused: Unknown tool 'list_tabels'"],
@@ -28,7 +28,7 @@ PROGRAMS = {
         "Refused: Unknown tool",
     ],
 }
-"""What each prints, in this order."""
+"""What each example prints, in this order."""
 
 PAGE = (ROOT / "docs" / "python-api.md").read_text(encoding="utf-8")
 SECTIONS = {
@@ -39,7 +39,7 @@ SECTIONS = {
 
 @pytest.fixture(autouse=True)
 def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Servers have the time that they need to start, however busy the machine is."""
+    """Give servers enough time to start, even on a busy machine."""
     monkeypatch.setenv("MCP_OPTIMIZER_WAIT", "60")
 
 

@@ -1,4 +1,4 @@
-"""HTTP clients that never end, never read, or come in thousands: each costs itself, and the next one is served."""
+"""HTTP clients whose requests never end, that never read, or that come in thousands: others are still served."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ def config(write_servers: WriteServers) -> Path:
 
 
 def limits(folder: Path, **values: object) -> tuple[str, Path]:
-    """Options that set limits, by a settings file."""
+    """Options that set limits through a settings file."""
     path = folder / "limits.toml"
     path.write_text("[limits]\n" + "".join(f"{name} = {json.dumps(value)}\n" for name, value in values.items()))
     return "--settings", path
 
 
 class Socket:
-    """A connection on which anything can be written."""
+    """A connection that can send any bytes."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.reader = reader
@@ -43,7 +43,7 @@ class Socket:
         await self.writer.drain()
 
     async def rest(self, seconds: float = 60) -> bytes:
-        """All that comes until the gateway closes the connection."""
+        """Everything received until the gateway closes the connection."""
         received = b""
         with contextlib.suppress(ConnectionError):
             async with asyncio.timeout(seconds):
@@ -76,7 +76,7 @@ def head(address: str, *headers: str, method: str = "POST", path: str = "/mcp") 
 
 
 async def serves(address: str) -> None:
-    """A client that behaves is served as ever."""
+    """Check that a well-behaved client is still served."""
     async with http_client(address) as client:
         assert "tools" in (await client.ask("tools/list"))["result"]
 
@@ -161,7 +161,7 @@ async def test_sessions_over_the_limit_are_told_to_come_back_later(config: Path,
         assert opened[-1].headers["retry-after"] == "1"
         session = {**ACCEPT, "Mcp-Session-Id": opened[0].headers["mcp-session-id"]}
         assert (await http.post(address, json=message("ping"), headers=session)).status_code == 200
-        # Modern has no sessions.
+        # Modern clients have no sessions, so they are not limited.
         async with http_client(address, MODERN) as modern:
             assert "tools" in (await modern.ask("tools/list"))["result"]
 

@@ -41,7 +41,7 @@ async def test_a_line_over_the_limit_is_dropped_as_it_comes_and_its_request_is_r
 
 
 @pytest.mark.parametrize("era", [LEGACY, MODERN])
-async def test_a_client_that_never_reads_is_read_no_more_and_goes_on_when_it_does(config: Path, era: str) -> None:
+async def test_the_gateway_stops_reading_from_a_client_that_never_reads_until_it_does(config: Path, era: str) -> None:
     async with stdio_client(config, "--database", "none", era=era, most_unread=1 << 16) as client:
         await client.ask("tools/list")
         before = resident_bytes(client.process.pid)
@@ -72,7 +72,7 @@ async def test_requests_over_the_limit_are_refused_and_the_others_answered(
 
 
 async def sent_until_blocked(client: StdioClient) -> int:
-    """How many requests a client that reads nothing gets rid of; the last is written when the gateway reads again."""
+    """Send requests without reading until the gateway stops reading; the last one arrives once it reads again."""
     long = {"_meta": {"padding": "x" * 10_000}}
     for number in range(2_000):
         try:

@@ -1,4 +1,4 @@
-"""Upstream servers that are reached over HTTP: streamable HTTP and SSE, headers, wrong keys, deaths, returns."""
+"""Servers over HTTP: streamable HTTP and the SSE transport, headers, wrong keys, servers that end and return."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def free_port() -> int:
 
 @asynccontextmanager
 async def listening(port: int, *script: str) -> AsyncIterator[None]:
-    """A Python script, from the moment it listens on its port."""
+    """Run a Python script, and enter the context once it listens on its port."""
     process = await asyncio.create_subprocess_exec(sys.executable, *script)
     try:
         async with asyncio.timeout(20):
@@ -100,7 +100,7 @@ async def test_a_dead_http_server_leaves_the_baseline_and_comes_back(write_serve
         assert optimizer.snapshot.baseline_tokens > 0
         with pytest.raises(CallLost):
             await optimizer.call("die")
-        # One broken call is no proof; the checks that it prompts are.
+        # One lost call does not prove that the server is gone; the checks that it triggers do.
         async with asyncio.timeout(10):
             while optimizer.snapshot.running:
                 await asyncio.sleep(0.02)

@@ -1,7 +1,7 @@
-"""However a gateway ends, nothing that it started is left, and it does not take long.
+"""However a gateway ends, every process that it started ends soon after.
 
-Thirty servers of all manners: that ignore the end of their stdin, that ignore SIGTERM, that start further processes,
-some of them in sessions of their own. What is left is found by a marker in the arguments of all of them.
+Up to thirty stubborn servers: some ignore the end of their stdin or SIGTERM, some start further processes, some of
+those in their own sessions. Remaining processes are found by a marker in their arguments.
 """
 
 from __future__ import annotations
@@ -41,16 +41,16 @@ MANNERS = [
 ]
 SHUTDOWN = 1.0
 SWEPT = 3.0
-"""Seconds that those who end after a killed gateway have: two graces of half a second, and a slow machine."""
+"""Seconds for processes to end after their gateway was killed: two grace periods of 0.5 s, and a slow machine."""
 SLOW_MACHINE = 1.0
-"""Seconds that are nobody's fault where a hundred processes share two cores with other tests."""
+"""Extra seconds allowed, because a hundred processes share two cores with other tests."""
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="needs Linux' /proc")
 
 
 @pytest.fixture
 def marker() -> Iterator[str]:
-    """In the arguments of all processes of a test; none of them outlives it, whatever it finds."""
+    """A text for the arguments of all processes of a test. Those still running after the test are killed."""
     mark = f"marker-{uuid.uuid4().hex}"
     yield mark
     for number in left(mark):
@@ -59,7 +59,7 @@ def marker() -> Iterator[str]:
 
 
 def left(mark: str) -> list[int]:
-    """The processes with a marker in their arguments."""
+    """The processes that have the marker in their arguments."""
     found = []
     for folder in Path("/proc").iterdir():
         if not folder.name.isdecimal():
@@ -82,7 +82,7 @@ def stubborn(count: int, mark: str) -> dict[str, Entry]:
 async def gateway(
     config: Path, transport: str, shutdown: float = SHUTDOWN, *, busy: int = 0
 ) -> AsyncIterator[asyncio.subprocess.Process]:
-    """A gateway all of whose servers are up. `busy`: the first so many each have a call under way that takes long."""
+    """A gateway whose servers are all up. `busy`: how many of them have a long call in progress."""
     options = ["--config", str(config), "--database", "none", "--encoder", "none", "--shutdown-timeout", str(shutdown)]
     options += ["--http", "127.0.0.1:0"] if transport == "http" else []
     pipe = asyncio.subprocess.PIPE
@@ -123,7 +123,7 @@ async def call_over_http(address: str, number: int) -> None:
 
 
 async def until_ready(process: asyncio.subprocess.Process) -> str:
-    """The address, once a tool can be called."""
+    """The gateway's address, once a tool can be called."""
     assert process.stderr is not None
     line = (await asyncio.wait_for(process.stderr.readline(), 20)).decode()
     address = line.split(" at ")[1].split("/mcp")[0]
@@ -134,7 +134,7 @@ async def until_ready(process: asyncio.subprocess.Process) -> str:
 
 
 async def until_listed(process: asyncio.subprocess.Process) -> None:
-    """Speak as a client does that begins with initialize, until no server is missing."""
+    """List tools as a legacy client until no server is missing."""
     hello = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}
     await asked(process, {"id": 0, "method": "initialize", "params": hello})
     await tell(process, {"method": "notifications/initialized"})
@@ -165,7 +165,7 @@ async def asked(process: asyncio.subprocess.Process, message: dict[str, object])
 
 
 async def until_gone(mark: str, seconds: float) -> float:
-    """How long it took until nothing was left."""
+    """Wait until no process with the marker is left. Returns the seconds that it took."""
     started = time.monotonic()
     while left(mark):
         if time.monotonic() - started > seconds:
@@ -258,7 +258,7 @@ async def test_a_script_that_starts_the_gateway_inside_itself_is_stopped_by_its_
     async with gateway(config, "stdio"):
         counts = [0]
         async with asyncio.timeout(60):
-            # The fourth says what is wrong, and ends.
+            # The fourth gateway reports the nesting and exits.
             while not (max(counts) == 4 and counts[-1] == 3):
                 counts.append(len(left(inside)))
                 assert counts[-1] <= 4

@@ -1,4 +1,4 @@
-"""Events as they happen, over HTTP: a watcher sees them at once, and keeps nobody from stopping."""
+"""Live events over HTTP: a watcher sees them at once, and does not keep the gateway from stopping."""
 
 from __future__ import annotations
 

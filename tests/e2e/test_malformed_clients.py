@@ -1,4 +1,4 @@
-"""Clients that break every rule: each message is answered or dropped, and the next client is served."""
+"""Clients that break every rule: each message is answered or dropped, and the next valid request is served."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def call(era: str, params: dict[str, Any], number: Any = 1) -> dict[str, Any]:
 
 
 def raw(era: str, text: bytes, name: str = "echo") -> bytes:
-    """A call of echo whose value is this text as it is."""
+    """A call of a tool with exactly this text as its value."""
     arguments = {"tool_name": name, "parameters": {"value": "VALUE"}}
     return encoded(call(era, {"name": "call_tool", "arguments": arguments})).replace(b'"VALUE"', text)
 
@@ -68,7 +68,7 @@ def with_id(era: str, number: bytes) -> bytes:
 
 
 def not_messages(era: str) -> dict[str, tuple[bytes, int]]:
-    """What is no JSON-RPC message of MCP, and the code that it is answered with."""
+    """Texts that are not valid MCP messages, each with the error code of its response."""
     return {
         "no JSON": (b"hello", PARSE_ERROR),
         "not UTF-8": (raw(era, b'"\xff\xfe"'), PARSE_ERROR),
@@ -104,7 +104,7 @@ def not_messages(era: str) -> dict[str, tuple[bytes, int]]:
 async def test_what_is_no_message_is_refused_with_the_protocols_error(connect: Connect, era: str) -> None:
     async with connect() as client:
         if era == MODERN and isinstance(client, StdioClient):
-            # The era of a connection is that of its first request.
+            # The first request decides the era of a connection.
             await client.ask("tools/list")
         answered = {}
         for name, (body, _) in not_messages(era).items():
@@ -115,7 +115,7 @@ async def test_what_is_no_message_is_refused_with_the_protocols_error(connect: C
 
 
 def wrong_params(era: str) -> dict[str, dict[str, Any]]:
-    """Requests whose parameters are not those of the protocol."""
+    """Requests whose parameters the protocol does not allow."""
     echo = {"name": "call_tool", "arguments": {"tool_name": "echo", "parameters": {"value": "x"}}}
     wrong: dict[str, dict[str, Any]] = {
         "arguments that are a list": call(era, {**echo, "arguments": [1]}),
@@ -161,7 +161,7 @@ async def test_parameters_of_the_wrong_kind_are_refused_with_the_protocols_error
         for name, request in wrong_params(era).items():
             answer = await client.exchange(request)
             answered[name] = answer.get("error", {}).get("code")
-        # What a header must repeat, and cannot, is refused for that.
+        # A value that a header must repeat but cannot contain is refused as a header mismatch.
         mismatches = {HEADER_MISMATCH} if era == MODERN and isinstance(client, HttpClient) else set()
         wrong = {name: code for name, code in answered.items() if code not in {INVALID_PARAMS, *mismatches}}
         assert wrong == {}
@@ -236,7 +236,7 @@ async def test_two_requests_with_one_id_are_not_mixed_up(connect: Connect, era: 
             waiting = asyncio.create_task(client.exchange(call(era, slow, 5)))
             await asyncio.sleep(0.3)
             second = await client.exchange(message("tools/list", {}, "5" if era == LEGACY else 5, era))
-            # In modern each request stands alone.
+            # In the modern era each request is independent.
             assert ("error" in second) == (era == LEGACY)
             first = await waiting
         assert first["id"] == 5
@@ -244,7 +244,7 @@ async def test_two_requests_with_one_id_are_not_mixed_up(connect: Connect, era: 
 
 
 async def until_called(client: RawClient, era: str) -> None:
-    """Until the test server is up."""
+    """Wait until the test server is up."""
     echo = {"name": "call_tool", "arguments": {"tool_name": "echo", "parameters": {"value": "x"}}}
     async with asyncio.timeout(20):
         while (await client.exchange(call(era, echo, "up")))["result"].get("isError"):

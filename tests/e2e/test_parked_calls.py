@@ -1,4 +1,4 @@
-"""A legacy server asks in the middle of a call, and the modern client answers by calling again."""
+"""A legacy server asks a question in the middle of a call, and the modern client answers by calling again."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from mcp import Client, MCPError
 
 from tests.conftest import WriteServers
 from tests.e2e.running import http_gateway
-from tests.e2e.test_passing import Person, client_on_stdio, text, until_up, upstream
+from tests.e2e.test_relay import Person, client_on_stdio, text, until_up, upstream
 
 pytestmark = pytest.mark.filterwarnings("ignore::mcp.MCPDeprecationWarning")
 
@@ -27,7 +27,7 @@ OPTIONS = ["--database", "none", "--encoder", "none"]
 
 
 class Refusing(Person):
-    """Declines whatever it is asked."""
+    """Declines every question."""
 
     async def elicit(self, _context: Any, params: types.ElicitRequestParams) -> types.ElicitResult:
         self.asked.append(params)
@@ -54,7 +54,7 @@ async def modern_client(
 async def in_front(
     write_servers: WriteServers, transport: str, person: Person, server: str, *options: str, mode: str = "transparent"
 ) -> AsyncIterator[Client]:
-    """A modern client, a gateway, and a legacy-only server."""
+    """A modern client of a gateway in front of a legacy server."""
     async with (
         upstream(server, "legacy") as entry,
         modern_client(write_servers({"old": entry}), transport, person, *options, mode=mode) as client,
@@ -63,7 +63,7 @@ async def in_front(
 
 
 async def question(client: Client, tool: str, arguments: dict[str, Any]) -> types.InputRequiredResult:
-    """What a client is asked that answers by its own hand."""
+    """Call a tool, and return its question instead of letting the client answer it."""
     result = await client.session.call_tool(tool, arguments, allow_input_required=True)
     assert isinstance(result, types.InputRequiredResult)
     return result
@@ -144,7 +144,7 @@ async def test_an_answer_is_taken_once_and_only_from_the_client_that_was_asked(w
     async with AsyncExitStack() as stack:
         entry = await stack.enter_async_context(upstream("stdio", "legacy"))
         config = write_servers({"old": entry})
-        # A call that waits takes no place, and a gateway that is stopped does not wait for it.
+        # A parked call does not count as in flight, and a gateway that stops does not wait for it.
         options = ["--mode", "transparent", *OPTIONS, "--max-in-flight", "1", "--max-waiting", "0"]
         address, _ = await stack.enter_async_context(http_gateway(config, *options, "--shutdown-timeout", "100"))
         ada, bob = [

@@ -1,4 +1,4 @@
-"""A server that pretends to be the gateway, or to be the terminal, is believed in neither."""
+"""A server cannot pass its texts off as the gateway's metadata or as commands to the terminal."""
 
 from __future__ import annotations
 
@@ -52,14 +52,14 @@ async def test_no_command_prints_a_control_character_of_a_server(config: Path, a
         assert done.json
 
 
-async def test_an_error_of_a_server_is_printed_without_them(write_servers: WriteServers) -> None:
+async def test_an_error_of_a_server_is_printed_without_control_characters(write_servers: WriteServers) -> None:
     done = await command("call", "act", "--config", write_servers({"well": pretender("refuses")}))
     assert done.code == 1
     assert "innocent" in done.err
     assert CONTROL.findall(done.err) == []
 
 
-async def test_what_was_kept_is_read_without_them(config: Path) -> None:
+async def test_a_kept_result_is_printed_without_control_characters(config: Path) -> None:
     cut = await command("call", "act", "--config", config, "--json", "--select", "x")
     about = cut.json["_meta"]["mcp-optimizer/result"]
     for extra in ([], ["--json"]):
@@ -68,13 +68,13 @@ async def test_what_was_kept_is_read_without_them(config: Path) -> None:
         assert CONTROL.findall(done.out + done.err) == []
 
 
-async def test_json_for_programs_says_the_same_as_before(config: Path) -> None:
+async def test_json_for_programs_still_holds_the_control_characters(config: Path) -> None:
     done = await command("call", "act", "--config", config, "--json")
     assert "\x9b" in done.json["content"][0]["text"]
 
 
 @pytest.mark.parametrize("mode", ["search", "transparent"])
-async def test_what_only_the_gateway_says_of_a_result_is_the_gateways(config: Path, mode: str) -> None:
+async def test_a_server_cannot_set_the_metadata_that_is_the_gateways(config: Path, mode: str) -> None:
     async with over_stdio(config, "--mode", mode, "--database", "none", "--plain-meta") as client:
         named: dict[str, Any] = {"tool_name": "act", "parameters": {}}
         if mode == "search":

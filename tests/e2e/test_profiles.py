@@ -1,4 +1,4 @@
-"""Profiles through a real client: which tools are registered directly, within which budget, and which on first use."""
+"""Profiles, seen by a real client: which tools are registered directly or on first use, and within which budget."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ async def demo_client(**options: Any) -> AsyncIterator[tuple[Optimizer, Client]]
 
 
 async def message_tokens(client: Client) -> int:
-    """Counted here, over the message as it is sent."""
+    """The tokens of `tools/list`, counted from the message as it is sent."""
     listed = await client.list_tools()
     tools = [tool.model_dump(mode="json", by_alias=True, exclude_none=True) for tool in listed.tools]
     return COUNTER.count_tokens(json.dumps({"tools": tools}, ensure_ascii=False, separators=(",", ":")))

@@ -1,4 +1,4 @@
-"""Servers' questions reach only clients that declared them, and say which server asks: on every road there is."""
+"""Questions reach only clients that declared support for them, and name their server, on every transport and era."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ async def test_a_client_that_declared_nothing_is_asked_nothing(config: Path, tra
 async def test_a_client_is_not_asked_for_a_feature_or_a_mode_that_it_did_not_declare(
     config: Path, declared: dict[str, Any]
 ) -> None:
-    # An initialize request that declares a list is refused; in modern each request declares.
+    # An invalid declaration is refused in `initialize`, so this one is sent in the modern era, with the request itself.
     era = MODERN if declared == {"elicitation": []} else LEGACY
     async with connected(config, "stdio", era, declared) as client:
         await until_up(client)
@@ -147,7 +147,7 @@ async def test_a_server_cannot_speak_in_the_name_of_another(config: Path) -> Non
         assert question["params"]["message"].startswith('The server "the bank" asks: ')
 
 
-async def test_an_answer_that_is_none_is_told_to_the_server_at_once(config: Path) -> None:
+async def test_an_invalid_answer_is_reported_to_the_server_at_once(config: Path) -> None:
     capabilities: dict[str, Any] = {"elicitation": {}}
     async with connected(config, "stdio", LEGACY, capabilities) as client:
         assert isinstance(client, StdioClient)

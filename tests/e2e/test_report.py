@@ -1,4 +1,4 @@
-"""`report` and `show`, as people and programs use them."""
+"""The commands `report` and `show`, as people and programs use them."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ async def test_a_report_is_written_as_one_page(dumps: Path, tmp_path: Path) -> N
     assert (nowhere.code, "Cannot write" in nowhere.err) == (2, True)
 
 
-async def test_a_moment_that_is_none_is_named(dumps: Path) -> None:
+async def test_an_invalid_time_is_refused_with_an_example(dumps: Path) -> None:
     done = await command("report", "--tools-dir", dumps, "--since", "yesterday")
     assert done.code == 2
     assert "12h, 7d or 2w" in done.err

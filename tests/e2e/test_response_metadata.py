@@ -1,4 +1,4 @@
-"""The response-metadata document's own example, field for field, and limits that lose nothing, from real clients."""
+"""With real clients: the response-metadata document's example, field by field, and limits that lose nothing."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def config(write_servers: WriteServers) -> Path:
 
 
 def check_the_example(result: dict[str, Any], meta: dict[str, Any]) -> None:
-    """Field for field; the two numbers that depend on the data and the machine are checked for what they mean."""
+    """Compare field by field; the token estimate and the execution time depend on the data and the machine."""
     [block] = result["content"]
     answer = json.loads(block["text"])
     assert list(answer) == ["query", "rowCount", "columnNames", "data"]

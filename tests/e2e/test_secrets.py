@@ -1,4 +1,4 @@
-"""What was configured as a secret of a server is shown nowhere when that server fails."""
+"""A secret configured for a server appears nowhere when that server fails."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ async def test_no_command_shows_what_a_dying_server_says_of_its_secrets(config: 
 
 
 @pytest.mark.promise("secrets-redacted")
-async def test_neither_the_page_nor_an_error_nor_the_log_of_a_gateway_shows_them(config: Path) -> None:
+async def test_neither_the_page_nor_an_error_nor_the_log_of_a_gateway_shows_secrets(config: Path) -> None:
     async with http_gateway(config, "--database", "none", "--log-level", "info") as (address, _):
         async with Client(address) as client, httpx2.AsyncClient() as http:
             arguments = {"tool_name": "x", "server_name": "leaky", "parameters": {}}

@@ -1,4 +1,4 @@
-"""Several gateways on one catalog, in a file or in PostgreSQL; and gateways that are killed, or find it unusable."""
+"""Several gateways on one catalog, in a file or in PostgreSQL, and gateways that are killed or cannot use it."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ async def test_a_second_gateway_on_one_postgresql_takes_its_counts_from_there(
         async with asyncio.timeout(15):
             while ask(postgres_url, "SELECT count(*) FROM tool") != [("9",)]:
                 await asyncio.sleep(0.1)
-        # A gateway that counts for itself would not get this number.
+        # A gateway that counted the tokens itself would get a different number.
         ask(postgres_url, "UPDATE definition_tokens SET token_count = 5000")
         listed = await command("tools", "--config", config, "--json")
         assert {tool["tokens"] for tool in listed.json["tools"]} == {5000}
@@ -109,7 +109,7 @@ async def test_a_gateway_killed_at_any_moment_leaves_a_file_that_the_next_start_
             with contextlib.closing(sqlite3.connect(database)) as connection:
                 assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
                 with contextlib.suppress(sqlite3.OperationalError):
-                    # One transaction a server: all of its tools, or none.
+                    # Each server is written in one transaction: all of its tools or none.
                     assert connection.execute("SELECT count(*) FROM tool").fetchone()[0] in (0, 2_000)
     done = await command("servers", "--config", config, "--database", database, "--json")
     assert done.json["servers"][0]["tools"] == 2_000

@@ -1,4 +1,4 @@
-"""A gateway that is stopped finishes the calls in progress, then ends every child."""
+"""A gateway that is stopped finishes the calls in progress, then ends every child process."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from mcp import Client
 
 from tests.conftest import Entry, WriteServers, plain_server
 from tests.e2e.running import http_gateway
-from tests.e2e.test_passing import until_up
+from tests.e2e.test_relay import until_up
 
 SOAK_SERVER = Path(__file__).parents[2] / "benchmarks" / "soak_server.py"
 SLOW_MACHINE = 1.0
-"""Seconds that are nobody's fault where other tests run at the same time."""
+"""Extra seconds allowed, because other tests may run at the same time."""
 
 
 @pytest.mark.promise("stop-finishes-calls")
@@ -117,7 +117,7 @@ async def test_a_gateway_without_servers_is_ready_and_one_whose_servers_all_fail
 ) -> None:
     async with http_gateway(write_servers(entries), "--database", "none") as (address, _):
         async with httpx2.AsyncClient() as http:
-            # Over and over: what it says first it must not take back.
+            # Asked repeatedly: a gateway whose servers all failed must never answer 200, not even while it starts.
             seen = set()
             for _ in range(10):
                 seen.add((await http.get(address.removesuffix("mcp") + "ready")).status_code)

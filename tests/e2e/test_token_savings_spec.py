@@ -14,7 +14,7 @@ COUNTER = TokenCounter()
 
 
 def tokens(tools: list[McpTool]) -> int:
-    """Counted here, from the definitions as they were returned."""
+    """The tokens of definitions, counted as they were returned."""
     return sum(COUNTER.count_tokens(tool.model_dump_json()) for tool in tools)
 
 

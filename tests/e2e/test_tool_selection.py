@@ -1,4 +1,4 @@
-"""Which servers and tools of a file are used: what is not is neither listed, found nor called, in either mode."""
+"""Servers and tools that the server file turns off are not listed, found or called, in either mode."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ async def test_what_is_turned_off_is_neither_found_nor_called(config: Path) -> N
         refused = await client.call_tool("call_tool", {"tool_name": "die", "parameters": {}})
         assert refused.is_error
         assert "Unknown tool 'die'" in str(refused.content)
-        # A list that changes is read with the same eyes.
+        # The selection also applies to a listing that changed.
         await client.call_tool("call_tool", {"tool_name": "grow", "parameters": {}})
         grown = await until_found(client, "grown tool", "grown")
         assert "die" not in [tool["name"] for tool in grown["tools"]]
@@ -65,7 +65,7 @@ async def test_doctor_says_what_is_turned_off_and_what_is_mistyped(config: Path)
     assert done.code == 0
     assert "2 tools turned off: sleep, die" in done.out
     assert "the server file names the tool 'slep', but this server does not have it" in " ".join(done.out.split())
-    # A command that shows no servers says it on the side.
+    # A command that does not show servers reports it on stderr.
     assert "names the tool 'slep'" in (await command("tools", "--config", config, "--database", "none")).err
     [row] = (await command("doctor", "--config", config, "--database", "none", "--json")).json["servers"]
     assert (row["turned_off"], row["no_such_tools"]) == (["sleep", "die"], ["slep"])

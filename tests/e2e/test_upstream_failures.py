@@ -1,4 +1,4 @@
-"""Servers that are slow, dead, noisy or enormous, next to healthy ones."""
+"""Servers that are slow, gone, noisy or enormous, next to healthy ones."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ BAD: dict[str, Entry] = {
 
 
 async def ready_times(config: Path) -> dict[str, float]:
-    """Seconds until each good server's tool could be found, by a gateway started now."""
+    """Start a gateway. Returns the seconds until the tool of each good server could be found."""
     started = time.monotonic()
     optimizer = Optimizer.from_config(config, database="none", restart_pause=30.0)
     optimizer.start()
@@ -53,11 +53,11 @@ async def test_twenty_servers_of_which_four_are_bad_answer_at_once_and_delay_no_
     alone = await ready_times(write_servers(GOOD))
     config = write_servers(BAD | GOOD)
     together = await ready_times(config)
-    # The bad ones are real processes on the same cores; what must not happen is waiting for one of them.
+    # Bad servers use the same cores, so some delay is allowed, but not a wait for one of them.
     assert max(together.values()) < max(alone.values()) + 5
     async with over_stdio(config, "--database", "none") as client:
         listed = await client.list_tools()
-        # At once: the slow ones were not waited for.
+        # This reply comes at once, without waiting for slow servers.
         first = await client.call_tool("list_tools", {})
         note = (first.structured_content or {})["note"]
         assert "never (starting)" in note
@@ -130,7 +130,7 @@ async def test_many_calls_share_one_session_at_the_same_time(write_servers: Writ
         assert time.monotonic() - started < 5
 
 
-async def test_a_server_that_ends_when_it_is_probed_is_spoken_to_the_older_way(write_servers: WriteServers) -> None:
+async def test_a_server_that_ends_when_it_is_probed_counts_as_legacy(write_servers: WriteServers) -> None:
     config = write_servers({"old": plain_server("old", "--mode", "dies-when-probed")})
     async with Optimizer.from_config(config) as optimizer:
         [state] = optimizer.servers()

@@ -1,7 +1,7 @@
-"""Attacks a gateway by hand: python -m tests.hostile [--count 50000] [--seed 1] [--write], or --named [--only TEXT].
+"""Attacks a gateway: python -m tests.hostile [--count 50000] [--seed 1] [--write], or --named [--only TEXT].
 
-The first sends so many messages, changed at random, of servers and of clients; `--write` keeps the result in
-benchmarks/results/hostile.md. The second shows every named input on each of its transports.
+The first form sends this many randomly changed messages, as servers and as clients; `--write` saves the result in
+benchmarks/results/hostile.md. The second form tries every named input on each of its transports.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Thousands of changed messages of servers and clients, on all transports at once, at a gateway in its own process.
+"""Sends thousands of changed messages, as servers and as clients, on all transports, to a gateway in its own process.
 
-Beside them witnesses of both eras over HTTP, and one over the stdio of a second gateway. Run by
-`python -m tests.hostile`, and with a small number by a test.
+Meanwhile witnesses of both eras call over HTTP, and one over the stdio of a second gateway.
+`python -m tests.hostile` runs it, and so does a test, with fewer messages.
 """
 
 from __future__ import annotations
@@ -36,15 +36,15 @@ _OVER_HTTP = {"http-0": HTTP, "http-1": HTTP, "modern-0": HTTP_MODERN, "modern-1
 _OVER_STDIO = {"stdio-0": False, "stdio-1": False, "stdio-modern": True}
 _CLIENTS = 6
 _POKERS = 3
-"""Clients that call one hostile server: most of their calls wait for an answer that never comes."""
+"""Clients per hostile server; several, because most of their calls wait for a response that never comes."""
 _RECOVERED = 60.0
 _LONGEST = 30.0
-"""Seconds after which a request counts as never answered: every deadline that applies to it is shorter."""
+"""Seconds after which a request counts as never answered; every deadline of the gateway is shorter."""
 _UNLIMITED = httpx2.Limits(max_connections=None, max_keepalive_connections=None)
 
 
 class Campaign:
-    """One run of a seed, until so many messages were sent."""
+    """One run with a seed, until `count` messages were sent."""
 
     def __init__(self, count: int, seed: int, folder: Path) -> None:
         self.count = count
@@ -67,7 +67,7 @@ class Campaign:
         return sum(self.sent.values()) + sum(len(mode.deeds) for mode in self._modes.values()) + self._written()
 
     def _written(self) -> int:
-        """How many messages the children changed: a line each, beside the lines that count their lives."""
+        """How many messages the child processes changed. Lines of their log without a space count starts instead."""
         return sum(FileMode.log_of(path).read_bytes().count(b" ") for path in self._files.values())
 
     async def run(self, progress: Callable[[str], None] = lambda _text: None) -> None:
@@ -111,7 +111,7 @@ class Campaign:
             await over_http.until_up()
         await piped.connect()
         await piped.until_up()
-        # What is loaded at the start is no stop of a running gateway.
+        # Resets the longest stop, because loading at the start does not count.
         await gateway.report()
         async with watching(*witnesses, piped):
             named = [name for name in (*_OVER_HTTP, *_OVER_STDIO) for _ in range(_POKERS)]
@@ -138,7 +138,7 @@ class Campaign:
     async def _until_done(
         self, gateway: GatewayProcess, witnesses: list[Witness], progress: Callable[[str], None]
     ) -> None:
-        """Until so many were sent; or until somebody is hurt, while what did it is still among the last messages."""
+        """Wait until enough was sent. Stop early at the first failure, while its cause is among the recent messages."""
         started = time.monotonic()
         while (done := self.done) < self.count and gateway.is_alive and not any(one.lost for one in witnesses):
             await asyncio.sleep(1)
@@ -149,7 +149,7 @@ class Campaign:
             self.longest_stop = float((await gateway.report()).get("longest_stop", 99.0))
 
     async def _poke(self, http: httpx2.AsyncClient, gateway: GatewayProcess, name: str) -> None:
-        """Give one hostile server its occasions, as an honest client would that uses it."""
+        """Use one hostile server as an honest client would, so that it can misbehave."""
         client = PlainClient(http, gateway.url, is_modern=name.startswith("modern"))
         await client.connect()
         number = 0
@@ -169,7 +169,7 @@ class Campaign:
             await asyncio.sleep(0.01)
 
     async def _ask_oddly(self, gateway: GatewayProcess, number: int) -> None:
-        """A hostile client: changed messages, and odd headers on some."""
+        """A hostile client: sends changed messages, some with odd headers."""
         mutator = Mutator(self.seed + 200 + number)
         client = HostileClient(gateway.origin)
         await client.connect()
@@ -197,7 +197,7 @@ class Campaign:
             await asyncio.sleep(0.02)
 
     async def _recovered(self, gateway: GatewayProcess, http: httpx2.AsyncClient) -> None:
-        """Turned good, all servers are running again."""
+        """Turn all servers good, and check that they run again."""
         for mode in self._modes.values():
             mode.name = GOOD
         for path in self._files.values():
@@ -214,7 +214,7 @@ class Campaign:
         self.problems.append(f"not all servers recovered: {counts} of {wanted}")
 
     def kinds(self) -> Counter[str]:
-        """What was sent, by who sent it and by what was done to it."""
+        """The number of messages by sender and by kind of change."""
         found: Counter[str] = Counter()
         for kind, count in self.sent.items():
             found[kind] += count

@@ -1,4 +1,4 @@
-"""One hostile input on one transport, in front of a gateway in this process, with a witness next to it."""
+"""Tries one hostile input on one transport at a gateway in this process, while a witness calls."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ SETTINGS: dict[str, Any] = {
     "limits": {"message_bytes": 2_000_000, "tools": 5_000, "list_seconds": 1.0},
 }
 _SHOWN = 15.0
-"""Seconds in which the input has to be shown."""
+"""Seconds within which the server must have sent the input."""
 _RECOVERED = 25.0
 _STOPPED = 25.0
 _LONGEST_STOP = 5.0
-"""Seconds for which the event loop may stand still, on a machine that is busy with other tests."""
+"""Seconds for which the event loop may block, on a machine that is busy with other tests."""
 
 
 def stdio_entry(mode_file: Path, *options: object, is_modern: bool = False) -> Entry:
@@ -54,7 +54,7 @@ def stdio_entry(mode_file: Path, *options: object, is_modern: bool = False) -> E
 
 
 class _Told:
-    """The mode of a hostile server, wherever that runs."""
+    """The mode of a hostile server, in this process or in its own."""
 
     def __init__(self, folder: Path, name: str) -> None:
         self.held = HeldMode(name)
@@ -72,7 +72,7 @@ class _Told:
 
 
 class Case:
-    """One run; `problems` is what did not hold."""
+    """One run; `problems` lists everything that went wrong."""
 
     def __init__(self, shown: Input, wire: str, folder: Path) -> None:
         self._shown = shown
@@ -143,7 +143,7 @@ class Case:
             await asyncio.sleep(0.01)
 
     async def _poke(self, optimizer: Optimizer, client: Client) -> None:
-        """Give the hostile server every occasion; it may refuse, fail and be silent, and that is all."""
+        """Use the hostile server in every way, so that it can misbehave. It may only refuse, fail or stay silent."""
         while True:
             for occasion in (
                 lambda: optimizer.call("poke", {}, HOSTILE),
@@ -152,7 +152,7 @@ class Case:
                 client.list_resources,
                 client.list_resource_templates,
             ):
-                # What the server itself answers wrongly passes as it is, and this client checks it.
+                # The gateway relays a server's invalid result unchanged, and this client rejects it.
                 with contextlib.suppress(OptimizerError, MCPError, ValidationError):
                     await occasion()
             await asyncio.sleep(0.02)
@@ -166,7 +166,7 @@ class Case:
             self.problems.append(f"the hostile server is {hostile.status}, and nobody says why")
 
     async def _recovered(self, optimizer: Optimizer) -> None:
-        """Turned good, it is called like any other, under a name that it lists."""
+        """Check that the server, now good, can be called under a name that it lists."""
         last = ""
         try:
             async with asyncio.timeout(_RECOVERED):
@@ -187,12 +187,12 @@ class Case:
         try:
             async with asyncio.timeout(_STOPPED):
                 await optimizer.stop()
-        except Exception as error:  # noqa: BLE001 - whatever it is, stopping failed by it
+        except Exception as error:  # noqa: BLE001 - any exception means that stopping failed
             self.problems.append(f"stopping failed: {error!r}")
 
     @contextmanager
     def _no_tracebacks(self) -> Iterator[None]:
-        """Whatever is raised where nobody catches it is a problem, and so is whatever is logged as unexpected."""
+        """Count every unhandled exception, and every exception that is logged, as a problem."""
         loop, handler = asyncio.get_running_loop(), _Tracebacks(self.problems)
         before = loop.get_exception_handler()
 
@@ -224,7 +224,7 @@ class Case:
 
 
 class _Tracebacks(logging.Handler):
-    """Collects what is logged with an exception. An error without one is a word of the gateway's own about a server."""
+    """Collects log records with an exception. An error without one is an ordinary message about a server."""
 
     def __init__(self, problems: list[str]) -> None:
         super().__init__(logging.WARNING)

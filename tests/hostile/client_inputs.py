@@ -1,4 +1,4 @@
-"""Hostile inputs of clients: what is asked of the gateway, over HTTP, in either era. A table, nothing else."""
+"""A table of hostile inputs from clients: requests to the gateway over HTTP, in either era."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ class ClientInput:
     path: str = "/mcp"
     headers: dict[str, str] = field(default_factory=dict)
     raw: bytes = b""
-    """Instead of all that: bytes on a bare connection."""
+    """Bytes to send on a bare connection, instead of everything above."""
     times: int = 1
     stays_open: bool = False
-    """The gateway may leave it unanswered: a stream, or a request that never ends."""
+    """Whether the gateway may leave it unanswered: a stream, or a request that never ends."""
 
 
 def _ask(method: str, params: Any = None, number: Any = 5, **more: Any) -> bytes:

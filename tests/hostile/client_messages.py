@@ -1,4 +1,4 @@
-"""Every kind of message that a client of either era may send to the gateway; the hostile client changes them."""
+"""Every kind of message that a client of either era may send to the gateway. The hostile client changes them."""
 
 from __future__ import annotations
 

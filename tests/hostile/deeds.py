@@ -1,7 +1,7 @@
-"""What a hostile server may do where an honest one would answer, as small values.
+"""Small values that describe what a hostile server does where an honest one would answer.
 
-The tables of inputs are written in these, and the two hostile servers carry them out, each on its transport.
-Standard library only: a child process that imports this must start in milliseconds.
+The tables of inputs consist of them, and the two hostile servers carry them out, each on its transport.
+Standard library only, because a child process that imports this must start in milliseconds.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ EVERY_WIRE = (STDIO, STDIO_MODERN, HTTP, HTTP_MODERN, SSE)
 OVER_HTTP = (HTTP, HTTP_MODERN)
 
 HELLO = "hello"
-"""The first request of either era: initialize, or server/discover."""
+"""The first request of either era: `initialize` or `server/discover`."""
 BEGIN = "begin"
-"""Before anything was asked: a child that starts, an SSE stream that opens."""
+"""Before any request: a child process starts, or an SSE stream opens."""
 STREAM = "stream"
-"""The stream that belongs to no call, once the server is up; on stdio, behind the list of tools."""
+"""The stream that belongs to no call, once the server is up; on stdio, after the response to `tools/list`."""
 
 _MARK = "\x00here\x00"
 
 
 @dataclass(frozen=True)
 class Say:
-    """A message, in whatever frame the transport has for one."""
+    """Send a message, framed as the transport requires."""
 
     text: str | bytes
     times: int = 1
@@ -37,7 +37,7 @@ class Say:
 
 @dataclass(frozen=True)
 class Wire:
-    """Raw bytes: on stdout, or in place of a complete HTTP response."""
+    """Send raw bytes: on stdout, or in place of a complete HTTP response."""
 
     data: bytes
     times: int = 1
@@ -56,19 +56,19 @@ class Pause:
 
 @dataclass(frozen=True)
 class Exit:
-    """The process ends, or the connection is cut."""
+    """End the process, or close the connection."""
 
     code: int = 1
 
 
 @dataclass(frozen=True)
 class CloseOutput:
-    """No more stdout, and the process lives on."""
+    """Close stdout, but keep the process alive."""
 
 
 @dataclass(frozen=True)
 class StopReading:
-    """Nothing that is written to it is read any more."""
+    """Stop reading what the gateway sends."""
 
 
 Deed = Say | Wire | Stderr | Pause | Exit | CloseOutput | StopReading
@@ -76,14 +76,14 @@ Deed = Say | Wire | Stderr | Pause | Exit | CloseOutput | StopReading
 
 @dataclass(frozen=True)
 class Asked:
-    """What was asked, and what an honest server would answer."""
+    """A request, and what an honest server would answer."""
 
     method: str
     id: Any
     answer: str
-    """The honest message, as JSON; empty where nothing is to be answered."""
+    """The honest message, as JSON; empty if no answer is due."""
     scale: int = 1
-    """How many times as much of everything that is large: 1 in the tests, more where bounds are measured."""
+    """Factor for everything that is large: 1 in tests, more where limits are measured."""
 
 
 Deeds = Callable[[Asked], Iterable[Deed]]
@@ -91,16 +91,16 @@ Deeds = Callable[[Asked], Iterable[Deed]]
 
 @dataclass(frozen=True)
 class Input:
-    """One thing that no server should do: when, how, and on which transports it can be done at all."""
+    """One thing that no server should do: when, how, and on which transports it is possible."""
 
     name: str
     at: str
     deeds: Deeds
     wires: tuple[str, ...] = EVERY_WIRE
     slow: bool = False
-    """Comes only after the gateway has waited for many seconds: not in CI."""
+    """Takes effect only after the gateway has waited for many seconds; not tried in CI."""
     heavy: bool = False
-    """Costs the receiver seconds or much memory: measured alone, not in the soak."""
+    """Costs the receiver seconds or much memory; measured alone, not in the soak."""
 
     def __str__(self) -> str:
         return self.name
@@ -123,7 +123,7 @@ def put(path: str, value: str | Callable[[Asked], str]) -> Deeds:
 
 
 def instead(*texts: str, times: int = 1) -> Deeds:
-    """Only these messages; ID in them becomes the id of what was asked."""
+    """Only these messages; `ID` in them is replaced by the id of the request."""
     return lambda asked: [Say(text.replace("ID", json.dumps(asked.id)), times * asked.scale) for text in texts]
 
 
@@ -133,7 +133,7 @@ def before(*texts: str, times: int = 1) -> Deeds:
 
 
 def wire(*pieces: bytes, times: int = 1) -> Deeds:
-    """These bytes in place of the answer."""
+    """These bytes instead of the answer."""
     return lambda asked: [Wire(piece, times * asked.scale) for piece in pieces]
 
 
@@ -142,10 +142,10 @@ def honest(asked: Asked) -> Iterable[Deed]:
 
 
 def after(*deeds: Deed) -> Deeds:
-    """The honest answer, and then this."""
+    """The honest answer, then these deeds."""
     return lambda asked: [*honest(asked), *deeds]
 
 
 def only(*deeds: Deed) -> Deeds:
-    """This, and no answer."""
+    """These deeds, and no answer."""
     return lambda _asked: deeds

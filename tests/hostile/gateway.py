@@ -1,4 +1,4 @@
-"""A gateway in its own process, and everything that can be observed from outside; for tests and measurements."""
+"""A gateway in its own process, with everything that can be observed from outside; for tests and measurements."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.conftest import ROOT, Entry
 from tests.hostile.witness import Witness
 
 MOST_MEGABYTES = 6_000
-"""Address space of a gateway under attack: it fails before the machine does."""
+"""Maximum address space of a gateway under attack, so that it fails before the machine does."""
 
 OPTIONS = (
     "--database=none", "--encoder=none", "--log-format=json", "--start-timeout=3", "--call-timeout=2",
@@ -31,7 +31,7 @@ OPTIONS = (
 
 
 class GatewayProcess:
-    """One process: its address, its memory, its words."""
+    """One gateway process: its address, its memory and its stderr."""
 
     def __init__(
         self, folder: Path, config: Path, *options: str, over_http: bool = True, megabytes: int = MOST_MEGABYTES
@@ -73,7 +73,7 @@ class GatewayProcess:
         return self._words.read_text(encoding="utf-8", errors="replace")
 
     async def report(self, seconds: float = 20.0) -> dict[str, Any]:
-        """What it saw of itself since the last report; nothing, if it cannot say."""
+        """What the process observed since the last report; empty if it does not respond."""
         self._report.unlink(missing_ok=True)
         with contextlib.suppress(ProcessLookupError):
             os.kill(self.pid, signal.SIGUSR1)
@@ -86,7 +86,7 @@ class GatewayProcess:
         return {}
 
     async def problems(self) -> list[str]:
-        """Deaths, and whatever was raised where nobody expected it."""
+        """The end of the process, unhandled exceptions, and exceptions in its log."""
         if not self.is_alive:
             return [f"the gateway ended with {self.process.returncode}: {self.words[-1_500:]}"]
         seen = await self.report()
@@ -99,7 +99,7 @@ class GatewayProcess:
         ]
 
     def memory(self, field: str = "VmRSS") -> float:
-        """Megabytes: VmRSS now, VmHWM at the most since `forget_peak`."""
+        """Memory in megabytes: VmRSS is the current value, VmHWM the peak since `forget_peak`."""
         with contextlib.suppress(OSError):
             for line in Path(f"/proc/{self.pid}/status").read_text().splitlines():
                 if line.startswith(f"{field}:"):
@@ -110,7 +110,7 @@ class GatewayProcess:
         Path(f"/proc/{self.pid}/clear_refs").write_text("5")
 
     def stop(self) -> float:
-        """End it as an operator would; the seconds that it took."""
+        """Stop the process as an operator would. Returns the seconds that it took."""
         started = time.monotonic()
         if self.is_alive:
             self.process.terminate()
@@ -127,7 +127,7 @@ class GatewayProcess:
 
 
 class Standing:
-    """One gateway for many inputs; replaced after each failure, so that every failure is independent."""
+    """One gateway for many inputs, replaced after each failure, so that failures are independent."""
 
     def __init__(self, folder: Path, entries: dict[str, Entry], *, over_http: bool = True) -> None:
         self._folder = folder

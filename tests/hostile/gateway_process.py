@@ -1,7 +1,7 @@
-"""The real command line, watched from inside: what nobody caught, how long its event loop stood still, its tasks.
+"""The real command line, observed from inside: unhandled exceptions, the longest stop of its event loop, its tasks.
 
-python -m tests.hostile.gateway_process FILE MEGABYTES ARGUMENT ...: runs `mcp-optimizer ARGUMENT ...` with at most so
-much address space, and writes what it saw to FILE at each SIGUSR1. Only the making of event loops is changed.
+python -m tests.hostile.gateway_process FILE MEGABYTES ARGUMENT ...: runs `mcp-optimizer ARGUMENT ...` with this much
+address space, and writes a report to FILE at each SIGUSR1. Only the creation of event loops is changed.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _STEP = 0.005
 
 
 class Watch:
-    """What one event loop went through."""
+    """Observes one event loop."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -56,7 +56,7 @@ class Watch:
             "unhandled": self._unhandled[:20],
             "files": len(os.listdir("/proc/self/fd")),
         }
-        # Each report is of the time since the last one.
+        # Each report covers the time since the last one.
         self._longest_stop = 0.0
         written = self._path.with_suffix(".new")
         written.write_text(json.dumps(seen), encoding="utf-8")

@@ -1,4 +1,4 @@
-"""What an honest server of either era answers; the hostile ones start from it. Standard library only."""
+"""The answers of an honest server of either era, which the hostile servers change. Standard library only."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _RESULTS: dict[str, dict[str, Any]] = {
 
 
 def answer(message: dict[str, Any], *, is_modern: bool) -> str:
-    """The message that answers a request, as JSON; empty for a notification, and for a stream that stays open."""
+    """The response to a request, as JSON; empty for a notification, and for a stream that stays open."""
     number, method = message.get("id"), message.get("method")
     if number is None or method == "subscriptions/listen":
         return ""

@@ -13,7 +13,7 @@ from tests.hostile.client_inputs import LEGACY, MODERN, NONE, ClientInput
 LONGEST = 20.0
 """Seconds after which a request counts as never answered."""
 _PATIENCE = 0.3
-"""Seconds for which a request is held open that may stay unanswered."""
+"""Seconds to keep a request open that may stay unanswered."""
 _HELLO = {
     "jsonrpc": "2.0",
     "id": 0,
@@ -23,7 +23,7 @@ _HELLO = {
 
 
 class HostileClient:
-    """One session, for inputs that need one."""
+    """A client with one session, for inputs that need it."""
 
     def __init__(self, origin: str) -> None:
         self._address = urlsplit(origin)
@@ -35,7 +35,7 @@ class HostileClient:
         self._session = next((value for name, _, value in lines if name.lower() == "mcp-session-id"), "")
 
     async def show(self, shown: ClientInput) -> str:
-        """Do it; what was wrong with how it was answered."""
+        """Send the input. Returns what was wrong with the response, or nothing."""
         for _ in range(shown.times):
             try:
                 head = await self.answer(shown)
@@ -48,7 +48,7 @@ class HostileClient:
         return ""
 
     async def answer(self, shown: ClientInput) -> str:
-        """The head of what it was answered with; empty if the connection was cut."""
+        """The head of the response; empty if the connection was closed without one."""
         data = shown.raw or self._request(shown)
         head, _ = await self._exchange(data, _PATIENCE if shown.stays_open else LONGEST)
         return head
@@ -76,7 +76,7 @@ class HostileClient:
         return ("\r\n".join(lines) + "\r\n\r\n").encode("latin-1", "replace") + body
 
     async def _exchange(self, data: bytes, seconds: float = LONGEST) -> tuple[str, bytes]:
-        """Everything that comes back until the connection is closed; an empty head if nothing did."""
+        """Everything received until the connection is closed. The head is empty if nothing came."""
         assert self._address.port is not None
         reader, writer = await asyncio.open_connection("127.0.0.1", self._address.port)
         try:
@@ -93,7 +93,7 @@ class HostileClient:
 
 
 def _said_twice(body: bytes) -> dict[str, str]:
-    """What a modern request repeats in its headers, as far as it is text."""
+    """The values that a modern request repeats in its headers, if a header can hold them."""
     try:
         message = json.loads(body)
         method, params = message.get("method"), message.get("params")

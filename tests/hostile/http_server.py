@@ -1,7 +1,7 @@
-"""A hostile MCP server over HTTP, written on bare connections: streamable HTTP of either era, or the older SSE.
+"""A hostile MCP server over HTTP, written on bare connections: streamable HTTP of either era, or the SSE transport.
 
-Runs inside a test, or in a process of its own: python -m tests.hostile.http_server WIRE PORT MODE_FILE [--input NAME]
-[--scale N] [--seed N] [--nice]. Turned good, it forgets the sessions of its hostile days and cuts their connections.
+Runs inside a test, or in its own process: python -m tests.hostile.http_server WIRE PORT MODE_FILE [--input NAME]
+[--scale N] [--seed N] [--nice]. When it turns good, it forgets all earlier sessions and closes their connections.
 Standard library only.
 """
 
@@ -39,7 +39,7 @@ class Request:
 
 
 class Cut(Exception):
-    """This connection ends here."""
+    """Closes the connection."""
 
 
 class HttpServer:
@@ -77,7 +77,7 @@ class HttpServer:
                     with contextlib.suppress(OSError):
                         writer.write(_event(_CHANGED))
                 self._sessions.clear()
-                # What was just said must reach its reader before its connection is cut.
+                # The gateway must receive the notification before its connection is closed.
                 await asyncio.sleep(0.05)
                 self._cut()
             was_hostile = is_hostile
@@ -143,7 +143,7 @@ class HttpServer:
         await self._perform(deeds, writer, session)
 
     def _at(self, occasion: str, asked: Asked) -> Sequence[Deed] | None:
-        """What the input has for this occasion; None if it has nothing."""
+        """What the current input does on this occasion; None if it does nothing."""
         name = self._mode.current()
         if name == MUTATED:
             deeds, kinds = self._mutations.at(occasion, asked)
@@ -156,7 +156,7 @@ class HttpServer:
         return list(INPUTS[name].deeds(asked))
 
     async def _perform(self, deeds: Sequence[Deed], writer: asyncio.StreamWriter, session: str = "") -> None:
-        """As one JSON body where it is one message; else as a stream of events, or as the bytes that it is."""
+        """Send a single message as a JSON body, several as a stream of events, and raw bytes as they are."""
         if len(deeds) == 1 and isinstance(deeds[0], Say) and deeds[0].times == 1:
             await _send(writer, _response(200, _bytes(deeds[0].text), session))
             return
@@ -178,7 +178,7 @@ class HttpServer:
                 raise Cut
 
     async def _hold_stream(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """The stream that belongs to no call: hostile if the input is, then silent for as long as it is open."""
+        """The stream that belongs to no call: carries the input, if it has one for it, then stays open and silent."""
         await _send(writer, _EVENTS)
         self._listening.add(writer)
         await self._do(self._at(STREAM, Asked(STREAM, None, "", self._scale)) or (), writer)
@@ -230,7 +230,7 @@ class HttpServer:
 
 
 async def _left(reader: asyncio.StreamReader) -> None:
-    """Until the other side closes the connection."""
+    """Wait until the other side closes the connection."""
     while not reader.at_eof():
         await asyncio.sleep(0.1)
 
@@ -273,7 +273,7 @@ async def _send(writer: asyncio.StreamWriter, data: bytes, times: int = 1) -> No
 
 @asynccontextmanager
 async def hostile_http(wire: str, mode: Mode, *, scale: int = 1, seed: int = 0) -> AsyncIterator[str]:
-    """A server in this event loop; its address."""
+    """Run a server in this event loop. Yields its address."""
     listening = socket.create_server(("127.0.0.1", 0))
     server = HttpServer(wire, mode, scale=scale, seed=seed)
     serving = asyncio.create_task(server.serve(listening))

@@ -1,4 +1,4 @@
-"""All hostile inputs of servers by their names, and which of them a short run tries. Standard library only."""
+"""All hostile inputs from servers by name, and the ones that a short run tries. Standard library only."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Hostile handshakes and lists: what is wrong is the JSON of an answer that says what a server is. A table."""
+"""A table of hostile handshakes and lists, with bad JSON where a server describes itself and its tools."""
 
 from __future__ import annotations
 

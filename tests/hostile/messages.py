@@ -1,4 +1,4 @@
-"""Hostile answers, notifications and questions, in calls and between them: every transport can carry them. A table."""
+"""A table of hostile answers, notifications and questions, in and between calls. Every transport can carry them."""
 
 from __future__ import annotations
 

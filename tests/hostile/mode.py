@@ -1,4 +1,4 @@
-"""Which input a hostile server shows now. Standard library only."""
+"""Which input a hostile server currently uses. Standard library only."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Protocol
 
 GOOD = "good"
 MUTATED = "mutated"
-"""Not one input but all of them: messages changed at random, from a seed."""
+"""Instead of one named input: messages changed at random, from a seed."""
 
 
 class Mode(Protocol):
@@ -20,7 +20,7 @@ class Mode(Protocol):
 
 
 class FileMode:
-    """In a file, for a server in its own process; completed inputs are written to a second file, line by line."""
+    """A mode in a file, for a server in its own process. A second file lists the inputs that it has sent."""
 
     def __init__(self, path: Path, name: str = "") -> None:
         self._path = path
@@ -33,7 +33,7 @@ class FileMode:
 
     @staticmethod
     def show(path: Path, name: str) -> None:
-        """From now on this one, in one step: half a name would be none, and none means good."""
+        """Switch to this input. The file is replaced in one step, so that the server never reads half a name."""
         half = path.with_suffix(".half")
         half.write_text(name, encoding="utf-8")
         half.replace(path)
@@ -50,7 +50,7 @@ class FileMode:
 
 
 class HeldMode:
-    """In this process."""
+    """A mode in memory, for a server in this process."""
 
     def __init__(self, name: str = GOOD) -> None:
         self.name = name

@@ -17,10 +17,10 @@ ODD = (
     '"\\ud800"', '"\\u001b[2J\\r\\n"', '"__proto__"', "[]", "{}", "[[]]", "[null]", '{"a":{"b":[1]}}', '{"":""}',
     '{"a":1,"a":2}', "[" * 200 + "]" * 200, '"' + "y" * 5_000 + '"', '"2026-07-28"', '"http://127.0.0.1:9/"', '"file:///"',
 )  # fmt: skip
-"""Values that are seldom what was expected, as JSON."""
+"""Values, as JSON, that a reader seldom expects."""
 
 HUGE = ('"' + "z" * 300_000 + '"', "[" * 50_000 + "]" * 50_000, "[" + "0," * 50_000 + "0]")
-"""The same, one in a hundred."""
+"""Large values of the same kind, used once in a hundred."""
 
 _NAMES = (
     "id",
@@ -77,14 +77,14 @@ SERVER_MESSAGES = (*NOTICES, *_QUESTIONS, *_ANSWERS)
 
 
 class Mutator:
-    """One stream of changes. The same seed gives the same ones for the same messages."""
+    """Changes messages. The same seed and messages give the same changes."""
 
     def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)
         self._last: Any = {"a": [1, {"b": "c"}]}
 
     def message(self, message: Any) -> tuple[bytes, str]:
-        """A changed message, and what was done to it."""
+        """A changed message, and the kinds of changes."""
         kinds, text = [], ""
         value = json.loads(json.dumps(message))
         for _ in range(self.random.choice((1, 1, 1, 2, 3))):
@@ -97,7 +97,7 @@ class Mutator:
             kind = self.random.choice(("truncate", "flip", "twice", "nul", "bom"))
             data = getattr(self, f"_{kind}")(data)
             kinds.append(kind)
-        # One message stays on one line; splitting lines is the job of the frames.
+        # A message stays on one line; only `_frames` splits lines.
         return data.replace(b"\n", b" "), "+".join(kinds)
 
     def odd(self) -> str:
@@ -148,7 +148,7 @@ class Mutator:
         return self._written(value)
 
     def _double(self, value: Any) -> tuple[Any, str]:
-        """One key twice, with two values."""
+        """Repeat a key with a second value."""
         place, key = self._place(value)
         if not isinstance(place, dict) or not place:
             return self._written(value)
@@ -173,7 +173,7 @@ class Mutator:
         return self._written(value)
 
     def _splice(self, value: Any) -> tuple[Any, str]:
-        """A part of the message before, in the place of a part of this one."""
+        """Replace a part of this message by a part of the previous one."""
         place, key = self._place(value)
         other, part = self._place(self._last)
         if place and other:
@@ -200,7 +200,7 @@ class Mutator:
 
 
 _SPARED = {HELLO: 0.5, "tools/list": 0.5, BEGIN: 0.97}
-"""How often an occasion is left as it is: a server that never comes up has no calls to be hostile in."""
+"""How often to stay honest on an occasion, because a server that never comes up gets no calls to misbehave in."""
 
 _HEADERS = (
     b"content-encoding: gzip", b"content-length: 7", b"transfer-encoding: chunked", b"location: file:///x", b"x: \xff",
@@ -216,15 +216,15 @@ _LINES = (
 
 
 class ServerMutations:
-    """What a server of this seed and life does at each occasion: answers that are changed, and messages that nobody
-    asked for."""
+    """What a hostile server does on each occasion: it changes its answers and sends unsolicited messages. The seed and
+    the number of its start decide the changes."""
 
     def __init__(self, seed: int | None, life: int, *, is_http: bool = False) -> None:
         self._mutator = Mutator((seed or 0) * 1_000_003 + life)
         self._is_http = is_http
 
     def at(self, occasion: str, asked: Asked) -> tuple[Sequence[Deed], list[str]]:
-        """What to do, and what that was, by kinds; nothing: be honest this time."""
+        """What to do, and the kinds of changes; nothing means to stay honest this time."""
         choice = self._mutator.random
         if choice.random() < _SPARED.get(occasion, 0.2):
             return (), []
@@ -259,7 +259,7 @@ class ServerMutations:
         return Wire(b"HTTP/1.1 %d Odd\r\n%b\r\n\r\n%b" % (status, b"\r\n".join(lines), data)), "head"
 
     def _frames(self, data: bytes) -> bytes:
-        """An event stream with the message in it somewhere."""
+        """An event stream that contains the message among other lines."""
         choice = self._mutator.random
         lines = [choice.choice(_LINES) for _ in range(choice.choice((1, 3, 8)))]
         lines.insert(choice.randrange(len(lines) + 1), b"data: " + data + b"\n")

@@ -1,4 +1,4 @@
-"""Every named input on each of its transports, by hand: more than CI has time for, and one line for each."""
+"""Tries every named input on each of its transports, which takes too long for CI, and prints a line for each."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from tests.hostile.inputs import INPUTS
 
 
 async def run_named(only: str, wire: str, *, slow: bool) -> int:
-    """How many inputs hurt somebody."""
-    # The SDK's client quotes what it cannot read; the gateway's own command line leaves that out, too.
+    """Returns how many inputs caused problems."""
+    # The SDK's client logs what it cannot read. The gateway's command line silences it too.
     logging.getLogger("mcp").setLevel(logging.CRITICAL)
     failures = 0
     pairs = [(shown, on) for shown in INPUTS.values() for on in shown.wires if only in shown.name and wire in ("", on)]
@@ -25,7 +25,7 @@ async def run_named(only: str, wire: str, *, slow: bool) -> int:
             case = Case(shown, on, Path(folder))
             try:
                 await case.run()
-            except Exception as error:  # noqa: BLE001 - the next input is tried whatever became of this one
+            except Exception as error:  # noqa: BLE001 - the next input is tried even if this one fails
                 case.problems.append(f"the run itself ended: {error!r}")
         failures += bool(case.problems)
         word = "FAILED" if case.problems else "ok"

@@ -1,4 +1,4 @@
-"""Hostile child processes: what is wrong is how they live, write and read, or the bytes of a line. A table."""
+"""A table of hostile child processes, which misbehave in how they start, end, write and read, or send bad bytes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Hostile HTTP responses: what is wrong is the head, the length, the encoding, the pace of the body. A table."""
+"""A table of hostile HTTP responses, with a bad head, length, encoding, or pace of the body."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ _SESSION = b"mcp-session-id: "
 
 
 def _with_head(head: bytes, asked: Asked) -> list[Deed]:
-    """The honest answer under another head."""
+    """The honest answer with a different head."""
     body = asked.answer.encode()
     return [Wire(head + b"content-length: %d\r\n\r\n" % len(body) + body)]
 
 
 def _statuses(asked: Asked) -> list[Deed]:
-    """Another status for each request, through all that there are."""
+    """A different status for each request, from 100 to 599."""
     status = 100 + (int(asked.id) * 37) % 500
     body = asked.answer.encode()
     head = b"HTTP/1.1 %d Odd\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n" % (status, len(body))
@@ -41,10 +41,10 @@ def _statuses(asked: Asked) -> list[Deed]:
 
 
 def _gzip_bomb(asked: Asked) -> list[Deed]:
-    """Ten megabytes of blanks before the answer, as ten kilobytes."""
+    """Ten megabytes of spaces before the answer, compressed to ten kilobytes."""
     blanks, count = b" " * 1_000_000, 10 * asked.scale
     packer = zlib.compressobj(9, zlib.DEFLATED, -15)
-    # Between two full flushes the same input gives the same bytes: packed once, sent many times.
+    # After a full flush the same input compresses to the same bytes, so one compressed block can be repeated.
     block = packer.compress(blanks) + packer.flush(zlib.Z_FULL_FLUSH)
     end = packer.compress(asked.answer.encode()) + packer.flush()
     check = 0

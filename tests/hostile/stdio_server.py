@@ -1,8 +1,8 @@
-"""A hostile MCP server on stdio: does what the input says whose name stands in its mode file, else is honest.
+"""A hostile MCP server on stdio: carries out the input that its mode file names, and is honest otherwise.
 
 python -m tests.hostile.stdio_server MODE_FILE [--input NAME] [--modern] [--scale N] [--seed N] [--nice]
-A server that was hostile ends when the file says `good`, so that its next start is an honest one. Standard library
-only, and no event loop: it must start in milliseconds.
+A server that was hostile exits when the file changes to `good`, so that its next start is honest. Standard library
+only, and no event loop, because it must start in milliseconds.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _AT_ONCE = 64 * 1024
 
 
 class StdioServer:
-    """Reads requests, and answers each in a thread."""
+    """Reads requests and answers each in its own thread."""
 
     def __init__(self, options: argparse.Namespace) -> None:
         self._mode = FileMode(options.mode_file, options.input)
@@ -51,7 +51,7 @@ class StdioServer:
         self._mutations = ServerMutations(options.seed, os.getpid() if options.seed is None else self._mode_life())
 
     def _mode_life(self) -> int:
-        """How often this server was started: each life has its own changes, the same in each run of one seed."""
+        """A number for this start of the server. Each start has its own changes, the same ones for the same seed."""
         self._mode.done("life")
         return os.fstat(self._mode.descriptor).st_size
 
@@ -91,7 +91,7 @@ class StdioServer:
             self._at(STREAM, Asked(STREAM, None, "", self._scale))
 
     def _at(self, occasion: str, asked: Asked) -> bool:
-        """Do what the input has for this occasion; whether there was anything."""
+        """Do what the current input does on this occasion. Returns whether it did anything."""
         name = self._mode.current()
         if name == MUTATED:
             deeds, kinds = self._mutations.at(occasion, asked)

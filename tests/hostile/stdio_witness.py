@@ -1,4 +1,4 @@
-"""A witness on the stdio of a gateway, where there is only one client: it sends changed lines between its own calls."""
+"""A witness on stdio, where a gateway has one client only, so the witness itself sends changed lines between calls."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.hostile.witness import Witness
 
 
 class StdioWitness(Witness):
-    """Its calls have ids that no changed message has."""
+    """A witness whose calls have ids that no changed message has."""
 
     def __init__(self, gateway: GatewayProcess, mutator: Mutator) -> None:
         self.gateway = gateway
@@ -31,7 +31,7 @@ class StdioWitness(Witness):
         await self._write(b'{"jsonrpc":"2.0","method":"notifications/initialized"}')
 
     async def send_changed(self) -> str:
-        """One changed line; what it was. A second handshake is no part of it: it would end our own."""
+        """Send one changed line. Returns its kind."""
         era, message = self._mutator.random.choice(CLIENT_MESSAGES)
         data, kind = self._mutator.message(message)
         await self._write(data)
@@ -57,7 +57,7 @@ class StdioWitness(Witness):
         assert stdin is not None
 
         def write() -> None:
-            # Code that waits for responses notices when the gateway is gone.
+            # If the gateway is gone, the code that waits for a response notices.
             with contextlib.suppress(OSError, ValueError):
                 stdin.write(line + b"\n")
                 stdin.flush()
@@ -67,7 +67,7 @@ class StdioWitness(Witness):
     async def _read(self) -> None:
         stdout = self.gateway.process.stdout
         assert stdout is not None
-        # Ends with the gateway, or when its starter closes the pipes.
+        # Ends when the gateway ends, or when the test closes the pipes.
         with contextlib.suppress(ValueError, OSError):
             while line := await asyncio.to_thread(stdout.readline):
                 message = json.loads(line)

@@ -1,4 +1,4 @@
-"""Hostile event streams: what is wrong is between the messages, or where a stream ends. A table."""
+"""A table of hostile event streams, with bad lines between messages, or a stream that ends in the wrong place."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _STREAM = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n"
 
 
 def _event(fields: bytes, times: int = 1) -> Deeds:
-    """These lines of a stream, between a message and the honest answer."""
+    """These lines, between a message and the honest answer."""
     return lambda asked: [Say("{}"), Wire(fields, times * asked.scale), Say(asked.answer)]
 
 

@@ -1,6 +1,6 @@
-"""What a hostile server says in a call, as a client of a real gateway sees it: over HTTP in both eras, and on stdio.
+"""Hostile answers to calls, as a client of a real gateway sees them: over HTTP in both eras, and on stdio.
 
-Here every answer is written and read again as bytes, which it is not where client and gateway share a process.
+Here every answer is serialized and parsed, unlike in tests where client and gateway share a process.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ CALL = {"tool_name": "poke", "server_name": HOSTILE, "parameters": {}}
 
 
 class Arena:
-    """A gateway of each kind, in front of the same two servers, one of which is controlled by the test."""
+    """A gateway on HTTP and one on stdio, in front of the same two servers. The test controls one of these."""
 
     def __init__(self, folder: Path) -> None:
         self.mode = folder / "mode"
@@ -59,7 +59,7 @@ def _is_answer(message: dict[str, Any]) -> bool:
 
 
 async def _called(client: PlainClient) -> str:
-    """What was wrong with the answer to a call of the hostile server."""
+    """Call the hostile server. Returns what was wrong with the response, or nothing."""
     try:
         answer = await client.request(7, "tools/call", {"name": "call_tool", "arguments": CALL})
     except (httpx2.HTTPError, AssertionError, ValueError, LookupError) as error:
@@ -68,7 +68,7 @@ async def _called(client: PlainClient) -> str:
 
 
 async def _until_listed(client: PlainClient) -> None:
-    """Until the hostile server is back: some inputs end it, and the next one is for it to show."""
+    """Wait until the hostile server is back: some inputs end it, and it must be up for the next one."""
     for _ in range(200):
         answer = await client.request(8, "tools/call", {"name": "list_tools", "arguments": {"server": HOSTILE}})
         if "poke" in json.dumps(answer):
@@ -88,10 +88,10 @@ async def test_calls_to_a_hostile_server_are_answered_over_http_in_both_eras(are
             await client.connect()
         async with watching(witness):
             for shown in IN_CALLS:
-                # Without a good moment between: a server that was hostile would end itself then.
+                # The mode is not set to good in between, because a hostile server would then exit.
                 FileMode.show(arena.mode, shown.name)
                 for _ in range(_ATTEMPTS):
-                    # An input may end its server, so that the next call finds it about to die.
+                    # An input may end its server, so the next call may find it about to exit.
                     await _until_listed(clients[1])
                     wrong = await asyncio.gather(*(_called(client) for client in clients))
                     problems += [f"{shown.name}: {text}" for text in wrong if text]
@@ -100,7 +100,7 @@ async def test_calls_to_a_hostile_server_are_answered_over_http_in_both_eras(are
     problems += [f"the witness was not answered: {lost}" for lost in witness.lost[:3]]
     problems += await gateway.problems()
     assert problems == []
-    # Answered by the hostile server, and not only refused because it was down.
+    # The hostile server sent every input; no call was only refused because the server was down.
     assert {shown.name for shown in IN_CALLS} - arena.shown() == set()
 
 
@@ -110,7 +110,7 @@ async def test_calls_to_a_hostile_server_are_answered_on_stdio(arena: Arena) -> 
         problems = await _called_on_stdio(arena, gateway)
         problems += await gateway.problems()
     finally:
-        # The event loop waits for the thread that reads the gateway's stdout: the gateway must end first.
+        # The gateway must end first, because the event loop waits for the thread that reads its stdout.
         arena.on_stdio.end()
     assert problems == []
 

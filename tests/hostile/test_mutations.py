@@ -1,4 +1,4 @@
-"""A small number of changed messages of servers and clients, at random from a seed; many more by hand."""
+"""A short campaign of changed messages; `python -m tests.hostile` runs a long one."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ COUNT = 1_500
 
 
 async def test_changed_messages_of_servers_and_clients_hurt_no_witness(tmp_path: Path) -> None:
-    # The same in CI each time, so that a new finding does not block an unrelated change.
+    # CI always uses the same seed, so that a new finding does not block an unrelated change.
     seed = 1 if os.environ.get("CI") else random.randrange(1_000_000)
     campaign = Campaign(COUNT, seed, tmp_path)
     await campaign.run()

@@ -1,7 +1,7 @@
-"""Every hostile message of a server: nobody but that server is hurt, and it recovers.
+"""Every hostile message of a server: no other server or client is affected, and the server recovers.
 
-CI tries each input on one transport, and so all transports with many inputs; `python -m tests.hostile --named` tries
-each on all of its transports.
+CI tries each input on one transport, so that every transport gets many inputs. `python -m tests.hostile --named` tries
+each input on all of its transports.
 """
 
 from __future__ import annotations

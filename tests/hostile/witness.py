@@ -1,6 +1,6 @@
-"""The witness: a client that calls an honest server through the gateway, all the time, while others are hostile.
+"""The witness: a client that keeps calling an honest server through the gateway while others are hostile.
 
-Every one of its calls must be answered, with its own answer, in a generous time. Knows nothing of the hostile side.
+Each of its calls must get its own answer within a generous time. It knows nothing about the hostile side.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ LONGEST = 20.0
 """Seconds after which a call counts as lost."""
 
 Ask = Callable[[str, dict[str, Any]], Awaitable[dict[str, Any]]]
-"""Calls one of the gateway's own tools; the result as on the wire."""
+"""Calls one of the gateway's own tools. Returns the result as it was sent."""
 
 
 def witness_server() -> Entry:
-    """With its own deadline, because that of the hostile servers is short and the machine may be busy."""
+    """The honest server, with its own deadline: that of the hostile servers is short, and the machine may be busy."""
     return {**plain_server(NAME), "timeout": LONGEST}
 
 
 class Witness:
-    """One witness client, and what it saw."""
+    """One witness client, and what it observed."""
 
     def __init__(self, ask: Ask, pause: float = 0.01) -> None:
         self.ask = ask
@@ -38,7 +38,7 @@ class Witness:
         self.lost: list[str] = []
 
     async def until_up(self, seconds: float = 15.0) -> bool:
-        """Whether the honest server can be called, at last."""
+        """Wait until the honest server can be called. Returns whether it can."""
         until = time.monotonic() + seconds
         while time.monotonic() < until:
             result = await self.ask("call_tool", _call("up"))
@@ -49,7 +49,7 @@ class Witness:
         return False
 
     async def call_once(self) -> None:
-        """A call and a search, each with an answer that is its own."""
+        """Make a call and a search, and check that each gets its own answer."""
         self.calls += 1
         value = f"call {self.calls} of {id(self)}"
         await self._expect("call_tool", _call(value), value)
@@ -60,7 +60,7 @@ class Witness:
         try:
             async with asyncio.timeout(LONGEST):
                 result = await self.ask(tool, arguments)
-        except Exception as error:  # noqa: BLE001 - whatever it is, a witness call was lost by it
+        except Exception as error:  # noqa: BLE001 - any exception means that the call was lost
             self.lost.append(f"{tool} {self.calls}: {type(error).__name__}: {str(error)[:300]}")
             return
         self.longest = max(self.longest, time.perf_counter() - started)
@@ -79,7 +79,7 @@ def _call(value: str) -> dict[str, Any]:
 
 @asynccontextmanager
 async def watching(*witnesses: Witness) -> AsyncIterator[None]:
-    """While this is open, the witnesses call."""
+    """Keep the witnesses calling until the context exits."""
     tasks = [asyncio.create_task(witness.run()) for witness in witnesses]
     try:
         yield

@@ -1,7 +1,7 @@
-"""An MCP server on stdio that asks its client whatever it likes, declared or not, and answers with what it heard.
+"""An MCP server on stdio that asks its client any question, whether or not the client declared support for it.
 
-python asking.py [--era modern]. Its tool `ask` takes a `method` and `params`, asks for that, and returns the answer
-or the refusal as text. With `--era modern` it asks through its result.
+python asking.py [--era modern]: its tool `ask` takes a `method` and `params`, sends that question, and returns the
+answer or the refusal as text. With `--era modern` the question is part of the result.
 """
 
 from __future__ import annotations

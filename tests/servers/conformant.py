@@ -1,4 +1,4 @@
-"""A server with everything that the official conformance suite and our own tests require."""
+"""A server with every feature that the official conformance suite and our own tests require."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ calls = 0
 
 
 class Raw(RootModel[dict[str, Any]]):
-    """An answer of the client, as it is."""
+    """An answer from the client, unchanged."""
 
 
 def tool(description: str, schema: Mapping[str, Any] = _NOTHING, **fields: Any) -> Callable[[Tool], Tool]:
@@ -78,7 +78,7 @@ def capabilities(context: Context) -> dict[str, Any]:
 
 
 async def ask(context: Context, method: str, params: dict[str, Any]) -> dict[str, Any]:
-    """A request to the client in the middle of a call, as in legacy."""
+    """Send a question to the client in the middle of a call, as legacy servers do."""
     request: Any = types.Request[dict[str, Any], str](method=method, params=params)
     related = ServerMessageMetadata(related_request_id=context.request_id)
     return (await context.session.send_request(request, Raw, metadata=related)).root
@@ -195,7 +195,7 @@ async def was_cancelled(_context: Context, _params: Params) -> Answer:
 
 @tool("Ends the stream of the call, and answers on the one that the client opens then")
 async def test_reconnection(context: Context, _params: Params) -> Answer:
-    # The client must have seen the beginning of the stream, to be able to name it.
+    # The client must have seen the start of the stream before it can resume it by id.
     await asyncio.sleep(0.1)
     if context.close_sse_stream is not None:
         await context.close_sse_stream()
@@ -203,7 +203,7 @@ async def test_reconnection(context: Context, _params: Params) -> Answer:
     return text("Answered after the stream was ended.")
 
 
-# Asking the client, in legacy.
+# Questions to the client, legacy.
 
 
 @tool("Asks the client's model", takes(prompt={"type": "string"}))
@@ -314,7 +314,7 @@ async def list_roots(context: Context, _params: Params) -> Answer:
     return text(json.dumps((await ask(context, "roots/list", {}))["roots"]))
 
 
-# Asking the client, in modern: the result asks for what is missing.
+# Questions to the client, modern: the result asks for what is missing.
 
 
 def elicitation(message: str, **properties: Any) -> dict[str, Any]:
@@ -654,7 +654,7 @@ async def only_the_older_era(ctx: ServerRequestContext[Any, Any], call_next: Cal
 
 
 def completed(handler: Callable[[Context, Any], Awaitable[Any]]) -> Callable[[Context, Any], Awaitable[Any]]:
-    """Results say that they are complete, if the client's era requires it."""
+    """Mark results as complete if the client's era requires it."""
 
     async def handle(context: Context, params: Any) -> Any:
         result = await handler(context, params)
@@ -664,7 +664,7 @@ def completed(handler: Callable[[Context, Any], Awaitable[Any]]) -> Callable[[Co
 
 
 class Events(EventStore):
-    """All that was sent, for clients that come back. Not for long, nor for more than one at a time."""
+    """Keeps all events for clients that reconnect. Good enough for short runs with one client at a time."""
 
     def __init__(self) -> None:
         self._events: list[tuple[str, types.JSONRPCMessage | None]] = []
@@ -683,7 +683,7 @@ class Events(EventStore):
 
 
 class _Conformant(Server[Any]):
-    """Legacy clients are notified of changes too."""
+    """A server that notifies legacy clients of changes too."""
 
     def create_initialization_options(self, *_args: Any, **_fields: Any) -> Any:
         every = NotificationOptions(prompts_changed=True, resources_changed=True, tools_changed=True)
@@ -733,7 +733,7 @@ def main() -> None:
         asyncio.run(serve_stdio(server, options.era))
     else:
         app = server.streamable_http_app(event_store=Events(), retry_interval=200)
-        # The other parser leaves blanks at the end of headers, which a server must not mind.
+        # uvicorn's other parser keeps trailing spaces of headers, which a server must ignore.
         uvicorn.run(app, port=options.http, log_level="critical", http="h11")
 
 

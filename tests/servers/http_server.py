@@ -1,4 +1,4 @@
-"""An MCP server over HTTP on the SDK: streamable HTTP at /mcp, the older SSE transport at /sse.
+"""An MCP server over HTTP, built on the SDK: streamable HTTP at /mcp, the SSE transport at /sse.
 
 python http_server.py PORT: every request must carry `X-Key: secret`, or it gets 401.
 """

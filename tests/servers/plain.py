@@ -1,10 +1,10 @@
 """An MCP server on stdio in plain Python: starts in milliseconds, and misbehaves on request.
 
-python plain.py NAME [--tools N] [--page N] [--mode MODE] [--delay S] [--pid-file FILE] [--state FILE]
-Modes: ok, hang (never answers), garbage (prints text for ever), exit (ends at once), dies-when-probed (ends at
-any request before initialize, as some SDKs do), one-invalid (one tool of its list is not a tool), draws (has a
-tool `draw` with two related parameters), hostile (has a tool whose texts are markup, script and marks that turn the
-direction of writing).
+python plain.py NAME [--tools N] [--page N] [--mode MODE] [--delay S] [--pid-file FILE]
+Modes: ok, hang (never answers), garbage (prints text forever), exit (exits at once), dies-when-probed (exits on any
+request before initialize, as some SDKs do), one-invalid (one entry of its listing is not a valid tool), draws (has a
+tool `draw` with two related parameters), hostile (has a tool whose texts contain markup, script and characters that
+reverse the writing direction).
 """
 
 from __future__ import annotations
@@ -176,7 +176,7 @@ def main() -> None:
         initialized = initialized or message.get("method") == "initialize"
         if options.mode == "dies-when-probed" and not initialized:
             sys.exit("expected initialize")
-        # A thread each, because many calls may be in progress at a time.
+        # One thread per request, because many calls may be in progress at once.
         threading.Thread(target=server.answer, args=(message,), daemon=True).start()
 
 

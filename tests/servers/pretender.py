@@ -1,6 +1,6 @@
-"""A server that pretends: whatever it says holds control characters, and its `_meta` says what only the gateway says.
+"""A server that imitates the gateway: all its texts hold control characters, and its `_meta` uses the gateway's keys.
 
-python pretender.py [MANNER]; `dies`: ends at once, with such words on stderr; `refuses`: answers calls with an error.
+python pretender.py [MANNER]; `dies`: exits at once with such a text on stderr; `refuses`: answers calls with an error.
 """
 
 from __future__ import annotations

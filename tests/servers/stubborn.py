@@ -1,9 +1,9 @@
-"""The plain test server, as somebody who does not want to end.
+"""The plain test server, made hard to stop.
 
 python stubborn.py NAME MANNER MARKER
-Manners, one or several with a comma: eof (does not end when its stdin does), term (nor at SIGTERM), child (starts a
-process that does neither), session (starts one in a session of its own), orphan (starts one whose parent ends at once,
-in a session of its own). MARKER stands in the arguments of every process, so that a test can find them.
+MANNER is one or more of these, separated by commas: eof (does not exit when its stdin closes), term (nor on SIGTERM),
+child (starts a process that ignores both), session (starts such a process in its own session), orphan (starts one in
+its own session whose parent exits at once). MARKER is in the arguments of every process, so that a test can find them.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Runs a stdio server and writes down what passes between it and its client, line by line, unchanged.
+"""Runs a stdio server and records everything that it and its client send each other, line by line, unchanged.
 
 python wiretap.py FILE COMMAND [ARGUMENT ...]
 """

@@ -1,4 +1,4 @@
-"""The scorer counts groups, each once."""
+"""The scorer counts each group of relevant tools once."""
 
 import pytest
 from training.metrics import calibration_error, figures, query_figures

@@ -31,7 +31,7 @@ TRAINS, KEPT_APART = "post-office", next(name for name in map("kept-{}".format, 
 
 
 def write_servers(folder: Path) -> None:
-    """A server that trains and one that is kept apart, each with requests written for it."""
+    """Write a server for training and one that is held out, each with requests written for it."""
     (folder / "mcp-tools").mkdir()
     requests: list[dict[str, Any]] = []
     for server in (TRAINS, KEPT_APART):
@@ -55,7 +55,7 @@ def write_servers(folder: Path) -> None:
 
 @pytest.fixture
 def small_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """One query a train set, one a dev set; a corpus that holds a dev set's gold tool."""
+    """Train and dev sets that share one query, spelled differently, and corpora with a dev set's gold tool."""
     root = tmp_path / "retrieval"
     for name in sets.TRAIN_SETS:
         queries = [

@@ -1,4 +1,4 @@
-"""Tools, server states, catalogs and a pool, built on the spot with the product's own constructors: no processes."""
+"""Builds tools, server states, catalogs and a pool with the product's own constructors, without processes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from mcp_optimizer.upstream.state import PoolOptions, UpstreamState
 
 
 def mcp_tool(name: str, description: str = "", properties: Mapping[str, Any] | None = None, **fields: Any) -> McpTool:
-    """A tool; `fields` are further ones, by their names on the wire."""
+    """A tool; `fields` are additional fields, named as in the protocol."""
     schema = {"type": "object", "properties": dict(properties or {})}
     return McpTool.model_validate({"name": name, "description": description, "inputSchema": schema, **fields})
 
@@ -54,7 +54,7 @@ def new_catalog(counter: TokenCounter | None = None, own_names: Sequence[str] = 
 async def live_catalog(
     *states: UpstreamState, counter: TokenCounter | None = None, own_names: Sequence[str] = OWN_NAMES
 ) -> LiveCatalog:
-    """A catalog that knows these servers, and has taken in what they list."""
+    """A catalog that has ingested the listings of these servers."""
     catalog = new_catalog(counter, own_names)
     for state in states:
         catalog.on_state(state)
@@ -66,7 +66,7 @@ Answer = Callable[[str, dict[str, Any]], dict[str, Any]]
 
 
 class RecordingPool(UpstreamPool):
-    """A pool without servers: remembers what it was asked to call, and answers with what it was given."""
+    """A pool without servers, which records calls and answers with a given function."""
 
     def __init__(self, answer: Answer | None = None) -> None:
         super().__init__((), PoolOptions(), "test")

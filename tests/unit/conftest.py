@@ -1,4 +1,4 @@
-"""Holds what `make check` relies on: a unit test that starts a process says so with @pytest.mark.process."""
+"""Enforces what `make check` relies on: a unit test that starts a process is marked with @pytest.mark.process."""
 
 from __future__ import annotations
 

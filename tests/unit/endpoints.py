@@ -1,4 +1,4 @@
-"""A real HTTP server for one test: an OpenAI-compatible endpoint that remembers what it was asked."""
+"""A real HTTP server for one test: an OpenAI-compatible endpoint whose answers the test decides."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 Answer = Callable[[str, Any, str | None], tuple[int, Any]]
-"""Path, body and Authorization of a request in; the status and the JSON to send out."""
+"""Takes the path, body and Authorization header of a request; returns the status and the JSON to send."""
 
 
 @contextmanager
 def serving(answer: Answer) -> Iterator[str]:
-    """Serve on a free port; the address of the API."""
+    """Serve on a free port. Yields the address of the API."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
@@ -28,7 +28,7 @@ def serving(answer: Answer) -> Iterator[str]:
             self.wfile.write(sent)
 
         def log_message(self, format: str, *args: Any) -> None:
-            """Not into the test's output."""
+            """Keep the log out of the test's output."""
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     thread = threading.Thread(target=server.serve_forever, args=(0.01,))

@@ -1,4 +1,4 @@
-"""Options: which source wins, and what a user reads when one of them is wrong."""
+"""Options: which source takes precedence, and what a user reads when a value is wrong."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Counting tokens: tiktoken's own tables and splits, offline, and text is only ever text."""
+"""Tokens are counted offline with tiktoken's own tables and patterns, and special tokens in a text are plain text."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_the_default_encoding_is_cl100k_base() -> None:
 @pytest.mark.parametrize("encoding", ENCODINGS)
 @pytest.mark.parametrize("special", ["<|endoftext|>", "<|fim_prefix|>", "<|endofprompt|>"])
 def test_a_special_token_in_a_text_is_text(encoding: str, special: str) -> None:
-    # One, if it were taken for what it looks like; and an error by tiktoken's own default.
+    # As a special token it would count as one; by default, tiktoken raises an error.
     assert TokenCounter(encoding).count_tokens(special) > 3
 
 
@@ -132,7 +132,7 @@ def test_a_damaged_vocabulary_is_refused(damage: Any, tmp_path: Path, monkeypatc
 
 
 def test_a_text_that_the_tokenizer_gives_up_on_is_an_ordinary_error() -> None:
-    # Its Rust part panics at a million blanks, with an exception that no `except Exception` would catch.
+    # tiktoken's Rust part panics at a million spaces, with an exception that `except Exception` does not catch.
     counter = TokenCounter("o200k_base")
     with pytest.raises(ValueError, match="tokenizer"):
         counter.count_tokens(" " * 1_000_000)

@@ -1,4 +1,4 @@
-"""What is to be ended is ended, whatever another part does."""
+"""Every part is ended, even if another one fails or hangs."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ async def test_many_parts_that_hang_take_no_longer_than_one() -> None:
     assert time.monotonic() - started < 5
 
 
-async def test_parts_end_once_and_whoever_asks_again_waits_for_that() -> None:
+async def test_parts_end_once_and_a_second_request_waits_for_that() -> None:
     ended: list[str] = []
     begun, may_end = asyncio.Event(), asyncio.Event()
 
@@ -77,7 +77,7 @@ async def test_parts_end_once_and_whoever_asks_again_waits_for_that() -> None:
     assert ended == ["at once", "slow", "quick"]
 
 
-async def test_whoever_is_cancelled_while_it_ends_parts_has_ended_the_others_all_the_same() -> None:
+async def test_the_other_parts_end_even_if_the_task_that_ends_them_is_cancelled() -> None:
     begun, ended = asyncio.Event(), asyncio.Event()
 
     async def hangs() -> None:

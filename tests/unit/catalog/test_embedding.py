@@ -1,4 +1,4 @@
-"""Embedding in the background: once per text and encoder, and no search waits for it."""
+"""Embedding runs in the background, once per text and encoder, and no search waits for it."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Started:
 
 @asynccontextmanager
 async def started(path: Path, *states: UpstreamState, encoder: Encoder | None = None) -> AsyncIterator[Started]:
-    """As at the start of a gateway: everything is new but the file."""
+    """Start as a gateway does: everything is new except the database file."""
     database = await open_database(path)
     stored = Catalog(database)
 
@@ -101,7 +101,7 @@ async def test_a_server_that_comes_later_is_embedded_too(path: Path) -> None:
         gateway.catalog.on_state(running("office", DRAW, COUNT))
         await gateway.catalog.caught_up()
         assert names(gateway.catalog, "total") == ["reckon"]
-        # Each was read once.
+        # Each tool was embedded once.
         assert len(encoder.read) == len(set(encoder.read)) == gateway.ingestion.embedded == 3
 
 
@@ -136,7 +136,7 @@ async def test_vectors_of_two_encoders_never_meet(path: Path) -> None:
 
     async with started(path, OFFICE, running("post", SEND), encoder=ToyEncoder()) as gateway:
         await gateway.catalog.use_encoder(Wider("wider"))
-        # Until the new vectors are there, the old index answers with the old encoder.
+        # Until the new vectors are complete, the old index answers with the old encoder.
         assert names(gateway.catalog, "photo") == ["draw"]
         await gateway.catalog.caught_up()
         assert gateway.ingestion.embedded == 8
@@ -223,7 +223,7 @@ async def test_an_encoder_that_is_ready_while_a_server_is_being_stored_reads_its
         nonlocal calls
         calls += 1
         if calls > 1:
-            # The first to ask counts tokens; the next one stores.
+            # The first request for the database counts tokens; the second stores the tools.
             await stored.wait()
 
     counter, vocabulary, encoder = TokenCounter(), Vocabulary(), ToyEncoder()
@@ -266,7 +266,7 @@ async def test_closing_in_the_middle_stops_and_what_was_done_is_kept(
         await gateway.catalog.use_encoder(ToyEncoder(on_batch=gateway.catalog.close))
         await gateway.catalog.caught_up()
         assert gateway.ingestion.embedded == 2
-        # Closed is closed, also for what comes after.
+        # A closed catalog embeds nothing that comes later either.
         gateway.catalog.on_state(running("late", SEND))
         await gateway.catalog.caught_up()
         assert gateway.ingestion.embedded == 2

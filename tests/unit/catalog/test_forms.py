@@ -1,4 +1,4 @@
-"""The forms of a definition: made once, never larger, stored for the next start."""
+"""The forms of a definition are made once, are never larger than it, and are stored for the next start."""
 
 from __future__ import annotations
 

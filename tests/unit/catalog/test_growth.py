@@ -1,4 +1,4 @@
-"""A server that changes its list forever, and catalogs of any size: nothing stale is kept, and nothing waits."""
+"""Servers that keep changing their listing, and catalogs of any size: nothing stale is kept, and nothing waits."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ async def test_a_server_that_comes_back_with_the_same_list_is_there_at_once_and_
     catalog.on_state(down("s"))
     assert [tool.name for tool in catalog.snapshot.running] == ["tool3"]
     catalog.on_state(running("s", *reversed(tools)))
-    # Nothing was awaited since.
+    # Nothing was awaited since `on_state`.
     assert len(catalog.snapshot.running) == 21
     assert catalog.snapshot.by_name["s__tool3"] is before
     await catalog.caught_up()
@@ -113,7 +113,7 @@ async def test_many_changes_in_one_turn_are_one_snapshot() -> None:
 
 
 def seconds(work: Callable[[], object]) -> float:
-    """Processor time of this thread: what else the machine does is not counted."""
+    """Processor time of this thread, so that other load on the machine does not count."""
     started = time.thread_time()
     work()
     return time.thread_time() - started

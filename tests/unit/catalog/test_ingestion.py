@@ -1,4 +1,4 @@
-"""Taking in tools: counted once and never again, and neither tokenizer nor database can stop it."""
+"""Ingestion counts each tool once, and neither the tokenizer nor the database can stop it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def path(tmp_path: Path) -> Path:
 
 @asynccontextmanager
 async def start(path: Path, counter: TokenCounter | None = None) -> AsyncIterator[tuple[Ingestion, Catalog]]:
-    """As at the start of a gateway: everything is new but the file."""
+    """Start as a gateway does: everything is new except the database file."""
     database = await open_database(path)
     catalog = Catalog(database)
 
@@ -111,7 +111,7 @@ async def test_another_encoding_counts_anew_and_the_first_is_not_forgotten(path:
 
 
 class Choking(TokenCounter):
-    """Fails on any text that mentions poison."""
+    """Fails on any text that contains "poison"."""
 
     def count_tokens(self, text: str) -> int:
         if "poison" in text:
@@ -133,7 +133,7 @@ async def test_a_tool_that_cannot_be_counted_counts_as_0_and_the_others_are_coun
         assert {tool.details.name: tool.token_count for tool in await catalog.tools(server.id)} == found
     assert "Cannot count a definition" in caplog.text
     assert "the tokenizer choked" in caplog.text
-    # Not remembered: the next start tries again, and succeeds.
+    # The failed count is not stored, so the next start tries again and succeeds.
     async with start(path) as (ingestion, catalog):
         found = counts(await take_in(ingestion, (*TOOLS, poisoned)))
         assert (found["bad"], ingestion.counted) == (TokenCounter().count_tool_tokens(poisoned), 1)

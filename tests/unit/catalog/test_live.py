@@ -1,4 +1,4 @@
-"""The live catalog: what can be found, named and counted follows the servers at once, and always adds up."""
+"""The live catalog follows the servers at once: its names, search results and token counts always add up."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ async def test_a_server_that_goes_leaves_baseline_names_and_search_in_the_same_c
     catalog = await live_catalog(GITHUB, SLACK)
     assert "create_issue" in found(catalog, "create issue")
     catalog.on_state(down("github", status=status))
-    # Nothing was awaited since.
+    # Nothing was awaited since `on_state`.
     assert catalog.snapshot.baseline_tokens == tokens(SEARCH, MESSAGE)
     assert names(catalog) == ["search", "send_message"]
     assert found(catalog, "create issue") == []
@@ -74,7 +74,7 @@ async def test_a_name_that_two_servers_have_is_qualified_only_while_both_run() -
     catalog = await live_catalog(GITHUB, SLACK)
     both = ["create_issue", "github__search", "slack__search", "send_message"]
     assert names(catalog) == both
-    # What is sent under a longer name is counted under it.
+    # A tool that is sent under a longer name is counted with that name.
     qualified = [renamed(SEARCH, name) for name in ("github__search", "slack__search")]
     assert catalog.snapshot.baseline_tokens == tokens(ISSUE, MESSAGE, *qualified)
     assert catalog.snapshot.by_name["slack__search"].definition == qualified[1]
@@ -155,7 +155,7 @@ async def test_a_server_whose_tools_cannot_be_found_now_is_missing() -> None:
     catalog.on_state(down("disabled", status=ServerStatus.STOPPED))
     catalog.on_state(running("empty"))
     catalog.on_state(GITHUB)
-    # It runs, but what it lists is still being taken in.
+    # github runs, but its listing is still being ingested.
     assert [state.name for state in catalog.snapshot.missing()] == ["failed", "starting", "github"]
     await catalog.caught_up()
     assert [state.name for state in catalog.snapshot.missing()] == ["failed", "starting"]
@@ -229,7 +229,7 @@ def put(catalog: LiveCatalog, servers: dict[str, tuple[list[McpTool], ServerStat
 async def test_savings_always_add_up(
     servers: dict[str, tuple[list[McpTool], ServerStatus]], query: str, keywords: str, limit: int, detail: Detail
 ) -> None:
-    # All run at first; then those that do not leave.
+    # All servers run at first; then those that are to be down stop.
     states: list[UpstreamState] = [running(name, *tools) for name, (tools, _) in servers.items()]
     catalog = await live_catalog(*states)
     put(catalog, servers)
@@ -247,7 +247,7 @@ async def test_savings_always_add_up(
     assert len(set(returned)) == len(returned)
     originals = {tool["name"]: tool for tool in everything}
     for tool in answer["tools"]:
-        # Whatever the form: a tool that runs, and never dearer than its server's own words.
+        # In every form, each tool is a running tool and costs no more than its definition.
         assert independent_count(tool) <= independent_count(originals[tool["name"]])
         assert detail is not Detail.FULL or tool == originals[tool["name"]]
     # Exactly the tools of running servers, each under a unique name.

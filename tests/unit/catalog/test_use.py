@@ -1,4 +1,4 @@
-"""Learning from use: what was called after a search ranks a little higher after the next one like it."""
+"""Learning from use: a tool that was called after a search ranks slightly higher in similar searches."""
 
 from __future__ import annotations
 

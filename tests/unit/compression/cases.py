@@ -1,4 +1,4 @@
-"""What the tests of compression share: a way to ask whether two schemas admit the same, and JSON of any shape."""
+"""Shared by the tests of compression: generated schemas and values, and a check whether a schema accepts a value."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ any_json = st.recursive(
     _scalars, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(_keys, inner, max_size=4), max_leaves=25
 )
 any_schema = st.dictionaries(_keys, any_json, max_size=6)
-"""Junk that looks like a schema: keywords where they belong and where they do not, with values of any shape."""
+"""Junk that looks like a schema: keywords in the right and in the wrong places, with values of any shape."""
 
 
 _types = st.sampled_from(["string", "integer", "number", "boolean", "array", "object", "null"])
@@ -39,7 +39,7 @@ _leaves: st.SearchStrategy[Any] = (
 
 @st.composite
 def valid_schemas(draw: st.DrawFn, depth: int = 3, references: tuple[str, ...] = ()) -> dict[str, Any]:
-    """Schemas that validators accept, with all that the techniques look at; some of them are references."""
+    """Schemas that validators accept, with every keyword that the techniques examine. Some of them are references."""
     referring: bool = draw(st.booleans())
     if references and referring:
         return {"$ref": draw(st.sampled_from(references))}
@@ -85,7 +85,7 @@ def tool_with(schema: dict[str, Any], description: str | None = "Does it.", **fi
 
 
 def nested(levels: int, leaf: dict[str, Any] | None = None) -> dict[str, Any]:
-    """An object in an object in an object."""
+    """Objects nested to this many levels."""
     schema: dict[str, Any] = leaf or {"type": "string", "title": "Leaf"}
     for _ in range(levels):
         schema = {"type": "object", "properties": {"in": schema}, "required": ["in"]}

@@ -1,4 +1,4 @@
-"""An abbreviated definition is as small as it must be, and says of everything that it lacks how much that is."""
+"""An abbreviated definition is as small as required, and states how much is missing wherever something is."""
 
 from __future__ import annotations
 

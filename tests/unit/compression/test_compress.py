@@ -1,4 +1,4 @@
-"""Techniques composed by what they gain: never larger, never wrong."""
+"""Techniques are combined by what they save; the result is never larger and never wrong."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_a_tool_that_cannot_be_smaller_stays_as_it_is() -> None:
 
 
 def test_a_technique_that_makes_it_larger_is_not_applied() -> None:
-    # Here a text without titles costs more.
+    # With this counter a text without titles costs more.
     compressed = compress(tool_with({"type": "object", "title": "T"}), lambda text: 100 - text.count("title"))
     assert compressed.tool.input_schema == {"type": "object", "title": "T"}
 
@@ -105,7 +105,7 @@ def test_what_is_used_once_is_written_out_where_the_rest_would_cost_more() -> No
     assert plain["properties"]["once"] == TEXT
     [kept] = plain["$defs"].values()
     assert kept["properties"].keys() == LONG["properties"].keys()  # type: ignore[attr-defined]
-    # To write all of it out would make it larger than it was.
+    # Expanding all references would make it larger than the original.
     assert len(set(references(_compressed(schema, Dialect.INLINED).tool.input_schema))) == 1
     inlined = _compressed(schema, Dialect.INLINED, outputSchema={"description": "x" * 2000})
     assert list(references(inlined.tool.input_schema)) == []
@@ -193,7 +193,7 @@ def test_groups_are_made_where_they_pay_and_nowhere_else() -> None:
 
 
 def test_two_hundred_levels_pass() -> None:
-    # A level of a schema is two of JSON, and more than 255 of those cannot be sent at all.
+    # One level of a schema is two levels of JSON, and more than 255 levels of JSON cannot be sent.
     schema = {**nested(100), "title": "Arguments"}
     compressed = _compressed(schema)
     assert compressed.tokens < compressed.baseline_tokens

@@ -1,4 +1,4 @@
-"""Short descriptions: at most five of a tool's own words that distinguish it from every other tool, or a sentence."""
+"""Short descriptions: at most five of a tool's own words that tell it apart from every other tool, or a sentence."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_the_first_sentence_says_what_a_tool_does() -> None:
 def test_tools_with_the_same_first_words_are_told_apart_by_a_later_one() -> None:
     same = "Alpha beta gamma delta epsilon"
     tools = [mcp_tool("one", f"{same}. It ends red."), mcp_tool("two", f"{same}. It ends blue.")]
-    # So many speak of red and blue that these words tell little, until nothing else does.
+    # Many tools mention red and blue, so these words distinguish little, but here nothing else does.
     others = [mcp_tool(f"other_{number}", f"Paint red and blue, number{number}") for number in range(30)]
     one, two, *_ = five_words([*tools, *others])
     assert (one.is_clear, two.is_clear) == (True, True)

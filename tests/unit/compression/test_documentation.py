@@ -1,4 +1,4 @@
-"""A schema with less documentation: it admits the same, and what was only written in the description is not lost."""
+"""A schema with less documentation accepts the same values, and notes found only in the description are not lost."""
 
 from __future__ import annotations
 

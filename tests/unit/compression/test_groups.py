@@ -1,4 +1,4 @@
-"""Parameters nested into groups, and arguments brought back to their original shape."""
+"""Parameters are nested into groups, and arguments are restored to their original shape."""
 
 from __future__ import annotations
 

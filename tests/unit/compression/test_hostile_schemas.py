@@ -1,4 +1,4 @@
-"""Signatures and compressed schemas are made in good time of whatever a server lists."""
+"""Signatures and compressed schemas are made within seconds, whatever a server lists."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def chain(length: int) -> dict[str, Any]:
 
 
 def times(keyword: str, width: int, depth: int) -> dict[str, Any]:
-    """Each definition refers to the next one so many times."""
+    """Each definition refers to the next one `width` times."""
     wide = {f"d{at}": {keyword: [{"$ref": f"#/$defs/d{at + 1}"}] * width} for at in range(depth)}
     return {"properties": {"a": {"$ref": "#/$defs/d0"}}, "$defs": {**wide, f"d{depth}": {"type": "string"}}}
 

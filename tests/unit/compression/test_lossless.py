@@ -1,4 +1,4 @@
-"""Each technique: what it leaves out, and that the schema still admits the same."""
+"""What each technique leaves out, and that the schema still accepts the same values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Descriptions cut to size, and notes on parameters lifted out of them."""
+"""Descriptions are shortened, and notes on parameters are moved out of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The type is placed where the vocabulary makes it cheapest, and nothing else changes."""
+"""The type is placed where it costs the fewest tokens, and nothing else changes."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_one_vocabulary_has_one_ordering() -> None:
 
 @given(any_schema)
 def test_only_the_order_changes(junk: dict[str, Any]) -> None:
-    # A text costs less the later its last type is, so every type is moved.
+    # With this counter a text costs less the later its last type is, so every type is moved.
     changed = Ordering(lambda text: -text.rfind("type")).apply(junk)
     assert json.loads(json.dumps(changed)) == json.loads(json.dumps(junk))
 

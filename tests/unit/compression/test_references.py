@@ -1,4 +1,4 @@
-"""References written out, left alone, or made."""
+"""References are expanded, left alone, or created."""
 
 from __future__ import annotations
 

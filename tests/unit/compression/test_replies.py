@@ -1,4 +1,4 @@
-"""What several signatures of one reply say alike is said once; no parameter, type or default is ever left out."""
+"""What several signatures of one reply have in common is written once; no parameter, type or default is left out."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A tool as a signature: it contains everything that a caller must know."""
+"""A signature contains everything that a model must know to call the tool."""
 
 from __future__ import annotations
 

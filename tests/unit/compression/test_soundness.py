@@ -1,4 +1,4 @@
-"""Real tools, generated arguments: what a compressed schema admits, the original admits."""
+"""For real tools and generated arguments: the original accepts whatever a compressed schema accepts."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_what_compressed_real_tools_admit_the_originals_admit() -> None:
     checked = skipped = 0
     started = time.perf_counter()
     for number, (server, tool) in enumerate(soundness.real_tools(DUMPS)):
-        # Large schemas take the generator seconds each; `benchmarks.soundness` goes over all of them.
+        # The generator needs seconds for each large schema; `benchmarks.soundness` covers all of them.
         if number % EVERY or len(tool.model_dump_json()) > LARGEST:
             continue
         if time.perf_counter() - started > SECONDS:

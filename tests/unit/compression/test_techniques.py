@@ -1,4 +1,4 @@
-"""A change of what compression gives increases COMPRESSION; otherwise users keep the forms stored before."""
+"""COMPRESSION must be increased when the output of compression changes; otherwise users keep their stored forms."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ TOOLS = [McpTool.model_validate(sample) for sample in SAMPLES]
 COUNT = TokenCounter().count_tokens
 
 DIGESTS = {5: "6a0286c733bed1a9"}
-"""Of the compressed samples, by version. A new version adds an entry; older ones stay, so that none is used twice."""
+"""Digests of the compressed samples by version. A new version adds an entry; old ones stay, so that none is reused."""
 
 NAMES = [technique.name for technique in SHRINKING] + [
     value for name, value in vars(techniques).items() if name.isupper() and name[0] != "_" and isinstance(value, str)
@@ -28,7 +28,7 @@ NAMES = [technique.name for technique in SHRINKING] + [
 
 
 def digest() -> str:
-    """Of everything that is stored: the definitions and the groups of their parameters, in every dialect."""
+    """The digest of everything that is stored: definitions and parameter groups, in every dialect."""
     made = [compress(tool, COUNT, dialect) for dialect in Dialect for tool in TOOLS]
     stored = [(one.wire_json, one.tokens, repr(one.groups)) for one in made]
     return hashlib.sha256(json.dumps(stored).encode()).hexdigest()[:16]

@@ -1,4 +1,4 @@
-"""Values are checked as the schema says, and no schema and no value can make the check take everything."""
+"""Values are checked against their schema, and no schema or value can make the check use unlimited time or memory."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ def nested(depth: int, inner: Any = "end") -> Any:
 
 
 def doubling(keyword: str) -> dict[str, Any]:
-    """Each definition applies the next one twice, to the same value."""
+    """Each definition applies the next one twice to the same value."""
     twice = {f"d{at}": {keyword: [{"$ref": f"#/$defs/d{at + 1}"}] * 2} for at in range(40)}
     return {"properties": {"a": {"$ref": "#/$defs/d0"}}, "$defs": {**twice, "d40": {"type": "string"}}}
 
 
 def either(keyword: str) -> dict[str, Any]:
-    """A value that holds itself, and may do so in two ways."""
+    """A recursive schema with two ways to match each level."""
     holder = {"type": "object", "properties": {"x": {"$ref": "#/$defs/a"}}, "required": ["x"]}
     ways = [{**holder, "additionalProperties": False}, holder, {"type": "integer"}]
     return {"properties": {"a": {"$ref": "#/$defs/a"}}, "$defs": {"a": {keyword: ways}}}
@@ -137,7 +137,7 @@ VALUES: list[Any] = [
 @pytest.mark.parametrize("schema", ORDINARY, ids=str)
 @pytest.mark.parametrize("value", VALUES, ids=str)
 def test_ordinary_schemas_are_checked_completely(schema: dict[str, Any], value: Any) -> None:
-    """Against the validator alone."""
+    """The result is the same as that of the validator alone."""
     try:
         expected = jsonschema_rs.validator_for(schema, offline=True).is_valid(value)
     except ValueError:

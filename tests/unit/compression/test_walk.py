@@ -1,4 +1,4 @@
-"""Where schemas stand inside a schema."""
+"""Where schemas occur inside a schema."""
 
 from __future__ import annotations
 

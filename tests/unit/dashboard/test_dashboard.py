@@ -1,4 +1,4 @@
-"""The dashboard: what it shows, to whom, and that nobody else's text is ever more than text."""
+"""The dashboard: what it shows and to whom, and that text from servers is never more than text."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ class Elements(HTMLParser):
 
 
 def assert_harmless(page: str) -> None:
-    """No script but our own file, no handler, no inline style: what the content security policy would refuse."""
+    """Check that a page has nothing that its content security policy would block: foreign scripts, handlers, styles."""
     elements = Elements(page)
     for tag, attributes in elements.tags:
         assert tag != "script" or attributes.get("src") == "/static/dashboard.js"
@@ -138,7 +138,7 @@ async def test_what_clients_do_appears_with_what_it_saved(dumps: Path) -> None:
         await client.get("/")
         await optimizer.find("create an issue")
         await optimizer.accounts.settled()
-        optimizer._dashboard._fresh_until = 0.0  # type: ignore[union-attr] # summed up a moment ago
+        optimizer._dashboard._fresh_until = 0.0  # type: ignore[union-attr] # it was calculated a moment ago
         text = Elements((await client.get("/figures")).text).text
         page = Elements((await client.get("/")).text).text
     assert "Saved at full price" in text
@@ -150,7 +150,7 @@ async def test_what_is_written_down_already_is_shown_once(tmp_path: Path) -> Non
     settings = load_settings({"encoder": "none", "database": str(tmp_path / "catalog.db")})
     async with Optimizer([], settings) as optimizer:
         transport = httpx2.ASGITransport(app=optimizer.http_app("127.0.0.1"))
-        # The database keeps milliseconds: what it gives back is a little earlier than this.
+        # The database stores milliseconds, so it returns a slightly earlier time than this.
         at = math.floor(time.time()) + 0.0004
         optimizer.recorder.record(Event(at, EventKind.CALL, "s", tool="only_once", server="github"))
         async with httpx2.AsyncClient(transport=transport, base_url="http://localhost:8765") as client:
@@ -204,7 +204,7 @@ async def test_the_catalog_is_filtered_and_paged(tmp_path: Path) -> None:
     assert some.text.count("/tools/many/tool_") == 10
 
 
-# Who may look
+# Who may see the dashboard
 
 
 @pytest.mark.promise("host-and-origin-checked")
@@ -290,7 +290,7 @@ async def test_whoever_stops_watching_leaves_nothing_behind(dumps: Path) -> None
 
 
 async def watch_and_leave(app: Any) -> None:
-    """Open the stream of events, see its first line, and go."""
+    """Open the stream of events, receive its first line, and disconnect."""
     seen = asyncio.Event()
 
     async def receive() -> dict[str, Any]:
@@ -323,7 +323,7 @@ def test_a_token_is_not_shown_with_the_settings() -> None:
     assert "secret" not in repr(Settings(dashboard_token="secret"))
 
 
-# What it is made of
+# What pages are made of
 
 
 @given(st.text())

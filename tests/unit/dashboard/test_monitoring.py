@@ -1,4 +1,4 @@
-"""Numbers for Prometheus, logs and traces: right, bounded, and without anybody's arguments or results."""
+"""Numbers for Prometheus, logs and traces are correct and bounded, and contain no arguments or results."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def history(parts: list[Part]) -> list[Event]:
 
 
 def counted_by(meters: Meters) -> tuple[float, float]:
-    """The tokens that models read with us, and without, as Prometheus reads them."""
+    """The tokens that models read with the gateway, and without it, as Prometheus sees them."""
     found = samples(meters.exposition()[0].decode())
     with_us, without = (found["mcp_optimizer_prompt_tokens_total", (("gateway", way),)] for way in ("with", "without"))
     return with_us, without
@@ -112,7 +112,7 @@ def test_the_counters_of_prometheus_add_up_to_what_the_report_says(parts: list[P
     for number, event in enumerate(events, start=1):
         counters.take(event)
         told = savings(events[:number], assumptions)
-        # A report falls when a list becomes shorter, and a counter may not: it waits until the report has caught up.
+        # The report falls when a list gets shorter. A counter must not, so it stays until the report catches up.
         with_us, without = max(with_us, told.with_us.tokens), max(without, told.without.tokens)
         assert counted_by(counters) == (with_us, without)
 
@@ -188,7 +188,7 @@ def test_an_exception_is_logged_with_its_place_and_without_its_words(log: io.Str
 
 @pytest.fixture(scope="module")
 def spans() -> InMemorySpanExporter:
-    """One for all: a process has one provider of traces."""
+    """One exporter for all tests, because a process has one tracer provider."""
     exporter = InMemorySpanExporter()
     trace.set_tracer_provider(provider_to(exporter, "1", SimpleSpanProcessor))
     return exporter
@@ -198,7 +198,7 @@ async def test_a_call_is_traced_under_the_context_that_its_request_carries(spans
     gateway = await gateway_over(running("github", mcp_tool("create_issue")))
     spans.clear()
     async with Client(build_server(gateway, "test", Relay(RecordingPool(), dict)), mode="legacy") as client:
-        # The client sends the context of its own span in `_meta`, as the protocol has it.
+        # The client sends the context of its span in `_meta`, as the protocol requires.
         with trace.get_tracer("test").start_as_current_span("the agent") as agent:
             await client.call_tool("call_tool", {"tool_name": "create_issue", "parameters": {"p": "secret"}})
             await client.call_tool("call_tool", {"tool_name": "secret", "parameters": {}})
@@ -214,7 +214,7 @@ async def test_a_call_is_traced_under_the_context_that_its_request_carries(spans
     assert all("secret" not in span.to_json() for span in done)
 
 
-async def test_the_words_of_an_error_stay_at_home(spans: InMemorySpanExporter) -> None:
+async def test_the_message_of_an_error_is_not_exported_with_its_span(spans: InMemorySpanExporter) -> None:
     spans.clear()
     attributes = {"http.header": "secret", "error.type": "ValueError"}
     work = trace.get_tracer("test").start_as_current_span("work", attributes=attributes)

@@ -1,4 +1,4 @@
-"""The catalog's file: made by migrations, shared, disposable; and nothing in its place is ever destroyed."""
+"""The catalog's file is made by migrations, shared and disposable; a file found in its place is never destroyed."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def test_the_migrations_make_exactly_the_tables_that_the_code_uses(path: Path, t
         context = MigrationContext.configure(connection, opts={"compare_type": True, "compare_server_default": True})
         assert compare_metadata(context, metadata) == []
     engine.dispose()
-    # Alembic compares no CHECK constraints: the statements themselves do.
+    # Alembic does not compare CHECK constraints, so the CREATE statements are compared too.
     direct = tmp_path / "direct.db"
     engine = create_engine(f"sqlite:///{direct}")
     metadata.create_all(engine)
@@ -314,7 +314,7 @@ async def test_replacing_tools_writes_only_what_changed(place: Path | str) -> No
         before = {tool.details.name: tool for tool in await catalog.tools(server_id)}
         assert await catalog.replace_tools(server_id, [row(mcp_tool(name)) for name in "cab"]) == 0
         changed = [row(mcp_tool("a")), row(mcp_tool("b", "now described"), 9), row(mcp_tool("d"))]
-        # b is new and old, c is gone, d is new.
+        # Four changes: b is deleted and inserted again, c is deleted, d is inserted.
         assert await catalog.replace_tools(server_id, changed) == 4
         after = {tool.details.name: tool for tool in await catalog.tools(server_id)}
     assert list(after) == ["a", "b", "d"]

@@ -1,4 +1,4 @@
-"""PostgreSQL as the catalog: many gateways at once, its own schema, and nothing waits for it or shows its password."""
+"""PostgreSQL as the catalog: many gateways, its own schema, and nothing waits for it or reveals its password."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def name_of(url: str) -> str:
 
 
 async def refusal(url: str) -> str:
-    """Why a database cannot be opened; its password is nowhere in that, nor in the traceback."""
+    """Why a database cannot be opened. Checks that neither message nor traceback contains its password."""
     with pytest.raises(CatalogError) as caught:
         await open_database(url)
     assert PASSWORD not in "".join(traceback.format_exception(caught.value))
@@ -65,7 +65,7 @@ async def test_of_ten_gateways_that_start_together_one_migrates_whatever_is_ther
     assert ask(postgres_url, "SELECT version_num FROM alembic_version") == [(HEAD,)]
 
 
-async def test_who_comes_while_another_migrates_waits_but_not_for_ever(
+async def test_a_gateway_that_starts_while_another_migrates_waits_but_not_forever(
     postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(postgres_module, "_MIGRATION_SECONDS", 0.2)
@@ -95,7 +95,7 @@ async def test_a_schema_of_a_newer_version_is_refused_and_left_as_it_is(postgres
     assert f"newer mcp-optimizer (schema 9999, this one knows {HEAD})" in await refusal(postgres_url)
 
 
-async def test_who_may_not_make_a_schema_is_told_so_and_can_be_given_one(postgres_url: str) -> None:
+async def test_a_user_who_may_not_create_a_schema_is_told_so_and_can_be_given_one(postgres_url: str) -> None:
     role = f"guest_of_{name_of(postgres_url)}"
     ask(postgres_url, f"CREATE ROLE {role} LOGIN PASSWORD '{PASSWORD}'")
     url = postgres_url.replace("optimizer:", f"{role}:")
@@ -158,7 +158,7 @@ ALONE: dict[str, Callable[[Database], Awaitable[object]]] = {
 
 
 @pytest.mark.parametrize("write", ALONE.values(), ids=ALONE)
-async def test_who_deletes_waits_for_others_who_do_but_not_for_ever(
+async def test_a_gateway_that_deletes_waits_for_others_that_do_but_not_forever(
     write: Callable[[Database], Awaitable[object]], postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(postgres_module, "_LOCK_SECONDS", 0.2)
@@ -186,7 +186,7 @@ TOGETHER: dict[str, Callable[[Database, dict[str, int]], Awaitable[object]]] = {
 
 
 @pytest.mark.parametrize(("row", "write"), TOGETHER.items(), ids=lambda value: str(value).partition(" ")[0])
-async def test_two_that_write_the_same_rows_wait_for_each_other_and_never_in_a_circle(
+async def test_two_writers_of_the_same_rows_wait_for_each_other_without_a_deadlock(
     row: str, write: Callable[[Database, dict[str, int]], Awaitable[object]], postgres_url: str
 ) -> None:
     one, two = await open_database(postgres_url), await open_database(postgres_url)
@@ -195,7 +195,7 @@ async def test_two_that_write_the_same_rows_wait_for_each_other_and_never_in_a_c
         writing = asyncio.ensure_future(write(two, {"z": 1, "a": 1}))
         while not ask(postgres_url, "SELECT 1 FROM pg_locks WHERE NOT granted"):
             await asyncio.sleep(0.01)
-        # If the other had written "z" before it came to wait for "a", this would wait for it in turn.
+        # If the other writer had written "z" before it waited for "a", this would be a deadlock.
         await connection.exec_driver_sql(f"INSERT INTO {row.format('z')}")
     await writing
     await one.close()

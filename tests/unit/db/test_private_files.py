@@ -1,4 +1,4 @@
-"""Only the owner can read files we write; ours that are open to others are corrected; others' files are left alone."""
+"""Files that we write are readable by their owner only; ours are made private if they are not, others are untouched."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ async def test_a_new_catalog_its_log_and_the_folders_made_for_it_are_private(tmp
     assert [mode(tmp_path / "one"), mode(tmp_path / "one" / "two")] == ["0o700"] * 2
 
 
-async def test_a_catalog_that_others_could_read_is_mended_and_the_users_own_folder_is_not(tmp_path: Path) -> None:
+async def test_a_catalog_that_others_could_read_is_made_private_and_the_users_own_folder_is_not(tmp_path: Path) -> None:
     folder = tmp_path / "mine"
     folder.mkdir(mode=0o755)
     path = folder / "catalog.db"
@@ -57,7 +57,7 @@ async def test_a_catalog_that_others_could_read_is_mended_and_the_users_own_fold
     assert mode(folder) == "0o755"
 
 
-async def test_our_own_data_folder_is_mended() -> None:
+async def test_our_own_data_folder_is_made_private() -> None:
     path = Settings().database_place
     assert isinstance(path, Path)
     path.parent.mkdir(parents=True, mode=0o755)

@@ -1,4 +1,4 @@
-"""The gateway's database: nobody waits for one that is down, and it is used as soon as it is available."""
+"""The gateway's database: nothing waits for one that is down, and it is used as soon as it is available."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.conftest import WriteServers, plain_server
 
 @pytest.fixture
 def blocked(tmp_path: Path) -> Path:
-    """A place that cannot be used until the file in its way is gone."""
+    """A path that cannot be used until the file in its way is deleted."""
     (tmp_path / "folder").write_text("in the way")
     return tmp_path / "folder" / "catalog.db"
 
@@ -68,7 +68,7 @@ async def test_a_database_that_was_down_at_the_start_is_used_when_it_is_there(
     await until_open(storage)
     async with asyncio.timeout(10):
         await told.wait()
-    # A client can still read what it was told it can read.
+    # The result was kept in memory until now, and a client may still ask for it.
     assert await (await storage.kept_results()).find("a", "me") is not None
     await storage.close()
     assert blocked.exists()
@@ -109,7 +109,7 @@ async def test_a_database_that_never_comes_does_not_hold_up_the_end(blocked: Pat
 
 
 @pytest.mark.process
-async def test_what_was_found_out_and_what_happened_meanwhile_is_stored_then(
+async def test_tools_and_events_from_before_the_database_opened_are_stored_when_it_opens(
     write_servers: WriteServers, blocked: Path
 ) -> None:
     config = write_servers({"one": plain_server("one")})

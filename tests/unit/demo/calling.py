@@ -1,4 +1,4 @@
-"""How the demo tests call a tool: through a real client, connected to the server in this process."""
+"""Calls tools for the demo tests, through a real client that is connected to the server in this process."""
 
 import json
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ NOON = datetime(2026, 3, 2, 12, 0, tzinfo=UTC)
 
 @dataclass
 class SetClock:
-    """A clock that only a test advances."""
+    """A clock that only advances when a test says so."""
 
     moment: datetime = NOON
 
@@ -27,7 +27,7 @@ class SetClock:
 
 @dataclass(frozen=True)
 class Caller:
-    """Calls the tools of one server; its state lives on between calls."""
+    """Calls the tools of one server, whose state persists between calls."""
 
     server: Server[dict[str, Any]]
 
@@ -36,13 +36,13 @@ class Caller:
             return await client.call_tool(tool, arguments)
 
     async def __call__(self, tool: str, **arguments: Any) -> Any:
-        """The tool's JSON answer; a fault fails the test."""
+        """Call a tool. Returns its JSON result; an error fails the test."""
         result = await self.result(tool, **arguments)
         assert not result.is_error, text_of(result)
         return json.loads(text_of(result))
 
     async def fault(self, tool: str, **arguments: Any) -> str:
-        """The message of the fault the call must end in."""
+        """Call a tool that must fail. Returns the message of its error."""
         result = await self.result(tool, **arguments)
         assert result.is_error, text_of(result)
         assert result.structured_content is None

@@ -11,7 +11,7 @@ from tests.unit.demo.calling import NOON, Caller, SetClock
 
 
 class Seeded:
-    """Kanban instances seeded once, given to each test as they were then."""
+    """Kanban instances that are seeded once and restored to that state for each test."""
 
     def __init__(self) -> None:
         self.clock = SetClock()

@@ -1,4 +1,4 @@
-"""One sensible call for every tool of the demo servers, on their seeded state."""
+"""One sensible call for every tool of the demo servers, valid in their seeded state."""
 
 from typing import Any
 

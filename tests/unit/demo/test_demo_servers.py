@@ -1,4 +1,4 @@
-"""What the three demo servers have in common: their tools, results, faults and start over stdio."""
+"""What the three demo servers have in common: their tools, results, errors and start over stdio."""
 
 import json
 import subprocess

@@ -1,4 +1,4 @@
-"""The kanban analytics: their numbers come from the moves and blockers that were recorded."""
+"""The kanban analytics are calculated from the recorded moves and blockers."""
 
 from tests.unit.demo.calling import Caller, SetClock
 

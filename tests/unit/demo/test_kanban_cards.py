@@ -1,4 +1,4 @@
-"""Cards on the kanban server: they are created, found, moved, limited, and everything on them is kept."""
+"""Cards on the kanban server can be created, found, moved and limited, and everything on them is kept."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""The kanban tool definitions: which tools there are, and the parameters they promise."""
+"""The kanban tool definitions: which tools exist, and which parameters they have."""
 
 import pytest
 

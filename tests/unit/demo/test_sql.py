@@ -1,4 +1,4 @@
-"""The database server: its answers, and that nothing can be changed or kept busy through it."""
+"""The database server: its answers, and that no call can change the data or keep it busy."""
 
 import sqlite3
 from contextlib import closing

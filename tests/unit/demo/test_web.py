@@ -1,4 +1,4 @@
-"""The web server: it searches, reads, sums up, compares and pictures the bundled pages."""
+"""The web server searches, reads, summarizes, compares and draws the bundled pages."""
 
 import base64
 import struct
@@ -102,7 +102,7 @@ async def test_the_thumbnail_is_a_valid_png_that_differs_from_page_to_page(web: 
 
 
 def png_chunks(data: bytes) -> list[tuple[bytes, bytes]]:
-    """The chunks of a PNG file, each with a checksum that is right."""
+    """The chunks of a PNG file, whose checksums must be correct."""
     chunks, at = [], 8
     while at < len(data):
         (length,) = struct.unpack_from(">I", data, at)

@@ -1,4 +1,4 @@
-"""Reading a JSON Schema that anybody may have written: what is not as it should be is as if it were not there."""
+"""Reading a JSON Schema from any source: malformed parts are ignored."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def test_a_plain_schema_is_read_as_it_is() -> None:
 
 
 @pytest.mark.parametrize("odd", [None, True, 7, "a", ["a"], {"a": 1}, float("nan")])
-def test_what_is_odd_is_as_if_it_were_not_there(odd: Any) -> None:
+def test_malformed_parts_are_ignored(odd: Any) -> None:
     assert properties_of({"properties": odd}) == (odd if isinstance(odd, dict) else {})
     assert required_of({"required": odd}) == (odd if isinstance(odd, list) else [])
     assert reference_of({"$ref": odd}) == (odd if isinstance(odd, str) else None)

@@ -1,4 +1,4 @@
-"""Public names: a tool's own where that is enough, else with its server's; always unique, always the same."""
+"""Public names: the tool's own name where that is unique, else with its server's; always unique, always the same."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ def test_a_name_that_several_servers_have_carries_the_server() -> None:
 @pytest.mark.parametrize(
     ("tools", "names"),
     [
-        # A tool that is called as another server's would be is not: that name is the other server's.
+        # A tool of c is named like the public name of a's tool. That name belongs to a.
         (
             [("a", "search"), ("b", "search"), ("c", "a__search")],
             ["a__search", "b__search", "c__a__search"],
         ),
-        # Two ways to split one name: neither tool has it.
+        # One name could be split in two ways, so neither tool gets it.
         (
             [("a", "b__c"), ("a__b", "c"), ("x", "b__c"), ("y", "c")],
             ["a__a__b__c", alias("a__b", "c"), "x__b__c", "y__c"],
         ),
-        # And the way out is what somebody's tool is called.
+        # The alias that is used instead is also the name of another server's tool.
         (
             [("a", "b__c"), ("a__b", "c"), ("x", "b__c"), ("y", "c"), ("z", alias("a__b", "c"))],
             ["a__a__b__c", alias("a__b", "c"), "x__b__c", "y__c", f"z__{alias('a__b', 'c')}"],
@@ -59,7 +59,7 @@ def test_names_are_unique_and_the_same_tools_always_get_the_same_names(tools: li
     assert names == public_names(list(tools))
     servers = ServerNames(server for server, _ in tools)
     for (server, tool), name in zip(tools, names, strict=True):
-        # What a name says of a server is true.
+        # If a name contains a server's name, that is the tool's server.
         assert servers.meant(name).keys() <= {server}
         assert name == tool or servers.meant(name) or name == alias(server, tool)
 

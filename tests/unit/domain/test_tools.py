@@ -1,4 +1,4 @@
-"""The values that everything exchanges: tools as their servers sent them, and metrics that must add up."""
+"""The values that all parts exchange: tools as their servers sent them, and metrics that must add up."""
 
 from __future__ import annotations
 
@@ -179,7 +179,7 @@ def test_every_tool_of_433_real_servers_comes_out_as_it_went_in() -> None:
     for path in sorted(DUMPS.glob("*.json")):
         for raw in json.loads(path.read_text(encoding="utf-8"))["tools"]:
             if "inputSchema" not in raw:
-                # The protocol requires one; what a listing makes of such a tool is its own affair.
+                # The protocol requires a schema; how a listing treats a tool without one is not tested here.
                 without_schema += 1
                 continue
             read += 1

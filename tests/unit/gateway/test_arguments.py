@@ -1,4 +1,4 @@
-"""Arguments as models give them: read in any shape that has one meaning, checked against the tool's own schema."""
+"""Arguments from models are read in any unambiguous shape and checked against the tool's own schema."""
 
 from __future__ import annotations
 

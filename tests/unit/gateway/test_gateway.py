@@ -1,4 +1,4 @@
-"""Find, list and call: every way a model may name a tool, and every way that can go wrong, each with its answer."""
+"""Find, list and call: every way a model may name a tool, every way that can go wrong, and the reply to each."""
 
 from __future__ import annotations
 
@@ -202,7 +202,7 @@ async def test_invalid_arguments_never_leave_and_are_answered_with_the_schema() 
 
 
 class Choking(TokenCounter):
-    """Fails on any text that mentions poison."""
+    """Fails on any text that contains "poison"."""
 
     def count_tokens(self, text: str) -> int:
         if "poison" in text:

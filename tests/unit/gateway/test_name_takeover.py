@@ -1,4 +1,4 @@
-"""Names mean what they say: a server cannot receive the calls that are meant for another one's tool."""
+"""A server cannot receive calls that are meant for another server's tool, whatever its tools are named."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ async def test_a_call_to_a_server_that_is_down_says_so_and_goes_to_nobody_else(
     gateway = await gateway_over(running("evil", mcp_tool(spelling)), down("bank", "it died", status), pool=pool)
     with pytest.raises(UnknownTool, match=f"Its server 'bank' is {status}: it died") as raised:
         await gateway.call(spelling)
-    # A model follows what it is offered.
+    # No similar names are offered, because a model would follow them.
     assert raised.value.nearest == ()
     with pytest.raises(UnknownTool, match="it died"):
         await gateway.pass_on(spelling, None, LOCAL)
@@ -172,7 +172,7 @@ async def test_whatever_servers_and_tools_are_called_a_name_means_what_it_says_o
     assert sorted((tool.server, tool.record.name) for tool in listed) == up
     assert len({tool.name for tool in listed}) == len(listed)
     for tool in listed:
-        # A public name is this tool, in every way of asking for it.
+        # A public name means this tool, however it is looked up.
         assert meant(gateway, tool.name) == (tool.server, tool.record.name)
         assert catalog.snapshot.by_name[tool.name] is tool
     for server, (tools, is_up) in servers.items():
@@ -185,5 +185,5 @@ async def test_whatever_servers_and_tools_are_called_a_name_means_what_it_says_o
                         continue
                     assert is_up
                     assert found[0] == server
-                    # Of the same server, a name may be that of two tools: the one without the prefix comes first.
+                    # A name may match two tools of the same server; the one without the prefix comes first.
                     assert found[1] == tool_name or found[1] in (name, f"{server}__{tool_name}")

@@ -1,4 +1,4 @@
-"""What the gateway itself says has an end: what would be long is abbreviated, and says so; the rest can be read."""
+"""The gateway's own replies are limited: what is too long is abbreviated, marked so, and can be read completely."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ async def test_a_tool_of_any_size_is_found_in_a_reply_within_the_limit(name: str
         assert {tool.name for tool in found.tools} == {tool.name for tool in (huge, *tools)}
         assert found.token_metrics.returned_tokens == sum(map(COUNTER.count_tool_tokens, found.tools))
         shown = next(tool for tool in found.tools if tool.name == huge.name)
-        # What a model does not need is left out silently, except in full. What else is missing is said, in two places.
+        # What a model does not need is left out silently, except in full. Tool and note state what else is missing.
         if "more" in shown.model_dump_json() or "…" in shown.model_dump_json():
             assert "Abbreviated: pick_thing_9." in (found.note or "")
         else:
@@ -190,7 +190,7 @@ async def test_an_argument_error_is_within_the_limit_and_the_original_schema_dec
             assert "abbreviated" in text
         assert COUNTER.count_tokens(text) <= MOST
     async with face(running("s", HUGE["an enum"])) as opened:
-        # Not among the values that are shown, and one of them all the same.
+        # This value is valid although it is not among the values shown.
         result = await opened.client.call_tool(
             "call_tool", {"tool_name": "pick_thing", "parameters": {"thing": VALUES[-1]}}
         )

@@ -1,4 +1,4 @@
-"""A message of many megabytes is read as any other, only without holding everything else up."""
+"""A message of many megabytes is read like any other, without blocking everything else."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from mcp_optimizer.largejson.spans import decoded_parts, long_strings
 
 
 def read_large(line: bytes, parse: Any) -> Any:
-    """The message with all of it parsed."""
+    """The message, parsed completely."""
     read = read_raw(line, parse)
     if isinstance(read, dict) and isinstance(read.get("result"), dict):
         return {**read, "result": plain(read["result"])}

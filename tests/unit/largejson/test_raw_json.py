@@ -1,4 +1,4 @@
-"""Large values of a result stay as text of their message, and mean the same to every reader and writer."""
+"""Large values of a result stay as raw text of their message, and mean the same to every reader and writer."""
 
 from __future__ import annotations
 

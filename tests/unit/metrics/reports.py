@@ -1,4 +1,4 @@
-"""A catalog and a history that never change, for tests of what a report says."""
+"""A fixed catalog and a fixed history, for tests of reports."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def write_dumps(folder: Path) -> Path:
 
 
 async def report_on_dumps(folder: Path, events: Sequence[Event] | None, prices: Prices = PLAIN_PRICES) -> Report:
-    """The report on this catalog, with the usage that events tell of; None: with none."""
+    """The report on this catalog, with the usage from `events`; None means no usage."""
     optimizer = Optimizer.from_dumps(write_dumps(folder), load_settings({"encoder": "none"}))
     optimizer.start()
     await optimizer.catalog.caught_up()

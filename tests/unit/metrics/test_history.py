@@ -1,4 +1,4 @@
-"""History is written in the background: completely, in batches, for a limited time, and never at a caller's cost."""
+"""History is written in the background: completely, in batches, kept for a limited time, and no caller waits for it."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ async def opened(place: Path | str | None = None) -> AsyncIterator[History]:
 
 
 class Memory:
-    """A store that keeps batches, and fails while the test says so."""
+    """A store that keeps batches, and fails while `fails` is set."""
 
     def __init__(self, *, fails: bool = False) -> None:
         self.batches: list[list[Event]] = []
@@ -218,7 +218,7 @@ async def test_a_locked_database_delays_nobody_and_is_written_when_it_is_free(tm
         assert len(await history.read()) == 1_000
 
 
-# What becomes an event
+# What is recorded as an event
 
 
 @asynccontextmanager
@@ -243,7 +243,7 @@ async def test_a_find_says_what_was_found_and_what_the_reply_costs() -> None:
 
 
 class Connection:
-    """What a caller's link holds on to."""
+    """Stands for the connection that a caller refers to."""
 
 
 async def test_the_accounts_hold_on_to_no_client_that_left() -> None:

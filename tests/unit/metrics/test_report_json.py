@@ -1,4 +1,4 @@
-"""What `report --json` writes: programs read it, so its keys and values stay as they are."""
+"""The output of `report --json`: programs read it, so its keys and values must not change."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from tests.unit.metrics.reports import EVENTS, PRICES, report_on_dumps
 
 GOLDEN = Path(__file__).parent / "golden"
 WORDING = {"advice", "assumptions", "measures"}
-"""For people: these may be worded anew, so only how many sentences there are is compared."""
+"""Texts for people, whose wording may change, so only the number of sentences is compared."""
 
 
 def comparable(value: Any, key: str = "") -> Any:
-    """Without what is another at each run or may be worded anew."""
+    """The value without parts that differ in each run or whose wording may change."""
     if key == "timestamp":
         assert isinstance(value, str)
         return ""

@@ -1,4 +1,4 @@
-"""The targets of one example, a kanban server of 65 tools, stand in that example's report and in nobody else's."""
+"""The targets of one example, a kanban server with 65 tools, appear in that example's report and in no other."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Savings are calculated from the events by rules that can be recomputed by hand."""
+"""Savings are calculated from events by rules that can be checked by hand."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SESSION = [event(LOAD, 300), event(FIND, 500, 1), event(CALL, 200, 2, full=2_000
 
 def test_a_session_of_one_search_and_one_call() -> None:
     found = savings(SESSION)
-    # With us: 300, then 300+500, then 300+500+200; without: 10,000, then 10,000+2,000.
+    # With the gateway: 300, then 300+500, then 300+500+200. Without: 10,000, then 10,000+2,000.
     assert found.with_us == ModelInput(requests=3, fresh=1_000, repeated=300 + 800)
     assert found.without == ModelInput(requests=2, fresh=12_000, repeated=10_000)
     assert found.cost(PLAIN_PRICES, cached=False) == Reduction(before=22_000, after=2_100, saved=19_900, percent=90.45)
@@ -41,7 +41,7 @@ def test_more_requests_than_were_seen_can_be_assumed_but_never_fewer() -> None:
 
 
 def test_a_cache_can_turn_savings_around() -> None:
-    """A short list that changes with every call, against a longer one that stays as it is."""
+    """The gateway's short list changes with every call; the longer list without the gateway does not change."""
     changing = [
         one
         for n in range(8)
@@ -60,7 +60,7 @@ def test_a_list_that_changes_is_read_anew_with_everything_behind_it() -> None:
     steady = [event(LOAD, 300), event(FIND, 500, 1), event(CALL, 100, 2), event(CALL, 100, 3)]
     changing = [*steady[:3], event(LOAD, 350, 2.5), steady[3]]
     assert savings(steady).with_us.fresh == 300 + 500 + 100 + 100
-    # 300, 800 | 950 anew, then 100 more.
+    # 800 before the change, 950 read again after it, then 100 more.
     assert savings(changing).with_us.fresh == 800 + 950 + 100
 
 

@@ -1,4 +1,4 @@
-"""Tools that are measured in other processes are measured as the catalog measures them."""
+"""Measuring tools in other processes gives the same sizes as the catalog."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What was used, what was not, and the advice that follows from it."""
+"""Which tools were used, which were not, and the advice that follows."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ def _written(tool: dict[str, str]) -> str:
 
 @dataclass
 class Endpoint:
-    """What a test's own `/chat/completions` server was asked, and how it answers."""
+    """A test's own `/chat/completions` server: the requests that it received, and how it answers."""
 
     address: str = ""
     status: int = 200
@@ -120,12 +120,12 @@ def test_what_is_short_and_tells_the_tool_apart_is_taken() -> None:
         ShortDescription("Move cards", True),
         ShortDescription("Rename a lane", True),
     ]
-    # Two tools may not get the same description, whoever wrote it.
+    # Two tools must not get the same description, even a written one.
     assert better_written(OURS, ["Change things", "Change things"]) == [
         ShortDescription("Change things", True),
         OURS[1],
     ]
-    # The same words again are no reason against them.
+    # A written description may repeat our own.
     assert better_written(OURS, ["Handle cards", None])[0] == OURS[0]
 
 

@@ -1,4 +1,4 @@
-"""Which tools fit into which budget: by rank, described more briefly before any is dropped."""
+"""Tools are chosen for a budget by rank, and described more briefly before any is dropped."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def tools(*weights: int) -> list[Candidate]:
 def profiles(
     ranked: Sequence[Ranked], minimal: int | None, standard: int | None = None, full: int | None = None
 ) -> tuple[Profiles, Counter[str]]:
-    """Each tool costs its weight in words, twice that in sentences, four times in full; and how often it was asked."""
+    """Tools cost their weight in words, twice that in sentences, four times in full. Also counts measurements."""
     asked: Counter[str] = Counter()
 
     def size(candidate: Candidate, level: Level) -> int:
@@ -52,7 +52,7 @@ def test_no_more_tools_are_measured_than_it_takes() -> None:
     made, asked = profiles(ranked, 1_000, 2_000)
     assert len(made.profile(ProfileName.STANDARD).tools) > len(made.profile(ProfileName.MINIMAL).tools) > 0
     assert len(asked) < 50
-    # Without a budget, nothing need be known of any.
+    # Without a budget, no tool needs to be measured.
     made, asked = profiles(ranked, 1_000, 2_000)
     assert len(made.profile(ProfileName.FULL).tools) == 1_000
     assert made.profile(ProfileName.FULL).tokens is None

@@ -1,4 +1,4 @@
-"""A tool's schema as reports speak of it: what it wants, what it shares, and the state that each phase left it in."""
+"""A tool's schema in reports: its parameters, the ones it shares, and its state after each phase."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_parameters_that_tools_have_alike_are_shared_the_most_used_first() -> No
     shared = shared_parameters([MOVE, COPY, FIND, NAME])
     assert [(one.param_name, one.type, one.namespace, one.used_by) for one in shared] == [
         ("instance", "string", "", ("move_card", "copy_card", "find")),
-        # One name, two types: each has its own namespace.
+        # The same name has two types, so each gets its own namespace.
         ("id", "integer", "integer", ("move_card", "copy_card")),
         ("id", "string", "string", ("find", "name")),
     ]

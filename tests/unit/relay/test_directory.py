@@ -1,4 +1,4 @@
-"""Lists of many servers as one, under names that are unique, and the way back from a name to its server."""
+"""The lists of many servers combined into one with unique names, and the server that each name leads to."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ async def test_every_public_uri_leads_back_to_its_server() -> None:
         for entry in (await directory.listed(kind)).entries:
             assert (entry.server, entry.own) in await directory.resource(entry.public)
     assert await directory.resource("note://7") == [("my notes", "note://7")]
-    # Nobody lists it: anybody may have it.
+    # No server lists this URI, so any of them may have it.
     assert await directory.resource("other://x") == [("files", "other://x"), ("my notes", "other://x")]
 
 
@@ -124,7 +124,7 @@ def test_a_result_says_what_its_revision_requires_and_nothing_that_it_does_not_k
 
 
 class Bank(Servers):
-    """A server `bank` with its own resources and prompts, and `evil`, which lists anything."""
+    """A server `bank` with its own resources and prompts, and a server `evil`, which lists whatever a test gives it."""
 
     def __init__(self, limits: Limits = DEFAULT_LIMITS, **evil: list[dict[str, Any]]) -> None:
         super().__init__()
@@ -193,7 +193,7 @@ async def test_an_authority_that_two_servers_claim_is_nobodys_until_the_client_s
     with pytest.raises(InvalidRequest, match=r"bank\+bank://accounts/7, evil\+bank://accounts/7"):
         await directory.resource("bank://accounts/7")
     assert (await directory.resource("bank+bank://accounts/7"))[0] == ("bank", "bank://accounts/7")
-    # What one of them lists is still its own.
+    # A URI that one of them lists is still its own.
     assert await directory.resource("bank://accounts/1") == [("bank", "bank://accounts/1")]
 
 
@@ -235,7 +235,7 @@ async def test_a_server_that_hangs_is_left_out_of_lists_and_its_answer_is_announ
     servers.hung = {"evil"}
     async with asyncio.timeout(5):
         found = await servers.directory.listed(PROMPTS)
-        # Waited for once: who comes later does not wait again, and it is not asked twice.
+        # Only the first request waits for the hung server; later ones do not, and it is not asked again.
         for _ in range(200):
             await servers.directory.listed(PROMPTS)
         assert await servers.directory.prompt("greet") == ("bank", "greet")
@@ -305,7 +305,7 @@ async def test_a_server_without_end_is_read_up_to_the_limits() -> None:
     assert (len(found.entries), asked) == (50, 3)
     asked = 0
     found = await Directory(servers.states, endless).listed(PROMPTS)
-    # A cursor that comes again ends it.
+    # A repeated cursor ends the list.
     assert (len(found.entries), asked) == (60, 3)
 
 

@@ -1,4 +1,4 @@
-"""The MCP face, spoken to by the SDK's own client in both protocol eras: answers, errors, nothing lost on the way."""
+"""The gateway's MCP server, called by the SDK's own client in both eras: answers, errors, and nothing lost between."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ SLACK = running("slack", mcp_tool("send_message", "Send a message"), mcp_tool("s
 
 
 class Face:
-    """A server in front of a recording pool, and a record of every raw result that it answered with."""
+    """A client of a server in front of a recording pool, with every raw result that the server sent."""
 
     def __init__(self, client: Client, pool: RecordingPool, sent: list[tuple[str, dict[str, Any]]]) -> None:
         self.client = client
@@ -46,7 +46,7 @@ class Face:
 
     @property
     def last_result(self) -> dict[str, Any]:
-        """The raw result of the last tools/call; the client itself may have listed tools since."""
+        """The raw result of the last `tools/call`. The client may have listed tools since."""
         return next(result for method, result in reversed(self._sent) if method == "tools/call")
 
     @property
@@ -57,7 +57,7 @@ class Face:
         return await self.client.call_tool(name, arguments)
 
     async def answer(self, name: str, **arguments: Any) -> Any:
-        """What a successful call says, which is the same in its text and in its structured content."""
+        """The result of a call that must succeed, with the same value in its text and its structured content."""
         result = await self.call(name, arguments)
         assert not result.is_error, text_of(result)
         assert json.loads(text_of(result)) == result.structured_content
@@ -86,7 +86,7 @@ def mode(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def open_face(mode: str) -> Open:
-    """Not opened here: what the SDK enters in one task it must leave in the same one."""
+    """Returns a function that opens a client. A test opens it itself: the SDK must enter and exit in the same task."""
 
     @asynccontextmanager
     async def opened(*states: UpstreamState, answer: Answer | None = None) -> AsyncIterator[Face]:
@@ -165,7 +165,7 @@ async def test_a_find_tool_reply_is_compact_and_has_no_nulls_of_its_own(open_fac
         answer = json.loads(text)
         assert None not in answer.values()
         assert None not in answer["tools"][0].values()
-        # But what a schema says stays said.
+        # A schema is left unchanged.
         assert answer["tools"][0]["inputSchema"] == ISSUE.input_schema
 
 
@@ -327,7 +327,7 @@ UNKNOWN_TO_THE_SDK: dict[str, Any] = {
 
 async def test_what_the_sdk_does_not_know_of_a_result_comes_through_untouched(open_face: Open, mode: str) -> None:
     async with open_face(answer=lambda _server, _params: UNKNOWN_TO_THE_SDK) as face:
-        # The SDK's client refuses the hologram; what was sent is what counts here.
+        # The SDK's client refuses the unknown block "hologram"; this test is about what was sent.
         with contextlib.suppress(ValueError):
             await face.call("call_tool", {"tool_name": "create_issue", "parameters": {}})
         raw = face.last_result
@@ -340,7 +340,7 @@ async def test_what_the_sdk_does_not_know_of_a_result_comes_through_untouched(op
         assert (types.SERVER_INFO_META_KEY in raw["_meta"]) is (mode == "auto")
 
 
-async def test_a_result_type_of_a_newer_server_is_kept_from_an_older_client(open_face: Open, mode: str) -> None:
+async def test_a_result_type_of_a_modern_server_is_withheld_from_a_legacy_client(open_face: Open, mode: str) -> None:
     newer = {"resultType": "complete", "content": []}
     async with open_face(answer=lambda _server, _params: newer) as face:
         await face.call("send_message", {})
@@ -385,7 +385,7 @@ async def test_a_call_without_a_name_or_with_arguments_that_are_no_object_is_a_p
     async def never(_ctx: Any) -> HandlerResult:
         raise AssertionError("not answered")
 
-    # A client of the SDK cannot be brought to send this: straight to what answers it.
+    # The SDK's client cannot send this, so the middleware is called directly.
     context: ServerRequestContext[Any, Any] = ServerRequestContext(
         session=cast(Any, None),
         lifespan_context={},

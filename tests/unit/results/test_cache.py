@@ -1,4 +1,4 @@
-"""Results of reading tools are served again only while they are true: to the same caller, until something writes."""
+"""Results of read-only tools are cached only while they are valid: for the same caller, until something writes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ COUNTER = TokenCounter()
 
 
 class Server:
-    """Counts its calls; can be made to wait or fail."""
+    """A server that counts its calls, and can be made to wait or fail."""
 
     def __init__(self) -> None:
         self.asked = 0
@@ -139,7 +139,7 @@ async def test_simultaneous_identical_calls_are_one() -> None:
     ]
 
 
-async def test_whoever_gives_up_takes_nobody_else_along() -> None:
+async def test_a_caller_that_gives_up_does_not_end_the_call_for_others() -> None:
     pipeline, server = results(), Server()
     server.is_free.clear()
     first, second = (asyncio.create_task(pipeline.answer(call(), server.ask)) for _ in range(2))

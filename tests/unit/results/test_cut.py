@@ -1,4 +1,4 @@
-"""A cut text keeps its form: JSON of the same shape, complete rows and lines, and never more than fits."""
+"""A cut text keeps its format: JSON of the same shape, complete rows and lines, and never more than fits."""
 
 from __future__ import annotations
 

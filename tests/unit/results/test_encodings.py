@@ -1,4 +1,4 @@
-"""Fewer tokens, the same result: JSON without blanks is exact, CSV and TOON are used only where they pay."""
+"""Fewer tokens, the same result: compact JSON is exact, and CSV and TOON are used only where they are smaller."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Limits lose nothing: what is sent is within them and of the same shape, and all pages together are the original."""
+"""Limits lose nothing: what is sent is within them and has the same shape, and all pages together are the original."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ ANY_TEXT = st.text(st.characters(exclude_categories=()), min_size=1, max_size=60
 
 @dataclass(frozen=True)
 class Gate:
-    """The pipeline over a database, in memory unless a place is given."""
+    """The results pipeline with its database, which is in memory unless a place is given."""
 
     results: Results
     kept: KeptResults
@@ -84,7 +84,7 @@ def texts(result: dict[str, Any]) -> list[str]:
 
 
 def tokens(result: dict[str, Any]) -> int:
-    """By the encoding, whichever way a client puts the blocks together."""
+    """The most tokens that the text blocks cost, however a client joins them."""
     blocks = texts(result)
     ways = ["".join(blocks), "\n".join(blocks), "\n\n".join(blocks)]
     return max(sum(map(COUNTER.count_tokens, blocks)), *map(COUNTER.count_tokens, ways))
@@ -95,7 +95,7 @@ def whole(pages: list[dict[str, Any]]) -> str:
 
 
 def same(shown: str, sent: str) -> bool:
-    """The same text, or the same JSON without blanks."""
+    """Whether both are the same text, or the same JSON with less white space."""
     return shown == sent or (len(shown) < len(sent) and repr(json.loads(shown)) == repr(json.loads(sent)))
 
 
@@ -310,7 +310,7 @@ async def test_select_reads_a_part_of_all_of_it() -> None:
 
 
 def as_it_came(result: dict[str, Any], **how: Any) -> dict[str, Any]:
-    """A result as it is read from a message, with what is large in it left as it is."""
+    """A result as it is read from a message, with its large values left unparsed."""
     found: dict[str, Any] = read_large(json.dumps({"result": result}, **how).encode(), parsed)["result"]
     return found
 

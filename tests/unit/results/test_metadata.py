@@ -1,4 +1,4 @@
-"""Every result says what it cost, in the names that clients read; what does not apply is not there."""
+"""Every result states its cost under the keys that clients read; keys that do not apply are absent."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a result costs in money, by the model that the user names."""
+"""What a result costs in money, for the model that the user names."""
 
 from __future__ import annotations
 

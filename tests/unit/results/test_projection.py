@@ -1,4 +1,4 @@
-"""What is wrong with an expression is said before the call where it can be, and never with the value itself."""
+"""Errors in an expression are reported before the call where possible, and never contain the value itself."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_what_an_expression_selects() -> None:
 
 
 def doubled(times: int) -> str:
-    """Each pipe makes a value twice as large as the one before it."""
+    """An expression whose every pipe doubles the size of the value."""
     return "|".join(["[@,@]"] * times)
 
 
@@ -146,5 +146,5 @@ def test_a_value_that_is_held_many_times_and_still_small_is_selected() -> None:
 
 @pytest.mark.parametrize("case", CASES)
 def test_the_budget_changes_nothing_that_an_expression_selects(case: str) -> None:
-    """Against jmespath itself."""
+    """The result is the same as that of jmespath itself."""
     assert Projection(case).of(PEOPLE) == jmespath.search(case, PEOPLE)

@@ -1,4 +1,4 @@
-"""What only the gateway says of a result is never taken from a server."""
+"""Metadata keys that are reserved for the gateway are never taken from a server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The table in a result is found where people put tables, and nowhere else."""
+"""The table in a result is found in the usual places and nowhere else."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Selecting holds nobody up and loses nothing, at every size of a result."""
+"""Selecting from a result of any size blocks nothing else and loses nothing."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SENT = json.dumps({"items": ROWS})
 
 
 async def longest_stop(work: Awaitable[Any]) -> float:
-    """The longest time, in seconds, for which nothing else could run while something was done."""
+    """The longest time, in seconds, for which this work kept the event loop from running anything else."""
     task = asyncio.ensure_future(work)
     longest, last = 0.0, time.monotonic()
     while not task.done():
@@ -53,7 +53,7 @@ async def test_a_select_that_makes_too_much_is_refused_when_a_result_is_read() -
 async def test_others_go_on_while_a_costly_expression_is_applied() -> None:
     async with gate(max_tokens=1_000) as opened:
         cut = await opened.pass_through(text_result(SENT))
-        # Two million lists of two: seconds, if everybody had to wait for them.
+        # Two million lists of two items, which would block the event loop for seconds.
         assert await longest_stop(opened.results.read(id_of(cut), select=doubled(21))) < 0.5
 
 

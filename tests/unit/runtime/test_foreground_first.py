@@ -10,7 +10,7 @@ import pytest
 from mcp_optimizer.runtime.foreground_first import ForegroundFirst
 
 
-async def test_whoever_can_wait_goes_on_when_the_last_work_is_done() -> None:
+async def test_background_work_goes_on_when_the_last_foreground_work_is_done() -> None:
     foreground_first = ForegroundFirst()
     with foreground_first.working():
         with foreground_first.working():
@@ -30,7 +30,7 @@ async def test_work_that_fails_is_over_too() -> None:
         await foreground_first.wait()
 
 
-async def test_work_that_begins_with_the_same_news_comes_first() -> None:
+async def test_foreground_work_that_begins_at_the_same_time_comes_first() -> None:
     foreground_first = ForegroundFirst()
     waiting = asyncio.create_task(foreground_first.wait())
     await asyncio.sleep(0)

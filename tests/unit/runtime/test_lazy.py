@@ -1,4 +1,4 @@
-"""Properties that are made once: without a lock that one instance holds against another."""
+"""Lazy properties are computed once, and no instance locks out another."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from mcp_optimizer.runtime.lazy import lazy
 
 
 class Reading:
-    """Something that takes a configurable time to read."""
+    """Something that is read only when the test allows it."""
 
     def __init__(self, may_go_on: threading.Event) -> None:
         self._may_go_on = may_go_on

@@ -1,4 +1,4 @@
-"""Memory that is no longer used goes back to the system."""
+"""Memory that is no longer used is returned to the system."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_on_another_system_nothing_happens(monkeypatch: pytest.MonkeyPatch) -> N
     memory.give_back()
 
 
-# A cycle that has survived for a while is found only by a look at everything.
+# Only a full collection finds a cycle that has survived for a while.
 LEAVE_A_CYCLE = """
 import asyncio, gc, weakref
 from mcp_optimizer.runtime.memory import kept_tidy

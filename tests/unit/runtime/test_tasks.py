@@ -1,4 +1,4 @@
-"""Work that nobody waits for: it is kept, its failures are logged, and it ends when it is told to."""
+"""Background tasks are kept alive, their failures are logged, and they end when they are closed."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ async def test_closing_cancels_and_waits_until_the_last_has_cleaned_up(tasks: Ba
         finally:
             await asyncio.sleep(0)
             cleaned.append("work")
-            # Begun while everything ends: it is ended, too, and not left behind.
+            # A task started while all tasks are being closed is closed too.
             tasks.spawn(asyncio.sleep(60))
 
     tasks.spawn(work())

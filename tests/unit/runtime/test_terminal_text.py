@@ -1,4 +1,4 @@
-"""Other people's text in a terminal: it can be read, and does nothing."""
+"""Text from servers is readable in a terminal and cannot control it."""
 
 from __future__ import annotations
 
@@ -26,5 +26,5 @@ def test_nothing_moves_the_cursor_or_recolours_and_no_letters_of_it_are_left(tex
     assert printable(text) == shown
 
 
-def test_one_is_not_many() -> None:
+def test_a_count_of_one_is_singular() -> None:
     assert [counted(count, "tool") for count in (0, 1, 1_200)] == ["0 tools", "1 tool", "1,200 tools"]

@@ -1,6 +1,6 @@
-"""Writes bm25_golden.json: the scores of a library's BM25 for the kanban tools. Needs `pip install bm25s==0.3.16`.
+"""Writes bm25_golden.json: a library's BM25 scores for the kanban tools. Needs `pip install bm25s==0.3.16`.
 
-Run by hand, once: `python -m tests.unit.search.make_bm25_golden`. The test reads only the file. It contains only words
+Run once by hand: `python -m tests.unit.search.make_bm25_golden`. The test only reads the file. It contains only words
 that our stemming leaves unchanged, so the scores do not depend on it.
 """
 
@@ -52,7 +52,7 @@ def main() -> None:
     scores: dict[str, list[list[float]]] = {}
     for field in FIELDS:
         corpus = [tokens(text, field) for text in texts]
-        # Lucene's variant differs from ours by the constant factor k1 + 1, which changes no order.
+        # Lucene's variant differs from ours by the constant factor k1 + 1, which does not change the order.
         model = bm25s.BM25(method="lucene", k1=K1, b=B, dtype="float64")
         model.index(corpus, show_progress=False)
         known = [[word for word in query if word in model.vocab_dict] for query in queries]

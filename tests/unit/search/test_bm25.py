@@ -1,4 +1,4 @@
-"""Our BM25 gives what a library's gives: the numbers in bm25_golden.json were made by bm25s (make_bm25_golden.py)."""
+"""Our BM25 gives the same scores as a library: make_bm25_golden.py wrote bm25_golden.json with bm25s."""
 
 from __future__ import annotations
 

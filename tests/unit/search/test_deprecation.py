@@ -1,4 +1,4 @@
-"""Deprecated tools: what says so, what they point to, and that no form of them hides it."""
+"""Deprecated tools: how they are recognized, which tools replace them, and that no form hides the deprecation."""
 
 from __future__ import annotations
 

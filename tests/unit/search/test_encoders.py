@@ -1,4 +1,4 @@
-"""Encoders: the same word pieces as the library's, vectors that mean something, and errors that name what is wrong."""
+"""Encoders: the same word pieces as the library, meaningful vectors, and errors that name the problem."""
 
 from __future__ import annotations
 
@@ -192,7 +192,7 @@ def binary_vocabulary(folder: Path) -> None:
 
 
 def longer_vocabulary(folder: Path) -> None:
-    """One that belongs to a larger model: its numbers are beyond this one's table."""
+    """Use the vocabulary of a larger model, with ids beyond this model's table."""
     text = (folder / "vocab.txt").read_text(encoding="utf-8")
     (folder / "vocab.txt").write_text("\n".join(["unheard"] * 40_000) + "\n" + text, encoding="utf-8")
 
@@ -240,7 +240,7 @@ def test_a_static_table_is_read_as_it_was_saved(tmp_path: Path) -> None:
 
 def test_a_word_is_cut_into_the_longest_pieces_that_the_table_has() -> None:
     assert small_table().ids("Issues, create_issue!") == [1, 2, 0, 1]
-    # What is left of a word says nothing; neither does one without end.
+    # The unknown rest of a word is ignored, and so is an overlong word.
     assert small_table().ids("issuez zebra " + "issue" * 20) == [1]
 
 
@@ -275,7 +275,7 @@ def test_the_shipped_table_gives_unit_vectors_that_mean_something(static: Encode
 
 @dataclass
 class Endpoint:
-    """What a test's own `/embeddings` server was asked, and how it answers."""
+    """A test's own `/embeddings` server: the requests that it received, and how it answers."""
 
     address: str = ""
     status: int = 200
@@ -290,7 +290,7 @@ def endpoint(monkeypatch: pytest.MonkeyPatch) -> Iterator[Endpoint]:
 
     def answer(path: str, body: Any, key: str | None) -> tuple[int, Any]:
         made.asked.append((path, body, key))
-        # A vector says how long its text is; sent backwards, so that only `index` tells the order.
+        # Each vector contains the length of its text. They are sent in reverse, so that only `index` gives the order.
         data = [{"index": at, "embedding": [len(text), 3.0]} for at, text in enumerate(body["input"])][::-1]
         return made.status, {"data": data} if made.answer is None else made.answer
 

@@ -1,4 +1,4 @@
-"""Requests that no special tool fits are answered by tools for anything, where there are any."""
+"""Requests that no specialized tool fits are answered by general tools, if there are any."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_a_question_that_no_special_tool_answers_finds_the_web_search(encoder: E
     assert "brave_web_search" in names
 
 
-def test_a_catalog_of_one_product_refuses_it(encoder: Encoder) -> None:
+def test_a_catalog_without_general_tools_does_not_answer_such_a_question(encoder: Encoder) -> None:
     names, result = searched(QUESTION, SPECIAL, encoder)
     assert (names, result.fit) == ([], 0.0)
 

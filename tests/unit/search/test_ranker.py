@@ -1,4 +1,4 @@
-"""Ranking: each feature says what it is called, the learned numbers decide, and only what may be seen is ranked."""
+"""Ranking: each feature measures what its name says, learned weights decide, and only allowed tools are ranked."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def regime(
     hit: dict[str, float] | None = None,
     **weights: float,
 ) -> Regime:
-    """Numbers of our own: these features count so much, the others not at all."""
+    """Weights for a test: the given features have these weights, all others zero."""
     return Regime(
         weights=np.array([weights.get(name, 0.0) for name in FEATURES], dtype=np.float32),
         fit_weights=np.array([(fit or {}).get(name, 0.0) for name in FIT_FEATURES], dtype=np.float32),
@@ -104,7 +104,7 @@ def test_bm25_of_a_field_is_relative_to_its_best(name: str, query: str, has_some
 def test_the_best_part_counts_for_the_words_of_a_long_query() -> None:
     assert len(query_parts(LONG)) == 3
     whole, part = feature("bm25_all", LONG), feature("bm25_part", LONG)
-    # The best tool of each part has it all.
+    # The best tool of each part gets the full score.
     assert part[1] == part[2] == part[3] == 1.0
     assert min(whole[1:]) < 1.0
 
@@ -113,7 +113,7 @@ def test_a_name_is_named_as_far_as_its_words_stand_in_the_query() -> None:
     assert feature("name_named", "create an issue")[0] == 1.0
     half = feature("name_named", "an issue")[0]
     assert 0 < half < 1
-    # A rare word of the name says more than a common one.
+    # A rare word of the name counts more than a common one.
     assert feature("name_named", "create")[0] > half
     assert feature("name_named", "searching the web") == [0.0, 0.0, 1.0, 0.0]
     assert feature("name_named", "issue issue issue")[0] == half
@@ -125,7 +125,7 @@ def test_a_server_is_named_as_far_as_its_words_stand_in_the_query() -> None:
 
 def test_a_query_is_met_as_far_as_a_tool_has_its_words() -> None:
     assert feature("query_met", "ticket title")[0] == 1.0
-    # A word that no tool has counts as much as the rarest.
+    # A word that no tool contains counts as much as the rarest.
     assert 0 < feature("query_met", "ticket zebra")[0] < feature("query_met", "ticket title zebra")[0] < 1
     assert feature("query_met", "ticket zebra")[0] < 0.5
     assert feature("query_met", "zebra") == feature("query_met", "") == [0.0] * 4
@@ -139,7 +139,7 @@ def test_a_query_is_met_as_far_as_a_tool_has_its_words() -> None:
         ("issue create", [0.0] * 4),
         ("create an issue", [0.0] * 4),
         ("recreate issues", [0.0] * 4),
-        # A name of one word is no phrase.
+        # A name of one word is not a phrase.
         ("search", [0.0] * 4),
     ],
 )
@@ -215,7 +215,7 @@ def test_what_the_fit_is_made_of() -> None:
     known = dict(zip(FIT_FEATURES, found.known.tolist(), strict=True))
     assert known["whole_cosine"] == pytest.approx(0.9)
     assert known["best_cosine"] == pytest.approx(0.45)
-    # Above the tenth, though only three were asked for.
+    # The lead is measured against the tenth tool, although only three were requested.
     assert known["lead"] == pytest.approx(float(whole[0] - whole[9]))
     assert 0 < known["first_met"] < 1
     assert known["first_named"] == pytest.approx(1.0)
@@ -306,13 +306,13 @@ def test_only_allowed_tools_are_ranked_best_first_and_the_same_every_time(
         assert 1 <= found.kept <= len(positions)
     assert len(set(positions)) == len(positions)
     assert all(allowed[at] for at in positions)
-    # Equals come in their order.
+    # Tools with equal scores keep their order.
     order = [(-score, at) for score, at in zip(found.scores.tolist(), positions, strict=True)]
     assert order == sorted(order)
     assert 0 <= found.fit <= 1
     again = rank(index, names, query, given, both(numbers), limit, allowed)
     assert (again.positions.tolist(), again.scores.tolist(), again.fit) == (positions, found.scores.tolist(), found.fit)
-    # Nobody outside the limit is better than anybody inside it.
+    # No tool outside the limit is better than one inside it.
     everyone = rank(index, names, query, given, both(numbers), len(documents) + 1, allowed)
     assert everyone.positions.tolist()[:limit] == positions
 
@@ -347,7 +347,7 @@ def test_what_a_request_negates_speaks_for_the_tool_that_says_so_and_against_the
 def test_a_tool_that_does_what_is_asked_is_told_from_one_that_does_something_else() -> None:
     assert named("same_action", "erase the report")[2:] == [1.0, 0.0]
     assert named("other_action", "erase the report")[2:] == [0.0, -1.0]
-    # What must not be done is not asked for.
+    # A negated action is not a requested one.
     assert named("same_action", "save it, but do not delete it")[2:] == [0.0, 1.0]
 
 
@@ -372,7 +372,7 @@ def test_a_deprecated_tool_stands_below_what_it_points_to_and_below_its_equals_i
     found = ranked("ticket", fusion, given=given, beside=Beside(Superseded.of(tools)))
     assert found.positions.tolist() == [1, 0, 2, 3]
     assert found.scores[2] == pytest.approx(0.4)
-    # What it points to may not be seen: then it is the best there is.
+    # If the tool that replaces it is not allowed, the deprecated tool comes first.
     hidden = np.array([1, 0, 1, 1], dtype=np.bool_)
     without = ranked("ticket", fusion, given=given, allowed=hidden, beside=Beside(Superseded.of(tools)))
     assert without.positions.tolist() == [0, 2, 3]

@@ -1,4 +1,4 @@
-"""Mistyped words are mended against what tools and people say; names, values and other languages are left alone."""
+"""Mistyped words are corrected to words of the tools and common words; names, values and other languages stay."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def mended(query: str) -> str:
         ("creat a new isue in the repositry", "creat a new issue in the repository"),
     ],
 )
-def test_a_slip_of_the_fingers_is_mended(typed: str, meant: str) -> None:
+def test_a_typing_mistake_is_corrected(typed: str, meant: str) -> None:
     assert mended(typed) == meant
 
 

@@ -1,4 +1,4 @@
-"""The vectors of a catalog: exact while there are few, and as good as exact when there are many."""
+"""Vector search is exact in small catalogs and practically exact in large ones."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def unit(rows: Floats) -> Floats:
 
 
 def clustered(count: int, queries: int, width: int = 128) -> tuple[Floats, Floats]:
-    """Vectors in groups, as tools are, whose directions matter less and less, as an encoder's do; and queries near."""
+    """Vectors in clusters, like tools, whose dimensions matter less and less, like an encoder's, and queries nearby."""
     random = np.random.default_rng(7)
     scale = (1 + np.arange(width, dtype=np.float32)) ** -0.5
     centres = random.standard_normal((count // 40 + 1, width), dtype=np.float32) * scale
@@ -45,7 +45,7 @@ def test_past_the_limit_the_nearest_ten_are_those_of_exact_search() -> None:
     assert len(tools) > EXACT_UP_TO
     found, exact = VectorIndex(list(tools)).cosines(queries), queries @ tools.T
     assert recall_at_10(found, exact) >= 0.99
-    # What matters is measured, not guessed.
+    # The cosines of the best tools come from their whole vectors, not from the approximation.
     best = np.argpartition(-exact, 10, axis=1)[:, :10]
     np.testing.assert_allclose(
         np.take_along_axis(found, best, axis=1), np.take_along_axis(exact, best, axis=1), atol=2e-3

@@ -1,5 +1,5 @@
-"""Finding tools: words as people write them, BM25 as the textbook has it, meaning where there is an encoder, and
-only allowed tools that fit in the answer."""
+"""Finding tools: words as people write them, BM25 as in the textbook, meaning if there is an encoder, and results that
+contain only allowed tools that fit."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ DOCUMENTS = st.builds(Document, name=TEXTS, server=TEXTS, description=TEXTS, par
 
 
 def textbook_bm25(documents: Sequence[Document], query: set[str], field: str) -> list[float]:
-    """BM25 with k1 = 1.2, b = 0.75 and the never negative idf, straight from its formula."""
+    """BM25 with k1 = 1.2, b = 0.75 and the idf that is never negative, straight from the formula."""
 
     def text_of(doc: Document) -> str:
         if field == "all":
@@ -123,7 +123,7 @@ def test_scores_are_those_of_the_textbook(documents: list[Document], query: str)
     np.testing.assert_allclose(scores, expected, rtol=1e-4, atol=1e-5)
     for field, row in zip(FIELDS, scores, strict=True):
         np.testing.assert_allclose(index.field_scores(asked, field), row, rtol=1e-5, atol=1e-6)
-    # A word that is said twice is not meant twice.
+    # Repeating a word in the query does not change its weight.
     np.testing.assert_allclose(index.scores(asked * 2), scores)
 
 
@@ -138,7 +138,7 @@ def entries_of(
 
 
 def index_of(*tools: McpTool, vocabulary: Vocabulary | None = None, encoder: Encoder | None = None) -> SearchIndex:
-    # An empty vocabulary is falsy.
+    # `vocabulary or Vocabulary()` would replace an empty one, which is falsy.
     vocabulary = Vocabulary() if vocabulary is None else vocabulary
     return SearchIndex(entries_of(*tools, vocabulary=vocabulary, encoder=encoder), vocabulary, encoder)
 
@@ -209,7 +209,7 @@ def test_a_forbidden_tool_takes_no_place_from_an_allowed_one() -> None:
         positions = [hit.position for hit in index.search(query, "", allowed, limit).hits]
         assert positions[0] == second
         assert best not in positions
-    # Not even when it is asked for by its very name.
+    # It is not returned even if the query is its exact name.
     assert best not in [hit.position for hit in index.search("create_issue", "", allowed, 10).hits]
 
 
@@ -230,7 +230,7 @@ def test_the_allowed_tools_come_in_the_order_they_have_among_all(
     hits = index.search(query, "", allowed, limit).hits
     assert [hit.position for hit in hits] == (ranked.positions[: ranked.kept].tolist() if ranked.answered else [])
     assert [hit.score for hit in hits] == sorted((hit.score for hit in hits), reverse=True)
-    # What has nothing of the query is never returned, however little the best one has.
+    # A tool that has nothing in common with the query is never returned, however weak the best match is.
     assert all(hit.score > 0 for hit in hits)
 
 
@@ -404,7 +404,7 @@ def deep_schema() -> dict[str, Any]:
 
 
 def deep_list_schema() -> dict[str, Any]:
-    """Nothing at all to read, five thousand levels down."""
+    """Five thousand levels without anything to read."""
     schema: dict[str, Any] = {}
     for _ in range(5_000):
         schema = {"items": schema}

@@ -1,4 +1,4 @@
-"""An encoder that fits on a page: a few meanings, each with the words that speak of it."""
+"""A minimal encoder: a few meanings, each with the words that express it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ MEANINGS = ({"picture", "image", "photo"}, {"mail", "letter", "message"}, {"sum"
 
 
 class ToyEncoder:
-    """A text's vector lies along the meanings it mentions; without any, it is zero. Records the tools it read."""
+    """A text's vector has a component for each meaning it mentions, or is zero. Records the tools that it embedded."""
 
     fusion = "onnx"
 
@@ -35,7 +35,7 @@ class ToyEncoder:
 
 
 class UnreachableEncoder(ToyEncoder):
-    """One on another machine, which is down."""
+    """An encoder on another machine, which is down."""
 
     def embed_queries(self, texts: Sequence[str]) -> Floats:
         raise ConnectionError("nobody answers")

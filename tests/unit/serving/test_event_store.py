@@ -1,4 +1,4 @@
-"""What was sent on a stream can be asked for again: by its own client, for a while, and not without end."""
+"""Events sent on a stream can be requested again by the same client, for a limited time and up to a limit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The empty event that opens a stream: sent where a client may need it, and nowhere else."""
+"""The empty event that opens a stream is sent only where a client may need it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The gate for clients: bounded lines, ids of what was too long, what can be sent, and what waits for a client."""
+"""The gate for clients: limited lines, ids of overlong lines, what can be sent, and what waits for a client."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from mcp_optimizer.upstream.lines import Overlong, lines
 
 
 async def lines_of(data: bytes, most: int, step: int) -> list[bytes | str | int | None]:
-    """Lines as they are; of those that were too long, the ids."""
+    """The lines; instead of a line that was too long, its id."""
 
     async def chunks() -> AsyncIterator[bytes]:
         for at in range(0, len(data), step):
@@ -104,7 +104,7 @@ def test_what_is_nested_without_end_cannot_be_sent() -> None:
 
 
 class Reader:
-    """A client that reads only when the test says so."""
+    """A client that reads only when the test allows it."""
 
     def __init__(self) -> None:
         self.may_read = asyncio.Event()

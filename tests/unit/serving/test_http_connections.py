@@ -1,4 +1,4 @@
-"""Connections of HTTP clients end when their bounds say so, with a real uvicorn and real sockets."""
+"""Connections of HTTP clients end at their limits, with a real uvicorn and real sockets."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ CHUNK = 1_000_000
 
 
 class Application:
-    """Sends without end, and says how it ended."""
+    """Sends endlessly until the client disconnects, then sets `ended`."""
 
     def __init__(self) -> None:
         self.sent = 0
@@ -63,7 +63,7 @@ async def test_a_client_that_never_reads_what_it_is_sent_is_cut_off() -> None:
         _, writer = await asyncio.open_connection("127.0.0.1", port, limit=1_000)
         writer.write(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
         await asyncio.wait_for(application.ended.wait(), 30)
-        # What the system's buffers took, and not a stream without end.
+        # Only what fits into the system's buffers was sent, not an endless stream.
         assert application.sent < 50 * CHUNK
         writer.close()
 
@@ -105,7 +105,7 @@ def _offer(body: bytes, connection: str, protocol: str) -> bytes:
 async def test_a_client_that_offers_another_protocol_is_answered_in_this_one(protocol: str) -> None:
     async with served(Echo(), Limits()) as port:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
-        # The second offer comes in two pieces and is the last request of its connection.
+        # The second offer is sent in two pieces and is the last request of its connection.
         writer.write(_offer(b"first", "Upgrade, HTTP2-Settings", protocol))
         second = _offer(b"second", "Upgrade, HTTP2-Settings, close", protocol)
         writer.write(second[:-3])

@@ -1,4 +1,4 @@
-"""What is known of clients, and that the page about them says the same."""
+"""What is known about clients, and that the page about them agrees."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sessions that a client opened and never used do not stay; those that it uses do."""
+"""Sessions that a client opened but never used are ended; sessions that it uses stay."""
 
 from __future__ import annotations
 

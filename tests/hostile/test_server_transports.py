@@ -1,5 +1,5 @@
-"""Every hostile way of a server below its messages: how it lives, writes, reads, and speaks HTTP. Nobody else is hurt,
-and the server recovers."""
+"""Every hostile behaviour of a server below its messages: how it starts, ends, writes, reads and uses HTTP. No other
+server or client is affected, and the server recovers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lists of registered tools: within budget, in a client's own presentation, ready when they are asked for."""
+"""Lists of registered tools are within budget, presented as the client needs, and ready when requested."""
 
 from __future__ import annotations
 

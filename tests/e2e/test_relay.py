@@ -1,4 +1,4 @@
-"""Everything passes: a real SDK client, the gateway, a real server; over stdio and HTTP, in both protocol eras."""
+"""The gateway relays everything between a real SDK client and a real server, over stdio and HTTP, in both eras."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::mcp.MCPDeprecationWarning")
 
 
 class Person:
-    """The user behind a client, with the client's model, its roots, and eyes for what is shown."""
+    """A client's user, model and roots. Records the questions, log messages and notifications that it receives."""
 
     def __init__(self, name: str = "Ada") -> None:
         self.name = name
@@ -69,7 +69,7 @@ Connect = Callable[..., AbstractAsyncContextManager[Client]]
 
 @asynccontextmanager
 async def upstream(transport: str, era: str | None = None) -> AsyncIterator[dict[str, Any]]:
-    """An entry of a server file, and what has to run for it."""
+    """An entry for the server file. Over HTTP, its server runs until the context exits."""
     options = ["--era", era] if era else []
     if transport == "stdio":
         yield {"command": sys.executable, "args": [str(SERVER), *options]}
@@ -96,7 +96,7 @@ def era(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def connect(write_servers: WriteServers) -> Connect:
-    """Opens a client of a gateway in front of a conformant server."""
+    """Returns a function that opens a client of a gateway in front of a conformant server."""
 
     @asynccontextmanager
     async def connected(
@@ -207,7 +207,7 @@ async def test_resources_prompts_and_completion_pass(connect: Connect, transport
         assert refused.value.error.data == {"uri": "test://nowhere"}
 
 
-async def test_changes_and_log_messages_reach_a_client_of_the_older_era(connect: Connect, transport: str) -> None:
+async def test_changes_and_log_messages_reach_a_legacy_client(connect: Connect, transport: str) -> None:
     person = Person()
     async with connect(transport, "legacy", person) as client, asyncio.timeout(20):
         await client.set_logging_level("info")
@@ -241,13 +241,13 @@ async def test_a_server_is_told_of_no_feature_that_the_client_did_not_declare(co
         assert text(result) == "This client does not support sampling."
 
 
-async def test_a_client_of_the_older_era_is_asked_for_what_a_server_of_the_newer_one_needs(connect: Connect) -> None:
+async def test_a_legacy_client_is_asked_for_what_a_modern_server_needs(connect: Connect) -> None:
     async with connect("http", "legacy", Person(), server_era="modern") as client:
         assert text(await client.call_tool("test_input_required_result_elicitation", {})) == "Hello, Ada!"
         assert text(await client.call_tool("test_input_required_result_multi_round", {})) == "Both, after round 2."
 
 
-async def test_a_client_of_the_newer_era_uses_a_server_of_the_older_one(connect: Connect) -> None:
+async def test_a_modern_client_uses_a_legacy_server(connect: Connect) -> None:
     async with connect("http", "auto", Person(), "stdio", "legacy") as client:
         assert text(await client.call_tool("test_simple_text", {})).startswith("This is a simple text")
     async with connect("http", "auto", None, "stdio", "legacy") as client:
@@ -297,6 +297,6 @@ async def test_two_servers_keep_their_own_prompts_and_resources(write_servers: W
         assert await client.get_prompt("two__test_simple_prompt")
         read = await client.read_resource("two+test://template/7/data")
         assert isinstance(read.contents[0], types.TextResourceContents)
-        # Either of them could be meant: nobody is asked.
+        # Both servers could be meant, so neither is asked.
         with pytest.raises(MCPError, match=r"Read one of: one\+test://template/7/data, two\+test://template/7/data"):
             await client.read_resource("test://template/7/data")
