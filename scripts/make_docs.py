@@ -1,6 +1,6 @@
 """Generates docs/options.md, docs/commands.md and docs/limits.md from the code.
 
-`python scripts/make_docs.py` writes them; a test fails when they differ from what this would write.
+`python scripts/make_docs.py` writes them; a test fails if the committed pages differ from what it would write.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""Takes the pictures of docs/images: the report in a terminal and as a page, and the dashboard after a real session.
+"""Takes the screenshots in docs/images: the report in a terminal and as a page, and the dashboard after real use.
 
-`python scripts/make_pictures.py DUMPS` with a folder of tools/list dumps; needs chromium and the dev dependencies.
+`python scripts/make_pictures.py DUMPS`, where DUMPS is a folder of tools/list dumps. Needs chromium and the dev
+dependencies.
 """
 
 from __future__ import annotations
@@ -36,11 +37,11 @@ CONVERSATIONS: list[list[tuple[str, str, list[dict[str, Any]]]]] = [
     [("search the web", "web_search", [{"query": "kanban"}]), ("list all boards", "list_boards", [{}])],
     [("list the cards that are blocked", "list_blockers", [{}]), ("unblock a card", "unblock_card", [{"card_id": 5}])],
 ]
-"""What somebody wants, the tool that does it, and what it is called with."""
+"""What the user wants, the tool that does it, and the arguments of each call."""
 
 
 def terminal(report: Report, columns: int) -> str:
-    """The report as a terminal of this width shows it, as SVG that asks for no font from anywhere."""
+    """The report as a terminal of this width shows it, as SVG that loads no fonts."""
     console = Console(record=True, width=columns, file=io.StringIO(), highlight=False)
     show_report(console, report)
     drawn = console.export_svg(title=f"mcp-optimizer report, {columns} columns")
@@ -61,7 +62,7 @@ async def take(browser: Browser, address: str, name: str, width: int, height: in
 
 
 async def use(address: str) -> None:
-    """Conversations as a model has them: a search, then calls."""
+    """Hold the conversations as a model would: search, then call."""
     for wishes in CONVERSATIONS:
         async with Client(address, mode="legacy") as client:
             await client.list_tools()

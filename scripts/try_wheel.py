@@ -1,7 +1,7 @@
-"""Builds the wheel as a release does, installs it into a fresh virtual environment, and tries it there.
+"""Builds the wheel as for a release, installs it into a fresh virtual environment, and tries it there.
 
-`make wheel-check` runs it; RELEASING.md says when. Ends with an error at the first thing that is wrong. What is built
-stays in dist/: it is what gets published.
+`make wheel-check` runs it; RELEASING.md says when. Stops with an error at the first problem. The built files stay in
+dist/, to be published.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ asyncio.run(main())
 
 
 def run(*command: object, cwd: Path, env: dict[str, str] | None = None) -> str:
-    """What a command printed; its failure is the failure of the whole check."""
+    """Run a command and return its output; if it fails, the whole check fails."""
     print("$", *(str(part) if "\n" not in str(part) else "..." for part in command), flush=True)
     done = subprocess.run([str(part) for part in command], cwd=cwd, env=env, stdout=subprocess.PIPE, text=True)
     if done.returncode:
@@ -58,7 +58,7 @@ def run(*command: object, cwd: Path, env: dict[str, str] | None = None) -> str:
 
 
 def build() -> Path:
-    """The wheel, built from the source distribution, so that both are known to be whole."""
+    """Build the wheel from the source distribution, which shows that both are complete."""
     for old in DIST.glob("*"):
         old.unlink()
     run(sys.executable, "-m", "build", "--outdir", DIST, cwd=ROOT)
@@ -67,19 +67,19 @@ def build() -> Path:
 
 
 def check_contents(wheel: Path) -> None:
-    """Every file of the package under version control is in the wheel, and nothing beside the package is."""
+    """Check that the wheel has every file of the package that is under version control, and nothing else."""
     tracked = run("git", "ls-files", PACKAGE, cwd=ROOT).splitlines()
     wanted = {str(Path(name).relative_to("src")) for name in tracked}
     names = {name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name}
     if missing := wanted - names:
         sys.exit(f"missing in the wheel: {sorted(missing)}")
     if foreign := names - wanted:
-        sys.exit(f"in the wheel, and not under version control: {sorted(foreign)}")
+        sys.exit(f"in the wheel but not under version control: {sorted(foreign)}")
     print(f"{wheel.name}: {len(names)} files, {wheel.stat().st_size / 1e6:.1f} MB")
 
 
 def try_it(wheel: Path, folder: Path) -> None:
-    """What a new user does first, with nothing of this checkout in reach."""
+    """Do what a new user does first, without access to this checkout."""
     venv.create(folder / "venv", with_pip=True)
     programs = folder / "venv" / ("Scripts" if os.name == "nt" else "bin")
     python, program = programs / "python", programs / "mcp-optimizer"
@@ -87,10 +87,10 @@ def try_it(wheel: Path, folder: Path) -> None:
     env |= {"XDG_DATA_HOME": str(folder / "data"), "XDG_CONFIG_HOME": str(folder / "config")}
     run(python, "-m", "pip", "install", "--quiet", "--constraint", ROOT / "constraints.txt", wheel, cwd=folder, env=env)
     version = wheel.name.split("-")[1]
-    assert version in run(program, "--version", cwd=folder, env=env), "the program says another version"
+    assert version in run(program, "--version", cwd=folder, env=env), "the program reports another version"
     run(program, "init", cwd=folder, env=env)
     assert (folder / "mcp.json").exists(), "init wrote no mcp.json"
-    assert "saved" in run(program, "demo", cwd=folder, env=env), "the demo says nothing of savings"
+    assert "saved" in run(program, "demo", cwd=folder, env=env), "the demo reports no savings"
     found = json.loads(run(program, "find", "move a card", "--demo", "--json", cwd=folder, env=env))
     assert found["tools"], "find found nothing"
     assert run(program, "call", "list_tables", "{}", "--demo", cwd=folder, env=env), "call printed nothing"
@@ -103,7 +103,7 @@ def main() -> None:
     check_contents(wheel)
     with tempfile.TemporaryDirectory() as folder:
         try_it(wheel, Path(folder))
-    print(f"{wheel.name} works; publish what is in {DIST}")
+    print(f"{wheel.name} works; publish the files in {DIST}")
 
 
 if __name__ == "__main__":

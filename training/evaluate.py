@@ -1,8 +1,8 @@
-"""Measures what ships on the dev sets: `python -m training.evaluate --artefacts DIR --encoder NAME ...`.
+"""Measures the shipped retriever on the dev sets: `python -m training.evaluate --artefacts DIR --encoder NAME ...`.
 
-Goes through `ranker.rank` with the exported encoder, the static table or none. `--embed FILE` only writes
-the encoder's vectors of the chosen sets, for `fusion.py`. Prints the figures of every set, of the first
-`--limit` hits after the cut, and how many foreign requests are refused.
+Ranks with `ranker.rank` and the exported encoder, the static table or no encoder. `--embed FILE` only writes the
+encoder's vectors of the chosen sets, for `fusion.py`. Prints the figures of every set, the figures of the first
+eight hits after the cut, and how many foreign requests are refused.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Embed = Callable[[Sequence[str]], Floats]
 
 
 def embedder(artefacts: Path, encoder: str) -> Embed:
-    """Texts to unit vectors by the encoder that ships."""
+    """A function that turns texts into unit vectors with the shipped encoder."""
     if encoder == "static":
         return StaticEncoder.load(artefacts / "static.npz").embed_queries
     onnx = OnnxEncoder(artefacts)
@@ -37,7 +37,7 @@ def embedder(artefacts: Path, encoder: str) -> Embed:
 
 
 def embed_sets(embed: Embed, loaded: Sequence[sets.ToolSet], out: Path, chosen: dict[str, list[int]]) -> None:
-    """Writes tools, queries (all, or those chosen) and their parts in the layout `fusion.read_vectors` reads."""
+    """Write tools, queries (all, or the chosen ones) and their parts in the layout that `fusion.read_vectors` reads."""
     arrays: dict[str, np.ndarray] = {}
     for tool_set in loaded:
         index = chosen.get(tool_set.name) or list(range(len(tool_set.queries)))
@@ -53,7 +53,7 @@ def embed_sets(embed: Embed, loaded: Sequence[sets.ToolSet], out: Path, chosen: 
 
 
 def rankings(tool_set: sets.ToolSet, vectors: Vectors, fusion: Fusion, use_cosines: bool) -> list[Ranking]:
-    """Every query of the set through the ranker."""
+    """The ranking of every query of the set."""
     catalog = Catalog.build(tool_set.tools)
     return [
         rank(catalog, query.text, vectors.cosines(at) if use_cosines else None, fusion, 10)
@@ -62,7 +62,7 @@ def rankings(tool_set: sets.ToolSet, vectors: Vectors, fusion: Fusion, use_cosin
 
 
 def as_returned(ranking: Ranking, limit: int = LIMIT) -> list[int]:
-    """What a user gets: nothing where nothing fits, else the first hits up to the cut."""
+    """What a user gets: nothing if nothing fits, otherwise the first hits up to the cut."""
     return ranking.positions[: min(limit, ranking.kept)].tolist() if ranking.answered else []
 
 
@@ -73,7 +73,7 @@ def foreign_refused(
     fusion: Fusion,
     use_cosines: bool,
 ) -> dict[str, tuple[int, float]]:
-    """For each catalog: requests of the other sets that nothing in it resembles, and the share refused."""
+    """For each catalog: how many requests of the other sets are foreign to it, and the share of them refused."""
     chance = random.Random(7)  # noqa: S311 - drawing requests, not secrets
     found = {}
     for name in loaded:
@@ -97,7 +97,7 @@ def foreign_refused(
 def unrelated_refused(
     loaded: dict[str, sets.ToolSet], vectors: dict[str, Vectors], fusion: Fusion, embed: Embed | None
 ) -> dict[str, float]:
-    """The share refused of everyday requests that no tool of these catalogs is for."""
+    """For each catalog, the share refused of everyday requests that none of its tools is meant for."""
     texts = (Path(__file__).parent / "foreign_requests.txt").read_text(encoding="utf-8").splitlines()
     rows = embed(texts) if embed else None
     none = np.zeros((0, 0), dtype=np.float32)
@@ -116,7 +116,7 @@ def measure(
     loaded: dict[str, sets.ToolSet], vectors: dict[str, Vectors], likeness: dict[str, Vectors],
     fusion: Fusion, embed: Embed | None,
 ) -> dict[str, object]:  # fmt: skip
-    """Figures of the whole ranking, of what is returned, and of what is refused."""
+    """The figures of the whole ranking, of what is returned, and of what is refused."""
     use_cosines = embed is not None
     whole, returned, counts = {}, {}, {}
     pooled: list[tuple[float, bool]] = []
@@ -154,23 +154,23 @@ def measure(
 
 
 def only_cosine(fusion: Fusion) -> Fusion:
-    """The encoder by itself, for comparison."""
+    """Weights for the cosine alone, for comparison."""
     weights = np.zeros_like(fusion.short.weights)
     weights[0] = 1.0
     return Fusion(replace(fusion.short, weights=weights), replace(fusion.long, weights=weights))
 
 
 def main() -> None:
-    """The command."""
+    """Command-line entry point."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--artefacts", type=Path, required=True)
     parser.add_argument("--encoder", choices=("onnx", "static", "none"), required=True)
-    parser.add_argument("--embed", type=Path, help="only write vectors here")
-    parser.add_argument("--like", type=Path, nargs="*", default=[], help="with --embed: train sets in these")
+    parser.add_argument("--embed", type=Path, help="only write vectors to this file")
+    parser.add_argument("--like", type=Path, nargs="*", default=[], help="with --embed: the train sets in these files")
     parser.add_argument("--vectors", type=Path, help="vectors of the dev sets")
     parser.add_argument("--likeness", type=Path, help="the transformer's vectors of the dev sets")
-    parser.add_argument("--alone", action="store_true", help="the cosine by itself")
-    parser.add_argument("--out", type=Path, help="figures as JSON")
+    parser.add_argument("--alone", action="store_true", help="rank by the cosine alone")
+    parser.add_argument("--out", type=Path, help="write the figures to this JSON file")
     options = parser.parse_args()
     if options.embed:
         embed = embedder(options.artefacts, options.encoder)

@@ -1,8 +1,8 @@
 """Exports the encoder to ONNX and quantises it: `python -m training.export --model DIR --out DIR`.
 
-Weights become int8, per channel and in a reduced range (per tensor loses up to .02 nDCG). The graph takes
-`input_ids` and `attention_mask` and gives `embedding`: pooled and of unit length, so that the product
-needs no more than a session and a tokenizer.
+Weights become int8, per channel and in a reduced range (quantising per tensor loses up to .02 nDCG). The graph takes
+`input_ids` and `attention_mask` and returns `embedding`, pooled and of unit length, so that the product needs only a
+session and a tokenizer.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ TOKENIZER_FILE = "tokenizer.json"
 
 
 def export(model: Encoder, path: Path) -> None:
-    """The float graph."""
+    """Write the float graph."""
     model.eval()
     ids = torch.ones(2, 9, dtype=torch.int64)
     axes = {0: "batch", 1: "tokens"}
@@ -45,7 +45,7 @@ def export(model: Encoder, path: Path) -> None:
 
 
 def quantise(float_path: Path, path: Path) -> None:
-    """Dynamic int8 of matrix products and the word table."""
+    """Write the graph with matrix products and the word table as dynamic int8."""
     with tempfile.TemporaryDirectory() as folder:
         ready = Path(folder) / "ready.onnx"
         quant_pre_process(str(float_path), str(ready), skip_symbolic_shape=True)
@@ -60,7 +60,7 @@ def quantise(float_path: Path, path: Path) -> None:
 
 
 class OnnxEncoder:
-    """The exported encoder as the product runs it: one thread, batches sorted by length."""
+    """Runs the exported encoder, on one thread like the product, in batches sorted by length."""
 
     def __init__(self, folder: Path, threads: int = 1, model_file: str = MODEL_FILE) -> None:
         options = onnxruntime.SessionOptions()
@@ -88,14 +88,14 @@ class OnnxEncoder:
 
 
 def slim_tokenizer(source: Path, path: Path) -> None:
-    """The tokenizer without its own padding and cutting, written compactly."""
+    """Write the tokenizer compactly, without its own padding and truncation."""
     content = json.loads(source.read_text(encoding="utf-8"))
     content["padding"] = content["truncation"] = None
     path.write_text(json.dumps(content, ensure_ascii=False, separators=(",", ":")), encoding="utf-8")
 
 
 def main() -> None:
-    """The command."""
+    """Command-line entry point."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--model", type=Path, required=True)
     parser.add_argument("--out", type=Path, required=True)

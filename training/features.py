@@ -1,6 +1,6 @@
-"""A tool as the training reads it: its fields as plain words, so that some can be left out of a view.
+"""A tool as training reads it: each field as plain words, so that a view can leave some out.
 
-Words, texts and parameters are the product's own: what is learned is what is served.
+Words, texts and parameters come from the product's own code, so that training sees exactly what is served.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ _SPACE = re.compile(r"\s+")
 
 
 def normalised(text: str) -> str:
-    """The text as letters and digits only, for comparing."""
+    """The text as lower-case letters and digits only, for comparison."""
     return " ".join(re.findall(r"[^\W_]+", text.lower()))
 
 
 @dataclass(frozen=True, slots=True)
 class ToolWords:
-    """What is known of one tool: each field as plain words."""
+    """What is known about one tool, each field as plain words."""
 
     server: str
     name: str
@@ -44,7 +44,7 @@ class ToolWords:
 
     @classmethod
     def of(cls, server: str, name: str, description: str, schema: Mapping[str, Any] | None) -> ToolWords:
-        """Reads a tool as MCP sends it."""
+        """Read a tool as MCP sends it."""
         return cls(
             server=server_words(server),
             name=split_words(name),
@@ -54,11 +54,11 @@ class ToolWords:
         )
 
     def identity(self) -> str:
-        """What makes two tools the same text: name and the beginning of the description."""
+        """Equal for tools with the same text: the name and the beginning of the description."""
         return f"{self.name}|{normalised(self.description)[:120]}"
 
     def text(self) -> str:
-        """What an encoder reads: `search.tooltext.tool_text`, from words that are split already."""
+        """What an encoder reads: `search.tooltext.tool_text`, from words that are already split."""
         shown = ", ".join(self.parameters[:PARAMETERS_SHOWN])
         head = f"{self.server} {self.name}: {self.description[:DESCRIPTION_CHARS]}"
         return f"{head} ({shown})" if shown else head

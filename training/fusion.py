@@ -1,8 +1,8 @@
-"""Learns how the features add up, and what tells that nothing fits: `python -m training.fusion ...`.
+"""Learns how the features add up, and how to recognise that nothing fits: `python -m training.fusion ...`.
 
-Learns on the train sets alone, with vectors of encoders that never saw the set at hand (`sweep.py` wrote
-them), and validates leaving one set out. One number for short and one for long queries is chosen on dev, which
-is there for choosing: how far the weights of words shrink against the cosine. `cut.py` then sets thresholds.
+Learns on the train sets only, with vectors of encoders that never saw the set in question (written by `sweep.py`),
+and validates by leaving one set out. One number for short and one for long queries is chosen on dev, which exists for
+such choices: how far the weights of words shrink relative to the cosine. `cut.py` then sets the thresholds.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ SMALLEST_SET = 80
 COSINES = ("cosine", "part_cosine")
 SHRINKS = (0.2, 0.25, 0.3, 0.35, 0.5, 0.7, 1.0, 1.5, 2.5, 4.0)
 CATALOG_SERVERS = 40
-UNLIKE = 0.45  # a request is foreign to a catalog where no tool is this near to one that answers it
-SERVER_NAMED_FLOOR = 0.02  # train sets hardly name servers; people do, and dev gains a little
+UNLIKE = 0.45  # a request is foreign to a catalog if none of its tools is this near to one that answers
+SERVER_NAMED_FLOOR = 0.02  # train sets hardly ever name servers; people do, and dev gains a little
 
 
 @dataclass(frozen=True, slots=True)
 class Vectors:
-    """One set's vectors by one encoder, for some of its queries."""
+    """One set's vectors from one encoder, for some of its queries."""
 
     tools: Floats
     queries: Floats
@@ -45,7 +45,7 @@ class Vectors:
     index: NDArray[np.int64]
 
     def cosines(self, at: int, chosen: NDArray[np.int64] | slice = slice(None)) -> Cosines:
-        """The cosines of the at-th query with the chosen tools."""
+        """The cosines of query number `at` with the chosen tools."""
         begin = int(self.part_counts[:at].sum())
         tools = self.tools[chosen]
         parts = self.parts[begin : begin + int(self.part_counts[at])]
@@ -59,7 +59,7 @@ def unit(rows: NDArray[np.generic]) -> Floats:
 
 
 def read_vectors(paths: Sequence[Path]) -> dict[str, Vectors]:
-    """Every set of the files `sweep.py` and `evaluate.py` wrote."""
+    """Every set in the files that `sweep.py` and `evaluate.py` wrote."""
     found: dict[str, Vectors] = {}
     for path in paths:
         with np.load(path) as stored:
@@ -87,7 +87,7 @@ class Case:
 
 
 def cases_of(tool_set: sets.ToolSet, vectors: Vectors, use_cosines: bool) -> list[Case]:
-    """The set's sampled queries; candidates by a plain sum, which finds what any weights would rank high."""
+    """The set's sampled queries. A plain sum picks the candidates; it finds what any weights would rank high."""
     catalog = Catalog.build(tool_set.tools)
     rough = np.array([12.0 if name in COSINES else 1.0 for name in FEATURES], dtype=np.float32)
     found = []
@@ -101,7 +101,7 @@ def cases_of(tool_set: sets.ToolSet, vectors: Vectors, use_cosines: bool) -> lis
 
 
 def padded(cases: Sequence[Case]) -> tuple[Tensor, Tensor, Tensor]:
-    """Features, which candidates are right, which are there at all."""
+    """Features, which candidates are right, and which exist at all."""
     features = torch.zeros(len(cases), CANDIDATES, len(FEATURES))
     right = torch.zeros(len(cases), CANDIDATES, dtype=torch.bool)
     there = torch.zeros(len(cases), CANDIDATES, dtype=torch.bool)
@@ -115,7 +115,7 @@ def padded(cases: Sequence[Case]) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def learn(groups: Sequence[Sequence[Case]], used: Sequence[str], steps: int = 200) -> Floats:
-    """Weights, none below zero, by softmax of each right tool against the wrong ones; sets count alike."""
+    """Non-negative weights, by softmax of each right tool against the wrong ones; all sets count equally."""
     data = [padded(cases) for cases in groups]
     mask = torch.tensor([name in used for name in FEATURES], dtype=torch.float32)
     spread = torch.cat([features[there] for features, _, there in data]).std(0).clamp(min=1e-3)
@@ -137,7 +137,7 @@ def learn(groups: Sequence[Sequence[Case]], used: Sequence[str], steps: int = 20
 
 
 def shrunk(weights: Floats, shrink: float) -> Floats:
-    """Weights with the cosines' summing to one and the words' made smaller against them."""
+    """Weights scaled so that the cosines' sum to one, with the words' shrunk relative to them."""
     is_cosine = np.array([name in COSINES for name in FEATURES])
     whole = float(weights[is_cosine].sum())
     if whole <= 0.0:
@@ -149,13 +149,13 @@ def shrunk(weights: Floats, shrink: float) -> Floats:
 
 
 def ndcg(cases: Sequence[Case], weights: Floats) -> float:
-    """Mean nDCG@5 of the cases under the weights."""
+    """Mean nDCG@5 of the cases with these weights."""
     ranked = [case.tools[np.argsort(-(case.features @ weights), kind="stable")[:10]].tolist() for case in cases]
     return metrics.figures(ranked, [case.query for case in cases]).ndcg5
 
 
 def used_features(is_long: bool, use_cosines: bool) -> tuple[str, ...]:
-    """Short queries have no parts; without an encoder there is no cosine."""
+    """The features to learn: short queries have no parts, and without an encoder there is no cosine."""
     left_out = () if is_long else ("part_cosine", "bm25_part")
     return tuple(n for n in FEATURES if n not in left_out and (use_cosines or n not in COSINES))
 
@@ -163,7 +163,7 @@ def used_features(is_long: bool, use_cosines: bool) -> tuple[str, ...]:
 def learn_regime(
     train: dict[str, list[Case]], dev: dict[str, list[Case]], is_long: bool, use_cosines: bool
 ) -> tuple[Floats, dict[str, object]]:
-    """The weights of short or of long queries, and how they did on sets left out and on dev."""
+    """The weights for short or for long queries, and their figures on left-out sets and on dev."""
     kept = {name: [case for case in cases if case.is_long == is_long] for name, cases in train.items()}
     kept = {name: cases for name, cases in kept.items() if len(cases) >= SMALLEST_SET}
     measured = {name: [case for case in cases if case.is_long == is_long] for name, cases in dev.items()}
@@ -185,7 +185,7 @@ def learn_regime(
 
 @dataclass(frozen=True, slots=True)
 class FitCase:
-    """One request put to a small catalog: what is known of it, and whether something answers."""
+    """One request to a small catalog: its fit features, and whether a tool answers it."""
 
     known: Floats
     answered: bool
@@ -206,7 +206,7 @@ SHOWN = 8
 
 
 def hit_cases(tool_set: sets.ToolSet, vectors: Vectors, fusion: Fusion, use_cosines: bool) -> list[HitCase]:
-    """Every sampled request against the whole catalog."""
+    """The hits of every sampled request in the whole catalog."""
     catalog = Catalog.build(tool_set.tools)
     found = []
     for at, position in enumerate(vectors.index):
@@ -220,7 +220,7 @@ def hit_cases(tool_set: sets.ToolSet, vectors: Vectors, fusion: Fusion, use_cosi
 
 
 def learn_hits(cases: Sequence[HitCase]) -> tuple[Floats, float]:
-    """Logistic regression of 'this hit answers'; each set weighs alike."""
+    """Logistic regression of 'this hit answers'; all sets count equally."""
     sizes = Counter(case.set_name for case in cases)
     data = torch.from_numpy(np.concatenate([case.hits for case in cases]))
     wanted = torch.from_numpy(np.concatenate([case.right for case in cases]).astype(np.float32))
@@ -243,20 +243,20 @@ def learn_hits(cases: Sequence[HitCase]) -> tuple[Floats, float]:
 
 
 def with_hits(regime: Regime, cases: Sequence[HitCase]) -> Regime:
-    """The regime with its likelihoods of hits learned."""
+    """The regime with learned weights for the likelihoods of hits."""
     weights, bias = learn_hits(cases)
     return replace(regime, hit_weights=weights, hit_bias=bias)
 
 
 def is_foreign(tools: Floats, gold: frozenset[int], chosen: NDArray[np.int64]) -> bool:
-    """Whether nothing in the catalog resembles any tool that would answer."""
+    """Whether no tool in the catalog resembles one that would answer."""
     return float((tools[sorted(gold)] @ tools[chosen].T).max()) < UNLIKE
 
 
 def fit_cases(
     tool_set: sets.ToolSet, vectors: Vectors, likeness: Floats, fusion: Fusion, use_cosines: bool
 ) -> list[FitCase]:
-    """Small catalogs of some servers: requests whose tool is found there, and requests foreign to them."""
+    """Requests to small catalogs of some servers: those whose tool is found there, and foreign ones."""
     chance = random.Random(7)  # noqa: S311 - drawing catalogs, not secrets
     by_server: dict[str, list[int]] = {}
     for position, tool in enumerate(tool_set.tools):
@@ -281,7 +281,7 @@ def fit_cases(
 
 
 def learn_fit(cases: Sequence[FitCase]) -> tuple[Floats, float]:
-    """Logistic regression of 'something answers'; each set and both outcomes weigh alike."""
+    """Logistic regression of 'something answers'; all sets and both outcomes count equally."""
     known = np.stack([case.known for case in cases])
     answers = np.array([case.answered for case in cases])
     where = np.array([case.set_name for case in cases])
@@ -302,14 +302,14 @@ def learn_fit(cases: Sequence[FitCase]) -> tuple[Floats, float]:
         loss.backward()
         optimizer.step()
         with torch.no_grad():
-            weights.clamp_(min=0.0)  # without this a set left out can come out upside down
+            weights.clamp_(min=0.0)  # without this, the scores of a left-out set can be inverted
     plain = (weights / spread).detach()
     final = float(bias.detach() - (plain * mean).sum())
     return plain.numpy(), final
 
 
 def told_apart(cases: Sequence[FitCase]) -> dict[str, float]:
-    """For each set, under numbers learned on the others: how often an own request scores above a foreign one."""
+    """For each set, with weights learned on the others: how often an own request scores above a foreign one."""
     result = {}
     for name in sorted({case.set_name for case in cases}):
         weights, bias = learn_fit([case for case in cases if case.set_name != name])
@@ -324,7 +324,7 @@ def told_apart(cases: Sequence[FitCase]) -> dict[str, float]:
 
 
 def with_fit(regime: Regime, cases: Sequence[FitCase]) -> Regime:
-    """The regime with its answering numbers learned; the threshold is still to be chosen."""
+    """The regime with learned fit weights; `cut.py` chooses the threshold."""
     weights, bias = learn_fit(cases)
     return replace(regime, fit_weights=weights, fit_bias=bias)
 
@@ -334,7 +334,7 @@ def fuse(
 ) -> tuple[Fusion, dict[str, object]]:
     """Everything the product needs for one encoder, and the figures behind it.
 
-    `likeness` tells foreign requests apart: always the transformer's vectors, whichever encoder ranks.
+    `likeness` decides which requests are foreign: always the transformer's vectors, whichever encoder ranks.
     """
     train_sets = {name: sets.load_train(name) for name in train}
     train_cases = {name: cases_of(train_sets[name], vectors, use_cosines) for name, vectors in train.items()}
@@ -365,13 +365,13 @@ def _with_likelihoods(fusion: Fusion, hits: Sequence[HitCase]) -> Fusion:
 
 
 def main() -> None:
-    """The command."""
+    """Command-line entry point."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--encoder", required=True, choices=("onnx", "static", "none"))
     parser.add_argument("--train", type=Path, nargs="+", required=True, help="vectors of unseen train sets")
     parser.add_argument("--dev", type=Path, required=True, help="the shipped encoder's vectors of the dev sets")
-    parser.add_argument("--likeness", type=Path, nargs="+", help="the transformer's, where --train is another's")
-    parser.add_argument("--out", type=Path, required=True, help="fusion.json; other encoders' entries stay")
+    parser.add_argument("--likeness", type=Path, nargs="+", help="the transformer's, if --train is another encoder's")
+    parser.add_argument("--out", type=Path, required=True, help="fusion.json; entries of other encoders are kept")
     options = parser.parse_args()
     torch.set_num_threads(1)
     torch.manual_seed(7)

@@ -1,8 +1,8 @@
-"""Measures the lists written by hand through the product's own engine: `python -m training.lists --encoder NAME`.
+"""Measures the hand-written lists through the product's own engine: `python -m training.lists --encoder NAME`.
 
-`data/eval` has them: requests of a new user, near relatives, foreign requests, requests for general-purpose tools, ten
-languages. What ships is measured (`bundled`, `static`, `none`), over the real servers' definitions. `--out` keeps
-the figures and every miss. Nothing trains on these lists, and no number is chosen on them.
+The lists are in `data/eval`: a new user's requests, near relatives, foreign requests, requests for general-purpose
+tools, ten languages. Measures the shipped encoders (`bundled`, `static`, `none`) on definitions of real servers.
+`--out` writes the figures and every miss. Nothing is trained on these lists, and no number is chosen on them.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ FIVE = 5
 
 @dataclass(frozen=True)
 class Catalog:
-    """Servers' tools in one index."""
+    """The tools of some servers in one index."""
 
     ids: tuple[str, ...]
     index: SearchIndex
@@ -42,19 +42,19 @@ class Catalog:
         return self.index.search(request, "", np.ones(len(self.ids), dtype=np.bool_), LIMIT)
 
     def found(self, request: str) -> list[str]:
-        """The ids of what a client would get."""
+        """The ids of the tools that a client would get."""
         return [self.ids[hit.position] for hit in self.search(request).hits]
 
 
 def definitions(server: str) -> list[McpTool]:
-    """A server's tools as they came; two were written down with the lists."""
+    """A server's tools as it sent them; those of two servers were written down with the lists."""
     path = sets.data_folder() / "mcp-tools" / f"{server}.json"
     path = path if path.exists() else sets.EVAL_LISTS / "tools" / f"{server}.json"
     return [McpTool.model_validate(tool) for tool in json.loads(path.read_text(encoding="utf-8"))["tools"]]
 
 
 def catalog(servers: Iterable[str], encoder: Encoder | None) -> Catalog:
-    """As the product builds it."""
+    """Build a catalog as the product does."""
     vocabulary = Vocabulary()
     ids: list[str] = []
     entries: list[Entry] = []
@@ -72,7 +72,7 @@ def catalog(servers: Iterable[str], encoder: Encoder | None) -> Catalog:
 
 
 def read(name: str) -> list[dict[str, Any]]:
-    """One of the lists."""
+    """The records of one list."""
     with (sets.EVAL_LISTS / f"{name}.jsonl").open(encoding="utf-8") as lines:
         return [json.loads(line) for line in lines]
 
@@ -83,7 +83,7 @@ def _right(record: dict[str, Any]) -> set[str]:
 
 
 def measured(records: Sequence[dict[str, Any]], where: Catalog, by: str) -> dict[str, Any]:
-    """Right first, among the first five, refused; by kind too, with the misses."""
+    """The shares right first, right among the first five and refused, in total and by kind; and the misses."""
     rows: dict[str, list[tuple[bool, bool, bool]]] = defaultdict(list)
     misses = []
     for record in records:
@@ -102,7 +102,7 @@ def measured(records: Sequence[dict[str, Any]], where: Catalog, by: str) -> dict
 
 
 def near_relatives(encoder: Encoder | None) -> dict[str, Any]:
-    """How often the right one of two relatives stands before the wrong one, in the server's own catalog."""
+    """How often the right one of two near relatives ranks above the wrong one, in the server's own catalog."""
     known: dict[str, Catalog] = {}
     wrong = []
     records = read("near_relatives")
@@ -117,7 +117,7 @@ def near_relatives(encoder: Encoder | None) -> dict[str, Any]:
 
 
 def foreign(encoder: Encoder | None) -> dict[str, Any]:
-    """The share refused of requests that no tool of a one-product server answers."""
+    """The share refused of requests that no tool of a single-product server answers."""
     known: dict[str, Catalog] = {}
     answered = []
     records = read("foreign")
@@ -137,7 +137,7 @@ GENERAL_ANSWERS = {
 
 
 def general(where: Catalog) -> dict[str, Any]:
-    """How often a tool whose name is of the asked kind is found, first or among five; what was marked as general."""
+    """How often a tool whose name is of the kind asked for is first or in five, and how often any is marked general."""
     rows = []
     misses = []
     for record in read("general"):
@@ -152,7 +152,7 @@ def general(where: Catalog) -> dict[str, Any]:
 
 
 def main() -> None:
-    """The command."""
+    """Command-line entry point."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--encoder", default="bundled")
     parser.add_argument("--out", type=Path)

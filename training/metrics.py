@@ -1,4 +1,4 @@
-"""Scores rankings: recall over groups, hit, and nDCG that counts each group once."""
+"""Measures rankings: recall over groups, hit rate, and nDCG that counts each group once."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def figures(rankings: Iterable[Sequence[int]], queries: Sequence[Query]) -> Figu
 
 
 def mean_figures(sets: Iterable[Figures]) -> Figures:
-    """The plain mean over sets."""
+    """The unweighted mean over sets."""
     rows = [tuple(asdict(one).values()) for one in sets]
     return Figures(*np.mean(np.array(rows), axis=0).tolist())
 
@@ -71,7 +71,7 @@ BINS = 10
 
 
 def calibration_error(likelihoods: Sequence[float], right: Sequence[bool]) -> float:
-    """Expected calibration error: how far stated likelihoods are from the share that was right, in ten bins."""
+    """Expected calibration error in ten bins: how far stated likelihoods are from the share that was right."""
     stated, came_true = np.array(likelihoods, dtype=np.float64), np.array(right, dtype=np.float64)
     bins = np.minimum((stated * BINS).astype(np.int64), BINS - 1)
     gaps = [

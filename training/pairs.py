@@ -1,8 +1,8 @@
 """Builds the training pairs: `python -m training.pairs --out DIR [--seed N]`.
 
-Reads the sets that may train and the corpora, never a dev set but to keep its queries out. Writes
-`tools.jsonl` (server, name, description, parameters), `pairs.jsonl` (query, its gold tools, where from)
-and `counts.json`; `train.py` reads them.
+Reads the train sets and the corpora, and the dev sets only to keep their queries out. Writes `tools.jsonl` (server,
+name, description, parameters), `pairs.jsonl` (query, its gold tools, its source) and `counts.json`; `train.py` reads
+them.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Any
 from training import sets, synthetic, written
 from training.features import ToolWords, normalised, terms
 
-# Its tools are those of a dev set; a corpus must not teach what a dev set measures.
+# Its tools are those of a dev set; a corpus must not contain what a dev set measures.
 SERVERS_LEFT_OUT = frozenset({"py__msmcp-azure"})
 CLAUSE_END = re.compile(r"[;\n]|(?<=[.!?])\s+|, (?=and |then |also )|\band then\b")
 LONGEST_CLAUSE_WORDS = 30
@@ -28,7 +28,7 @@ LONGEST_CLAUSE_WORDS = 30
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """A query with its gold tools (positions in `tools.jsonl`); `cut` is a sentence to leave out of them."""
+    """A query with its gold tools (positions in `tools.jsonl`); `cut` is a sentence to leave out of their texts."""
 
     query: str
     tools: tuple[int, ...]
@@ -38,16 +38,16 @@ class Pair:
 
 
 def dev_queries() -> frozenset[str]:
-    """Every dev query, normalised: none of them may train anything."""
+    """Every dev query, normalised; none of them may be used for training."""
     names = (*sets.DEV_SETS, sets.EXTRA_DEV_SET, sets.WRITTEN_DEV)
     texts = [query.text for name in names for query in sets.load_dev(name).queries]
     return frozenset(map(normalised, [*texts, *sets.listed_requests()]))
 
 
 def dev_gold_tools() -> frozenset[str]:
-    """Names with descriptions of the tools that answer dev queries: no corpus may hold them.
+    """Names and descriptions of the tools that answer dev queries; no corpus may contain them.
 
-    Of the written dev servers every tool counts, whether something was written for it or not.
+    Of the servers in `written_dev`, every tool counts, whether or not requests were written for it.
     """
     found = {tool.identity() for tool in sets.load_dev(sets.WRITTEN_DEV).tools}
     for name in sets.DEV_SETS:
@@ -58,12 +58,12 @@ def dev_gold_tools() -> frozenset[str]:
 
 
 def never_trains(server: str) -> bool:
-    """Whether a real server is measured by a dev set."""
+    """Whether a real server must not be used for training, because a dev set measures it."""
     return server in SERVERS_LEFT_OUT or written.is_dev(server)
 
 
 def query_pairs(tool_set: sets.ToolSet, offset: int) -> Iterator[Pair]:
-    """The set's own queries, and for requests of several tools the clauses that speak of one."""
+    """The set's own queries and, where a query needs several tools, the clauses that refer to one of them."""
     for query in tool_set.queries:
         gold = tuple(offset + group[0] for group in query.groups)
         alternatives = tuple(offset + tool for group in query.groups for tool in group[1:])
@@ -75,7 +75,7 @@ def query_pairs(tool_set: sets.ToolSet, offset: int) -> Iterator[Pair]:
 
 
 def clause_pairs(query: sets.Query, tool_set: sets.ToolSet, offset: int) -> Iterator[Pair]:
-    """Each clause whose words fit one gold tool clearly better than the others, against that tool."""
+    """Each clause whose words fit one gold tool clearly better than the others, paired with that tool."""
     gold = [group[0] for group in query.groups]
     words = {tool: set(terms(tool_set.tools[tool].text())) for tool in gold}
     for clause in CLAUSE_END.split(query.text):
@@ -89,7 +89,7 @@ def clause_pairs(query: sets.Query, tool_set: sets.ToolSet, offset: int) -> Iter
 
 
 def request_pair(tool: ToolWords, position: int, source: str, kind: str, chance: random.Random) -> Pair | None:
-    """A request made of one of the description's sentences, the first one most often."""
+    """A request made from one sentence of the description, usually the first."""
     found = synthetic.sentences(tool.description)
     if not found:
         return None
@@ -99,7 +99,7 @@ def request_pair(tool: ToolWords, position: int, source: str, kind: str, chance:
 
 
 def corpus_pairs(tool: ToolWords, position: int, source: str, chance: random.Random) -> Iterator[Pair]:
-    """Requests made of the tool itself; the kinds ending in `_more` are a second draw."""
+    """Requests made from the tool itself; the kinds ending in `_more` are a second draw."""
     found = synthetic.sentences(tool.description)
     if len(found) > 1 or (found and tool.parameters):
         yield Pair(found[0], (position,), source, "first_sentence", cut=found[0])
@@ -115,19 +115,19 @@ def corpus_pairs(tool: ToolWords, position: int, source: str, chance: random.Ran
 
 
 def corpora() -> list[sets.ToolSet]:
-    """Every corpus that may train: those given, and the freely licensed real servers."""
+    """Every corpus that may be used for training: the given ones, and the freely licensed real servers."""
     return [*(sets.load_corpus(name) for name in sets.CORPORA), sets.load_free_servers(never_trains)]
 
 
 def source_of(corpus: sets.ToolSet, position: int) -> str:
-    """Where a tool is from: the corpus, and of the real servers also the fold, so that one can be left out."""
+    """Where a tool comes from: the corpus and, for real servers, the fold, so that a fold can be left out."""
     if corpus.name != "mcp_tools_free":
         return corpus.name
     return f"{corpus.name}_{written.fold_of(corpus.ids[position].split('::')[0])}"
 
 
 class _Known:
-    """Every tool once, by its text; a tool that answers dev queries never."""
+    """Every tool once, by its text, except tools that answer dev queries."""
 
     def __init__(self, tools: list[ToolWords]) -> None:
         self.tools = tools
@@ -135,7 +135,7 @@ class _Known:
         self._at: dict[str, int] = {}
 
     def add(self, tool: ToolWords) -> tuple[int | None, bool]:
-        """The tool's position, if it may train, and whether it is new."""
+        """The tool's position, if it may be used for training, and whether it is new."""
         key = tool.identity()
         if key in self._forbidden or not tool.description:
             return None, False
@@ -147,7 +147,7 @@ class _Known:
 
 
 def written_pairs(known: _Known) -> Iterator[Pair]:
-    """The requests written for real tools, those of general-purpose tools with all that answer alike."""
+    """The requests written for real tools; those for general-purpose tools with all tools of the same kind."""
     for one, position in _placed(written.read(sets.written_folder()), known):
         source = f"written_{written.fold_of(one.server)}"
         yield from (Pair(text, (position,), source, "written") for text in one.requests)
@@ -199,7 +199,7 @@ def _write(path: Path, records: Iterable[dict[str, Any]]) -> None:
 
 
 def main() -> None:
-    """The command."""
+    """Command-line entry point."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--seed", type=int, default=7)

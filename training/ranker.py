@@ -1,4 +1,4 @@
-"""The product's ranker over a set of tools, as `fusion.py`, `cut.py` and `evaluate.py` call it."""
+"""The product's ranker for a set of tools, as `fusion.py`, `cut.py` and `evaluate.py` call it."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Catalog:
-    """A set of tools, indexed as the product would."""
+    """A set of tools, indexed as in the product."""
 
     index: LexicalIndex
     names: Names
 
     @classmethod
     def build(cls, tools: Sequence[ToolWords]) -> Catalog:
-        """Indexes the tools; positions stay as given."""
+        """Index the tools; their positions stay as given."""
         vocabulary = Vocabulary()
         documents = [
             Document(name=tool.name, server=tool.server, description=tool.description, parameters=tool.parameter_text)

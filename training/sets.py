@@ -1,6 +1,6 @@
 """Reads the retrieval sets and tool corpora from the shared data folder.
 
-Every other step takes its tools and queries from here; nothing here changes them.
+All other steps take their tools and queries from here; nothing here changes them.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ EVAL_LISTS = Path(__file__).resolve().parent / "data" / "eval"
 
 
 def listed_requests() -> list[str]:
-    """Every request of the lists that were written to measure with."""
+    """Every request in the lists that were written for measuring."""
     return [record["request"] for path in sorted(EVAL_LISTS.glob("*.jsonl")) for record in _records(path)]
 
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """One request with what answers it: each group is met by any one of its tools (positions)."""
+    """One request and the groups of tools (positions) that answer it; any one tool meets its group."""
 
     id: str
     text: str
@@ -49,13 +49,13 @@ class Query:
 
     @property
     def relevant(self) -> frozenset[int]:
-        """Every tool that meets some group."""
+        """Every tool that meets a group."""
         return frozenset(position for group in self.groups for position in group)
 
 
 @dataclass(frozen=True, slots=True)
 class ToolSet:
-    """A catalog with its queries; a corpus has none."""
+    """A catalog with its queries; a corpus has no queries."""
 
     name: str
     ids: tuple[str, ...]
@@ -69,7 +69,7 @@ def _records(path: Path) -> list[dict[str, Any]]:
 
 
 def _schema(record: dict[str, Any]) -> dict[str, Any]:
-    """The inputSchema; some corpora give the properties bare."""
+    """The inputSchema; some corpora have only its properties."""
     schema = record.get("inputSchema") or {}
     bare = "properties" not in schema and any(isinstance(value, dict) for value in schema.values())
     return {"properties": schema} if bare else schema
@@ -81,7 +81,7 @@ def tool_words(record: dict[str, Any]) -> ToolWords:
 
 
 def _groups(record: dict[str, Any], position: dict[str, int]) -> tuple[tuple[int, ...], ...]:
-    """Groups as given; `strict` marks sets whose `relevant` are alternatives to one gold tool."""
+    """The groups as given; `strict` marks sets whose `relevant` tools are alternatives to one gold tool."""
     single = [record["relevant"]] if "strict" in record else [[tool] for tool in record["relevant"]]
     named = record.get("groups") or single
     known = [tuple(position[tool] for tool in group if tool in position) for group in named]
@@ -89,7 +89,7 @@ def _groups(record: dict[str, Any], position: dict[str, int]) -> tuple[tuple[int
 
 
 def load_set(folder: Path) -> ToolSet:
-    """A folder with `tools.jsonl` and, unless it is a corpus, `queries.jsonl`."""
+    """Read a folder with `tools.jsonl` and, unless it is a corpus, `queries.jsonl`."""
     records = _records(folder / "tools.jsonl")
     ids = tuple(record["id"] for record in records)
     position = {tool: index for index, tool in enumerate(ids)}
@@ -103,7 +103,7 @@ def load_set(folder: Path) -> ToolSet:
 
 
 def load_train(name: str) -> ToolSet:
-    """One of the sets that may train what ships, or a fold of the written requests."""
+    """One of the train sets, or a fold of the written requests."""
     if name in WRITTEN_FOLDS:
         fold = WRITTEN_FOLDS.index(name)
         return _written_set(name, lambda server: not written.is_dev(server) and written.fold_of(server) == fold)
@@ -111,24 +111,24 @@ def load_train(name: str) -> ToolSet:
 
 
 def load_dev(name: str) -> ToolSet:
-    """One of the sets that only choose and measure."""
+    """One of the dev sets, which are used only to choose and to measure."""
     if name == WRITTEN_DEV:
         return _written_set(name, written.is_dev)
     return load_set(data_folder() / "retrieval" / "dev" / name)
 
 
 def load_corpus(name: str) -> ToolSet:
-    """Tools without queries."""
+    """One of the corpora: tools without queries."""
     return load_set(data_folder() / "retrieval" / "corpora" / name)
 
 
 def written_folder() -> Path:
-    """The requests written by hand."""
+    """The folder with the requests written by hand."""
     return data_folder() / "retrieval" / "written"
 
 
 def server_tools(server: str) -> dict[str, ToolWords]:
-    """The tools of one real server by name; none where it is not there."""
+    """The tools of one real server by name; none if there is no file for it."""
     path = data_folder() / "mcp-tools" / f"{server}.json"
     if not path.exists():
         return {}
@@ -138,13 +138,13 @@ def server_tools(server: str) -> dict[str, ToolWords]:
 
 
 def manifest() -> list[dict[str, Any]]:
-    """The real servers with their licences."""
+    """The real servers and their licences."""
     listed: list[dict[str, Any]] = json.loads((data_folder() / "mcp-tools-manifest.json").read_text(encoding="utf-8"))
     return listed
 
 
 def load_free_servers(leave_out: Callable[[str], bool]) -> ToolSet:
-    """The real servers whose manifest licence is MIT or Apache-2.0, but for those left out."""
+    """The real servers whose licence in the manifest is MIT or Apache-2.0, except those left out."""
     ids: list[str] = []
     tools: list[ToolWords] = []
     for entry in manifest():
@@ -156,7 +156,7 @@ def load_free_servers(leave_out: Callable[[str], bool]) -> ToolSet:
 
 
 def _written_set(name: str, belongs: Callable[[str], bool]) -> ToolSet:
-    """All tools of the servers that belong, and the requests written for them. Twins are alternatives."""
+    """All tools of the servers that belong to the set, and the requests for them. Equal tools are alternatives."""
     ids: list[str] = []
     tools: list[ToolWords] = []
     for entry in manifest():

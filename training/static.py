@@ -1,7 +1,7 @@
 """Makes the static table from the trained encoder: `python -m training.static --encoder DIR --pairs DIR --out FILE`.
 
-Each word piece starts at the encoder's vector of it alone, turned to 256 dimensions by principal
-components and weighted by rarity; then the table learns the pairs, and the encoder's own scores for them.
+Each word piece starts with the encoder's vector for that piece alone, reduced to 256 dimensions by principal
+components and weighted by rarity. The table then learns from the pairs and from the encoder's own scores for them.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ Embed = Callable[[list[str], int], NDArray[np.float32]]
 
 
 def useful_pieces(tokenizer_file: Path) -> list[str]:
-    """Latin word pieces; the rest of the vocabulary is of no use without its transformer."""
+    """Latin word pieces; the rest of the vocabulary is of no use without the transformer."""
     vocabulary = json.loads(tokenizer_file.read_text(encoding="utf-8"))["model"]["vocab"]
     plain = [piece for piece in vocabulary if piece.removeprefix("##").isascii()]
     return [piece for piece in plain if piece.removeprefix("##").isalnum()]
 
 
 def first_rows(embed: Embed, pieces: list[str], counts: Counter[int]) -> NDArray[np.float32]:
-    """The encoder's vectors of single pieces, in fewer dimensions, rare ones heavier."""
+    """The encoder's vectors of single pieces, in fewer dimensions, with more weight on rare pieces."""
     alone = embed([piece.removeprefix("##") for piece in pieces], 16)
     centred = alone - alone.mean(axis=0)
     _, _, axes = np.linalg.svd(centred[:: max(1, len(centred) // 6000)], full_matrices=False)
@@ -48,14 +48,14 @@ def first_rows(embed: Embed, pieces: list[str], counts: Counter[int]) -> NDArray
 
 
 def bags(rows: list[list[int]]) -> tuple[Tensor, Tensor]:
-    """Ids and offsets as an embedding bag wants them."""
+    """Ids and offsets in the form that an embedding bag takes."""
     flat = [at for row in rows for at in row]
     offsets = np.cumsum([0, *(len(row) for row in rows[:-1])])
     return torch.tensor(flat, dtype=torch.int64), torch.from_numpy(offsets)
 
 
 def also_right(chosen: list[tuple[list[int], int, frozenset[int], int]], tools: list[int]) -> Tensor:
-    """True where a column's tool answers the row's query too without being the one asked for."""
+    """True where a column's tool also answers the row's query but is not the one asked for."""
     columns: dict[int, list[int]] = {}
     for column, tool in enumerate(tools):
         columns.setdefault(tool, []).append(column)
@@ -75,7 +75,7 @@ def teach(
     seed: int,
     batch: int = 1024,
 ) -> None:
-    """In-batch softmax towards the gold tool, and towards the teacher's own distribution."""
+    """Train with in-batch softmax towards the gold tool and towards the teacher's distribution."""
     chance = random.Random(seed)  # noqa: S311 - shuffling, not secrets
     optimizer = torch.optim.Adam(table.parameters(), lr=4e-3)
     steps = epochs * (len(examples) // batch)
@@ -88,10 +88,10 @@ def teach(
             tools = [example[1] for example in chosen]
             left = nn.functional.normalize(table(*bags([example[0] for example in chosen])), dim=-1)
             right = nn.functional.normalize(table(*bags([tool_rows[tool] for tool in tools])), dim=-1)
-            wrong = also_right(chosen, tools)
-            logits = (left @ right.T * SCALE).masked_fill(wrong, -1e4)
+            masked = also_right(chosen, tools)
+            logits = (left @ right.T * SCALE).masked_fill(masked, -1e4)
             taught = teacher[0][[example[3] for example in chosen]] @ teacher[1][tools].T * SCALE
-            taught = taught.masked_fill(wrong, -1e4).softmax(-1)
+            taught = taught.masked_fill(masked, -1e4).softmax(-1)
             loss = nn.functional.cross_entropy(logits, torch.arange(len(chosen)))
             loss = loss + nn.functional.cross_entropy(logits, taught)
             optimizer.zero_grad()
@@ -110,7 +110,7 @@ def quantised(pieces: list[str], rows: NDArray[np.float32]) -> StaticEncoder:
 
 
 def teacher_of(folder: Path) -> Embed:
-    """Trained weights as they are, on the GPU where there is one, or the exported encoder."""
+    """The exported encoder, or else the trained weights, on the GPU if there is one."""
     if (folder / MODEL_FILE).exists():
         return OnnxEncoder(folder).embed
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
@@ -121,7 +121,7 @@ def teacher_of(folder: Path) -> Embed:
 def learned_table(
     embed: Embed, tokenizer_file: Path, pairs: list[dict], tools: list[ToolWords], options: argparse.Namespace
 ) -> StaticEncoder:
-    """The table that learned a draw of the pairs and the teacher's scores of them."""
+    """The table trained on a sample of the pairs and the teacher's scores for them."""
     chance = random.Random(options.seed)  # noqa: S311 - drawing a sample, not secrets
     chosen = chance.sample(pairs, min(options.most, len(pairs)))
     pieces = useful_pieces(tokenizer_file)
@@ -144,13 +144,13 @@ def learned_table(
 
 
 def main() -> None:
-    """The command."""
+    """Command-line entry point."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--encoder", type=Path, required=True, help="folder of trained weights or of the exported ones")
+    parser.add_argument("--encoder", type=Path, required=True, help="folder with the trained or the exported weights")
     parser.add_argument("--pairs", type=Path, required=True)
-    parser.add_argument("--left-out", default="", help="sources that must not teach, for a table of a fold")
+    parser.add_argument("--left-out", default="", help="sources not to learn from, for the table of a fold")
     parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--most", type=int, default=60_000, help="pairs drawn")
+    parser.add_argument("--most", type=int, default=60_000, help="maximum pairs to sample")
     parser.add_argument("--epochs", type=int, default=8)
     parser.add_argument("--seed", type=int, default=7)
     options = parser.parse_args()

@@ -1,8 +1,8 @@
-"""Several runs on one GPU, each measured at once: `python -m training.sweep --plan PLAN.json ...`.
+"""Trains several runs on one GPU and measures each: `python -m training.sweep --plan PLAN.json ...`.
 
-The plan is a list of {"name", "set": ["key=value", ...]}. Writes one line a run to `results.jsonl`:
-the recipe and, for each measured set, recall, hit and nDCG of the cosine alone. The measured texts come
-from `measured.jsonl`, which `--prepare` writes, so that the GPU machine needs no data folder.
+The plan is a list of {"name", "set": ["key=value", ...]}. Writes one line per run to `results.jsonl`: the recipe and,
+for each measured set, recall, hit rate and nDCG of the cosine alone. The measured texts come from `measured.jsonl`,
+which `--prepare` writes, so that the GPU machine needs no data folder.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ LONG_TOKENS = (256, 256)
 SAMPLED_QUERIES = 1000
 SAMPLED_WRITTEN = 2000
 SAMPLE_SEED = 7
-INT8_SCALE = 256.0  # components of a unit vector of 384 rarely pass a half
+INT8_SCALE = 256.0  # components of a unit vector with 384 dimensions rarely exceed one half
 
 
 def prepare(out: Path) -> None:
-    """Writes every dev and train set as texts and groups."""
+    """Write every dev and train set as texts and groups."""
     names = [("dev", name) for name in (*sets.DEV_SETS, sets.EXTRA_DEV_SET, sets.WRITTEN_DEV)]
     names += [("train", name) for name in (*sets.TRAIN_SETS, *sets.WRITTEN_FOLDS)]
     with out.open("w", encoding="utf-8") as lines:
@@ -45,13 +45,13 @@ def prepare(out: Path) -> None:
 
 
 def read_measured(path: Path) -> list[dict]:
-    """What `prepare` wrote."""
+    """The sets that `prepare` wrote."""
     with path.open(encoding="utf-8") as lines:
         return [json.loads(line) for line in lines]
 
 
 class Vectors:
-    """Embeds measured sets, each token list made once."""
+    """Embeds measured sets; tokenizes each text once per length."""
 
     def __init__(self, measured: list[dict], tokenizer_folder: Path, device: torch.device) -> None:
         self.measured, self.device = measured, device
@@ -74,7 +74,7 @@ class Vectors:
 
 
 def cosine_figures(record: dict, tools: NDArray[np.float32], queries: NDArray[np.float32]) -> metrics.Figures:
-    """The figures of the plain cosine ranking."""
+    """The figures of ranking by the cosine alone."""
     wanted = [
         sets.Query(query["id"], query["text"], tuple(tuple(group) for group in query["groups"]))
         for query in record["queries"]
@@ -84,7 +84,7 @@ def cosine_figures(record: dict, tools: NDArray[np.float32], queries: NDArray[np
 
 
 def measure(model: encoder.Encoder, vectors: Vectors, tool_tokens: int, query_tokens: int) -> dict[str, dict]:
-    """Figures of every dev set and their mean over the five that count."""
+    """The figures of every dev set, and their mean over the five in `DEV_SETS`."""
     found = {}
     for record in vectors.measured:
         if record["role"] == "dev":
@@ -94,7 +94,7 @@ def measure(model: encoder.Encoder, vectors: Vectors, tool_tokens: int, query_to
 
 
 def average(folders: list[Path], base: Path) -> encoder.Encoder:
-    """A model whose weights are the mean of several runs'."""
+    """A model whose weights are the mean over several runs."""
     states = [encoder.Encoder(folder).state_dict() for folder in folders]
     model = encoder.Encoder(base)
     model.load_state_dict({key: sum(state[key].float() for state in states) / len(states) for key in states[0]})
@@ -102,7 +102,7 @@ def average(folders: list[Path], base: Path) -> encoder.Encoder:
 
 
 def write_vectors(model: encoder.Encoder, vectors: Vectors, names: list[str], out: Path) -> None:
-    """Vectors of sets this run never saw, as int8: tools, sampled queries and their parts."""
+    """Write vectors of sets that this run never saw, as int8: tools, sampled queries and their parts."""
     arrays: dict[str, NDArray[np.int8] | NDArray[np.int64]] = {}
     for record in vectors.measured:
         if record["name"] not in names:
@@ -131,7 +131,7 @@ def best_run(results: Path) -> str:
 
 
 def perform(run: dict, options: argparse.Namespace, vectors: Vectors) -> None:
-    """Trains (or averages) one entry of the plan, measures it and keeps it."""
+    """Train (or average) one entry of the plan, measure it and save it."""
     began = time.monotonic()
     recipe = train.recipe_of(run.get("set", []))
     if "soup" in run:
@@ -153,7 +153,7 @@ def perform(run: dict, options: argparse.Namespace, vectors: Vectors) -> None:
 
 
 def main() -> None:
-    """The command."""
+    """Command-line entry point."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--prepare", type=Path, help="only write the measured texts to this file")
     parser.add_argument("--plan", type=Path)
@@ -161,7 +161,7 @@ def main() -> None:
     parser.add_argument("--base", type=Path)
     parser.add_argument("--measured", type=Path)
     parser.add_argument("--results", type=Path)
-    parser.add_argument("--models", type=Path, help="each run's weights are kept here")
+    parser.add_argument("--models", type=Path, help="folder for the weights of each run")
     parser.add_argument("--worker", type=int, default=0)
     parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--best", action="store_true", help="only print the name of the best run")

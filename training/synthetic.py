@@ -1,8 +1,8 @@
-"""Makes requests for a tool out of the tool itself, by rules: no model, no person.
+"""Makes requests for a tool from the tool itself, by rules: without a model and without a person.
 
-`pairs.py` calls this for the corpora, which have no queries. A request is made of the description's
-sentences or the name's verb and object, put in the forms people use, with values for parameters and at
-times the server's name. It knows nothing of sets or files; all chance comes from the caller's generator.
+`pairs.py` calls this for the corpora, which have no queries. A request is made from a sentence of the description or
+from the verb and object of the name, in the forms that people use, with values for parameters and sometimes the
+server's name. Knows nothing about sets or files; all randomness comes from the caller's generator.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import re
 from training.features import STOP_WORDS, ToolWords
 
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=[A-Z\[*#-])|\s*[\n•]\s*|\s+-\s+|\s*(?:\*\*|#+\s|```)\s*")
-_WHOLE_FORMS = ("what ", "which ", "show me", "tell me", "give me", "see ")  # take no opening before them
+_WHOLE_FORMS = ("what ", "which ", "show me", "tell me", "give me", "see ")  # complete requests, which get no opening
 _LEAD_IN = re.compile(
     r"^(?:(?:this|the) (?:tool|function|endpoint|api|command|method|operation|action)"
     r"(?: (?:is used to|can be used to|allows you to|lets you|allows users to|will|helps to|helps|is for))?"
@@ -96,13 +96,13 @@ _VALUES: tuple[tuple[str, tuple[str, ...]], ...] = (
 
 
 def sentences(description: str) -> list[str]:
-    """The description's sentences, markup trimmed, those of three words or more."""
+    """The description's sentences of three words or more, without markup."""
     found = [part.strip(" #*`-.\t") for part in _SENTENCE_END.split(description)]
     return [sentence for sentence in found if len(sentence.split()) >= 3]
 
 
 def _base_verb(word: str) -> str:
-    """`Retrieves` gives `retrieve`; a word that is no third person stays."""
+    """`Retrieves` gives `retrieve`; a word that is not in the third person stays as it is."""
     word = word.lower()
     if word.endswith("ies") and len(word) > 4:
         return word[:-3] + "y"
@@ -114,21 +114,21 @@ def _base_verb(word: str) -> str:
 
 
 def _imperative(sentence: str) -> str:
-    """A describing sentence as an order: `Retrieves all users` gives `retrieve all users`."""
+    """A descriptive sentence as an order: `Retrieves all users` gives `retrieve all users`."""
     bare = _LEAD_IN.sub("", sentence)
     first, _, rest = bare.partition(" ")
     return f"{_base_verb(first)} {rest}" if rest else bare
 
 
 def _reword(order: str, chance: random.Random) -> str:
-    """Swaps the leading verb for another that people use for it."""
+    """Replace the leading verb with another that people use for it."""
     first, _, rest = order.partition(" ")
     others = VERB_SYNONYMS.get(_base_verb(first))
     return f"{chance.choice(others)} {rest}" if others and rest else order
 
 
 def _opened(order: str, chance: random.Random) -> str:
-    """The order behind one of the ways people begin a request."""
+    """The order after one of the openings that people use."""
     return order if order.startswith(_WHOLE_FORMS) else chance.choice(_OPENINGS) + order
 
 
@@ -140,7 +140,7 @@ def _value(parameter: str, chance: random.Random) -> str:
 
 
 def _with_details(request: str, tool: ToolWords, chance: random.Random) -> str:
-    """Adds a parameter with a value, or the server, or neither."""
+    """Add a parameter with a value, the server, or neither."""
     roll = chance.random()
     if tool.parameters and roll < 0.3:
         parameter = chance.choice(tool.parameters[:3])
@@ -152,7 +152,7 @@ def _with_details(request: str, tool: ToolWords, chance: random.Random) -> str:
 
 
 def from_name(tool: ToolWords, chance: random.Random) -> str | None:
-    """A request of the name's verb and object."""
+    """A request made from the name's verb and object."""
     words = [word for word in tool.name.split() if word not in tool.server.split() or len(tool.name.split()) < 3]
     if len(words) < 2:
         return None
@@ -166,7 +166,7 @@ def from_name(tool: ToolWords, chance: random.Random) -> str | None:
 
 
 def from_sentence(sentence: str, tool: ToolWords, chance: random.Random) -> str:
-    """A request of one describing sentence: as an order, reworded, at times cut at its first clause."""
+    """A request made from a descriptive sentence: as an order, sometimes reworded or cut after its first clause."""
     order = _imperative(sentence)
     if chance.random() < 0.5:
         shorter = _CLAUSE.sub("", order)
@@ -189,7 +189,7 @@ def keywords(tool: ToolWords, chance: random.Random) -> str | None:
 
 
 def near_keywords(tool: ToolWords, chance: random.Random) -> str | None:
-    """Two to four words of the name and the first sentence, in their order, as people type into a search box."""
+    """Two to four words of the name and the first sentence, in order, as people type into a search box."""
     first = (sentences(tool.description) or [""])[0]
     words = dict.fromkeys(re.findall(r"[a-z]{3,}", f"{tool.name} {first[:120]}".lower()))
     content = [word for word in words if word not in STOP_WORDS]
@@ -200,7 +200,7 @@ def near_keywords(tool: ToolWords, chance: random.Random) -> str | None:
 
 
 def mistyped(request: str, chance: random.Random) -> str:
-    """One or two of the longer words with a slip of the fingers: letters swapped, dropped, doubled or replaced."""
+    """The request with typing errors in one or two longer words: letters swapped, dropped, doubled or replaced."""
     words = request.split(" ")
     long_enough = [at for at, word in enumerate(words) if len(word) >= 4 and word.isalpha()]
     for at in chance.sample(long_enough, min(len(long_enough), chance.choice((1, 1, 2)))):

@@ -1,7 +1,7 @@
 """Fine-tunes the encoder: `python -m training.train --pairs DIR --base DIR --out DIR [--set key=value ...]`.
 
-In-batch contrastive loss over the pairs of `pairs.py`. Each epoch draws its gold tools and its views of
-the tool texts anew from the seed. Writes the weights in fp16 and what it was trained with.
+In-batch contrastive loss over the pairs from `pairs.py`. Each epoch draws new gold tools and new views of the tool
+texts, with the seed as the only source of randomness. Writes the weights in fp16 and the recipe.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ QUERY_KINDS = ("query", "clause", "composite")
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """Everything a run depends on."""
+    """Everything that a run depends on."""
 
     seed: int = 7
     epochs: int = 3
@@ -45,18 +45,18 @@ class Recipe:
     gold_per_query: int = 2
     kinds: str = "query,first_sentence,keywords,request,name_request,clause"
     sources_left_out: str = ""
-    siblings: int = 0  # tools of one server put side by side in a batch; 0 leaves the order to chance
+    siblings: int = 0  # tools of one server side by side in a batch; 0 means random order
     both_ways: float = 0.0  # weight of the loss from tool to query
-    composites: int = 0  # requests put together of two to four others, an epoch
+    composites: int = 0  # requests per epoch that combine two to four others
     smoothing: float = 0.0
-    general_share: float = 0.6  # how likely a request for a general-purpose tool is drawn in an epoch
-    written_times: int = 1  # how often each request written by hand is drawn in an epoch
-    typos: float = 0.0  # how likely a request is mistyped when drawn
+    general_share: float = 0.6  # probability that a request for a general-purpose tool is drawn in an epoch
+    written_times: int = 1  # how often each hand-written request is drawn in an epoch
+    typos: float = 0.0  # probability that a drawn request is mistyped
 
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """One query, one of its gold tools, and what must not count as wrong for it."""
+    """One query, one of its gold tools, and the tools that must not count as wrong for it."""
 
     query: str
     tool: int
@@ -66,14 +66,14 @@ class Example:
 
 
 def read_tools(folder: Path) -> list[ToolWords]:
-    """The tools `pairs.py` wrote."""
+    """The tools that `pairs.py` wrote."""
     with (folder / "tools.jsonl").open(encoding="utf-8") as lines:
         records = [json.loads(line) for line in lines]
     return [ToolWords(**{**record, "parameters": tuple(record["parameters"])}) for record in records]
 
 
 def read_pairs(folder: Path, recipe: Recipe) -> list[dict]:
-    """The pairs of the kinds and sources the recipe wants."""
+    """The pairs of the kinds and sources that the recipe uses."""
     kinds, left_out = set(recipe.kinds.split(",")), set(recipe.sources_left_out.split(","))
     with (folder / "pairs.jsonl").open(encoding="utf-8") as lines:
         records = [json.loads(line) for line in lines]
@@ -81,7 +81,7 @@ def read_pairs(folder: Path, recipe: Recipe) -> list[dict]:
 
 
 def view(tool: ToolWords, cut: str, chance: random.Random) -> str:
-    """The tool's text with parts left out at random, so that no single field carries the match."""
+    """The tool's text with parts left out at random, so that no match depends on a single field."""
     description = tool.description.replace(cut, " ").strip() if cut else tool.description
     roll = chance.random()
     if roll < 0.15:
@@ -96,7 +96,7 @@ def view(tool: ToolWords, cut: str, chance: random.Random) -> str:
 
 
 def _examples(pairs: list[dict], tools: list[ToolWords], recipe: Recipe, chance: random.Random) -> list[Example]:
-    """This epoch's draw: for each query some of its gold tools, and requests put together of two."""
+    """The examples of one epoch: some gold tools for each query, and composite requests."""
     examples = []
     written = [pair for pair in pairs if pair["kind"] in ("written", "indirect")]
     for pair in [*pairs, *written * (recipe.written_times - 1)]:
@@ -104,7 +104,7 @@ def _examples(pairs: list[dict], tools: list[ToolWords], recipe: Recipe, chance:
         if is_general and chance.random() >= recipe.general_share:
             continue
         query = synthetic.mistyped(pair["query"], chance) if chance.random() < recipe.typos else pair["query"]
-        # A general request is its own tool's; those that answer it too are only not held against it.
+        # A general request is paired with its own tool; other tools that answer it just do not count as wrong.
         chosen = pair["tools"][:1] if is_general else pair["tools"]
         for tool in chance.sample(chosen, min(len(chosen), recipe.gold_per_query)):
             server = tools[tool].server if pair["kind"] not in QUERY_KINDS else ""
@@ -139,7 +139,7 @@ def batches(examples: list[Example], recipe: Recipe, chance: random.Random) -> I
 
 
 def allowed(batch: list[Example], same: list[str]) -> Tensor:
-    """True where a column may count as a wrong answer (or is the row's own right one)."""
+    """True where a column may count as a wrong answer, or is the row's own right answer."""
     size = len(batch)
     result = np.ones((size, size), dtype=np.bool_)
     columns: dict[int, list[int]] = defaultdict(list)
@@ -155,7 +155,7 @@ def allowed(batch: list[Example], same: list[str]) -> Tensor:
 
 
 def loss_of(queries: Tensor, tools: Tensor, mask: Tensor, recipe: Recipe) -> Tensor:
-    """Cross-entropy of each query over the batch's tools, and the other way round where asked."""
+    """Cross-entropy of each query over the batch's tools and, with `both_ways`, of each tool over the queries."""
     logits = (queries @ tools.T * recipe.scale).masked_fill(~mask, -1e4)
     target = torch.arange(len(queries), device=queries.device)
     loss = nn.functional.cross_entropy(logits, target, label_smoothing=recipe.smoothing)
@@ -166,7 +166,7 @@ def loss_of(queries: Tensor, tools: Tensor, mask: Tensor, recipe: Recipe) -> Ten
 
 @dataclass(frozen=True, slots=True)
 class Ready:
-    """A batch as the GPU wants it: token rows of both sides and the mask."""
+    """A batch prepared for the GPU: token rows of both sides, and the mask."""
 
     queries: list[list[int]]
     tools: list[list[int]]
@@ -188,7 +188,7 @@ def ready_batches(pairs: list[dict], tools: list[ToolWords], tokenizer: Tokenize
 
 
 def ahead(items: Iterator[Ready], depth: int = 8) -> Iterator[Ready]:
-    """The same items, made by a thread a few steps ahead of the GPU."""
+    """The same items, prepared by a thread a few steps ahead of the GPU."""
     waiting: queue.Queue[Ready | None] = queue.Queue(depth)
 
     def fill() -> None:
@@ -202,7 +202,7 @@ def ahead(items: Iterator[Ready], depth: int = 8) -> Iterator[Ready]:
 
 
 def train(pairs_folder: Path, base: Path, recipe: Recipe, device: torch.device, log: bool = True) -> Encoder:
-    """One run from the base model."""
+    """One run, starting from the base model."""
     torch.manual_seed(recipe.seed)
     tools, pairs = read_tools(pairs_folder), read_pairs(pairs_folder, recipe)
     tokenizer, model = load_tokenizer(base), Encoder(base).to(device)
@@ -236,7 +236,7 @@ def train(pairs_folder: Path, base: Path, recipe: Recipe, device: torch.device, 
 
 
 def save(model: Encoder, base: Path, out: Path, recipe: Recipe) -> None:
-    """A folder `encoder.Encoder` can read again, weights in fp16."""
+    """Write a folder that `encoder.Encoder` can read, with the weights in fp16."""
     out.mkdir(parents=True, exist_ok=True)
     model.bert.to(torch.float16).save_pretrained(str(out))
     shutil.copy(base / "tokenizer.json", out / "tokenizer.json")
@@ -244,17 +244,17 @@ def save(model: Encoder, base: Path, out: Path, recipe: Recipe) -> None:
 
 
 def recipe_of(settings: list[str]) -> Recipe:
-    """A recipe from `key=value` settings over the defaults."""
+    """A recipe from `key=value` settings, with defaults for the others."""
     kinds = {field.name: type(getattr(Recipe(), field.name)) for field in fields(Recipe)}
     given = dict(setting.split("=", 1) for setting in settings)
     unknown = given.keys() - kinds.keys()
     if unknown:
-        raise SystemExit(f"no such setting: {', '.join(sorted(unknown))}; there are {', '.join(kinds)}")
+        raise SystemExit(f"unknown setting: {', '.join(sorted(unknown))}; known settings: {', '.join(kinds)}")
     return Recipe(**{key: kinds[key](value) for key, value in given.items()})
 
 
 def main() -> None:
-    """The command."""
+    """Command-line entry point."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--pairs", type=Path, required=True)
     parser.add_argument("--base", type=Path, required=True)

@@ -1,8 +1,8 @@
-"""The requests written by hand for this project: where they are, which servers are kept apart, who answers what.
+"""The requests written by hand for this project: where they are, which servers are held out, which tools answer.
 
-`pairs.py` makes training pairs of them, `sets.py` catalogs with queries. A tenth of the servers, chosen by the hash
-of their name, is `written_dev`: nothing of them trains anything. The others fall into three folds by another hash,
-so that the fusion can learn from encoders that never saw the fold at hand.
+`pairs.py` makes training pairs from them, `sets.py` catalogs with queries. A tenth of the servers, chosen by a hash
+of the name, is `written_dev`: nothing of theirs is used for training. The others are divided into three folds by
+another hash, so that the fusion can learn from encoders that never saw the fold in question.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ DEV_SHARE = 10
 KINDS = "ABCD"
 INDIRECT = Path(__file__).parent / "data" / "indirect.jsonl"
 
-# Tools of one kind answer each other's general requests.
+# Tools of the same kind answer each other's general requests.
 GENERAL_KINDS: dict[str, frozenset[str]] = {
     "web_search": frozenset(
         {
@@ -43,7 +43,7 @@ GENERAL_KINDS: dict[str, frozenset[str]] = {
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """One tool with what was written for it; `kind` names its alternatives among the general-purpose tools."""
+    """One tool and the requests written for it; general-purpose tools of the same `kind` are its alternatives."""
 
     server: str
     tool: str
@@ -56,12 +56,12 @@ def _number(label: str, server: str) -> int:
 
 
 def is_dev(server: str) -> bool:
-    """Whether a server is kept apart for measuring."""
+    """Whether a server is held out for measuring."""
     return _number("written_dev", server) % DEV_SHARE == 0
 
 
 def fold_of(server: str) -> int:
-    """Which fold a server that may train belongs to."""
+    """The fold of a server that may be used for training."""
     return _number("fold", server) % FOLDS
 
 
@@ -70,7 +70,7 @@ def _general_kind(tool: str) -> str:
 
 
 def read(folder: Path) -> Iterator[Written]:
-    """What `requests.jsonl` holds, without aliases and placeholders (they have no requests)."""
+    """The tools in `requests.jsonl`, without aliases and placeholders, which have no requests."""
     for record in _records(folder / "requests.jsonl"):
         if record["requests"]:
             yield Written(record["server"], record["tool"], tuple(record["requests"]))
@@ -83,7 +83,7 @@ def read_indirect() -> Iterator[Written]:
 
 
 def read_general(folder: Path) -> Iterator[Written]:
-    """What `general.jsonl` holds."""
+    """The tools in `general.jsonl`."""
     for record in _records(folder / "general.jsonl"):
         kind = _general_kind(record["tool"])
         yield Written(record["server"], record["tool"], tuple(record["requests"]), kind)

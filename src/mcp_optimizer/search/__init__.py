@@ -1,1 +1,1 @@
-"""Finding tools: words, a fielded lexical index, and the engine that ranks over one snapshot."""
+"""Tool search: words, a lexical index by field, encoders, and the engine that ranks the tools of one snapshot."""

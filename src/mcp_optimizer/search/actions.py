@@ -1,7 +1,7 @@
-"""What a request asks to be done and what a tool's name says it does: reading, creating, deleting and the like. Pure.
+"""Classifies actions: what a request asks for, and what a tool's name says it does (read, create, delete, ...). Pure.
 
-Tools of one server share their nouns and differ in their verbs: `write_file` does not delete. The ranker compares the
-few best tools by this; the classes are wide, so that any usual word for an action finds its class.
+Tools of one server share their nouns and differ in their verbs: `write_file` does not delete. The ranker compares
+requests and tools by these classes. They are broad, so that every common word for an action belongs to one.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def _bits(word: str) -> int:
 
 
 def actions(words: list[str]) -> int:
-    """The classes of action that any of these words names, as bits."""
+    """The action classes of all these words, as a bit mask."""
     found = 0
     for word in words:
         found |= _bits(word)
@@ -70,7 +70,7 @@ def actions(words: list[str]) -> int:
 
 
 def name_actions(words: list[str]) -> int:
-    """What a tool's name says it does: its first word that names an action decides, the others are nouns mostly."""
+    """The action classes of a tool's name. Only its first word for an action counts; the others are mostly nouns."""
     for word in words:
         if bits := _bits(word):
             return bits
@@ -78,5 +78,5 @@ def name_actions(words: list[str]) -> int:
 
 
 def negated(query: str) -> frozenset[str]:
-    """The words that a request negates: `staged` in "what is not staged yet"."""
+    """The words that a request negates, such as `staged` in "what is not staged yet"."""
     return frozenset(_NEGATION.findall(query.lower()))

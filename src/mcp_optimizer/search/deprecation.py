@@ -1,6 +1,7 @@
-"""Tools that their servers deprecate: what says so, which tool is to be used instead, and how ranks move. Pure.
+"""Recognises deprecated tools, finds their successors, and adjusts the scores of both. Pure.
 
-Ingestion asks what a definition says, the index keeps it, the ranker moves such a tool below what it points to.
+Ingestion checks each definition, the index stores the outcome, and the ranker moves a deprecated tool below its
+successor.
 """
 
 from __future__ import annotations
@@ -23,36 +24,36 @@ _OF_ANOTHER = re.compile(
     r"\b(?:lists?|finds?|shows?|returns?|gets?|includ\w+|replaces?|which|if|any|all|are|whether)\b", re.I
 )
 _OPENING: Final = 400
-"""Letters of a description that may deprecate the tool; further down it speaks of parameters and values."""
+"""Characters of a description that may deprecate the tool. The text after them is about parameters and values."""
 
 _MOST_NAMED: Final = 8
 
 _BELOW: Final = np.float32(0.01)
 _NO_SUCCESSOR: Final = np.float32(0.1)
-"""What a deprecated tool loses that points nowhere: a better match still stands below it, an equal one above."""
+"""Subtracted from a deprecated tool without a successor: equal matches rank above it, clearly worse ones below."""
 
 
 def sentence(description: str) -> str:
-    """The sentence that deprecates the tool; none for most tools, and for those that only speak of deprecation."""
+    """The sentence that deprecates the tool; empty for most tools, and for tools that only deal with deprecation."""
     opening = description[:_OPENING]
     for found in _SENTENCE.finditer(opening):
         text = found.group().strip()
         before = _SAYS_SO.split(text, maxsplit=1)[0]
-        # "Lists all deprecated APIs" is about others; "DEPRECATED: ...", "This tool is deprecated" is about itself.
+        # "Lists all deprecated APIs" is about others; "DEPRECATED: ..." and "This tool is deprecated" are about itself.
         if not _OF_ANOTHER.search(before.replace("This tool is", "").replace("this tool is", "")):
             return _whole(text, description)
     return ""
 
 
 def _whole(text: str, description: str) -> str:
-    """The sentence as far as the description has it: the opening may have ended within it."""
+    """The sentence up to its end in the description: the opening may have ended in the middle of it."""
     begin = description.find(text)
     rest = _SENTENCE.match(description, begin)
     return rest.group().strip() if rest else text
 
 
 def successors(title: str, description: str, annotations: Mapping[str, Any]) -> tuple[str, ...] | None:
-    """The names that a deprecated tool points to, as they key; None if the tool is not deprecated."""
+    """The name keys of the tools that a deprecated tool points to; None if the tool is not deprecated."""
     said = sentence(description)
     is_marked = annotations.get("deprecated") is True or annotations.get("deprecatedHint") is True
     if not said and not is_marked and not _SAYS_SO.search(title[:_OPENING]):
@@ -63,7 +64,7 @@ def successors(title: str, description: str, annotations: Mapping[str, Any]) -> 
 
 
 def _after(description: str, said: str) -> str:
-    """What follows the sentence, where a second one names the successor: "Deprecated. Use x instead."""
+    """The text after the sentence if it names the successor, as in "Deprecated. Use x instead"."""
     begin = description.find(said) + len(said) if said else 0
     following = description[begin : begin + 160]
     return following if re.search(r"\b(?:use|prefer|instead|replaced)\b", following, re.I) else ""
@@ -71,17 +72,17 @@ def _after(description: str, said: str) -> str:
 
 @dataclass(frozen=True)
 class Superseded:
-    """Positions of deprecated tools, and of the tool that each points to; -1 where it points nowhere."""
+    """Positions of deprecated tools, and of the successor of each; -1 if it has none."""
 
     old: NDArray[np.int64]
     new: NDArray[np.int64]
 
     @classmethod
     def of(cls, tools: Sequence[tuple[str, str, tuple[str, ...] | None]]) -> Superseded:
-        """From server, name and the names a deprecated tool points to."""
+        """From server, name, and the name keys that a deprecated tool points to (None if it is not deprecated)."""
         marked = [at for at, (_, _, names) in enumerate(tools) if names is not None]
         servers = {tools[at][0] for at in marked}
-        # A tool that is deprecated itself takes nobody's place.
+        # A tool that is itself deprecated is no successor.
         there = {
             (server, name_key(name)): at
             for at, (server, name, names) in enumerate(tools)
@@ -94,7 +95,7 @@ class Superseded:
         return cls(np.array(marked, dtype=np.int64), np.array(news, dtype=np.int64))
 
     def moved(self, scores: Floats, eligible: NDArray[np.bool_] | None) -> Floats:
-        """The scores, each successor with its predecessor's where that is higher, and the predecessor below it."""
+        """The scores, with each successor raised to at least its predecessor's score, and the predecessor below it."""
         if not len(self.old):
             return scores
         result = scores.copy()

@@ -1,4 +1,4 @@
-"""A tool as search sees it: four fields of text. Pure; made once per definition, at ingestion."""
+"""A tool as search sees it: four fields of text. Pure. Built once per definition, at ingestion."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from mcp_optimizer.search.tooltext import server_words
 
 _DEEPEST = 6
 _MOST_PARAMETERS = 400
-"""Schemas are hostile input: a recursive or enormous one is read this far and no further."""
+"""Schemas are untrusted input: reading a recursive or huge one stops at these limits."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ def document(server: str, tool: McpTool) -> Document:
 
 
 def parameter_texts(schema: Mapping[str, Any], depth: int = 0) -> Iterator[str]:
-    """Names, descriptions and choices of all parameters, nested ones too."""
+    """Names, descriptions and enum values of all parameters, including nested ones."""
     if depth > _DEEPEST:
         return
     properties = schema.get("properties")

@@ -1,7 +1,7 @@
 """Ranks tools for a request, over one immutable index.
 
 The catalog builds an index in the background and swaps it in with one assignment; the gateway searches it.
-A query never waits for ingestion and never sees half of it. Knows positions, not servers or clients.
+A search never waits for ingestion and never sees half of an index. Knows positions, not servers or clients.
 """
 
 from __future__ import annotations
@@ -29,32 +29,32 @@ from mcp_optimizer.search.words import terms
 logger = logging.getLogger(__name__)
 
 Prior = Callable[[Positions], Floats | None]
-"""What use says of the tools at these positions; None: nothing."""
+"""The usage prior of the tools at these positions; None if there is none."""
 
 _CANDIDATES = 30
-"""Tools that use may move: one further down is no near equal of the first."""
+"""How many of the first tools the usage prior may move. Those further down are not close to the first."""
 
 _WEAK = 0.3
-"""How likely the first hit must be to answer for general-purpose tools not to be offered beside it."""
+"""If the likelihood of the first hit is below this, general-purpose tools are returned as well."""
 
 _GUESS = 0.9
-"""How near a tool that is not embedded yet may come, against the nearest that is."""
+"""The highest cosine guessed for a tool that is not embedded yet, relative to the highest of those that are."""
 
 
 class Encoder(Protocol):
-    """Turns texts into unit vectors that lie close when the texts mean alike."""
+    """Turns texts into unit vectors that are close if the texts have similar meanings."""
 
     @property
     def name(self) -> str:
-        """Names the weights: vectors are stored under it and never mixed with another's."""
+        """Identifies the weights. Vectors are stored under this name and never mixed with those of another."""
         ...
 
     @property
     def fusion(self) -> str:
-        """Which learned numbers of `fusion.json` go with it."""
+        """The entry of `fusion.json` with the weights learned for this encoder."""
         ...
 
-    # Both raise an OSError where it is out of reach: search then goes by words.
+    # Both raise OSError if the encoder cannot be reached; the search then uses words only.
 
     def embed_tools(self, texts: Sequence[str]) -> Floats: ...
 
@@ -63,29 +63,29 @@ class Encoder(Protocol):
 
 @dataclass(frozen=True)
 class Entry:
-    """What the index needs to know of a tool. `vector` is None until it was embedded."""
+    """What the index needs to know about a tool. `vector` is None until the tool is embedded."""
 
     server: str
     name: str
     counts: TermCounts
     vector: Floats | None = None
     successors: tuple[str, ...] | None = None
-    """The names that a deprecated tool points to; None: it is not deprecated."""
+    """The name keys of the tools that a deprecated tool points to; None if it is not deprecated."""
 
 
 @dataclass(frozen=True)
 class Hit:
-    """A tool, by its position in the index, and how likely it is to answer, from 0 to 1."""
+    """A tool, by its position in the index, and how likely it is to answer the request, from 0 to 1."""
 
     position: int
     score: float
     is_general: bool = False
-    """It is there because it is for anything, not because it fits."""
+    """Returned because it is general-purpose, not because it fits."""
 
 
 @dataclass(frozen=True)
 class SearchResult:
-    """What a search found: nothing, if nothing fits. `fit` is how likely it is that the first hit answers."""
+    """The hits of a search; none if nothing fits. `fit` is how likely the first hit is to answer the request."""
 
     hits: tuple[Hit, ...]
     fit: float
@@ -93,7 +93,7 @@ class SearchResult:
 
 @cache
 def learned(encoder: str) -> Fusion:
-    """The learned numbers that go with an encoder; `none` for words alone."""
+    """The weights learned for an encoder; `none` is for words only."""
     stored = resources.files("mcp_optimizer") / "search" / "model" / "fusion.json"
     return read_fusion(stored.read_text(encoding="utf-8"), encoder)
 
@@ -117,25 +117,26 @@ class SearchIndex:
         return self._lexical.size
 
     def spelt_like(self, name: str) -> Sequence[int]:
-        """The tools whose name, with or without their server's, has just these words, however they are joined."""
+        """The tools whose name, with or without the server's, has exactly these words, however they are joined."""
         return self._names.spelt_like(name)
 
     @property
     def by_words_only(self) -> bool:
-        """Whether this index ranks without an encoder: there is none, or it is not ready yet."""
+        """Whether this index ranks without an encoder, because there is none or it is not ready yet."""
         return self._encoder is None
 
     @property
     def vectors(self) -> Sequence[Floats | None]:
-        """The vector of each tool, where it has one."""
+        """The vector of each tool, or None."""
         return self._vectors.rows(self._lexical.size)
 
     def search(
         self, description: str, keywords: str, allowed: Mask, limit: int, prior: Prior | None = None
     ) -> SearchResult:
-        """The best of the allowed tools, cut where the scores say that nothing more fits.
+        """The best of the allowed tools, up to the point where the scores show that nothing more fits.
 
-        Where nothing fits, or hardly, the tools that are for anything. `prior`: what use says of the likeliest.
+        If nothing fits, or nothing fits well, general-purpose tools are returned too. `prior` is asked for the first
+        tools only.
         """
         query = self._repaired(f"{description} {keywords}".strip())
         cosines = self._cosines(query)
@@ -153,14 +154,14 @@ class SearchIndex:
         return SearchResult(tuple(hits), hits[0].score if hits else 0.0)
 
     def ranking(self, query: str, allowed: Mask | None, limit: int, prior: Floats | None = None) -> Ranking:
-        """The whole ranking, uncut, with what led to it; for those who measure or explain."""
+        """The whole ranking, not cut, with the features behind it; for measuring and explaining."""
         query = self._repaired(query)
         return self._ranked(query, self._cosines(query), allowed, limit, prior)
 
     def contributions(
         self, query: str, positions: Sequence[int], allowed: Mask | None = None, prior: Floats | None = None
     ) -> list[dict[str, float]]:
-        """Why these tools have their ranks for a query: what each feature adds."""
+        """Why these tools rank as they do for a query: what each feature adds to their scores."""
         query = self._repaired(query)
         cosines = self._cosines(query)
         beside = Beside(self._superseded, prior)
@@ -174,7 +175,7 @@ class SearchIndex:
         found = rank(self._lexical, self._names, query, cosines, self._fusion(cosines), limit, allowed, beside)
         if found.answered or cosines is None or not self._vectors.missing.any():
             return found
-        # Nothing fits by meaning, but not every tool's is known yet: its words decide until it is.
+        # Nothing fits by meaning, but some tools are not embedded yet: words decide until they are.
         by_words = rank(self._lexical, self._names, query, None, learned("none"), limit, allowed, beside)
         return by_words if by_words.answered else found
 
@@ -189,7 +190,7 @@ class SearchIndex:
         return grouped(self._lexical.known_terms())
 
     def _general(self, query: str, cosines: Cosines, allowed: Mask) -> list[Hit]:
-        """The allowed tools that are for anything, the nearest to the request first; none where none is near."""
+        """The allowed general-purpose tools, nearest to the request first; none if none is near."""
         generality = self._generality
         if generality is None:
             return []
@@ -208,7 +209,7 @@ class SearchIndex:
         try:
             return Generality.of(self._lexical, lambda texts: self._vectors.cosines(encoder.embed_queries(texts)))
         except OSError as error:
-            logger.warning("General-purpose tools could not be told apart: %s.", error)
+            logger.warning("General-purpose tools could not be identified: %s.", error)
             return None
 
     def nearest_names(self, name: str, allowed: Mask, limit: int) -> list[Hit]:
@@ -225,11 +226,11 @@ class SearchIndex:
         try:
             embedded = self._encoder.embed_queries([query, *query_parts(query)])
         except OSError as error:
-            # It is on another machine, and that one is down: words are better than no answer.
+            # The encoder is on another machine, which is down: a search by words is better than none.
             logger.warning("The request could not be embedded: %s. Searched by words only.", error)
             return None
         if not embedded[0].any():
-            # A static table knows none of its words: their spelling is all there is.
+            # The static table knows none of the words: only the lexical index can rank them.
             return None
         rows = self._vectors.cosines(embedded)
         if self._vectors.missing.any():
@@ -237,7 +238,7 @@ class SearchIndex:
         return Cosines(rows[0], rows[1:])
 
     def _with_guesses(self, rows: Floats, query: str) -> Floats:
-        """A tool that is not embedded yet is as near as its words are: it must not vanish until it is."""
+        """Guess the cosines of tools that are not embedded yet from their words, so that they are still found."""
         words = self._lexical.field_scores(terms(query), "all")
         relative = words / max(float(words.max(initial=0.0)), 1e-6)
         guessed = _GUESS * rows.max(axis=1, keepdims=True) * relative

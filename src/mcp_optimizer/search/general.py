@@ -1,7 +1,8 @@
-"""Which tools are for anything: web search, fetching pages, code, files, SQL, memory. Called by the engine.
+"""Recognises general-purpose tools: web search, fetching pages, code, files, SQL, memory. Called by the engine.
 
-A request that no special tool fits is theirs. They are recognised by meaning, as near as the encoder puts them to what
-such a tool does, and by their words, so that a shop's product search is no web search; never by a list of names.
+They are returned for requests that no special tool fits. They are recognised by meaning (how near the encoder puts
+them to what such a tool does) and by their words, so that a shop's product search does not count as web search.
+There is no list of names.
 """
 
 from __future__ import annotations
@@ -31,29 +32,29 @@ KINDS: Final = {
     "search stored memories and notes": "memory remember knowledge note entity",
     "solve an equation or evaluate a mathematical expression": "math equation expression calculate arithmetic",
 }
-"""What a tool of each kind does, and the words of which it has at least one."""
+"""What a tool of each kind does, and words of which it must have at least one."""
 
 MOST: Final = 3
-"""General-purpose tools in one answer."""
+"""Maximum general-purpose tools in one search result."""
 
 LEAST_COSINE: Final = 0.1
-"""Below this, not even a tool for anything is meant."""
+"""Below this cosine with the request, not even a general-purpose tool is returned."""
 
 
 @dataclass(frozen=True)
 class Generality:
-    """How near each tool is to being a tool for anything, at best; zero where its words are others."""
+    """Each tool's highest cosine with a kind of general-purpose tool; zero for kinds whose words it lacks."""
 
     nearness: Floats
 
     @classmethod
     def of(cls, index: LexicalIndex, cosines: Callable[[list[str]], Floats]) -> Generality:
-        """`cosines` gives texts x tools."""
+        """`cosines` returns texts x tools."""
         rows = cosines(list(KINDS))
         has_words = np.stack([index.field_scores(terms(asked), "all") > 0 for asked in KINDS.values()])
         return cls(np.where(has_words, rows, 0.0).max(axis=0).astype(np.float32))
 
     def tools(self, threshold: float) -> NDArray[np.bool_]:
-        """Which tools are for anything."""
+        """Which tools are general-purpose."""
         near: NDArray[np.bool_] = self.nearness >= threshold
         return near

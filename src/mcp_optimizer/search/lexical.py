@@ -1,7 +1,7 @@
 """BM25 over the fields of tools, with numpy.
 
-Everything that does not depend on the query is computed when the index is built, so that a query is a few
-slices and additions: about a millisecond at 10,000 tools. An index never changes; a new one is built beside
+Everything that does not depend on the query is computed when the index is built, so that a query takes a few
+slices and additions: about a millisecond at 10,000 tools. An index never changes; a new one is built to replace
 it. Called by the ranker.
 """
 
@@ -19,11 +19,11 @@ from mcp_optimizer.search.document import Document
 from mcp_optimizer.search.words import terms
 
 FIELDS = ("name", "server", "description", "parameters", "all")
-"""`all` is the four others together: it finds queries whose words are spread over several fields."""
+"""`all` is the other four together. It matches queries whose words are spread over several fields."""
 
 _ALL = FIELDS.index("all")
 _NAME_REPEATS = 2
-"""How often a name counts among all words: it is the best that is known of a tool."""
+"""How often the name counts in `all`: it says more about a tool than its other words."""
 
 _MOST = 65_535
 
@@ -35,14 +35,14 @@ Integers = NDArray[np.int32]
 
 
 class Vocabulary:
-    """Terms by number. Only grows, so that numbers given out stay valid across indexes; a new one takes its place
-    when most of its terms are nobody's any more."""
+    """Numbers the terms. Only grows, so that its numbers stay valid across indexes; a new one replaces it when most
+    of its terms are no longer in use."""
 
     def __init__(self) -> None:
         self._numbers: dict[str, int] = {}
         self._terms: list[str] = []
         self._used_at_last = 0
-        # Several servers are ingested at once, each in a thread.
+        # Several servers are ingested at the same time, each in its own thread.
         self._adding = threading.Lock()
 
     def __len__(self) -> int:
@@ -66,23 +66,23 @@ class Vocabulary:
         return self._terms[number]
 
     def is_due(self, spare: int) -> bool:
-        """Whether it has so many more terms than when it was last looked through that another look may pay."""
+        """Whether it has grown so much since its terms in use were last counted that counting again may pay off."""
         return len(self) > 2 * self._used_at_last + spare
 
     def looked_through(self, used: int) -> None:
-        """So many of its terms are in use."""
+        """Record how many of its terms are in use."""
         self._used_at_last = max(used, len(self) // 2)
 
 
 @dataclass(frozen=True, slots=True)
 class TermCounts:
-    """How often each term stands in each field of one tool; `keys` are term number * fields + field."""
+    """How often each term occurs in each field of one tool; `keys` are term number * fields + field."""
 
     keys: Integers
     counts: NDArray[np.uint16]
     lengths: Integers
     vocabulary: Vocabulary | None = None
-    """Whose numbers these are; of no terms they are nobody's."""
+    """The vocabulary that the term numbers belong to; None if there are no terms."""
 
 
 def count_terms(document: Document, vocabulary: Vocabulary) -> TermCounts:
@@ -101,7 +101,7 @@ def count_terms(document: Document, vocabulary: Vocabulary) -> TermCounts:
 
 
 def in_use(documents: Iterable[TermCounts], vocabulary: Vocabulary) -> int:
-    """How many terms of a vocabulary stand in any of these."""
+    """How many terms of a vocabulary occur in these documents."""
     marked = np.zeros(len(vocabulary), dtype=np.bool_)
     for counts in documents:
         if counts.vocabulary is vocabulary:
@@ -110,7 +110,7 @@ def in_use(documents: Iterable[TermCounts], vocabulary: Vocabulary) -> int:
 
 
 def translated(counts: TermCounts, vocabulary: Vocabulary) -> TermCounts:
-    """The same in the numbers of another vocabulary."""
+    """The same counts with the term numbers of another vocabulary."""
     own = counts.vocabulary
     if own is None or own is vocabulary:
         return counts
@@ -122,7 +122,7 @@ def translated(counts: TermCounts, vocabulary: Vocabulary) -> TermCounts:
 
 
 class LexicalIndex:
-    """An immutable BM25 index: which tools have a term in a field, and how much that says."""
+    """An immutable BM25 index: which tools have a term in a field, and how much that counts."""
 
     def __init__(self, documents: Sequence[TermCounts], vocabulary: Vocabulary) -> None:
         self.size = len(documents)
@@ -143,14 +143,14 @@ class LexicalIndex:
         frequencies = np.bincount(keys, minlength=key_count)
         self._starts = np.concatenate([[0], np.cumsum(frequencies)])
         self._documents = owners
-        # Lengths relative to the field's average: a long field says less per word.
+        # Lengths relative to the field's average: a word counts less in a long field.
         lengths = np.stack([counts.lengths for counts in documents]).astype(np.float32)
         relative = lengths / np.maximum(lengths.mean(axis=0), 1e-6)
         fields = keys % len(FIELDS)
         rarity = _rarity(self.size, frequencies).astype(np.float32)[keys]
         self._impacts = rarity * counts * (_K1 + 1) / (counts + _K1 * (1 - _B + _B * relative[owners, fields]))
-        # How much of a field's rarity each of its terms carries: the shares of a query's terms add up to how
-        # much of the field it names.
+        # Each term's share of its field's total rarity: the shares of a query's terms add up to how much of the
+        # field the query contains.
         whole = np.zeros(self.size * len(FIELDS), dtype=np.float32)
         np.add.at(whole, owners * len(FIELDS) + fields, rarity)
         self._shares = rarity / whole[owners * len(FIELDS) + fields]
@@ -164,7 +164,7 @@ class LexicalIndex:
         return end > begin
 
     def known_terms(self) -> list[str]:
-        """Every term that some tool has."""
+        """Every term that at least one tool has."""
         runs = np.diff(self._starts)[_ALL :: len(FIELDS)]
         return [self._vocabulary.term(int(number)) for number in np.flatnonzero(runs)]
 
@@ -174,7 +174,7 @@ class LexicalIndex:
         for number in self._numbers(query):
             for field in range(len(FIELDS)):
                 begin, end = self._run(number, field)
-                # A tool stands once in a posting list, so plain indexed addition is safe.
+                # A tool occurs once in a posting list, so plain indexed addition is safe.
                 found[field, self._documents[begin:end]] += self._impacts[begin:end]
         return found
 
@@ -183,11 +183,11 @@ class LexicalIndex:
         return self._sum(query, field, self._impacts)
 
     def named(self, query: Iterable[str], field: str) -> Floats:
-        """How much of each tool's field the query names, from 0 to 1."""
+        """How much of each tool's field the query contains, from 0 to 1."""
         return self._sum(query, field, self._shares)
 
     def met(self, query: Iterable[str]) -> Floats:
-        """How much of the query each tool has, from 0 to 1; a word that no tool has counts as the rarest."""
+        """How much of the query each tool covers, from 0 to 1; a word that no tool has counts as the rarest."""
         result, whole = np.zeros(self.size, dtype=np.float32), 0.0
         for term in dict.fromkeys(query):
             number = self._vocabulary.find(term)
@@ -211,10 +211,10 @@ class LexicalIndex:
                 yield number
 
     def _run(self, number: int, field: int) -> tuple[int, int]:
-        """Where the posting list of a term in a field begins and ends."""
+        """The start and end of the posting list of a term in a field."""
         key = number * len(FIELDS) + field
         if key >= len(self._starts) - 1:
-            # Added to the vocabulary after this index was built.
+            # The term was added to the vocabulary after this index was built.
             return 0, 0
         return int(self._starts[key]), int(self._starts[key + 1])
 

@@ -1,7 +1,7 @@
-"""Ranks a catalog for one request: features of every tool, a learned sum of them, where to cut, whether to answer.
+"""Ranks a catalog for one request: computes features, adds them up with learned weights, decides what to return.
 
-Called by the engine and by the training, so that what was learned is what is served. Takes the cosines as given
-and must not know which encoder made them; without any it ranks by words alone.
+Called by the engine and by training, so that the weights are learned for exactly the ranking that is served. Takes
+the cosines as given and must not know which encoder made them; without cosines it ranks by words only.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from mcp_optimizer.search.tooltext import query_parts, split_words
 from mcp_optimizer.search.words import name_key, terms, words
 
 EXACT_NAME_BONUS: Final = 1.0
-"""Above any sum of the other features: who types a tool's name wants that tool."""
+"""Higher than any sum of the other features: a request that names a tool is for that tool."""
 
 _CALLED_BY_NAME: Final = 0.99
-"""How likely a tool is meant that the request calls by its name."""
+"""The likelihood of a tool that the request names."""
 
 _LEAST: Final = 1e-6
 
@@ -42,19 +42,19 @@ Positions = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Names:
-    """The tools' names as a request may spell them."""
+    """The tools' names in the spellings that a request may use."""
 
     spelt: tuple[str, ...]
     actions: NDArray[np.int32]
-    """What each name says the tool does, as bits."""
+    """The action classes of each name, as a bit mask."""
     exact: Mapping[str, int]
-    """By what all spellings of a name share: the first tool that is called so."""
+    """The first tool of each name, by the key that all spellings of the name share."""
     others: Mapping[str, tuple[int, ...]]
-    """The same, for the further ones. Few names are shared: a collection for each would be most of the work."""
+    """The other tools of a name. Few names are shared, and a collection for each would take most of the time."""
 
     @classmethod
     def of(cls, names: Sequence[tuple[str, str]]) -> Names:
-        """From pairs of server and tool."""
+        """From pairs of server and tool name."""
         exact: dict[str, int] = {}
         others: defaultdict[str, set[int]] = defaultdict(set)
         for position, (server, name) in enumerate(names):
@@ -67,18 +67,18 @@ class Names:
         return cls(spelt, done, exact, {key: tuple(sorted(positions)) for key, positions in others.items()})
 
     def exactly(self, query: str) -> list[int]:
-        """The tools that the query calls by name: it is the name, however joined or inflected, or contains it as
-        an identifier. A plain word is none: "search" in a sentence does not mean the tool `search`."""
+        """The tools that the query names: it is the name, however joined or inflected, or contains the name as an
+        identifier. A plain word does not count: "search" in a sentence does not mean the tool `search`."""
         keys = {*_exact_keys(query), *(name_key(word) for word in _IDENTIFIER.findall(query))}
         return sorted({position for key in keys for position in self._at(key)})
 
     def spelt_like(self, name: str) -> Sequence[int]:
-        """The tools that have just the words of a name, however they are joined: createIssue for create_issue."""
+        """The tools whose names have exactly these words, however they are joined: createIssue for create_issue."""
         return self._at(name_key(name))
 
     def _at(self, key: str) -> Sequence[int]:
         first = self.exact.get(key)
-        # A name without a single word is like nothing else.
+        # No tool is stored under the empty key of a name without words.
         return () if first is None else (first, *self.others.get(key, ()))
 
 
@@ -88,14 +88,14 @@ def _exact_keys(text: str) -> tuple[str, str]:
 
 @dataclass(frozen=True)
 class Cosines:
-    """What an encoder says of one query: one value a tool for the whole, and a row for each part."""
+    """The cosines of one query: one value per tool for the whole query, and one row for each part."""
 
     whole: Floats
     parts: Floats
 
 
 def feature_matrix(index: LexicalIndex, names: Names, query: str, cosines: Cosines | None) -> Floats:
-    """Every tool's features (features x tools), in the order of `FEATURES`; without cosines theirs are zero."""
+    """Every tool's features (features x tools), in the order of `FEATURES`; cosines are zero if not given."""
     asked, parts = asked_terms(index, query), query_parts(query)
     matrix = np.zeros((len(FEATURES), index.size), dtype=np.float32)
     if cosines is not None:
@@ -124,13 +124,13 @@ def feature_matrix(index: LexicalIndex, names: Names, query: str, cosines: Cosin
 
 
 def asked_terms(index: LexicalIndex, query: str) -> list[str]:
-    """The terms of a query; a name like GitHub is split as an identifier is, but may also be known as one word."""
+    """The terms of a query. A name like GitHub is split like an identifier, and also kept as one word if known."""
     joined = [term for name in _BRAND.findall(query) for term in terms(name.lower()) if index.knows(term)]
     return terms(query) + joined
 
 
 def _scaled_rows(rows: Floats) -> Floats:
-    """Each row divided by its best, so that fields and queries compare."""
+    """Each row divided by its maximum, so that fields and queries are comparable."""
     if not rows.size:
         return rows
     best = rows.max(axis=1, keepdims=True)
@@ -140,7 +140,7 @@ def _scaled_rows(rows: Floats) -> Floats:
 
 
 def _name_phrases(names: Names, query: str, name_named: Floats) -> Floats:
-    """1 where a name of two words or more stands whole in the query; only fully named tools are looked at."""
+    """1 where the query contains a whole name of two words or more; checks only names whose words all occur."""
     result = np.zeros(len(names.spelt), dtype=np.float32)
     text = f" {split_words(query)} "
     for position in np.flatnonzero(name_named > 0.99):
@@ -152,21 +152,21 @@ def _name_phrases(names: Names, query: str, name_named: Floats) -> Floats:
 
 @dataclass(frozen=True)
 class Ranking:
-    """The best tools first, with their scores, and how likely it is that the first answers the query."""
+    """The best tools first, with their scores, and how likely the first is to answer the query."""
 
     positions: Positions
     scores: Floats
     fit: float
     answered: bool
-    """False: nothing fits, and nothing should be returned."""
+    """False if nothing fits, so that nothing should be returned."""
     kept: int
-    """How many of the first fit by their scores; at least one, if there are any."""
+    """How many of the first tools fit by their scores; at least one, if there are any tools."""
     known: Floats
-    """The `FIT_FEATURES` behind `fit`."""
+    """The `FIT_FEATURES` that `fit` is computed from."""
     hits: Floats
-    """The `HIT_FEATURES` of each, behind `likelihoods`."""
+    """The `HIT_FEATURES` of each tool, which `likelihoods` are computed from."""
     likelihoods: Floats
-    """How likely each is to answer the query, from 0 to 1, falling."""
+    """How likely each tool is to answer the query, from 0 to 1; a lower rank is never more likely."""
 
 
 _NO_NUMBERS: Final = np.zeros(0, dtype=np.float32)
@@ -175,11 +175,11 @@ NOTHING = Ranking(np.zeros(0, dtype=np.int64), _NO_NUMBERS, 0.0, False, 0, _NO_N
 
 @dataclass(frozen=True)
 class Beside:
-    """What moves ranks beside the request: which tools are deprecated, and what was called after such requests."""
+    """What affects ranks besides the request: deprecated tools, and calls made after similar requests."""
 
     superseded: Superseded = NONE_SUPERSEDED
     prior: Floats | None = None
-    """Small and capped by whoever learned it."""
+    """Small; capped where it is computed."""
 
 
 NOTHING_BESIDE: Final = Beside()
@@ -195,10 +195,10 @@ def rank(
     allowed: Mask | None = None,
     beside: Beside = NOTHING_BESIDE,
 ) -> Ranking:
-    """The first `limit` of the allowed tools for the query. What is not allowed takes nobody's place."""
+    """The first `limit` of the allowed tools for the query. Tools that are not allowed take no place."""
     eligible = np.arange(index.size) if allowed is None else np.flatnonzero(allowed)
     if not len(eligible) or limit < 1 or not words(query):
-        # Without a single word, all that an encoder says is noise.
+        # Without a single word, the cosines are only noise.
         return NOTHING
     regime = fusion.long if query_parts(query) else fusion.short
     matrix = feature_matrix(index, names, query, cosines)
@@ -209,7 +209,7 @@ def rank(
     fit, shown = regime.fit(known), order[:limit]
     hits = hit_features(matrix, scores, order, limit, regime.fit_logit(known))
     likelihoods = np.where(np.isin(shown, exact), _CALLED_BY_NAME, regime.likelihoods(hits)).astype(np.float32)
-    # A tool that has nothing of the query fits in no case, however weak the first is.
+    # A tool that has nothing in common with the query never fits, however weak the first is.
     kept = int((scores[shown] >= max(scores[shown[0]] - regime.gap, _LEAST)).sum()) or 1
     answered = bool(exact) or fit >= regime.fit_threshold
     return Ranking(shown, scores[shown], fit, answered, kept, known, hits, likelihoods)
@@ -234,7 +234,7 @@ def contributions(
     allowed: Mask | None = None,
     beside: Beside = NOTHING_BESIDE,
 ) -> list[dict[str, float]]:
-    """What each feature adds to the scores of these tools; they sum up to what `rank` gives them."""
+    """What each feature adds to the scores of these tools; the values add up to the score from `rank`."""
     regime = fusion.long if query_parts(query) else fusion.short
     matrix = feature_matrix(index, names, query, cosines)
     parts = regime.weights[:, None] * matrix[:, list(positions)]
@@ -254,7 +254,7 @@ def contributions(
 
 
 def _first(scores: Floats, eligible: Positions, count: int) -> Positions:
-    """The best, ties to the earlier position, so that the same catalog always answers the same."""
+    """The best positions. Ties go to the earlier one, so that the same catalog always gives the same ranking."""
     own = scores[eligible]
     if count < len(own):
         last = np.partition(own, len(own) - count)[len(own) - count]
@@ -264,7 +264,7 @@ def _first(scores: Floats, eligible: Positions, count: int) -> Positions:
 
 
 def fit_features(matrix: Floats, scores: Floats, order: Positions) -> Floats:
-    """What tells a query that something answers from one that nothing does."""
+    """The features that distinguish a query that some tool answers from one that no tool answers."""
     first, tenth = order[0], order[min(9, len(order) - 1)]
     return np.array(
         (
@@ -279,11 +279,11 @@ def fit_features(matrix: Floats, scores: Floats, order: Positions) -> Floats:
 
 
 def hit_features(matrix: Floats, scores: Floats, order: Positions, limit: int, fit_logit: float) -> Floats:
-    """What tells a hit that answers from one that does not, for each of the first `limit` (hits x features)."""
+    """The features that distinguish right hits from wrong ones, for the first `limit` hits (hits x features)."""
     shown = order[:limit]
     own = scores[shown]
     below = scores[order[1 : len(shown) + 1]]
-    # The last of all has nothing below it.
+    # The last tool of all has none below it.
     following = np.concatenate([below, own[len(below) :]])
     rows = (
         matrix[_COLUMN["part_cosine"], shown],

@@ -1,7 +1,7 @@
-"""Repairs mistyped words of a request before it is searched. Called by the engine.
+"""Corrects mistyped words in a request before the search. Called by the engine.
 
-A word is mistyped if neither the encoder's vocabulary, which holds the usual English words, nor any tool knows it, and
-a word that is known lies one slip away (two for long words). Names, numbers and identifiers are left as they are.
+A word is mistyped if neither the encoder's vocabulary, which has the common English words, nor any tool contains it,
+and a known word is one typing error away (two for long words). Names, numbers and identifiers are left as they are.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from mcp_optimizer.search.words import terms
 _WORD = re.compile(r"(?<![\w@/.:\\-])[a-z]{3,30}(?![\w@/\\]|[.:-]\w)")
 _QUOTED = re.compile(r"[\"'`“‘«].*?[\"'`”’»]|https?://\S+")
 _MOST_REPAIRED: Final = 12
-"""A request in another language has no mistyped English words, however many of its words nobody knows."""
+"""A request with more unknown words than this is in another language, not mistyped, and stays as it is."""
 
 _MOST_UNKNOWN: Final = 0.6
 _LONG_WORD: Final = 8
@@ -29,11 +29,11 @@ _CANDIDATES: Final = 24
 
 
 Grouped = Mapping[tuple[str, int], Sequence[str]]
-"""Words by first letter and length: people hardly ever mistype the first letter."""
+"""Words by first letter and length. People hardly ever mistype the first letter."""
 
 
 def grouped(words: Iterable[str]) -> Grouped:
-    """Plain words of three letters or more, ready to be looked through."""
+    """The plain words of three letters or more, grouped for lookup."""
     found: dict[tuple[str, int], list[str]] = {}
     for word in words:
         if len(word) > 2 and word.isascii() and word.isalpha():
@@ -43,7 +43,7 @@ def grouped(words: Iterable[str]) -> Grouped:
 
 @cache
 def _usual() -> Grouped:
-    """The words for actions, and the whole words of the shipped vocabulary, the more usual ones first."""
+    """The words for actions and the whole words of the bundled vocabulary, more common ones first."""
     stored = resources.files("mcp_optimizer") / "search" / "model" / "vocab.txt"
     return grouped(dict.fromkeys([*CLASSES, *stored.read_text(encoding="utf-8").splitlines()]))
 
@@ -54,7 +54,7 @@ def _all_usual() -> frozenset[str]:
 
 
 def repaired(query: str, is_known: Callable[[str], bool], own: Callable[[], Grouped]) -> str:
-    """The request with its mistyped words mended; `is_known` says whether any tool has a term, `own` gives them all."""
+    """The request, corrected. `is_known` says whether any tool has a term; `own` returns all terms of the tools."""
     if not query.isascii():
         return query
     quoted = [found.span() for found in _QUOTED.finditer(query)]
@@ -77,7 +77,7 @@ def _is_word(word: str, is_known: Callable[[str], bool]) -> bool:
 
 
 def _nearest(word: str, is_known: Callable[[str], bool], own: Grouped) -> str | None:
-    """The known word with the fewest slips; of several, one that tools have before a more usual one."""
+    """The known word with the fewest typing errors; among several, one that tools have, then the most common one."""
     slips = 2 if len(word) >= _LONG_WORD else 1
     keys = [(word[0], length) for length in range(len(word) - slips, len(word) + slips + 1)]
     choices = [near for known in (_usual(), own) for key in keys for near in known.get(key, ())]
@@ -85,7 +85,7 @@ def _nearest(word: str, is_known: Callable[[str], bool], own: Grouped) -> str | 
     likely = [
         (slip, not all(map(is_known, terms(near))), at, near)
         for near, slip, at in found
-        # Three letters are too few to guess at but for a swap.
+        # Three letters are too few for a guess, unless two of them are swapped.
         if len(word) > 3 or sorted(near) == sorted(word)
     ]
     return min(likely)[3] if likely else None

@@ -1,6 +1,6 @@
-"""What an encoder reads of a tool and of a request. Pure.
+"""The texts of tools and requests that an encoder reads. Pure.
 
-The encoder was trained on exactly these texts, and the training imports them from here.
+The encoder was trained on exactly these texts: training imports these functions.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ def split_words(text: str) -> str:
 
 
 def server_words(server: str) -> str:
-    """The words of a server's name without those that every server has (`mcp`, `server`)."""
+    """The words of a server's name, without those common to all servers (`mcp`, `server`)."""
     words = split_words(server).split()
     return " ".join([word for word in words if word not in _SERVER_NOISE] or words)
 
 
 def parameter_names(schema: Mapping[str, Any] | None) -> list[str]:
-    """The names of a tool's parameters, the required ones first."""
+    """The names of a tool's parameters, required ones first."""
     properties = schema.get("properties") if isinstance(schema, Mapping) else None
     if not isinstance(schema, Mapping) or not isinstance(properties, Mapping):
         return []
@@ -56,9 +56,9 @@ def tool_text(server: str, tool: McpTool) -> str:
 
 
 def query_parts(text: str) -> list[str]:
-    """The sentences of a long request, each to be embedded by itself; none for a short one.
+    """The sentences of a long request, to be embedded separately; none for a short one.
 
-    A request of many steps asks for many tools, and one vector of it lies near none of them.
+    A request with many steps asks for many tools, and a single vector of it is near none of them.
     """
     if len(text.split()) < LONG_QUERY_WORDS:
         return []

@@ -1,7 +1,7 @@
-"""What was called after which searches, as a small prior for the next one. Hashes and counts; no text is kept.
+"""Counts which tools were called after which searches, as a small prior for later searches.
 
-The catalog remembers and stores it, the engine asks. A prior moves near equals: it is capped well below what tells a
-better match from a worse one.
+Keeps hashes and counts, no text. The catalog counts and stores them; the engine asks for the prior. The prior decides
+between near equals: its cap is well below the difference between a better and a worse match.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ import numpy as np
 from mcp_optimizer.search.lexical import Floats
 
 MOST_PRIOR: Final = 0.03
-"""The most that use adds to a score, in which a cosine counts up to 1: enough between near equals, and no more."""
+"""Maximum that use adds to a score, in which a cosine counts up to 1. Only enough to decide between near equals."""
 
 MOST_TERMS: Final = 12
 _MOST_COUNT: Final = 1_000
 _DOUBT: Final = 3.0
-"""As many calls of other tools are assumed for each term: one call proves little."""
+"""How many calls of other tools are assumed for each term, because one call proves little."""
 
 
 class UseTable:
-    """Counts of term and tool, both only as keyed hashes. `most` pairs at the most: the rarest are forgotten."""
+    """Counts by term and tool, both as keyed hashes only. Keeps at most `most` pairs and forgets the rarest."""
 
     def __init__(self, salt: bytes, most: int, counts: Mapping[tuple[str, str], int] | None = None) -> None:
         self._salt = salt
@@ -35,15 +35,15 @@ class UseTable:
             self._add(term, tool, count)
 
     def hashed(self, text: str) -> str:
-        """What stands for a term or a tool."""
+        """The keyed hash of a term or a tool."""
         return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), key=self._salt, digest_size=8).hexdigest()
 
     def tool(self, server: str, name: str) -> str:
-        """What stands for a tool of a server."""
+        """The keyed hash of a server's tool."""
         return self.hashed(f"{server}\0{name}")
 
     def count(self, terms: Iterable[str], tool: str) -> dict[tuple[str, str], int]:
-        """One more call of a tool after a search with these terms; the pairs that changed, with their counts."""
+        """Count one call of a tool after a search with these terms; returns the changed pairs with their counts."""
         changed: dict[tuple[str, str], int] = {}
         for term in list(dict.fromkeys(terms))[:MOST_TERMS]:
             hashed = self.hashed(term)
@@ -54,7 +54,7 @@ class UseTable:
         return changed
 
     def prior(self, terms: Iterable[str], tools: Sequence[tuple[str, str]]) -> Floats | None:
-        """What use says of each of these tools (server and name), from 0 to `MOST_PRIOR`; None: nothing."""
+        """The prior of each of these tools (server and name), from 0 to `MOST_PRIOR`; None if there is none."""
         known = [self._counts.get(self.hashed(term)) for term in list(dict.fromkeys(terms))[:MOST_TERMS]]
         if not any(known):
             return None
@@ -73,7 +73,7 @@ class UseTable:
         tools[tool] = min(tools.get(tool, 0) + count, _MOST_COUNT)
 
     def _forget(self) -> None:
-        """The rarer half goes: what comes back is soon counted again."""
+        """Drop the rarer half. Pairs that occur again are soon counted again."""
         ordered = sorted(((count, term, tool) for term, tools in self._counts.items() for tool, count in tools.items()))
         self._counts, self._pairs = {}, 0
         for count, term, tool in ordered[len(ordered) // 2 :]:

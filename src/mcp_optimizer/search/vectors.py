@@ -1,7 +1,7 @@
 """The vectors of a catalog, and how near each is to a query. With numpy.
 
-Exact up to some twenty thousand tools. Beyond that a first pass over the directions in which the vectors differ
-most, a quarter of all, finds the candidates; these are then measured exactly. Never changes after it is built.
+Exact up to about twenty thousand tools. Beyond that, a first pass over the directions in which the vectors differ
+most, a quarter of all, finds candidates, which are then measured exactly. An index never changes after it is built.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _SAMPLE = 20_000
 
 
 class VectorIndex:
-    """Unit vectors by position; a tool without one (None) is `missing` and gets zero."""
+    """Unit vectors by position. A tool without one (None) is `missing`, and its cosine is zero."""
 
     def __init__(self, vectors: Sequence[Floats | None]) -> None:
         width = next((len(vector) for vector in vectors if vector is not None), 0)
@@ -37,7 +37,7 @@ class VectorIndex:
         return self._vectors is None
 
     def rows(self, count: int) -> list[Floats | None]:
-        """The vectors as they are held here, without copies; all None in an index of `count` tools without any."""
+        """The vectors, not copied, or None where missing; `count` times None if the index has no vectors at all."""
         if self._vectors is None:
             return [None] * count
         return [None if missing else row for missing, row in zip(self.missing, self._vectors, strict=True)]
@@ -45,15 +45,15 @@ class VectorIndex:
     def _prepare(self, vectors: Floats) -> None:
         step = max(1, len(vectors) // _SAMPLE)
         sample = vectors[::step]
-        # Not centred: cosines are sums over all directions, the common one included.
+        # Not centred: cosines are sums over all directions, including the common one.
         _, directions = np.linalg.eigh(sample.T @ sample)
         self._directions = np.ascontiguousarray(directions[:, -_DIRECTIONS:], dtype=np.float32)
         self._coarse = vectors @ self._directions
-        # Only candidates are read from now on: half the memory is exact enough for them.
+        # From now on only candidates are read, for which half precision is exact enough and saves half the memory.
         self._vectors = vectors.astype(np.float16)
 
     def cosines(self, queries: Floats) -> Floats:
-        """Queries x tools."""
+        """The cosines, queries x tools."""
         if self._vectors is None:
             return np.zeros((len(queries), len(self.missing)), dtype=np.float32)
         if self._directions is None or self._coarse is None:
@@ -67,9 +67,10 @@ class VectorIndex:
 
 
 def _stacked(vectors: Sequence[Floats | None], width: int) -> Floats:
-    """One row a tool, zeros where it has none. Row by row: numpy's own way holds the interpreter until all are done.
+    """One row per tool, zeros if it has no vector. Filled row by row, because numpy's own stacking holds the
+    interpreter until it is done.
 
-    Always of single precision: rows that come from an index of many tools are of half, and calculate ten times slower.
+    Always in single precision: rows from an index of many tools have half precision, which computes ten times slower.
     """
     rows = np.zeros((len(vectors), width), dtype=np.float32)
     for position, vector in enumerate(vectors):

@@ -1,6 +1,6 @@
-"""Text to words: identifiers split, stemmed, stop words left out. The one way this package reads text.
+"""Turns text into terms: splits identifiers, stems words, drops stop words. All lexical matching uses these.
 
-Pure; tools and queries go through the same functions, or they would never meet.
+Pure. Tools and queries go through the same functions; otherwise they would not match.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from functools import lru_cache
 
 import Stemmer
 
-# Latin letters, those with accents too: "cartão" is one word.
+# Latin letters, including accented ones: "cartão" is one word.
 _LATIN = [letter for letter in map(chr, (*range(0x41, 0x250), *range(0x1E00, 0x1F00))) if letter.isalpha()]
 _UPPER = "".join(letter for letter in _LATIN if letter.isupper())
 _LOWER = "".join(letter for letter in _LATIN if not letter.isupper())
 
-# HTTPServer -> HTTP Server; createIssue2 -> create Issue 2; other scripts keep their runs of letters.
+# HTTPServer -> HTTP Server; createIssue2 -> create Issue 2; runs of letters in other scripts stay whole.
 _PIECE = re.compile(
     rf"[{_UPPER}]+(?=[{_UPPER}][{_LOWER}])|[{_UPPER}]?[{_LOWER}]+|[{_UPPER}]+|\d+|[^\W\d_{_UPPER}{_LOWER}]+"
 )
@@ -32,7 +32,7 @@ STOP_WORDS = frozenset(
 
 
 class _Stemmers(threading.local):
-    """One for each thread: a stemmer keeps the word it works on in itself, and servers are read in several."""
+    """One stemmer per thread: a stemmer stores the word it works on, and servers are ingested in several threads."""
 
     def __init__(self) -> None:
         self.english = Stemmer.Stemmer("english", maxCacheSize=0)
@@ -43,7 +43,7 @@ _stemmers = _Stemmers()
 
 @lru_cache(maxsize=10_000)
 def _terms_of(piece: str) -> tuple[str, ...]:
-    """What one piece of text contributes: nothing for a stop word, pairs for ideographs, else its stem."""
+    """The terms of one piece of text: none for a stop word, pairs for ideographs, otherwise its stem."""
     return tuple(_stemmers.english.stemWord(word) for word in _split(piece) if word not in STOP_WORDS)
 
 
@@ -52,29 +52,29 @@ def _pieces(text: str) -> list[str]:
 
 
 def _composed(text: str) -> str:
-    # An accent may also have been sent as a character of its own.
+    # An accent may also arrive as a separate character.
     return text if text.isascii() else unicodedata.normalize("NFC", text)
 
 
 def _split(piece: str) -> list[str]:
     if piece.isascii() or len(piece) <= 2 or not _IDEOGRAPHS.search(piece):
         return [piece.lower()]
-    # Written without spaces: pairs of characters stand in for words.
+    # Written without spaces: pairs of characters take the place of words.
     return [piece[i : i + 2] for i in range(len(piece) - 1)]
 
 
 def words(text: str) -> list[str]:
-    """The words of a text or an identifier, lower case, unstemmed, stop words included."""
+    """The words of a text or an identifier, in lower case, unstemmed, including stop words."""
     return [word for piece in _pieces(text) for word in _split(piece)]
 
 
 def are_all_in(text: str, known: frozenset[str]) -> bool:
-    """Whether every word of a text is a known one. Most texts say something new at once, and are read no further."""
+    """Whether every word of a text is known. Stops at the first unknown word, which most texts have near the start."""
     return all(known.issuperset(_split(piece.group())) for piece in _PIECE.finditer(_composed(text)))
 
 
 def terms(text: str) -> list[str]:
-    """The stemmed words that carry meaning, in order."""
+    """The stemmed words without stop words, in order."""
     found: list[str] = []
     for piece in _pieces(text):
         found += _terms_of(piece)
@@ -82,5 +82,5 @@ def terms(text: str) -> list[str]:
 
 
 def name_key(name: str) -> str:
-    """What two spellings of one name share: createIssue, create_issue and "create issue" are one."""
+    """The key that all spellings of a name share: createIssue, create_issue and "create issue" have the same."""
     return "".join(words(name))

@@ -1,1 +1,1 @@
-"""Encoders: texts to vectors. The shipped transformer, a static table, and those that users bring."""
+"""Encoders turn texts into vectors: the bundled transformer, a static table, and users' own encoders."""

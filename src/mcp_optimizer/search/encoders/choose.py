@@ -1,4 +1,4 @@
-"""The encoder that the settings name. Loading takes a moment: called in a thread, after the start."""
+"""Loads the encoder that the settings name. Loading takes a moment, so it is done in a thread, after the start."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ MODEL = Path(__file__).parents[1] / "model"
 
 
 def load_encoder(choice: str, key: str = "") -> Encoder | None:
-    """`bundled`, `static`, `none`, a folder with model.onnx and vocab.txt, or https://host/v1#model."""
+    """`choice` is `bundled`, `static`, `none`, a folder with model.onnx and vocab.txt, or https://host/v1#model."""
     if choice == "none":
         return None
     if choice == "static":

@@ -1,7 +1,7 @@
-"""A transformer in ONNX: texts to unit vectors, on the CPU, without torch.
+"""An ONNX transformer that turns texts into unit vectors, on the CPU and without torch.
 
-The shipped model, or a folder of the same layout that a user brings: `model.onnx` (inputs `input_ids` and
-`attention_mask`; output one vector a text) and `vocab.txt`.
+The model is the bundled one, or a user's own folder with the same layout: `model.onnx` (inputs `input_ids` and
+`attention_mask`; output one vector per text) and `vocab.txt`.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from mcp_optimizer.search.encoders.wordpiece import WordPieces
 from mcp_optimizer.search.lexical import Floats
 
 LONGEST = 256
-"""Word pieces read of a text: more than it was trained on, and better for it."""
+"""Maximum word pieces read per text. More than in training, which gives better results."""
 
 _EMPTY = "[empty]"
 
 
 class OnnxEncoder:
-    """Embeds with a model from a folder; one thread, so that it never takes the machine from its user."""
+    """Embeds with the model in a folder. Runs on one thread, so that it never takes over the user's machine."""
 
     fusion = "onnx"
 
@@ -36,22 +36,22 @@ class OnnxEncoder:
             vocabulary = (folder / "vocab.txt").read_text(encoding="utf-8").splitlines()
         except (OSError, UnicodeError) as error:
             raise ConfigurationError(f"The encoder folder {folder} needs model.onnx and vocab.txt: {error}.") from error
-        # The weights name it: other weights never meet vectors of these.
+        # Named after a digest of its weights, so that vectors of different weights are never mixed.
         self.name = f"{label}:{weights[:12]}"
-        # Memory is kept for every thread that ever embedded: two threads, and no more, keep it small. Two, because
-        # a request must not wait for a batch of tools.
+        # Every thread that ever embedded holds memory, so there are only two. Not one, because a request must not
+        # wait for a batch of tools.
         self._for_tools = ThreadPoolExecutor(1, "embeds tools")
         self._for_queries = ThreadPoolExecutor(1, "embeds requests")
         try:
             self._pieces = WordPieces(vocabulary)
             self._session = _session(folder / "model.onnx")
-            # Another kind of model would fail at the first request, where nobody can do anything about it.
+            # An unsuitable model should fail here, not at the first request, where nobody can do anything about it.
             self.embed_queries([_EMPTY])
         except Exception as error:
-            # onnxruntime's errors have no base of their own.
+            # onnxruntime's exceptions have no common base class.
             raise ConfigurationError(
-                f"The encoder folder {folder} holds no usable model.onnx with its vocab.txt "
-                f"(inputs input_ids and attention_mask, one vector a text): {error!r}."
+                f"The encoder folder {folder} has no usable model.onnx with its vocab.txt "
+                f"(inputs input_ids and attention_mask, one vector per text): {error!r}."
             ) from error
 
     def embed_tools(self, texts: Sequence[str]) -> Floats:
@@ -61,8 +61,8 @@ class OnnxEncoder:
         return self._for_queries.submit(self._embed, texts).result()
 
     def _embed(self, texts: Sequence[str]) -> Floats:
-        # One at a time: an int8 model scales its numbers over all that it is given, so that a text's vector would
-        # depend on its company; and what fits the processor's cache is embedded twice as fast.
+        # One text at a time: an int8 model scales its numbers over the whole batch, so a text's vector would depend
+        # on the other texts. It is also twice as fast, because one text fits the processor's cache.
         vectors = [self._run(row) for row in self._pieces.rows([text or _EMPTY for text in texts], LONGEST)]
         return np.stack(vectors) if vectors else np.zeros((0, 0), dtype=np.float32)
 
@@ -83,8 +83,8 @@ def _session(model: Path) -> Any:
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 1
     options.inter_op_num_threads = 1
-    # Either would keep the most that was ever needed: a pool for all runs, a plan for each length of text.
+    # Both would keep the peak memory: the arena as a pool for all runs, the pattern as a plan for each text length.
     options.enable_cpu_mem_arena = False
     options.enable_mem_pattern = False
-    # By its path: given as bytes, the model is held twice.
+    # Loaded by path: passed as bytes, the model would be in memory twice.
     return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])

@@ -1,6 +1,6 @@
-"""An encoder behind an OpenAI-compatible `/embeddings` endpoint, for those who bring their own.
+"""An encoder behind an OpenAI-compatible `/embeddings` endpoint, for users who have their own.
 
-Texts of tools and requests leave the machine with this one, which is why it is never chosen by itself.
+It sends the texts of tools and requests to another machine, so it is never chosen by default.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from mcp_optimizer.search.lexical import Floats
 _BATCH = 64
 _TIMEOUT = 30.0
 _QUERY_TIMEOUT = 5.0
-"""Seconds that a search waits for the meaning of a request before it goes by its words."""
+"""Seconds that a search waits for the vector of its request before it uses words only."""
 
 _PAUSE = 30.0
-"""Seconds in which an endpoint that failed is not asked again, so that not every search waits for it."""
+"""Seconds before an endpoint that failed is asked again, so that not every search waits for it."""
 
 
 class RemoteEncoder:
-    """Embeds over HTTP; `address` is the API's base with the model after `#`. A failure is a ConnectionError."""
+    """Embeds over HTTP. `address` is the API's base URL, then `#` and the model. Failures raise ConnectionError."""
 
     fusion = "onnx"
 
@@ -45,7 +45,7 @@ class RemoteEncoder:
 
     def embed_queries(self, texts: Sequence[str]) -> Floats:
         if (seconds := self._silent_until - time.monotonic()) > 0:
-            raise ConnectionError(f"The encoder {self.name} failed and is asked again in {seconds:.0f} s")
+            raise ConnectionError(f"The encoder {self.name} failed and will be asked again in {seconds:.0f} s")
         try:
             return self._embed(texts, _QUERY_TIMEOUT)
         except ConnectionError:
@@ -55,7 +55,7 @@ class RemoteEncoder:
     def _embed(self, texts: Sequence[str], timeout: float) -> Floats:
         rows: list[Any] = []
         for start in range(0, len(texts), _BATCH):
-            # Half a surrogate pair, as hostile tools have it, is no JSON.
+            # JSON cannot contain half a surrogate pair, which a hostile tool may send.
             batch = [text.encode("utf-8", "replace").decode() or " " for text in texts[start : start + _BATCH]]
             try:
                 rows.extend(self._ask(batch, timeout))

@@ -1,6 +1,6 @@
-"""The static encoder: a table of word-piece vectors, summed. Numpy only, a fraction of a millisecond a text.
+"""The static encoder: a table of word-piece vectors. Needs only numpy and a fraction of a millisecond per text.
 
-For machines that want no transformer. A text's vector is the sum of its pieces' rows, of unit length.
+For machines that should not run a transformer. A text's vector is the sum of its pieces' rows, scaled to unit length.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _WORD = re.compile(r"[^\W_]+")
 
 @dataclass(frozen=True)
 class StaticEncoder:
-    """Pieces with their rows: int8 values times one scale a row."""
+    """Word pieces and their rows: int8 values with one scale per row."""
 
     pieces: Mapping[str, int]
     rows: NDArray[np.int8]
@@ -34,7 +34,7 @@ class StaticEncoder:
 
     @classmethod
     def load(cls, path: Path) -> StaticEncoder:
-        """Reads what `save` wrote."""
+        """Read a file that `save` wrote."""
         digest = hashlib.sha256(path.read_bytes()).hexdigest()[:12]
         with np.load(path) as stored:
             pieces = bytes(stored["pieces"]).decode("utf-8").split("\n")
@@ -42,7 +42,7 @@ class StaticEncoder:
             return cls(numbers, stored["rows"], stored["scales"], name=f"static:{digest}")
 
     def save(self, path: Path) -> None:
-        """One compressed file."""
+        """Write one compressed file."""
         stored = np.frombuffer("\n".join(self.pieces).encode("utf-8"), dtype=np.uint8)
         np.savez_compressed(path, pieces=stored, rows=self.rows, scales=self.scales)
 
@@ -53,7 +53,7 @@ class StaticEncoder:
         return self._embed(texts)
 
     def _embed(self, texts: Sequence[str]) -> Floats:
-        """Unit vectors; a text without any known piece gives zeros."""
+        """Unit vectors; zeros for a text without any known piece."""
         result = np.zeros((len(texts), self.rows.shape[1]), dtype=np.float32)
         for at, text in enumerate(texts):
             chosen = self.ids(text)
@@ -64,7 +64,7 @@ class StaticEncoder:
         return unit
 
     def ids(self, text: str) -> list[int]:
-        """The rows a text uses: each word cut greedily into the longest known pieces."""
+        """The rows that a text uses: each word is split greedily into the longest known pieces."""
         found: list[int] = []
         for word in words_of(text):
             begin = 0
@@ -74,7 +74,7 @@ class StaticEncoder:
                 while end > begin and prefix + word[begin:end] not in self.pieces:
                     end -= 1
                 if end == begin:
-                    # A sign that no piece has: the rest of the word says nothing.
+                    # No piece starts with this character: the rest of the word is ignored.
                     break
                 found.append(self.pieces[prefix + word[begin:end]])
                 begin = end

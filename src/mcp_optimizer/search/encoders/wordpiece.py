@@ -1,7 +1,7 @@
-"""Word pieces of BERT's uncased vocabulary, in plain Python. Pure.
+"""Splits texts into word pieces of BERT's uncased vocabulary, in plain Python. Pure.
 
-Ours, because the usual library brings a model hub's client and forty megabytes along, for what is a lookup in
-a table of 30,000 pieces. A test holds it to that library's own ids.
+Our own, because the usual library brings a model hub client and forty megabytes, for what is a lookup in a table
+of 30,000 pieces. A test compares the ids with that library's.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from functools import lru_cache
 _LONGEST_WORD = 100
 _UNKNOWN, _OPENING, _CLOSING = "[UNK]", "[CLS]", "[SEP]"
 
-# Blocks of ideographs that are written without spaces and stand for themselves.
+# Blocks of ideographs, which are written without spaces; each one is a word.
 _IDEOGRAPHS = (
     (0x4E00, 0x9FFF),
     (0x3400, 0x4DBF),
@@ -27,7 +27,7 @@ _IDEOGRAPHS = (
 
 
 class WordPieces:
-    """Texts to rows of piece numbers."""
+    """Turns texts into rows of piece numbers."""
 
     def __init__(self, vocabulary: Sequence[str]) -> None:
         self._numbers = {piece: number for number, piece in enumerate(vocabulary)}
@@ -37,7 +37,7 @@ class WordPieces:
         self._pieces = lru_cache(maxsize=200_000)(self._find_pieces)
 
     def rows(self, texts: Sequence[str], longest: int) -> list[list[int]]:
-        """The numbers of each text between the opening and the closing one, cut to `longest`."""
+        """The piece numbers of each text, with the opening and the closing one, at most `longest` in total."""
         return [self._row(text, longest) for text in texts]
 
     def _row(self, text: str, longest: int) -> list[int]:
@@ -49,7 +49,7 @@ class WordPieces:
         return [*row[: longest - 1], self._closing]
 
     def _find_pieces(self, word: str) -> tuple[int, ...]:
-        """The longest pieces from left to right; one unknown for a word that has none."""
+        """The longest pieces from left to right; one unknown piece if the word cannot be split."""
         if len(word) > _LONGEST_WORD:
             return (self._unknown,)
         found: list[int] = []
@@ -73,7 +73,7 @@ def split(text: str) -> list[str]:
         kind = _kind(letter)
         if kind == "drop":
             continue
-        # Letter by letter, as the library does it: Python's own lower case of a word knows the final sigma.
+        # Letter by letter, as the library does: Python lowers a whole word by the rule for the Greek final sigma.
         spaced.append(" " if kind == "space" else f" {letter} " if kind == "alone" else letter.lower())
     return "".join(spaced).split()
 
