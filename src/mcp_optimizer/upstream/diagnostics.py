@@ -5,14 +5,22 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from mcp_optimizer.upstream.failure import Failure, refused_with
 
-if TYPE_CHECKING:
-    from mcp_optimizer.upstream.stdio import ChildProcess
-
 logger = logging.getLogger(__name__)
+
+
+class Child(Protocol):
+    """A server's process, which can say why its connection ended."""
+
+    @property
+    def hung_up(self) -> bool:
+        """Whether the child ended the connection itself."""
+        ...
+
+    def failure(self) -> Failure | None: ...
 
 
 class Dropped:
@@ -33,12 +41,12 @@ class Diagnostics:
     """Outlives the session, to explain why it ended."""
 
     dropped: Dropped = field(default_factory=Dropped)
-    child: ChildProcess | None = None
+    child: Child | None = None
     http_status: int | None = None
     verdict: Failure | None = None
     """Why we ended the session ourselves, if we did."""
 
-    def runs(self, child: ChildProcess) -> None:
+    def runs(self, child: Child) -> None:
         """The server runs as this process."""
         self.child = child
 
