@@ -69,6 +69,11 @@ class CommandNotFound(FileNotFoundError):
     """No program has the name of a server's command."""
 
 
+def fault_of_ours(error: BaseException) -> Failure:
+    """The failure of a server whose session ended by an error that nobody expected."""
+    return Failure(FailureKind.FAULT, f"a fault of the gateway ({type(first_of(error)).__name__}); its log says more")
+
+
 def explained(error: BaseException, start_timeout: float) -> Failure:
     """Why a server did not start, from the error that ended its start."""
     error = first_of(error)

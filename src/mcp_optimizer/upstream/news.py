@@ -15,7 +15,7 @@ from mcp_optimizer.upstream.state import UpstreamState
 logger = logging.getLogger(__name__)
 
 OnState = Callable[[UpstreamState], None]
-OnNotice = Callable[[str, str, Mapping[str, Any]], None]
+OnServerNotice = Callable[[str, str, Mapping[str, Any]], None]
 """A server's notification for all clients: server, method, params."""
 
 
@@ -24,9 +24,9 @@ class ServerNews:
 
     def __init__(self) -> None:
         self._on_state: list[OnState] = []
-        self._on_notice: list[OnNotice] = []
+        self._on_notice: list[OnServerNotice] = []
 
-    def listen(self, on_state: OnState, on_notice: OnNotice | None = None) -> None:
+    def listen(self, on_state: OnState, on_notice: OnServerNotice | None = None) -> None:
         """Be told from now on, after those who listen already."""
         self._on_state.append(on_state)
         if on_notice is not None:

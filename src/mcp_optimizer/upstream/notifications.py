@@ -15,6 +15,11 @@ logger = logging.getLogger(__name__)
 Tell = Callable[[str, Mapping[str, Any]], Awaitable[None]]
 OnNotice = Callable[[str, Mapping[str, Any]], None]
 
+
+def ignored(_method: str, _params: Mapping[str, Any]) -> None:
+    """Nobody wants this notification."""
+
+
 _APART = 0.2
 """Seconds between two notices of one kind; of those in between, the last is passed on."""
 

@@ -19,6 +19,7 @@ from mcp_optimizer.domain.caller import LOCAL, Caller, ClientLink
 from mcp_optimizer.domain.tools import ServerStatus
 from mcp_optimizer.errors import UpstreamError
 from mcp_optimizer.upstream import processes
+from mcp_optimizer.upstream.connecting import Connect, connected
 from mcp_optimizer.upstream.news import ServerNews
 from mcp_optimizer.upstream.only_client import OnlyClient
 from mcp_optimizer.upstream.parked import Parked, ParkedCalls
@@ -38,8 +39,9 @@ class UpstreamPool:
         options: PoolOptions,
         version: str,
         news: ServerNews | None = None,
+        connect: Connect = connected,
     ) -> None:
-        """`news`: told what happens to the servers."""
+        """`news` is told what happens to the servers; `connect` is how they are reached."""
         self._options = options
         self._news = news or ServerNews()
         self._only_client = OnlyClient()
@@ -47,7 +49,7 @@ class UpstreamPool:
         client_info = {"name": "mcp-optimizer", "version": version}
         self._servers = {
             spec.name: Supervisor(
-                spec, options, client_info, self._changed, self._news.noticed, self._only_client, self._parked
+                spec, options, client_info, self._changed, self._news.noticed, self._only_client, self._parked, connect
             )
             for spec in specs
         }

@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import AsyncIterator, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import asynccontextmanager
 from typing import Any
 
 import mcp_types as types
@@ -31,18 +31,16 @@ from mcp_optimizer.domain.caller import LOCAL, Caller, ClientLink
 from mcp_optimizer.errors import CallInterrupted, CallLost, CallTimeout, UpstreamRefusal
 from mcp_optimizer.limits import DEFAULT_LIMITS, Limits
 from mcp_optimizer.runtime.tasks import BackgroundTasks
+from mcp_optimizer.upstream.connecting import Connect, connected
 from mcp_optimizer.upstream.diagnostics import Diagnostics
 from mcp_optimizer.upstream.endings import ExchangeLost, RpcError, RpcTimeout, ServerGone
 from mcp_optimizer.upstream.failure import CONNECTION_CLOSED, Failure
 from mcp_optimizer.upstream.handshake import Agreement, Handshake, envelope
-from mcp_optimizer.upstream.legacy_sse import legacy_sse
 from mcp_optimizer.upstream.listing import Listing, list_tools
-from mcp_optimizer.upstream.notifications import OnNotice
+from mcp_optimizer.upstream.notifications import OnNotice, ignored
 from mcp_optimizer.upstream.peer import Peer
 from mcp_optimizer.upstream.redaction import Redactor
 from mcp_optimizer.upstream.spec import ServerSpec, Transport
-from mcp_optimizer.upstream.stdio import run_child
-from mcp_optimizer.upstream.streamable_http import streamable_http
 
 logger = logging.getLogger(__name__)
 
@@ -276,19 +274,14 @@ async def open_session(
     transport: Transport,
     client_info: dict[str, Any],
     diagnostics: Diagnostics,
-    on_notice: OnNotice = lambda _method, _params: None,
+    on_notice: OnNotice = ignored,
     owner: ClientLink | None = None,
     limits: Limits = DEFAULT_LIMITS,
+    connect: Connect = connected,
 ) -> AsyncIterator[UpstreamSession]:
     """Connect to the server. The caller does the handshake, under its own deadline."""
     peer = Peer(on_notice, owner, limits, diagnostics.dropped)
-    async with AsyncExitStack() as stack:
-        if transport is Transport.STDIO:
-            diagnostics.runs(await stack.enter_async_context(run_child(spec, peer)))
-        elif transport is Transport.HTTP:
-            await stack.enter_async_context(streamable_http(spec, peer, diagnostics))
-        else:
-            await stack.enter_async_context(legacy_sse(spec, peer, diagnostics))
+    async with connect(spec, transport, peer, diagnostics):
         session = UpstreamSession(spec, peer, client_info, diagnostics)
         try:
             yield session

@@ -24,15 +24,16 @@ from mcp_optimizer.domain.caller import Caller, ClientLink
 from mcp_optimizer.domain.tools import ServerStatus
 from mcp_optimizer.errors import CallInterrupted, CallLost, CallNotWaiting, ServerUnavailable, UpstreamError
 from mcp_optimizer.largejson.text import compact
-from mcp_optimizer.runtime.logs import first_of, frames
+from mcp_optimizer.runtime.logs import frames
 from mcp_optimizer.upstream.admission import Admission
+from mcp_optimizer.upstream.connecting import Connect, connected
 from mcp_optimizer.upstream.diagnostics import Diagnostics, Dropped
 from mcp_optimizer.upstream.endings import ExchangeLost, RpcError, ServerGone
-from mcp_optimizer.upstream.failure import CONNECTION_CLOSED, Failure, FailureKind, explained
+from mcp_optimizer.upstream.failure import CONNECTION_CLOSED, Failure, FailureKind, explained, fault_of_ours
 from mcp_optimizer.upstream.input_required import answered
 from mcp_optimizer.upstream.listing import Listing
-from mcp_optimizer.upstream.news import OnNotice, OnState
-from mcp_optimizer.upstream.notifications import Merged
+from mcp_optimizer.upstream.news import OnServerNotice, OnState
+from mcp_optimizer.upstream.notifications import Merged, OnNotice, ignored
 from mcp_optimizer.upstream.only_client import OnlyClient
 from mcp_optimizer.upstream.own_sessions import OwnSessions
 from mcp_optimizer.upstream.parked import ParkedCalls, Request
@@ -65,11 +66,13 @@ class Supervisor:
         options: PoolOptions,
         client_info: dict[str, Any],
         changed: OnState,
-        noticed: OnNotice,
+        noticed: OnServerNotice,
         only_client: OnlyClient,
         parked: ParkedCalls,
+        connect: Connect = connected,
     ) -> None:
         self._spec = spec
+        self._connect = connect
         self._options = options
         self._client_info = client_info
         self._changed = changed
@@ -189,9 +192,7 @@ class Supervisor:
 
     @asynccontextmanager
     async def _open_own(self, link: ClientLink) -> AsyncIterator[UpstreamSession]:
-        diagnostics, limits = self._diagnostics(), self._options.limits
-        opening = open_session(self._spec, self._transport, self._client_info, diagnostics, owner=link, limits=limits)
-        async with opening as session:
+        async with self._open(self._diagnostics(), owner=link) as session:
             with anyio.fail_after(self._options.start_timeout):
                 await session.negotiate(legacy=True)
                 wants_logs = link.log_level is not None and not link.is_modern
@@ -239,7 +240,7 @@ class Supervisor:
         diagnostics = self._diagnostics()
         problem, was_up = CONNECTION_CLOSED, False
         try:
-            async with self._open(diagnostics) as session:
+            async with self._open(diagnostics, self._notice) as session:
                 # Not a local variable, because it would keep every definition alive as long as the server.
                 self._up(session, await self._begin(session), time.monotonic() - started)
                 was_up = True
@@ -251,18 +252,18 @@ class Supervisor:
         except* _EXPECTED as group:
             problem = explained(group, self._options.start_timeout)
         except* Exception as group:  # noqa: BLE001 - whatever it is, it ends this server's life and no other's
-            text = f"a fault of the gateway ({type(first_of(group)).__name__}); its log says more"
-            problem = Failure(FailureKind.FAULT, text)
+            problem = fault_of_ours(group)
             logger.error("Server %s: a fault of the gateway ended its session.\n%s", self._spec.name, frames(group))
         return diagnostics.failure() or problem, not was_up and self._try_another_way(diagnostics)
 
     def _diagnostics(self) -> Diagnostics:
         return Diagnostics(Dropped(self._spec.name))
 
-    def _open(self, diagnostics: Diagnostics) -> contextlib.AbstractAsyncContextManager[UpstreamSession]:
-        return open_session(
-            self._spec, self._transport, self._client_info, diagnostics, self._notice, limits=self._options.limits
-        )
+    def _open(
+        self, diagnostics: Diagnostics, on_notice: OnNotice = ignored, owner: ClientLink | None = None
+    ) -> contextlib.AbstractAsyncContextManager[UpstreamSession]:
+        info, limits = self._client_info, self._options.limits
+        return open_session(self._spec, self._transport, info, diagnostics, on_notice, owner, limits, self._connect)
 
     async def _begin(self, session: UpstreamSession) -> Listing:
         """Agree on a protocol and list the tools, within the time a server has to start."""
@@ -330,7 +331,6 @@ class Supervisor:
                 first.name,
                 first.reason,
             )
-
         for name in listing.idle:
             logger.warning(
                 "Server %s: its entry names the tool %r, which it does not have. See `doctor`.", self._spec.name, name

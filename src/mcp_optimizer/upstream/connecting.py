@@ -1,0 +1,33 @@
+"""Connects a peer to its server: a child process, streamable HTTP or the SSE transport. Knows no handshake."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+
+from mcp_optimizer.upstream.diagnostics import Diagnostics
+from mcp_optimizer.upstream.legacy_sse import legacy_sse
+from mcp_optimizer.upstream.peer import Peer
+from mcp_optimizer.upstream.spec import ServerSpec, Transport
+from mcp_optimizer.upstream.stdio import run_child
+from mcp_optimizer.upstream.streamable_http import streamable_http
+
+Connect = Callable[[ServerSpec, Transport, Peer, Diagnostics], AbstractAsyncContextManager[None]]
+"""Binds a peer to a server for as long as the context is open."""
+
+
+@asynccontextmanager
+async def connected(
+    spec: ServerSpec, transport: Transport, peer: Peer, diagnostics: Diagnostics
+) -> AsyncIterator[None]:
+    """The real transports."""
+    if transport is Transport.STDIO:
+        async with run_child(spec, peer) as child:
+            diagnostics.runs(child)
+            yield
+    elif transport is Transport.HTTP:
+        async with streamable_http(spec, peer, diagnostics):
+            yield
+    else:
+        async with legacy_sse(spec, peer, diagnostics):
+            yield
