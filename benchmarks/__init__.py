@@ -1,1 +1,1 @@
-"""Measurements, run by hand: they print ratios and figures, and assert nothing about time."""
+"""Benchmarks, run by hand: they print figures and ratios. `python -m benchmarks` lists them."""

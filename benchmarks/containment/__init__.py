@@ -1,0 +1,1 @@
+"""What other servers and clients notice of hostile, bad or very many servers."""

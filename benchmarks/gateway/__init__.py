@@ -1,0 +1,1 @@
+"""What the gateway adds to a call, how many clients it serves, and what its process holds."""

@@ -1,0 +1,71 @@
+"""What a gateway's process holds with N real tools of twenty servers, all embedded: at a first start, and at the next.
+
+python -m benchmarks.gateway.memory [--tools N] [--encoder NAME]
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from itertools import chain
+from pathlib import Path
+
+from benchmarks.paths import DUMPS, REPLAY_SERVER
+from benchmarks.processes import resident_mb
+from mcp_optimizer.app import Optimizer
+from mcp_optimizer.upstream.dumps import read_dumps
+
+SERVERS = 20
+LONGEST_START = 900.0
+
+
+def write_servers(folder: Path, count: int) -> None:
+    """A server file for the real tools, dealt out; names are made unique, so that none has to be renamed."""
+    listed = chain.from_iterable(listing.tools for _, listing in read_dumps(DUMPS))
+    tools = [json.loads(tool.wire_json) for _, tool in zip(range(count), listed, strict=False)]
+    entries = {}
+    for number in range(SERVERS):
+        path = folder / f"server{number}.json"
+        part = [{**tool, "name": f"{tool['name']}_{number}_{at}"} for at, tool in enumerate(tools[number::SERVERS])]
+        path.write_text(json.dumps(part), encoding="utf-8")
+        entries[path.stem] = {"command": sys.executable, "args": [str(REPLAY_SERVER), str(path)]}
+    (folder / "mcp.json").write_text(json.dumps({"mcpServers": entries}), encoding="utf-8")
+
+
+async def run_gateway(folder: Path, encoder: str) -> None:
+    started = time.perf_counter()
+    options = {"encoder": encoder, "database": str(folder / "catalog.db"), "wait": LONGEST_START}
+    async with Optimizer.from_config(folder / "mcp.json", **options) as optimizer:
+        seconds = time.perf_counter() - started
+        await optimizer.find("create a github issue")
+        # What is free by now is given back in the background.
+        await asyncio.sleep(1)
+        count, embedded = len(optimizer.snapshot.running), optimizer.ingestion.embedded
+        print(f"{count:,} tools: {resident_mb():.0f} MB, ready in {seconds:.1f} s, {embedded:,} embedded", flush=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--tools", type=int, default=10_000)
+    parser.add_argument("--encoder", default="bundled")
+    parser.add_argument("--folder", type=Path, help="run one gateway on the servers in this folder")
+    options = parser.parse_args()
+    if options.folder:
+        asyncio.run(run_gateway(options.folder, options.encoder))
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        write_servers(Path(folder), options.tools)
+        # In a process of its own, which holds nothing but the gateway.
+        command = [sys.executable, "-m", "benchmarks.gateway.memory", "--encoder", options.encoder, "--folder", folder]
+        for start in ("first start", "next start"):
+            print(f"{start:12}", end="", flush=True)
+            subprocess.run(command, check=True)
+
+
+if __name__ == "__main__":
+    main()

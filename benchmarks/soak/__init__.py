@@ -1,0 +1,1 @@
+"""A long run under load, while servers are killed and clients leave."""
