@@ -1,1 +1,1 @@
-"""What other servers and clients notice of hostile, bad or very many servers."""
+"""What others notice of attacks, of bad servers and of very many servers."""

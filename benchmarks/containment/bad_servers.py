@@ -1,8 +1,13 @@
-"""How long sixteen good servers take to be usable, alone and beside four bad ones, in one run; and how soon the
-gateway itself answers. Part of `make bench`."""
+"""How soon sixteen good servers are usable, alone and beside four bad ones.
+
+    python -m benchmarks.containment.bad_servers
+
+Part of `make bench`. Both in one run, and how soon the gateway itself answers tools/list.
+"""
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import json
 import statistics
@@ -25,6 +30,7 @@ async def first_answer(config: Path) -> float:
 
 
 async def main() -> None:
+    argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
     with tempfile.TemporaryDirectory() as folder:
         alone, together = Path(folder) / "alone.json", Path(folder) / "together.json"
         alone.write_text(json.dumps({"mcpServers": GOOD}))

@@ -1,4 +1,4 @@
-"""Every bound on what comes from outside: what was thrown at it, how far memory rose, how long other calls waited.
+"""Attacks on every bound: how far memory rises, and how long other calls wait.
 
     python -m benchmarks.containment.bounds [--only TEXT] [--write]
 
@@ -257,9 +257,9 @@ async def measure_all(rows: Iterable[Row], told: Callable[[Measured], Awaitable[
 
 
 async def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--only", default="", help="rows whose bound or words contain this")
-    parser.add_argument("--write", action="store_true", help=f"keep the result in {RESULT.name}")
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", default="", help="only rows whose bound or description contains this")
+    parser.add_argument("--write", action="store_true", help=f"write {RESULT.name}")
     options = parser.parse_args()
     rows = [row for row in ROWS if options.only in f"{row.bound} {row.thrown}"]
 

@@ -1,11 +1,11 @@
-"""How long the event loop stops while very many servers start and die, and at 100,000 tools, while a client searches.
+"""How long the event loop stops while 2,000 servers start and die, and at 100,000 tools.
 
-python -m benchmarks.containment.many_servers [--seconds 30] [--encoder none|bundled] [--only servers|tools]
+    python -m benchmarks.containment.many_servers [--seconds 30] [--encoder none|bundled] [--only servers|tools]
 
-No processes: the states of made servers are told to the catalog and to everything that passes beside tools, just as
-the pool tells them, hundreds in one turn of the loop. Everything behind that is the product's own: counting, indexing,
-naming, searching, announcing. A stop is how much later than asked for a task is woken that sleeps a millisecond at a
-time; what else the machine does is part of it, so the load is printed beside it.
+A client searches meanwhile. No processes are started: the states of made-up servers are reported to the catalog and the
+relay exactly as the pool reports them, hundreds in one turn of the loop. Everything behind that is the product's own:
+counting, indexing, naming, searching, announcing. A stop is how much later than requested a task wakes that sleeps for
+a millisecond at a time. Other load on the machine is part of it, so the load is printed as well.
 """
 
 from __future__ import annotations
@@ -183,7 +183,7 @@ async def _after(work: Callable[[], None]) -> None:
 
 async def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seconds", type=float, default=30.0, help="how long servers come and go")
+    parser.add_argument("--seconds", type=float, default=30.0, help="how long servers come and go (default: 30)")
     parser.add_argument("--encoder", default="none")
     parser.add_argument("--only", choices=["servers", "tools"])
     parser.add_argument("--servers", type=int, default=2_000)

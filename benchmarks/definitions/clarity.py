@@ -1,7 +1,9 @@
-"""Whether a short description still finds its tool: recall@5 of searching for a tool by its full description when only
-its short form is indexed, against the full text; over all dumps. Words only, so that the description itself is judged.
+"""Whether a tool is still found when only its short description is indexed.
 
-python -m benchmarks.definitions.clarity [--sample N]
+    python -m benchmarks.definitions.clarity [--sample N]
+
+Searches all dumps for tools by their full descriptions, and compares recall@5 of each shorter form with that of the
+full text. The search uses words only, so that it judges the description itself.
 """
 
 from __future__ import annotations
@@ -34,7 +36,7 @@ def recall(tools: list[tuple[str, McpTool]], descriptions: list[str], sample: li
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sample", type=int, default=2_000)
     options = parser.parse_args()
     tools = dumped_tools()

@@ -1,11 +1,14 @@
-"""`python -m benchmarks.definitions.compression`: what each form and technique saves over all real tools, in tokens.
+"""What each form and each technique saves, in tokens, over all real tools.
 
-Reads the tools/list dumps beside the repository, prints the tables and writes them to
-`benchmarks/results/compression.md`. The baseline is each tool as its server sends it, as compact JSON.
+    python -m benchmarks.definitions.compression
+
+Reads the tools/list dumps beside the repository, prints the tables and writes `benchmarks/results/compression.md`. The
+baseline is each tool as its server sends it, as compact JSON.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 import statistics
 import sys
@@ -141,6 +144,7 @@ def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
 
 
 def main() -> int:
+    argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
     counter = TokenCounter()
     servers: dict[str, list[Measured]] = {}
     for path in sorted(DUMPS.glob("*.json")):

@@ -1,14 +1,17 @@
-"""`python -m benchmarks.definitions.registration`: profiles of a catalog of 3,000 real tools, through the real command.
+"""Profiles of a catalog of 3,000 real tools: their tokens, and the time of tools/list.
 
-Twelve servers replay the tools of the dumps. For each profile the gateway is started several times without a
-database, and once with the one that the last of these left; a plain client on stdio takes the time of the first
-tools/list and counts the message as it arrived, with tiktoken and the published rank table and nothing of ours. It
-then calls a tool of the next profile and takes the time until that tool is listed. Results:
+    python -m benchmarks.definitions.registration
+
+Twelve servers replay the tools of the dumps. For each profile, the gateway starts several times with an empty database,
+and once more with the database that the last of these starts left. A plain client on stdio times the first tools/list
+and counts the tokens of the message as it arrived, with tiktoken and the published rank table and nothing of ours.
+With the minimal profile, it then calls unlisted tools until one of them is registered, and times that. Writes
 `benchmarks/results/registration.md`.
 """
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import base64
 import json
@@ -184,6 +187,7 @@ def span(seconds: Iterable[float]) -> str:
 
 
 async def main() -> None:
+    argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
     encoding = plain_encoding()
     rows, notes = [], []
     with tempfile.TemporaryDirectory() as folder:

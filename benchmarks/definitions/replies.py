@@ -1,10 +1,10 @@
-"""`python -m benchmarks.definitions.replies`: what a find_tool reply costs, in each detail, beside FastMCP's search.
+"""What a find_tool reply costs at each level of detail, compared with FastMCP's search.
 
-FASTMCP_PYTHON=/path/to/python python -m benchmarks.definitions.replies [--requests N]
+    FASTMCP_PYTHON=/path/to/python python -m benchmarks.definitions.replies [--requests N]
 
-Requests from ../shared/data/retrieval/dev, against the catalog of all dumps; five tools a reply, counted as the
-whole text that the model gets. FastMCP ranks with its own BM25 search, in an environment of its own. Results go
-to `benchmarks/results/replies.md`.
+Takes requests from ../shared/data/retrieval/dev and searches the catalog of all dumps. A reply has at most five tools,
+and its cost is that of the whole text that the model reads. FastMCP ranks with its own BM25 search, in an environment
+of its own; only with it, the results are written to `benchmarks/results/replies.md`.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def report(rows: Mapping[str, Sequence[int]], requested: int) -> str:
 
 
 async def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--requests", type=int, default=200)
     options = parser.parse_args()
     counter = TokenCounter()

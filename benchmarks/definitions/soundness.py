@@ -1,7 +1,10 @@
-"""`python -m benchmarks.definitions.soundness`: generated arguments in the compressed shape, for every real tool.
+"""Whether compressed schemas accept what the originals accept, and nothing more.
 
-They must be valid under the compressed schema and, expanded, under the original one; arguments generated for
-the original schema must pass `expand` and stay valid. Violations are printed, and end the run with an error.
+    python -m benchmarks.definitions.soundness [--examples N] [--every N]
+
+Generates arguments for every real tool. Those for the compressed schema must, once expanded, be valid under the
+original one. Those for the original schema must not be changed by `expand`, and must be valid under the compressed
+one, except for nulls that may as well be left out. Violations are printed, and make the run fail.
 """
 
 from __future__ import annotations
@@ -170,9 +173,9 @@ def _validator(schema: Schema) -> jsonschema_rs.Validator:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--examples", type=int, default=EXAMPLES)
-    parser.add_argument("--every", type=int, default=1, help="check every n-th tool only")
+    parser.add_argument("--every", type=int, default=1, help="check only every n-th tool")
     options = parser.parse_args()
     counter = TokenCounter()
     counts: Counter[str] = Counter()

@@ -1,1 +1,1 @@
-"""What the gateway adds to a call, how many clients it serves, and what its process holds."""
+"""What the gateway adds to a call, how many clients it serves, how much memory it takes."""

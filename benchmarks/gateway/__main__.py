@@ -1,8 +1,10 @@
-"""What the gateway adds to a call: the same echo directly, through us, and through FastMCP 4's proxy.
+"""What the gateway adds to a call, compared with FastMCP 4's proxy.
 
-python -m benchmarks.gateway [--fastmcp PYTHON] [--quick] [--write]: PYTHON is an interpreter with FastMCP 4. All ways
-are open at the same time and take turns in small rounds, so that what disturbs the machine disturbs them alike;
-what counts is the ratio to the direct way.
+    python -m benchmarks.gateway [--fastmcp PYTHON] [--quick] [--pair http-stdio] [--write]
+
+Measures the same echo directly, through the gateway and through the proxy. PYTHON is an interpreter with FastMCP 4.
+All ways are open at the same time and take turns in short rounds, so that other load on the machine affects them
+alike. What counts is the ratio to the direct way.
 """
 
 from __future__ import annotations
@@ -200,11 +202,11 @@ def report(front: str, back: str, ways: list[Way]) -> list[str]:
 
 
 async def main() -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--fastmcp", help="an interpreter with FastMCP 4")
-    parser.add_argument("--quick", action="store_true")
-    parser.add_argument("--pair", help="such as http-stdio")
-    parser.add_argument("--write", action="store_true", help=f"keep the result in {RESULT.name}")
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--fastmcp", help="an interpreter with FastMCP 4; without it, its proxy is not measured")
+    parser.add_argument("--quick", action="store_true", help="fewer rounds and calls")
+    parser.add_argument("--pair", help="only this pair of transports, such as http-stdio")
+    parser.add_argument("--write", action="store_true", help=f"write {RESULT.name}")
     options = parser.parse_args()
     rounds, calls = (4, 50) if options.quick else (12, 100)
     lines: list[str] = []

@@ -1,10 +1,13 @@
-"""`make bench`: counting, the metrics part of a search, starts with 3,000 tools, and a call through the gateway.
+"""Token counting, the metrics of a search, starts with 3,000 tools, and a call.
 
-Absolute times depend on the machine; what is compared is compared in one run.
+    python -m benchmarks.gateway.basics
+
+Part of `make bench`. Absolute times depend on the machine; figures that are compared come from one run.
 """
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import json
 import statistics
@@ -122,6 +125,7 @@ async def _median(call: Callable[[], Awaitable[Any]], times: int = 300) -> float
 
 
 async def main() -> None:
+    argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
     counting()
     await metrics_part()
     await starts()

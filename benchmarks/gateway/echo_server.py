@@ -1,6 +1,7 @@
-"""A server that answers at once, on the SDK's low-level server: what is measured is the way to it.
+"""A server that responds at once, on the SDK's low-level server, so that only the way to it is measured.
 
-python echo_server.py [PORT]: on stdio, or over HTTP at /mcp. `echo` gives its text back, `blob` so many bytes.
+Started by `gateway` and `many_clients`: python echo_server.py [PORT], on stdio, or over HTTP at /mcp. `echo` returns
+its text, `blob` returns that many bytes.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""FastMCP's proxy, to compare with; run with an interpreter that has FastMCP 4 installed.
+"""FastMCP 4's proxy, for comparison.
 
-python fastmcp_proxy.py FRONT BACK [--reuse]: FRONT is "stdio" or a port, BACK a URL or the path of a stdio server.
---reuse: one client, connected once, for all calls; otherwise as it comes.
+Started by `gateway`, with an interpreter that has FastMCP 4: python fastmcp_proxy.py FRONT BACK [--reuse]. FRONT is
+"stdio" or a port; BACK is a URL, or PYTHON|PATH of a server on stdio. --reuse connects one client once, for all calls;
+without it, the proxy runs with its defaults.
 """
 
 from __future__ import annotations

@@ -1,7 +1,9 @@
-"""Many clients at once over HTTP: a thousand that only listen, two hundred that call.
+"""A thousand clients over HTTP that only listen, and two hundred that call.
 
-python -m benchmarks.gateway.many_clients [--idle 1000] [--busy 200]: legacy clients, each with a session and an open
-stream, written on plain HTTP, because so many of the SDK's clients would measure themselves.
+    python -m benchmarks.gateway.many_clients [--idle 1000] [--busy 200] [--calls 10] [--write]
+
+All are legacy clients with a session of their own; those that listen keep a stream open. They use plain HTTP, because
+so many of the SDK's clients would mostly measure themselves.
 """
 
 from __future__ import annotations
@@ -25,11 +27,11 @@ RESULT = RESULTS / "clients.md"
 
 
 async def main() -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--idle", type=int, default=1_000)
-    parser.add_argument("--busy", type=int, default=200)
-    parser.add_argument("--calls", type=int, default=10)
-    parser.add_argument("--write", action="store_true")
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--idle", type=int, default=1_000, help="clients that only listen")
+    parser.add_argument("--busy", type=int, default=200, help="clients that call")
+    parser.add_argument("--calls", type=int, default=10, help="calls of each busy client")
+    parser.add_argument("--write", action="store_true", help=f"write {RESULT.name}")
     options = parser.parse_args()
     port = free_port()
     url = f"http://127.0.0.1:{port}/mcp"

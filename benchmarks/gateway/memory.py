@@ -1,6 +1,8 @@
-"""What a gateway's process holds with N real tools of twenty servers, all embedded: at a first start, and at the next.
+"""Memory of a gateway with 10,000 real tools, at a first start and at the next.
 
-python -m benchmarks.gateway.memory [--tools N] [--encoder NAME]
+    python -m benchmarks.gateway.memory [--tools N] [--encoder NAME]
+
+The tools are dealt out to twenty servers, and all of them are embedded.
 """
 
 from __future__ import annotations
@@ -50,7 +52,7 @@ async def run_gateway(folder: Path, encoder: str) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--tools", type=int, default=10_000)
     parser.add_argument("--encoder", default="bundled")
     parser.add_argument("--folder", type=Path, help="run one gateway on the servers in this folder")

@@ -1,9 +1,9 @@
-"""What recording costs: calls through the gateway with history, metrics and the dashboard listening, and without.
-
-Both in one run, in turns, so that whatever else the machine does falls on both alike. Absolute times depend on the
-machine; the ratio is what counts, of wall time and of the process's own CPU time.
+"""What recording costs: calls with history, metrics and the dashboard on, and off.
 
     python -m benchmarks.gateway.recording [--rounds 30] [--calls 400]
+
+Both take turns in one run, so that other load on the machine affects them alike. Absolute times depend on the machine;
+what counts is the ratio, of wall time and of the process's own processor time.
 """
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ async def main(rounds: int, calls: int) -> None:
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser()
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=30)
     parser.add_argument("--calls", type=int, default=400)
     options = parser.parse_args()

@@ -1,8 +1,8 @@
-"""FastMCP's own BM25 search on the same tools and queries. Runs in an environment of its own, not in ours:
+"""FastMCP's own BM25 search, for comparison, on the same tools and queries.
 
-    FASTMCP_PYTHON=/path/to/python python -m benchmarks.search.retrieval …   (fastmcp 4 installed there)
-
-Reads {"tools": [...], "queries": [...], "limit": n} from stdin; writes rankings (positions), seconds and memory.
+Started by `speed`, `retrieval` and `replies`, with the interpreter that FASTMCP_PYTHON names, which has FastMCP 4 and
+nothing of ours. Reads {"tools": [...], "queries": [...], "limit": n} from stdin; writes rankings (positions), seconds
+and memory. This file must not be called `fastmcp`: a script's folder is searched first, so it would import itself.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """How well find_tool finds: the production engine on sets of tools and queries.
 
-python -m benchmarks.search.retrieval --data DIR [--encoder NAME] [--rankings OUT.jsonl] [--foreign FILE]
+    python -m benchmarks.search.retrieval --data DIR [--encoder NAME] [--rankings OUT.jsonl] [--foreign FILE]
 
-DIR holds tools.jsonl and queries.jsonl, or folders that do. Prints recall@1/5/10, hit@1 and nDCG@5/10 for each set and
-the mean; `--rankings` writes a line a query. With FASTMCP_PYTHON set, FastMCP's BM25 search is measured beside it.
+DIR holds tools.jsonl and queries.jsonl, or folders that do. Prints recall@1/5/10, hit@1/5 and nDCG@5/10 for each set,
+and their means. With FASTMCP_PYTHON set, FastMCP's BM25 search is measured on the same sets.
 """
 
 from __future__ import annotations
@@ -142,11 +142,11 @@ def fastmcp(tool_set: ToolSet, python: str) -> list[list[str]]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--encoder", default="bundled")
-    parser.add_argument("--rankings", type=Path)
-    parser.add_argument("--foreign", type=Path, help="requests that no tool fits, a line each")
+    parser.add_argument("--rankings", type=Path, help="write the ranking of each query to this file, one per line")
+    parser.add_argument("--foreign", type=Path, help="a file of requests that no tool fits, one per line")
     options = parser.parse_args()
     encoder = load_encoder(options.encoder)
     foreign = options.foreign.read_text(encoding="utf-8").split("\n") if options.foreign else []

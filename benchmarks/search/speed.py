@@ -1,11 +1,11 @@
-"""How fast find_tool is, and what it takes: at 200, 1,000, 10,000, 100,000 and 200,000 tools.
+"""How fast find_tool is, and how much memory it takes, at 200 to 200,000 tools.
 
-python -m benchmarks.search.speed [--encoder NAME] [--sizes 200 1000 …] [--recall]
+    python -m benchmarks.search.speed [--encoder NAME] [--sizes 200 1000 ...] [--recall]
 
-Real tools from ../shared/data (made ones without it), multiplied with varied words; their vectors are real for the
-first ones and varied likewise for copies, so that 200,000 need no hours of embedding. Each size is measured in a
-process of its own, which holds what a gateway holds. With FASTMCP_PYTHON set, FastMCP's BM25 search does the same
-work in the same run (up to 10,000 tools: then it takes seconds a query).
+The tools are real ones from ../shared/data (made-up ones without it), and copies of them with other words. The first
+1,000 have real vectors and the rest variations of these, so that 200,000 tools need no hours of embedding. Each size is
+measured in a process of its own, which holds what a gateway holds. With FASTMCP_PYTHON set, FastMCP's BM25 search does
+the same work in the same run, up to 10,000 tools: with more, it takes seconds per query.
 """
 
 from __future__ import annotations
@@ -114,11 +114,11 @@ def recall(encoder: Encoder, count: int) -> float:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--encoder", default="bundled")
     parser.add_argument("--sizes", type=int, nargs="+", default=[200, 1_000, 10_000, 100_000, 200_000])
-    parser.add_argument("--recall", action="store_true", help="measure the index against exact search, too")
-    parser.add_argument("--alone", type=int, help="measure this size only, here, and print it as JSON")
+    parser.add_argument("--recall", action="store_true", help="also compare the index with exact search")
+    parser.add_argument("--alone", type=int, help="measure only this size, in this process, and print JSON")
     options = parser.parse_args()
     if options.alone:
         print(json.dumps(measure(options.alone, load_encoder(options.encoder))))

@@ -1,1 +1,1 @@
-"""A long run under load, while servers are killed and clients leave."""
+"""A long run under load: nothing is lost, nothing happens twice, nothing is left over."""

@@ -1,9 +1,11 @@
-"""Half of what the gateway can do, for a long time, while servers are killed and clients leave in the middle of calls.
+"""A long run at half load while servers are killed and clients leave during calls.
 
-python -m benchmarks.soak [--seconds 900] [--no-hostile] [--write]: must hold: every call is answered, or told what
-happened to it; what was answered happened exactly once, nothing happened twice; memory at the end is what it was at the
-beginning; no child, no task is left over. Among the servers are two hostile ones, on stdio and over HTTP, that show
-one hostile input after the other (`tests/hostile`), and are called, too; --no-hostile leaves them out.
+    python -m benchmarks.soak [--seconds 900] [--no-hostile] [--write]
+
+What must hold: every call gets its result or an error that says what happened; a call with a result happened exactly
+once, and no call happened twice; memory at the end is what it was at the beginning; no child process and no task is
+left over. Two of the servers are hostile, one on stdio and one over HTTP: they show one hostile input after another
+(`tests/hostile`), and are called as well.
 """
 
 from __future__ import annotations
@@ -61,10 +63,10 @@ def describe(soak: Soak, seconds: float) -> str:
 
 
 async def main() -> int:
-    parser = argparse.ArgumentParser()
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=900)
-    parser.add_argument("--no-hostile", action="store_true", help="without the hostile servers")
-    parser.add_argument("--write", action="store_true")
+    parser.add_argument("--no-hostile", action="store_true", help="leave the hostile servers out")
+    parser.add_argument("--write", action="store_true", help=f"write {RESULT.name}")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         soak = Soak(Path(folder), options.seconds, is_hostile=not options.no_hostile)

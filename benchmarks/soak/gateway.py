@@ -1,6 +1,6 @@
-"""The gateway over HTTP as `serve` runs it, which writes the number of its tasks to a file when asked by SIGUSR1.
+"""The gateway over HTTP as `serve` runs it, which writes the number of its tasks to a file on SIGUSR1.
 
-python -m benchmarks.soak.gateway FILE OPTION=VALUE ...
+Started by `soak`, as a module, with FILE OPTION=VALUE ...
 """
 
 from __future__ import annotations

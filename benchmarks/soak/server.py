@@ -1,6 +1,7 @@
-"""The server of the soak: writes down every call that it begins, so that none can happen twice unseen.
+"""The soak's server: logs every call before executing it, so that none can happen twice unnoticed.
 
-python server.py LOG [PORT]: on stdio, or over HTTP. `echo` gives its id back, `wait` does so after a while.
+Started by `soak`: python server.py LOG [PORT], on stdio, or over HTTP. `echo` returns its id, `wait` returns it after a
+second.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""How far each way to estimate tokens is off, on results of real servers and real tool definitions.
+"""How far each method of estimating tokens is off, on real results and tool definitions.
 
-python -m benchmarks.tool_results.estimates --servers /folder [--write]
+    python -m benchmarks.tool_results.estimates --servers FOLDER [--write]
 
-The folder is described in `benchmarks/tool_results/real_results.py`.
+`benchmarks/tool_results/real_results.py` says what FOLDER holds.
 """
 
 from __future__ import annotations
@@ -83,9 +83,9 @@ def report(results: Sequence[RealResult]) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--servers", type=Path, required=True)
-    parser.add_argument("--write", action="store_true")
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--servers", type=Path, required=True, help="where the real servers are installed")
+    parser.add_argument("--write", action="store_true", help=f"write {RESULT.name}")
     options = parser.parse_args()
     text = report([result for result in asyncio.run(real_results(options.servers)) if result.text])
     print(text)

@@ -1,11 +1,11 @@
-"""A result of fifty megabytes through a gateway: how much it grows, and how long others wait, on every road.
+"""A result of fifty megabytes through the gateway: memory, and delays of other calls.
 
     python -m benchmarks.tool_results.large [--write] [--only TEXT] [--size BYTES]
 
-Each row is a gateway process of its own, started as a client would, with real servers behind it. Other calls go on all
-the time, to another server; how long they wait, and how long the gateway's event loop stops, is compared with the same
-gateway without the large result, because a busy machine makes everybody wait. What arrives is checked against what was
-sent.
+Each row is a gateway process of its own, started as a client would start it, with real servers behind it. Meanwhile,
+calls to another server go on. How long they wait, and how long the gateway's event loop stops, is compared with the
+same gateway without the large result, because on a busy machine everything waits. What arrives is checked against what
+was sent.
 """
 
 from __future__ import annotations
@@ -239,9 +239,9 @@ def digest(value: Any) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--write", action="store_true", help="write the results file")
-    parser.add_argument("--only", default="", help="rows whose name contains this")
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--write", action="store_true", help=f"write the table in {RESULT.name}")
+    parser.add_argument("--only", default="", help="only rows whose name contains this")
     parser.add_argument("--size", type=int, default=SIZE)
     options = parser.parse_args()
     lines = [

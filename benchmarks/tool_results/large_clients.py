@@ -1,4 +1,4 @@
-"""Clients for `large`: they take answers of any size as bytes and parse none, so that what is slow is the gateway."""
+"""Clients for `large`: they return responses as bytes and parse none, so that the gateway is what is slow."""
 
 from __future__ import annotations
 

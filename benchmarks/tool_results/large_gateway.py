@@ -1,9 +1,9 @@
-"""The command line itself, with a task that writes the longest stop of its event loop into a file.
+"""The `mcp-optimizer` command, with a task that writes the longest stop of the event loop to a file.
 
-    python large_gateway.py FILE serve ...
+Started by `large`: python large_gateway.py FILE serve ...
 
-The file holds the longest stop in milliseconds, a double; whoever reads it may set it to 0.
-`LARGE_STACKS=1` prints to stderr where the threads were when the loop had not come by for a while.
+FILE holds the longest stop in milliseconds, as a double; whoever reads it may reset it to 0. With `LARGE_STACKS=1`, the
+positions of all threads are printed to stderr whenever the loop has not run for a while.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""A server whose tools answer with fifty megabytes of one kind or another, over stdio or HTTP. For `large`.
+"""A server whose tools return fifty megabytes of one kind or another, over stdio or HTTP.
 
-    python large_server.py [--http PORT --body json|sse]
+Started by `large` and by tests: python large_server.py [--http PORT --body json|sse]
 
-What it answers is made when `prepare` asks for it, so that the call itself only sends it.
+A result is made when `prepare` is called, so that the call itself only sends it.
 """
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
-"""What it costs in time to say what a result costs: small results through the pipeline, against none at all.
+"""How much time it takes to describe a small result: the pipeline's share of a call.
 
-python -m benchmarks.tool_results.overhead [--write]
+    python -m benchmarks.tool_results.overhead [--write]
+
+The same small results with the pipeline, without it, and from the cache.
 """
 
 from __future__ import annotations
@@ -88,8 +90,8 @@ async def measure() -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--write", action="store_true")
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--write", action="store_true", help=f"write {RESULT.name}")
     options = parser.parse_args()
     written = asyncio.run(measure())
     print(written)

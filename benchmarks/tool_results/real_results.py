@@ -1,7 +1,9 @@
-"""Results of real servers on real files and repositories, for the benchmarks that measure results.
+"""Results of real servers on real files and repositories, for `estimates` and `typical`.
 
-/folder/node_modules/.bin/mcp-server-{filesystem,memory,everything}   npm install @modelcontextprotocol/server-...
-/folder/pyenv/bin/mcp-server-{git,time}                               pip install mcp-server-git mcp-server-time
+Their option `--servers` names a folder in which the servers are installed:
+
+folder/node_modules/.bin/mcp-server-{filesystem,everything}    npm install @modelcontextprotocol/server-...
+folder/pyenv/bin/mcp-server-{git,time}                         pip install mcp-server-git mcp-server-time
 """
 
 from __future__ import annotations

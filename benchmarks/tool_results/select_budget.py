@@ -1,6 +1,8 @@
-"""What `select` costs within its budget, where it is best applied, and what is left of hostile expressions.
+"""What `select` costs within its budget, and what hostile expressions achieve.
 
-python -m benchmarks.tool_results.select_budget [--write]
+    python -m benchmarks.tool_results.select_budget [--write]
+
+Compares where an expression can run: on the event loop, in a thread, in a warm process and in a new one.
 """
 
 from __future__ import annotations
@@ -180,11 +182,12 @@ async def measure() -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--write", action="store_true", help=f"also write {RESULT.name}")
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--write", action="store_true", help=f"write {RESULT.name}")
+    options = parser.parse_args()
     report = asyncio.run(measure())
     print(report)
-    if parser.parse_args().write:
+    if options.write:
         RESULT.write_text(report, encoding="utf-8")
 
 

@@ -1,8 +1,8 @@
-"""Typical large results before and after, and how an agent reads on in them.
+"""Tokens of typical large results before and after they are cut, and of reading on.
 
-python -m benchmarks.tool_results.typical --servers /folder [--write]
+    python -m benchmarks.tool_results.typical --servers FOLDER [--write]
 
-The folder is described in `benchmarks/tool_results/real_results.py`.
+`benchmarks/tool_results/real_results.py` says what FOLDER holds.
 """
 
 from __future__ import annotations
@@ -98,9 +98,9 @@ async def measure(folder: Path) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--servers", type=Path, required=True)
-    parser.add_argument("--write", action="store_true")
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--servers", type=Path, required=True, help="where the real servers are installed")
+    parser.add_argument("--write", action="store_true", help=f"write {RESULT.name}")
     options = parser.parse_args()
     written = asyncio.run(measure(options.servers))
     if options.write:
