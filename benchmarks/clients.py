@@ -1,4 +1,4 @@
-"""A plain HTTP client of either era: thousands of them cost little, and nothing of the SDK is measured with them."""
+"""A plain HTTP client of either era, for benchmarks and tests: thousands of them cost little."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _ACCEPT = {"accept": "application/json, text/event-stream", "content-type": "app
 
 
 class PlainClient:
-    """Just enough of a client, of either era."""
+    """Just enough of an MCP client."""
 
     def __init__(self, http: httpx2.AsyncClient, url: str, *, is_modern: bool = False) -> None:
         self._http = http
@@ -36,22 +36,22 @@ class PlainClient:
         await self._post({"method": "notifications/initialized"})
 
     async def request(self, number: int, method: str, params: dict[str, Any]) -> dict[str, Any]:
-        """The answer to a request: the message with the result, or with the error."""
+        """Send a request and return its response: the message with the result or the error."""
         response = await self._post({"id": number, "method": method, "params": params})
         body = response.text
         if response.headers["content-type"].startswith("text/event-stream"):
             body = [line.removeprefix("data:") for line in body.splitlines() if line.startswith("data:")][-1]
-        assert body.strip(), f"a stream without an answer: {response.text[-500:]!r}"
+        assert body.strip(), f"a stream without a response: {response.text[-500:]!r}"
         message: dict[str, Any] = json.loads(body)
         return message
 
     async def attempt(self, number: int, method: str, params: dict[str, Any]) -> None:
-        """A request whose answer does not matter, nor whether there is one."""
+        """Send a request and ignore its response, or that none arrives."""
         with contextlib.suppress(httpx2.HTTPError, AssertionError, ValueError, LookupError):
             await self.request(number, method, params)
 
     async def listen(self) -> None:
-        """Keep a stream open, as a client does that wants to be told of changes."""
+        """Open a stream and keep it open, as a client does to hear of changes."""
         opened = asyncio.Event()
 
         async def read() -> None:
@@ -84,6 +84,6 @@ class PlainClient:
         return response
 
     async def leave(self) -> None:
-        """End the session, as clients do when they are closed."""
+        """End the session, as clients do when they close."""
         if "mcp-session-id" in self._headers:
             await self._http.delete(self._url, headers=self._headers)

@@ -10,7 +10,7 @@ ROOT = _HERE.parent
 RESULTS = _HERE / "results"
 
 DATA = ROOT.parent / "shared" / "data"
-"""Beside the repository, and not part of it."""
+"""Beside the repository, not part of it."""
 DUMPS = DATA / "mcp-tools"
 """The tools/list of hundreds of real servers, one file each."""
 

@@ -1,4 +1,4 @@
-"""Tools to measure with: real definitions from the dumps, copies that differ, and requests to search for them."""
+"""Tools to measure with: real ones from the dumps, variations of them, and requests to search for them."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def dumped_tools() -> list[tuple[str, McpTool]]:
 
 
 def real_tools(limit: int) -> list[McpTool]:
-    """Tools of the dumps, renamed, because one server lists them all under unique names; without dumps, made ones."""
+    """Up to `limit` tools of the dumps, under unique names, because one server lists them all; else made-up ones."""
     listings = (listing for _, listing in read_dumps(DUMPS)) if DUMPS.is_dir() else ()
     tools = [tool.parsed() for tool in islice((tool for listing in listings for tool in listing.tools), limit)]
     if tools:
@@ -45,7 +45,7 @@ def real_tools(limit: int) -> list[McpTool]:
 
 
 def varied(count: int) -> Iterator[Definition]:
-    """`count` different tools, one at a time: all of them parsed would be most of the memory that is measured."""
+    """`count` different tools, one at a time: all of them, parsed, would be most of the memory that is measured."""
     chance = random.Random(7)
     real = [Definition.of(tool) for tool in real_tools(count)]
     yield from real

@@ -1,1 +1,1 @@
-"""What others notice of attacks, of bad servers and of very many servers."""
+"""How attacks, bad servers and very many servers affect everyone else."""

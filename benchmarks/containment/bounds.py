@@ -47,9 +47,9 @@ _MORE_MEMORY = 200.0
 _MORE_WAIT = 0.1
 _PIECE = 1_000_000
 _SHORT = 1_000
-"""Characters of an answer that is shown in the table."""
+"""Characters; shorter responses are shown in the table."""
 _IDLE = 3.0
-"""Seconds in which the witness is watched before the attack."""
+"""Seconds of watching the witness before the attack."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class Measured:
     idle: float
     wait: float
     stop: float
-    """The longest stop of the gateway's event loop: that part of the waiting is the gateway's own."""
+    """The longest stop of the gateway's event loop: its own share of the waiting."""
     lost: int
     fate: str
 
@@ -77,7 +77,7 @@ class Measured:
 
 
 class Arena:
-    """A gateway, its witness, and the hostile server that can be told what to do."""
+    """A gateway, its witness, and a hostile server that is told how to behave."""
 
     def __init__(self, row: Row, folder: Path) -> None:
         self._row = row
@@ -124,7 +124,7 @@ class Arena:
         witness = HttpWitness(http, gateway.url, is_modern=False)
         await witness.connect()
         await witness.until_up()
-        # Both servers are up, and what is loaded with the first calls has been loaded.
+        # After a first call, both servers are up and everything that loads late is loaded.
         client = PlainClient(http, gateway.url)
         await client.connect()
         await self._until_called(client)
@@ -137,7 +137,7 @@ class Arena:
             gateway.forget_peak()
             await gateway.report()
             fate = await self._throw(gateway, client)
-            # A call that waits now waits because of it.
+            # A call that is waiting now waits because of the attack.
             await asyncio.sleep(0.5)
             wait = witness.longest
             stop = float((await gateway.report()).get("longest_stop", 0.0))
@@ -151,7 +151,7 @@ class Arena:
             if "again" in await self._call(client, "repeat", {"value": "again"}):
                 return
             await asyncio.sleep(0.1)
-        raise AssertionError("the hostile server did not start, though it was told to be good")
+        raise AssertionError("the hostile server did not start, although it was told to behave")
 
     async def _call(self, client: PlainClient, tool: str, parameters: dict[str, Any]) -> str:
         arguments = {"tool_name": tool, "server_name": HOSTILE, "parameters": parameters}
@@ -183,7 +183,7 @@ class Arena:
         return fate
 
     def _restart(self, gateway: GatewayProcess) -> None:
-        """What the server does when it starts is seen when it starts again."""
+        """Kill the server, because some attacks happen when it starts."""
         for child in children(gateway.pid):
             with contextlib.suppress(OSError):
                 if b"stdio_server" in Path(f"/proc/{child}/cmdline").read_bytes():
@@ -196,7 +196,7 @@ class Arena:
         for shown in requests:
             try:
                 if shown.raw:
-                    # In a thread: hundreds of megabytes would keep the witness waiting on our own side.
+                    # In a thread, because sending hundreds of megabytes here would delay the witness on our side.
                     head = await asyncio.to_thread(_blast, gateway.port, shown.raw)
                 else:
                     head = await hostile.answer(shown)
@@ -207,7 +207,7 @@ class Arena:
 
 
 def _blast(port: int, data: bytes) -> str:
-    """Send all of it, as far as it is taken; the head of the answer."""
+    """Send as much as the gateway takes; return the head of its response."""
     rest = memoryview(data)
     with socket.create_connection(("127.0.0.1", port), 10) as connection:
         with contextlib.suppress(OSError):
@@ -217,7 +217,7 @@ def _blast(port: int, data: bytes) -> str:
 
 
 def _fate(answer: str) -> str:
-    """What the caller was told, in short."""
+    """What the caller was told, abbreviated."""
     try:
         message = json.loads(answer)
     except ValueError:

@@ -1,4 +1,4 @@
-"""What `benchmarks.containment.bounds` throws at which bound. A table, nothing else."""
+"""The attacks of `benchmarks.containment.bounds`, by bound: a table, nothing else."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _BY_NAME = {shown.name: shown for shown in CLIENT_INPUTS}
 
 @dataclass(frozen=True)
 class Row:
-    """One attack: by a server, that shows an input at a scale, or by a client, with requests."""
+    """One attack: by a server that shows an input at some scale, or by a client that sends requests."""
 
     bound: str
     thrown: str
@@ -27,12 +27,12 @@ class Row:
     wire: str = STDIO
     scale: int = 1
     megabytes: float = 0.0
-    """The bound's own size, where it is one of memory."""
+    """The bound's own size, if it limits memory."""
     seconds: float = 8.0
     set_to: dict[str, Any] = field(default_factory=dict)
-    """Bounds that are set lower, where the defaults would take hours or gigabytes to reach."""
+    """Bounds to lower, because reaching their defaults would take hours or gigabytes."""
     ask: tuple[str, dict[str, Any]] | None = None
-    """What is asked of the gateway meanwhile, instead of calls to the server."""
+    """What the gateway is asked meanwhile, instead of calls to the server."""
     argument: str = "x"
     requests: Callable[[], Iterable[ClientInput]] | None = None
 

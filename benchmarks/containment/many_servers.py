@@ -32,16 +32,16 @@ from mcp_optimizer.upstream.state import UpstreamState
 
 TICK = 0.001
 SHARED = 200
-"""Different tools that most servers have alike, so that names are shared and change as servers come and go."""
+"""Tools that servers have in common, so that they share names, and names change as servers come and go."""
 CAPABILITIES = {"tools": {}, "prompts": {"listChanged": True}}
 
 
 @dataclass
 class Stops:
-    """How much longer than asked for each sleep took, in seconds; and what of that this process was at work.
+    """By how many seconds each sleep was too long, and for how many of them this process was working.
 
-    Beside other work a process also waits for a processor. It never works longer in a stop than the stop would take on
-    a machine of its own, unless several of its threads work at once.
+    On a busy machine, a process also waits for a processor. Unless several of its threads work at once, it never works
+    longer during a stop than the stop would last on an idle machine.
     """
 
     measured: list[tuple[float, float]] = field(default_factory=list)
@@ -63,7 +63,7 @@ class Stops:
 
 @dataclass
 class Servers:
-    """Made servers, and the parts that are told of them."""
+    """Made-up servers, and the parts that hear of them."""
 
     optimizer: Optimizer
     listings: dict[str, tuple[Definition, ...]]
@@ -84,7 +84,7 @@ class Servers:
             self.tell(name, status)
 
     async def come_and_go(self, seconds: float) -> int:
-        """A tenth of them at once die or come up, every now and then; some list something else than before."""
+        """Now and then, a tenth of the servers die or come up at once; some come up with another listing."""
         until, changes, names = time.monotonic() + seconds, 0, list(self.listings)
         while time.monotonic() < until:
             for name in self.chance.sample(names, max(1, len(names) // 10)):
@@ -101,7 +101,7 @@ class Servers:
 
 
 async def search(optimizer: Optimizer, times: list[float]) -> None:
-    """One client: searches, looks at the list, and now and then misspells a name."""
+    """One client that searches, lists tools and misspells a name, over and over."""
     turn = 0
     while True:
         turn += 1
@@ -115,7 +115,7 @@ async def search(optimizer: Optimizer, times: list[float]) -> None:
 
 
 def made(servers: int, each: int) -> dict[str, tuple[Definition, ...]]:
-    """Listings of so many servers: half of their tools are their own, half are what others have, too."""
+    """Listings of made-up servers: half of the tools are a server's own, half it shares with others."""
     alike = max(SHARED, each)
     half = each // 2
     pool = list(varied(alike + servers * half))
@@ -141,7 +141,7 @@ async def measure(title: str, listings: dict[str, tuple[Definition, ...]], secon
         f"  {'':28}{'seconds':>7}   {'stops: longest, 99.9 %':>15}   {'without waits':>15}   slowest find, ms",
         flush=True,
     )
-    # What was made for this is no part of a gateway.
+    # The listings made here are no part of a gateway, so the garbage collector leaves them out.
     gc.collect()
     gc.freeze()
     finds: list[float] = []

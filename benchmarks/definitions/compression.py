@@ -32,7 +32,7 @@ SHOWN = "only name, description and inputSchema, as sent"
 
 @dataclass
 class Totals:
-    """Tokens by form, and how many tools a form made larger."""
+    """Tokens by form, and how many tools each form made larger."""
 
     baseline: int = 0
     tokens: Counter[str] = field(default_factory=Counter)
@@ -72,7 +72,7 @@ def measure(tool: McpTool, counter: TokenCounter) -> Measured:
 
 
 def by_technique(tools: Iterable[Measured], dialect: Dialect) -> Counter[str]:
-    """Tokens that each technique spared, in the order in which they are applied."""
+    """Tokens that each technique saved, in the order in which techniques are applied."""
     spared: Counter[str] = Counter()
     for tool in tools:
         before = tool.baseline

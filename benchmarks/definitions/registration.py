@@ -53,14 +53,14 @@ def plain_encoding() -> tiktoken.Encoding:
 
 
 class Wire:
-    """A client that keeps each answer as the line that arrived."""
+    """A client that returns each response as the line that arrived."""
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self._process = process
         self._last = 0
 
     def processor_seconds(self) -> float:
-        """What the gateway has used so far: on a busy machine, the steadier clock."""
+        """The gateway's processor time so far: on a busy machine, the steadier clock."""
         return processor_seconds(self._process.pid)
 
     async def ask(self, method: str, **params: Any) -> str:
@@ -107,7 +107,7 @@ async def gateway(config: Path, database: Path, profile: str) -> AsyncIterator[W
 
 @dataclass(frozen=True)
 class Measured:
-    """One start: until all tools were there, the first list of them all, what it holds and costs."""
+    """One start: the time until all tools were there, the first list of them, what it contains and costs."""
 
     ready: float
     first_list: float
@@ -141,7 +141,7 @@ async def measure(
 
 
 async def first_use(wire: Wire, listed: set[str]) -> str:
-    """Call tools that are not listed until one of them is: how long that call and the next list took."""
+    """Call unlisted tools until one of them becomes listed, and say how long that call and the next list took."""
     offset = 0
     while True:
         page = json.loads((await wire.call("list_tools", offset=offset))["content"][0]["text"])

@@ -36,7 +36,7 @@ def requests(count: int) -> list[str]:
 
 
 async def ours(queries: Sequence[str], counter: TokenCounter) -> dict[str, list[int]]:
-    """Tokens of whole replies, metrics and all, by detail."""
+    """Tokens of whole replies, metrics included, by level of detail."""
     optimizer = Optimizer.from_dumps(DUMPS, load_settings({"encoder": "static"}, environment={}))
     optimizer.start()
     await optimizer.wait_for_servers(600)

@@ -37,11 +37,11 @@ from mcp_optimizer.upstream.listing import read_tools
 
 EXAMPLES = 3
 LARGEST = 60_000
-"""Characters of a schema; the generator needs minutes for larger ones."""
+"""Characters of a schema; the generator takes minutes for longer ones."""
 
 
 class _Elements:
-    """hypothesis' `many` as hypothesis-jsonschema 0.23 asks it: newer ones are iterated and have no `more`."""
+    """hypothesis' `many` as hypothesis-jsonschema 0.23 calls it; newer versions are iterated and have no `more`."""
 
     def __init__(self, *given: Any, **named: Any) -> None:
         self._many = many(*given, **named)
@@ -62,7 +62,7 @@ if not hasattr(many, "more"):
 
 
 class NotGenerable(Exception):
-    """The generator cannot make arguments for this schema: no word on its soundness."""
+    """The generator cannot make arguments for this schema, so nothing is known of its soundness."""
 
 
 @dataclass(frozen=True)
@@ -83,12 +83,12 @@ def real_tools(folder: Path = DUMPS) -> Iterator[tuple[str, McpTool]]:
 
 
 def violations(tool: McpTool, compressed: CompressedTool, examples: int, both_ways: bool) -> list[Violation]:
-    """What is wrong with a compressed tool, as far as some generated arguments show."""
+    """What some generated arguments show to be wrong with a compressed tool."""
     original = _validator(tool.input_schema)
     smaller = _validator(compressed.tool.input_schema)
     found: list[Violation] = []
     for arguments in generated(compressed.tool.input_schema, examples):
-        # The generator's idea of a schema is not always the validator's.
+        # The generator does not always read a schema as the validator does.
         if not smaller.is_valid(arguments):
             continue
         expanded = expand(arguments, compressed.groups)
@@ -108,7 +108,7 @@ def violations(tool: McpTool, compressed: CompressedTool, examples: int, both_wa
 def _is_valid_but_for_nulls(
     arguments: Any, smaller: jsonschema_rs.Validator, original: jsonschema_rs.Validator
 ) -> bool:
-    """The one narrowing is a null that may as well be left out: without such, the arguments must be valid."""
+    """Whether arguments are valid once nulls that may as well be left out are gone: the only narrowing allowed."""
     for candidate in (arguments, _without_refused_nulls(arguments, smaller), _without_nulls(arguments)):
         if smaller.is_valid(candidate) and original.is_valid(candidate):
             return True
@@ -134,7 +134,7 @@ def _without_nulls(value: Any) -> Any:
 
 
 def generated(schema: Schema, examples: int) -> list[Any]:
-    """Arguments for a schema, the same ones every time."""
+    """Arguments for a schema; every run generates the same ones."""
     if len(json.dumps(schema)) > LARGEST:
         raise NotGenerable("too large")
     found: list[Any] = []

@@ -36,7 +36,7 @@ _BLOB = 1_000_000
 
 @dataclass
 class Way:
-    """One way to the echo, and what was measured on it."""
+    """One way to the echo server, and what was measured on it."""
 
     name: str
     client: Client
@@ -61,7 +61,7 @@ class Way:
         assert len(result.content[0].text) == _BLOB, result  # type: ignore[union-attr]
 
     async def many(self, at_once: int, calls: int) -> float:
-        """Calls per second with so many under way."""
+        """Calls per second with `at_once` calls in flight."""
         left = iter(range(calls))
 
         async def caller() -> None:
@@ -93,7 +93,7 @@ async def open_ways(stack: AsyncExitStack, front: str, back: str, folder: Path, 
     ways = [Way("direct", direct, ECHO_CALL, ECHO_BLOB)]
     config = folder / f"{front}-{back}.json"
     config.write_text(json.dumps({"mcpServers": {"echo": entry}}), encoding="utf-8")
-    # Limits are off, so that a megabyte comes back whole; history, accounts and metadata are on, as they come.
+    # Limits are off, so that a megabyte arrives whole; history, accounts and metadata are on, which is the default.
     for name, mode, call, blob in (
         ("through us", "search", FOUND_CALL, FOUND_BLOB),
         ("through us, transparent", "transparent", ECHO_CALL, ECHO_BLOB),
@@ -121,7 +121,7 @@ async def open_ways(stack: AsyncExitStack, front: str, back: str, folder: Path, 
 
 
 async def _http_echo(stack: AsyncExitStack) -> str:
-    """What an HTTP client would use directly, where the gateway's server is a child process."""
+    """The echo server over HTTP: the direct way for an HTTP client if the gateway's server is a child process."""
     port = free_port()
     await stack.enter_async_context(process(sys.executable, str(ECHO_SERVER), str(port), port=port))
     return f"http://127.0.0.1:{port}/mcp"
@@ -146,7 +146,7 @@ async def _until_there(way: Way) -> None:
         while True:
             try:
                 await way.one()
-            except (AssertionError, Exception):  # noqa: BLE001
+            except Exception:  # noqa: BLE001 - whatever fails while servers start
                 await asyncio.sleep(0.2)
             else:
                 return
@@ -159,14 +159,14 @@ async def measure(ways: list[Way], rounds: int, calls: int) -> None:
         way.seconds.clear()
     for _ in range(rounds):
         for way in ways:
-            # A way that takes a hundred milliseconds is measured well by fewer calls.
+            # Fewer calls are enough to measure a slow way.
             slow = bool(way.seconds) and statistics.median(way.seconds) > 0.03
             for _ in range(max(3, calls // 10) if slow else calls):
                 await way.one()
     for at_once in (1, 16, 64):
         for way in ways:
             expected = 1 / statistics.median(way.seconds)
-            # About a second's worth, and at least one call for everybody.
+            # About a second's worth of calls, and at least one for each caller.
             number = max(at_once, int(min(expected, 400)))
             found = [await way.many(at_once, number) for _ in range(1 if rounds < 10 else 3)]
             way.per_second[at_once] = statistics.median(found)

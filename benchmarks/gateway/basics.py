@@ -29,7 +29,7 @@ WARM_START_TOOLS = 3_000
 
 
 def best_of(work: Callable[[], Any], times: int) -> float:
-    """The shortest of several runs, in seconds: the least disturbed one."""
+    """Seconds of the shortest of several runs, which was disturbed the least."""
     return min(_timed(work) for _ in range(times))
 
 

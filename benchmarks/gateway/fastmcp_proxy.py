@@ -18,7 +18,7 @@ from fastmcp.server import create_proxy  # type: ignore[import-not-found]
 
 async def main() -> None:
     front, back, *options = sys.argv[1:]
-    # The server has to run with the interpreter that it was written for, whose path comes with it.
+    # The server needs its own interpreter, not this one, so BACK names both.
     target: Any = back if back.startswith("http") else StdioTransport(back.split("|")[0], [back.split("|")[1]])
     client = Client(target)
     if "--reuse" in options:

@@ -27,7 +27,7 @@ LONGEST_START = 900.0
 
 
 def write_servers(folder: Path, count: int) -> None:
-    """A server file for the real tools, dealt out; names are made unique, so that none has to be renamed."""
+    """Deal the real tools out to the servers of a server file, under unique names, so that the gateway renames none."""
     listed = chain.from_iterable(listing.tools for _, listing in read_dumps(DUMPS))
     tools = [json.loads(tool.wire_json) for _, tool in zip(range(count), listed, strict=False)]
     entries = {}
@@ -45,7 +45,7 @@ async def run_gateway(folder: Path, encoder: str) -> None:
     async with Optimizer.from_config(folder / "mcp.json", **options) as optimizer:
         seconds = time.perf_counter() - started
         await optimizer.find("create a github issue")
-        # What is free by now is given back in the background.
+        # Freed memory is returned to the system in the background.
         await asyncio.sleep(1)
         count, embedded = len(optimizer.snapshot.running), optimizer.ingestion.embedded
         print(f"{count:,} tools: {resident_mb():.0f} MB, ready in {seconds:.1f} s, {embedded:,} embedded", flush=True)
@@ -55,14 +55,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--tools", type=int, default=10_000)
     parser.add_argument("--encoder", default="bundled")
-    parser.add_argument("--folder", type=Path, help="run one gateway on the servers in this folder")
+    parser.add_argument("--folder", type=Path, help="run one gateway with the servers of this folder, in this process")
     options = parser.parse_args()
     if options.folder:
         asyncio.run(run_gateway(options.folder, options.encoder))
         return
     with tempfile.TemporaryDirectory() as folder:
         write_servers(Path(folder), options.tools)
-        # In a process of its own, which holds nothing but the gateway.
+        # The gateway runs in a process of its own, which holds nothing else.
         command = [sys.executable, "-m", "benchmarks.gateway.memory", "--encoder", options.encoder, "--folder", folder]
         for start in ("first start", "next start"):
             print(f"{start:12}", end="", flush=True)

@@ -30,7 +30,7 @@ AT_ONCE = 16
 
 
 async def call_many(optimizer: Optimizer, calls: int) -> tuple[float, float]:
-    """Seconds for this many calls, sixteen at a time: by the clock, and of this process's processor time."""
+    """Seconds for this many calls, sixteen at a time: wall time, and processor time of this process."""
     value = {"value": "x" * 1_000}
     caller = Caller("bench", "bench")
 
@@ -48,7 +48,7 @@ Work = Callable[[], Awaitable[tuple[float, float]]]
 
 
 async def compared(with_it: Work, without: Work, rounds: int) -> tuple[float, float, float]:
-    """Seconds without; and with against without, by the clock (the median) and by processor time (of all rounds)."""
+    """Seconds without; then the ratio of with to without, in wall time (the median) and processor time (all rounds)."""
     await with_it()
     await without()
     offs, walls = [], []
@@ -69,7 +69,7 @@ async def through_the_library(config: Path, folder: Path, rounds: int, calls: in
     with_it = Optimizer.from_config(config, database=str(folder / "on.db"), encoder="none")
     without = Optimizer.from_config(config, database=str(folder / "off.db"), encoder="none", history=False)
     async with with_it, without:
-        # As `serve --http` has it: Prometheus and the dashboard listen, too.
+        # As in `serve --http`, where Prometheus and the dashboard listen as well.
         with_it.http_app("127.0.0.1")
         off, wall, own = await compared(lambda: call_many(with_it, calls), lambda: call_many(without, calls), rounds)
         events = with_it.recorder.written + with_it.recorder.waiting
@@ -79,7 +79,7 @@ async def through_the_library(config: Path, folder: Path, rounds: int, calls: in
 
 
 def process_with(argument: str) -> int:
-    """The process that was started with this argument; Linux."""
+    """The id of the process that was started with this argument. Linux only."""
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         with contextlib.suppress(OSError):
             if argument.encode() in path.read_bytes().split(b"\0"):
@@ -88,7 +88,7 @@ def process_with(argument: str) -> int:
 
 
 async def through_the_gateway(config: Path, folder: Path, rounds: int, calls: int) -> None:
-    """A client of the SDK, over stdio, as users have it; processor time is the gateway's."""
+    """The SDK's client over stdio, as users run it; processor time is the gateway's."""
     serve = ["-m", "mcp_optimizer", "serve", "--config", str(config), "--encoder", "none"]
     on = [*serve, "--database", str(folder / "on2.db")]
     off = [*serve, "--database", str(folder / "off2.db"), "--no-history"]

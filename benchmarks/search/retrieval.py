@@ -34,7 +34,7 @@ COLUMNS = ("recall@1", "recall@5", "recall@10", "hit@1", "hit@5", "ndcg@5", "ndc
 
 @dataclass(frozen=True)
 class Query:
-    """A request, and the groups of tools that meet it: any member of a group will do."""
+    """A request, and the groups of tools that satisfy it: any member of a group will do."""
 
     id: str
     text: str
@@ -43,7 +43,7 @@ class Query:
 
 @dataclass(frozen=True)
 class ToolSet:
-    """Tools and the requests made of them."""
+    """Tools, and requests for them."""
 
     name: str
     tools: tuple[dict[str, Any], ...]
@@ -88,7 +88,7 @@ def build_index(tools: Sequence[dict[str, Any]], encoder: Encoder | None) -> Sea
 
 
 def figures(ranked: Sequence[str], groups: Sequence[frozenset[str]]) -> np.ndarray:
-    """A query's figures: a group is met by its first member; nDCG counts each group once."""
+    """One query's figures. A group stands at the rank of its first member; nDCG counts each group once."""
     places = {tool: place for place, tool in enumerate(ranked)}
     firsts = [min((places.get(tool, 10**9) for tool in group), default=10**9) for group in groups]
     recall = {k: sum(place < k for place in firsts) / len(firsts) for k in (1, 5, 10)}
@@ -103,7 +103,7 @@ def _dcg(places: Sequence[int], k: int) -> float:
 
 @dataclass(frozen=True)
 class Ours:
-    """What the engine ranks, what of it find_tool would return, and how many foreign requests it refuses."""
+    """What the engine ranks, what of that find_tool would return, and the share of foreign requests it refuses."""
 
     ranked: list[list[str]]
     answered: list[list[str]]

@@ -36,7 +36,7 @@ EMBEDDED = 1_000
 
 
 def vectors_of(texts: list[str], encoder: Encoder, count: int) -> tuple[np.ndarray, float]:
-    """Real vectors for the first tools, and near ones for the others; and how many tools a second were embedded."""
+    """Real vectors for the first tools and similar ones for the others; and the number of tools embedded per second."""
     started = time.perf_counter()
     real = encoder.embed_tools(texts[:EMBEDDED])
     rate = len(real) / (time.perf_counter() - started)
@@ -103,7 +103,7 @@ def fastmcp(size: int, python: str) -> dict[str, Any]:
 
 
 def recall(encoder: Encoder, count: int) -> float:
-    """Recall@10 of the index against exact search, over vectors of real tools and real queries."""
+    """Recall@10 of the index, measured against exact search, with vectors of real tools and real queries."""
     tools = [definition.parsed() for definition in islice(varied(count), EMBEDDED)]
     vectors, _ = vectors_of([f"{tool.name} {tool.description}" for tool in tools], encoder, count)
     queries = encoder.embed_queries(list(QUERIES))

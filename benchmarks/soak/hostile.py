@@ -1,4 +1,4 @@
-"""The hostile servers of the soak, one on stdio and one over HTTP: they show one hostile input after the other."""
+"""The soak's hostile servers, one on stdio and one over HTTP, which show one hostile input after another."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _LISTS = ("prompts/list", "resources/list", "resources/templates/list")
 
 
 def is_hostile(pid: int) -> bool:
-    """Whether this child is the hostile one."""
+    """Whether this process is the hostile server on stdio."""
     try:
         return b"tests.hostile" in Path(f"/proc/{pid}/cmdline").read_bytes()
     except OSError:
@@ -35,7 +35,7 @@ def is_hostile(pid: int) -> bool:
 
 
 class Hostile:
-    """Both servers, and who gives them occasions."""
+    """Both hostile servers, and the clients that call them."""
 
     def __init__(self, folder: Path, seconds: float) -> None:
         self._files = {name: folder / f"{name}.mode" for name in (ON_STDIO, OVER_HTTP)}
@@ -43,7 +43,7 @@ class Hostile:
         for path in self._files.values():
             FileMode.log_of(path).touch()
         self._port = free_port()
-        # In a long run all of them several times, so that each third of it sees the same; some of them in a short one.
+        # A long run shows each input several times, so that all its thirds see the same; a short run shows only some.
         self._each = max(0.5, min(1.0, seconds / 900))
         self.entries: dict[str, dict[str, Any]] = {
             ON_STDIO: {**stdio_entry(self._files[ON_STDIO]), "timeout": 2},
@@ -65,7 +65,7 @@ class Hostile:
             FileMode.show(path, GOOD)
 
     async def show_all(self, http: httpx2.AsyncClient, url: str) -> None:
-        """One input after the other, on each server, until cancelled; each is good for a moment in between."""
+        """Show one input after another on each server until cancelled; in between, the server behaves for a moment."""
         await asyncio.gather(
             self._show(ON_STDIO, STDIO), self._show(OVER_HTTP, HTTP), self._poke(http, url, ON_STDIO),
             self._poke(http, url, OVER_HTTP),
@@ -81,7 +81,7 @@ class Hostile:
             await asyncio.sleep(self._each / 4)
 
     async def _poke(self, http: httpx2.AsyncClient, url: str, name: str) -> None:
-        """Calls and lists, whatever becomes of them: what must be answered are the calls of the soak itself."""
+        """Call and list, and ignore what comes back: only the soak's own calls must be answered."""
         client = PlainClient(http, url)
         await client.connect()
         for number in itertools.count(1):

@@ -1,4 +1,4 @@
-"""One run of the soak: its gateway, its servers, its clients, and who disturbs them."""
+"""One run of the soak: its gateway, servers and clients, and what disturbs them."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Log:
 
 
 class Soak:
-    """One run: its gateway, its clients, its servers."""
+    """One run, and what was seen of it."""
 
     def __init__(self, folder: Path, seconds: float, *, is_hostile: bool = True) -> None:
         self._folder = folder
@@ -80,7 +80,7 @@ class Soak:
             await self._work(url, pid)
             far_server.cancel()
             await asyncio.wait({far_server})
-            # A hostile child may live or be between two lives at this moment; none may outlive the gateway.
+            # The hostile child may be running or restarting at this moment; no child may outlive the gateway.
             self.children = children(pid)
             self.honest = _honest(self.children)
         await asyncio.sleep(0.5)
@@ -93,7 +93,7 @@ class Soak:
             await asyncio.gather(*(client.connect() for client in clients))
             await self._until_up(clients[0])
             self.rate = await self._top_rate(clients) / 2
-            # What was loaded on the way up has been loaded by now.
+            # By now everything that loads late is loaded.
             before = await self._count_tasks(pid)
             started = time.monotonic()
             disturbing = [
@@ -119,7 +119,7 @@ class Soak:
                 await asyncio.sleep(0.2)
 
     async def _running(self, client: PlainClient) -> int:
-        """How many tools of the soak's own servers are listed."""
+        """How many tools of the soak's well-behaved servers are listed."""
         tools = (await client.request(0, "tools/list", {}))["result"]["tools"]
         return sum(tool["name"].startswith(tuple(f"{name}__" for name in SERVERS)) for tool in tools)
 
@@ -136,7 +136,7 @@ class Soak:
         return done / 4
 
     async def _steadily(self, clients: list[PlainClient], until: float) -> None:
-        """Calls at an even rate, each on its own, whatever becomes of the others."""
+        """Call at an even rate; no call waits for another."""
         under_way: set[asyncio.Task[None]] = set()
         following = time.monotonic()
         for client in itertools.cycle(clients):
@@ -169,7 +169,7 @@ class Soak:
             self.log.wrong.append(str(number))
 
     async def _kill(self, pid: int) -> None:
-        """Every few seconds a child dies, and sometimes the server that is far away."""
+        """Every few seconds, kill a child; every third time, the server over HTTP instead."""
         pause = min(15.0, self._seconds / 4)
         for number in itertools.count(1):
             await asyncio.sleep(pause)
@@ -194,11 +194,11 @@ class Soak:
                 await server.wait()
 
     async def _leave(self, http: httpx2.AsyncClient, url: str) -> None:
-        """Clients that connect, call, and are gone before the answer."""
+        """Connect, call, and leave before the result arrives."""
         for number in itertools.count():
             await asyncio.sleep(0.5)
             client = PlainClient(http, url, is_modern=number % 2 == 0)
-            # Connected before the clock runs: a session whose client never read its id ends only when it times out.
+            # Connect before the clock starts: a session whose client never read its id ends only when it times out.
             await client.connect()
             leaving = asyncio.create_task(self._call_and_wait(client))
             await asyncio.sleep(0.4)
@@ -232,11 +232,11 @@ class Soak:
 
     @property
     def shown(self) -> Counter[str]:
-        """The hostile inputs that were shown, and how often."""
+        """How often each hostile input was shown."""
         return self._hostile.shown() if self._hostile is not None else Counter()
 
     def executed(self) -> Counter[str]:
-        """How often each call happened, as the servers wrote it down."""
+        """How often each call happened, according to the servers' logs."""
         paths = [self._folder / name for name in SERVERS]
         return Counter(line for path in paths for line in path.read_text(encoding="utf-8").split())
 
@@ -247,9 +247,9 @@ class Soak:
         return [statistics.mean(part) for part in parts if part]
 
     def thirds(self) -> tuple[float, float]:
-        """Mean memory in the first and in the last third, the first tenth left out.
+        """Mean memory in the first and the last third of the run, without its first tenth.
 
-        With hostile servers, the first four tenths: until each input was seen once, there is something new to hold.
+        With hostile servers, without its first four tenths: until each input was seen once, there is more to keep.
         """
         left_out = self._seconds * (0.4 if self._hostile is not None else 0.1)
         weighed = [memory for at, memory in self.log.memory if at > left_out]
@@ -258,7 +258,7 @@ class Soak:
 
 
 def _honest(pids: list[int]) -> list[int]:
-    """The servers that are well behaved; not the process that watches over them all."""
+    """The well-behaved servers, without the process that watches over all of them."""
     return [pid for pid in pids if not is_hostile(pid) and not _is_watcher(pid)]
 
 

@@ -45,14 +45,14 @@ TRANSPARENT = ("--mode", "transparent")
 
 @dataclass(frozen=True)
 class Row:
-    """One road for one kind of result."""
+    """One kind of result on one path through the gateway."""
 
     kind: str
     server: str = "stdio"
     client: str = "http"
     options: tuple[str, ...] = ()
     then: str = ""
-    """What is read of the result afterwards, while others call: arguments of read_result, as JSON."""
+    """Arguments of read_result, as JSON: what is read of the kept result while other calls go on."""
 
     @property
     def is_whole(self) -> bool:
@@ -82,20 +82,20 @@ ROWS = (
 
 
 class Watched:
-    """A gateway process as it can be seen from outside."""
+    """A gateway process, seen from outside."""
 
     def __init__(self, process: asyncio.subprocess.Process, stops: Path) -> None:
         self._folder = Path("/proc") / str(process.pid)
         self._stops = stops
 
     def memory(self, field: str) -> float:
-        """Megabytes: VmRSS now, VmHWM at the most since it was forgotten."""
+        """Megabytes: VmRSS is the present size, VmHWM the largest since `forget`."""
         found = re.search(rf"{field}:\s+(\d+)", (self._folder / "status").read_text())
         return int(found[1]) / 1024 if found else 0.0
 
     def forget(self) -> None:
         (self._folder / "clear_refs").write_text("5")
-        # In place: the gateway has it mapped.
+        # In place, because the gateway has the file mapped.
         with self._stops.open("r+b") as file:
             file.write(bytes(8))
 
@@ -106,7 +106,7 @@ class Watched:
 
 @asynccontextmanager
 async def gateway(row: Row, folder: Path) -> AsyncIterator[tuple[Client, Client, Watched]]:
-    """A gateway with its servers: who asks for the large result, who calls meanwhile, and how it is seen."""
+    """Start a gateway and its servers: the client of the large result, the client of the other calls, the process."""
     async with AsyncExitStack() as stack:
         config, stops = folder / "mcp.json", folder / "stops"
         small = {"command": sys.executable, "args": [str(SERVER)]}
@@ -156,7 +156,7 @@ async def gateway(row: Row, folder: Path) -> AsyncIterator[tuple[Client, Client,
 
 
 class OtherCalls:
-    """Calls one after the other, and remembers how long the slowest took."""
+    """Makes one call after another, and remembers how long the slowest took."""
 
     def __init__(self, client: Client, name: str) -> None:
         self._client = client
@@ -197,7 +197,7 @@ async def measure(row: Row, size: int) -> str:
             started = time.perf_counter()
             said = await work()
             taken = time.perf_counter() - started
-            # What is freed at the end counts as well.
+            # Freeing memory afterwards counts as well.
             await asyncio.sleep(0.3)
             growth, stop, slowest = watched.memory("VmHWM") - before, watched.longest_stop, calling.slowest
             task.cancel()
@@ -210,7 +210,7 @@ async def measure(row: Row, size: int) -> str:
 
 
 async def until_there(client: Client, name: str, arguments: dict[str, Any]) -> None:
-    """Servers start beside the gateway."""
+    """Wait until a tool can be called: the gateway does not wait for its servers."""
     async with asyncio.timeout(120):
         while b'"isError":true' in (said := await client.ask("tools/call", {"name": name, "arguments": arguments})) or (
             b'"error"' in said
@@ -219,7 +219,7 @@ async def until_there(client: Client, name: str, arguments: dict[str, Any]) -> N
 
 
 def check(row: Row, said: bytearray, size: int) -> None:
-    """Whether what arrived is what was sent, or a part of it that says so."""
+    """Assert that what arrived is what was sent, or was cut and says so."""
     message = json.loads(said)
     assert "result" in message, message
     answered = message["result"]
@@ -254,7 +254,7 @@ def main() -> None:
             lines.append(asyncio.run(measure(row, options.size)))
             print(lines[-1], flush=True)
     if options.write:
-        # What is said of them stays, to be read again.
+        # The text above the table is written by hand, and stays.
         head = RESULT.read_text(encoding="utf-8").partition("| result")[0]
         RESULT.write_text(head + "\n".join(lines) + "\n", encoding="utf-8")
 

@@ -13,13 +13,13 @@ HELLO = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"na
 
 
 class Client(Protocol):
-    """Sends a request and waits for the whole message that answers it."""
+    """Sends a request and returns the whole response."""
 
     async def ask(self, method: str, params: dict[str, Any]) -> bytearray: ...
 
 
 class StdioClient:
-    """The only client of a gateway that it started."""
+    """The only client of a gateway on stdio."""
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self._process = process

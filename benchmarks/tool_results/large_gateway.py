@@ -28,13 +28,13 @@ _LATE = 25
 
 
 class Beat:
-    """When the event loop last came by."""
+    """When the event loop last ran."""
 
     def __init__(self) -> None:
         self.last = 0.0
 
     async def watch(self, path: Path) -> None:
-        # As the gateway itself does when it has run for half a minute.
+        # The gateway itself does this after half a minute.
         await asyncio.sleep(_SETTLED)
         gc.collect()
         gc.freeze()
@@ -48,7 +48,7 @@ class Beat:
                     held[:8] = struct.pack("d", stop)
 
     def tell(self) -> None:
-        """Print where the threads are when the loop has not come by for a while."""
+        """Print where the threads are when the loop has not run for a while."""
         while True:
             time.sleep(_BEAT)
             if self.last and (late := (time.perf_counter() - self.last) * 1_000) > _LATE:

@@ -24,7 +24,7 @@ made: dict[str, bytes] = {}
 
 
 def rows(size: int) -> dict[str, Any]:
-    """About this many bytes, as they travel inside a string."""
+    """About this many bytes once they are escaped inside a string."""
     return {"items": [{**ROW, "id": number} for number in range(size // 118)]}
 
 
@@ -39,7 +39,7 @@ def result(kind: str, size: int) -> dict[str, Any]:
         case "short":
             return text("1234567\n" * (size // 9))
         case "wide":
-            # One character that takes four bytes in memory for each of its neighbours.
+            # This one character makes each of its neighbours take four bytes in memory.
             return text("\U0001f600" + plain_lines(size))
         case "json":
             return text(json.dumps(rows(size)))
@@ -64,7 +64,7 @@ def text(value: str, **more: Any) -> dict[str, Any]:
 
 
 def answer(message: dict[str, Any]) -> bytes:
-    """The whole message that answers this one."""
+    """The whole response to a message."""
     method, params = message["method"], message.get("params") or {}
     if method == "tools/call":
         kind, size = params["name"], params["arguments"].get("size", 0)

@@ -26,6 +26,7 @@ from mcp_optimizer.results.pipeline import Call, Results
 from mcp_optimizer.results.store import ResultStore
 
 RESULT = RESULTS / "result_overhead.md"
+COMMAND = "`python -m benchmarks.tool_results.overhead`"
 TIMES = 2_000
 
 ROWS = [{"id": number, "name": f"Customer {number}", "email": f"customer{number}@example.com"} for number in range(50)]
@@ -73,7 +74,7 @@ async def measure() -> str:
     )
     plain.warm_up()
     lines = ["# What describing a small result costs", ""]
-    lines += [f"Milliseconds added to a call, {TIMES:,} calls each, one process.", ""]
+    lines += [f"{COMMAND}: milliseconds added to a call, {TIMES:,} calls each, one process.", ""]
     lines += ["| result | p50 | p95 | from the cache, p50 |", "|---|---|---|---|"]
     for name, result in SMALL.items():
 

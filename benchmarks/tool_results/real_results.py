@@ -47,7 +47,7 @@ class RealResult:
 
 @asynccontextmanager
 async def real_servers(folder: Path, **settings: Any) -> AsyncIterator[Optimizer]:
-    """The real servers that are installed in a folder, and two of the demo."""
+    """A gateway to the real servers installed in a folder and to two demo servers."""
     bins, python = folder / "node_modules" / ".bin", folder / "pyenv" / "bin"
     places = [str(place) for place in roots(folder)]
     entries: dict[str, Any] = {
@@ -73,7 +73,7 @@ def roots(folder: Path) -> list[Path]:
 
 
 def some_files(folder: Path, seed: int) -> list[tuple[str, Path]]:
-    """Files of many kinds and sizes, the same for a seed."""
+    """Files of many kinds and sizes; the same ones for the same seed."""
     chooser = random.Random(seed)
     everything = sorted(path for root in roots(folder) for path in _text_files(root))
     chosen = []
@@ -95,7 +95,7 @@ def _text_files(root: Path) -> Iterable[Path]:
 
 
 def some_calls(folder: Path, seed: int) -> list[tuple[str, str, dict[str, Any]]]:
-    """Calls as agents make them: what kind, which tool, with what."""
+    """Calls as models make them: the kind, the tool, the arguments."""
     calls: list[tuple[str, str, dict[str, Any]]] = []
     calls += [(f"file: {kind}", "read_text_file", {"path": str(path)}) for kind, path in some_files(folder, seed)]
     chooser = random.Random(seed)
@@ -130,7 +130,7 @@ async def real_results(folder: Path, seed: int = 7) -> list[RealResult]:
         for source, tool, arguments in some_calls(folder, seed):
             try:
                 result = await optimizer.call(tool, arguments)
-            except Exception as error:  # noqa: BLE001 - one call that fails is one result less
+            except Exception as error:  # noqa: BLE001 - a call that fails means one result fewer
                 print(f"{tool}: {error}", file=sys.stderr)
                 continue
             if not result.get("isError"):

@@ -43,6 +43,8 @@ HOSTILE: dict[str, tuple[str, Any]] = {
 
 
 HEAD = (
+    "`python -m benchmarks.tool_results.select_budget`",
+    "",
     "Milliseconds, the best of several: how long one took / the longest for which nothing else could run. Two",
     "cores, busy with other work. In a thread, other calls wait for moments only. A process that is kept warm would",
     "spare the start of a new one (0.3 s on an idle machine) where an expression takes more than 100,000 steps, and",
@@ -58,7 +60,7 @@ def table(rows: int) -> dict[str, Any]:
 
 
 async def timed(work: Callable[[], Awaitable[Any]], times: int = 5) -> tuple[float, float]:
-    """Milliseconds, of the best of some: how long it took, and the longest for which nothing else ran meanwhile."""
+    """Milliseconds, the best of several runs: how long it took, and the longest time in which nothing else ran."""
     found = []
     for _ in range(times):
         longest = 0.0
@@ -74,7 +76,7 @@ async def timed(work: Callable[[], Awaitable[Any]], times: int = 5) -> tuple[flo
 
 
 class WarmProcess:
-    """A process that has loaded everything and waits: what a warm worker would cost."""
+    """A process that has loaded everything and waits, to see what a warm worker would cost."""
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self._process = process
@@ -104,7 +106,7 @@ class WarmProcess:
 
 
 async def places() -> list[str]:
-    """Where the usual expression is applied, by the number of rows."""
+    """Times of the usual expression in each place, by number of rows."""
     lines = ["| rows | bytes | on the loop | in a thread | warm process | new process |", "|---|---|---|---|---|---|"]
     warm, projection, selecting = await WarmProcess.started(), Projection(USUAL), Selecting()
     for rows in SIZES:
@@ -134,7 +136,7 @@ async def places() -> list[str]:
 
 
 def counting() -> list[str]:
-    """What it costs to count."""
+    """What counting the steps costs."""
     value, plain, counted = table(10_000), jmespath.compile(USUAL), Projection(USUAL)
 
     def best(work: Callable[[], Any]) -> float:

@@ -28,7 +28,7 @@ ORDERS = (
 
 @dataclass(frozen=True)
 class Sample:
-    """A call with a large result, and what an agent might want of it."""
+    """A call with a large result, and what a model might look for in it."""
 
     name: str
     tool: str
@@ -82,8 +82,9 @@ async def line(whole: Optimizer, gateway: Optimizer, sample: Sample) -> str:
 async def measure(folder: Path) -> str:
     lines = ["# Typical large results, before and after", ""]
     lines += [
-        "Tokens (cl100k_base) of what the server sent and of what the model is sent, with `--max-tokens 2500` "
-        "instead of 20000; then what an agent pays to read on with `read_result`.",
+        "`python -m benchmarks.tool_results.typical`: tokens (cl100k_base) of what the server sent and of what the "
+        "model is sent, with `--max-tokens 2500` instead of 20000; then what a model pays to read on with "
+        "`read_result`.",
         "",
         "| result | before | after | shown at once | next page | search | select |",
         "|---|---|---|---|---|---|---|",
