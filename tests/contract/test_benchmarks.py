@@ -18,7 +18,7 @@ TEXTS = [
     *(ROOT / "benchmarks").rglob("*.md"),
     *(path for folder in ("benchmarks", "src", "tests") for path in (ROOT / folder).rglob("*.py")),
     ROOT / "Makefile",
-    ROOT / ".ci" / "run",
+    *ROOT.glob(".ci/*"),
 ]
 NAME = re.compile(r"\bbenchmarks(?:\.[a-z]\w*){1,2}\b(?!\()")
 PATH = re.compile(r"\bbenchmarks/[\w/]+\.(?:py|md)\b")
