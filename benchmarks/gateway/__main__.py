@@ -16,67 +16,19 @@ import os
 import statistics
 import sys
 import tempfile
-import time
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from mcp import Client, StdioServerParameters
 
+from benchmarks.gateway.ways import ECHO_BLOB, ECHO_CALL, FOUND_BLOB, FOUND_CALL, Way
 from benchmarks.paths import ECHO_SERVER, RESULTS
 from benchmarks.processes import children, free_port, private_mb, process
 
 RESULT = RESULTS / "gateway.md"
 _FASTMCP_PROXY = Path(__file__).with_name("fastmcp_proxy.py")
 PAIRS = (("stdio", "stdio"), ("http", "http"), ("http", "stdio"))
-_TEXT = "x" * 1_000
-_BLOB = 1_000_000
-
-
-@dataclass
-class Way:
-    """One way to the echo server, and what was measured on it."""
-
-    name: str
-    client: Client
-    call: dict[str, Any]
-    blob: dict[str, Any]
-    pid: int = 0
-    seconds: list[float] = field(default_factory=list)
-    blob_seconds: list[float] = field(default_factory=list)
-    per_second: dict[int, float] = field(default_factory=dict)
-    memory: float = 0.0
-
-    async def one(self) -> None:
-        started = time.perf_counter()
-        result = await self.client.call_tool(**self.call)
-        self.seconds.append(time.perf_counter() - started)
-        assert not result.is_error, result
-
-    async def large(self) -> None:
-        started = time.perf_counter()
-        result = await self.client.call_tool(**self.blob)
-        self.blob_seconds.append(time.perf_counter() - started)
-        assert len(result.content[0].text) == _BLOB, result  # type: ignore[union-attr]
-
-    async def many(self, at_once: int, calls: int) -> float:
-        """Calls per second with `at_once` calls in flight."""
-        left = iter(range(calls))
-
-        async def caller() -> None:
-            for _ in left:
-                await self.client.call_tool(**self.call)
-
-        started = time.perf_counter()
-        await asyncio.gather(*(caller() for _ in range(at_once)))
-        return calls / (time.perf_counter() - started)
-
-
-ECHO_CALL = {"name": "echo", "arguments": {"text": _TEXT}}
-ECHO_BLOB = {"name": "blob", "arguments": {"size": _BLOB}}
-FOUND_CALL = {"name": "call_tool", "arguments": {"tool_name": "echo", "parameters": {"text": _TEXT}}}
-FOUND_BLOB = {"name": "call_tool", "arguments": {"tool_name": "blob", "parameters": {"size": _BLOB}}}
 
 
 async def open_ways(stack: AsyncExitStack, front: str, back: str, folder: Path, fastmcp: str | None) -> list[Way]:
