@@ -68,7 +68,7 @@ async def open_ways(stack: AsyncExitStack, front: str, back: str, folder: Path, 
             client = await enter(Client(f"http://127.0.0.1:{port}/mcp", cache=None))
             ways.append(Way(name, client, ECHO_CALL, ECHO_BLOB, pid))
     for way in ways:
-        await _until_there(way)
+        await way.until_ready()
     return ways
 
 
@@ -91,17 +91,6 @@ async def _open(
     pid = await stack.enter_async_context(process(*command, flag, f"127.0.0.1:{port}", port=port))
     client = await stack.enter_async_context(Client(f"http://127.0.0.1:{port}/mcp", cache=None))
     return Way(name, client, call, blob, pid)
-
-
-async def _until_there(way: Way) -> None:
-    async with asyncio.timeout(60):
-        while True:
-            try:
-                await way.one()
-            except Exception:  # noqa: BLE001 - whatever fails while servers start
-                await asyncio.sleep(0.2)
-            else:
-                return
 
 
 async def measure(ways: list[Way], rounds: int, calls: int) -> None:

@@ -32,6 +32,16 @@ class Way:
     per_second: dict[int, float] = field(default_factory=dict)
     memory: float = 0.0
 
+    async def until_ready(self) -> None:
+        async with asyncio.timeout(60):
+            while True:
+                try:
+                    await self.one()
+                except Exception:  # noqa: BLE001 - whatever fails while servers start
+                    await asyncio.sleep(0.2)
+                else:
+                    return
+
     async def one(self) -> None:
         started = time.perf_counter()
         result = await self.client.call_tool(**self.call)
