@@ -60,8 +60,8 @@ inspector: $(VENV)/.dev  ## List, call and read through the gateway with the off
 	$(BIN)/python -m tests.conformance.inspector
 
 bench: $(VENV)/.dev  ## Measure: counting, metrics, starts, calls through the gateway
-	$(BIN)/python -m benchmarks.ground
-	$(BIN)/python -m benchmarks.bad_servers
+	$(BIN)/python -m benchmarks.gateway.basics
+	$(BIN)/python -m benchmarks.containment.bad_servers
 
 wheel-check: $(VENV)/.dev  ## Build the wheel, install it into a fresh environment and try it there
 	$(BIN)/python scripts/try_wheel.py

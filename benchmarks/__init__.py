@@ -1,1 +1,4 @@
-"""Measurements, run by hand: they print ratios and figures, and assert nothing about time."""
+"""Benchmarks, run by hand; `python -m benchmarks` lists them.
+
+Most print figures and judge none. `bounds`, `soak` and `soundness` fail if what they check does not hold.
+"""

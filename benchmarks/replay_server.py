@@ -1,4 +1,7 @@
-"""A stdio MCP server in plain Python that lists the tools of a file and answers any call: a stand-in for a big one."""
+"""A stdio server in plain Python that lists the tools of a file and accepts any call: a stand-in for large servers.
+
+Started by the benchmarks that need thousands of real tools: python replay_server.py FILE
+"""
 
 from __future__ import annotations
 

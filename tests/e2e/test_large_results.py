@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from benchmarks.large_server import result
+from benchmarks.tool_results.large_server import result
 from mcp import Client
 
 from mcp_optimizer import Optimizer
@@ -19,7 +19,7 @@ from tests.conftest import WriteServers
 from tests.e2e.running import http_gateway, over_stdio, until_found
 from tests.e2e.test_http_upstreams import free_port, listening
 
-SERVER = Path(__file__).parents[2] / "benchmarks" / "large_server.py"
+SERVER = Path(__file__).parents[2] / "benchmarks" / "tool_results" / "large_server.py"
 SIZE = 2_500_000
 WHOLE = ("--max-tokens", "0", "--max-rows", "0")
 

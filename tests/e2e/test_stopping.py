@@ -17,7 +17,7 @@ from tests.conftest import Entry, WriteServers, plain_server
 from tests.e2e.running import http_gateway
 from tests.e2e.test_relay import until_up
 
-SOAK_SERVER = Path(__file__).parents[2] / "benchmarks" / "soak_server.py"
+SOAK_SERVER = Path(__file__).parents[2] / "benchmarks" / "soak" / "server.py"
 SLOW_MACHINE = 1.0
 """Extra seconds allowed, because other tests may run at the same time."""
 

@@ -2,8 +2,8 @@
 
 `auto` counts texts that take less than a millisecond. For longer ones it counts evenly spread samples; their ratio of
 characters to tokens is several times closer than any fixed ratio for that kind of text. If the tokenizer gives up on a
-text, the fixed ratio for its kind is used. Pure. `benchmarks/estimates.py` measures the errors of each method, listed
-in docs/results.md.
+text, the fixed ratio for its kind is used. Pure. `benchmarks/tool_results/estimates.py` measures the errors
+of each method, listed in docs/results.md.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ CHARACTERS_PER_TOKEN = {
     TextKind.CJK: 1.49,
     TextKind.ACCENTED: 2.7,
 }
-"""Medians over real results, with cl100k_base; `benchmarks/estimates.py` prints them."""
+"""Medians over real results, with cl100k_base; `benchmarks/tool_results/estimates.py` prints them."""
 
 _SAMPLE = 330
 _SAMPLES = 12

@@ -12,7 +12,7 @@ from tests.conftest import DATA
 
 pytest.importorskip("hypothesis_jsonschema", reason="generates arguments from a schema; a tool of the developers")
 
-from benchmarks import soundness
+from benchmarks.definitions import soundness
 
 DUMPS = DATA / "mcp-tools"
 EVERY = 71
@@ -27,7 +27,7 @@ def test_what_compressed_real_tools_admit_the_originals_admit() -> None:
     checked = skipped = 0
     started = time.perf_counter()
     for number, (server, tool) in enumerate(soundness.real_tools(DUMPS)):
-        # The generator needs seconds for each large schema; `benchmarks.soundness` covers all of them.
+        # The generator needs seconds for each large schema; `benchmarks.definitions.soundness` covers all of them.
         if number % EVERY or len(tool.model_dump_json()) > LARGEST:
             continue
         if time.perf_counter() - started > SECONDS:

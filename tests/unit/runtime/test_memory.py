@@ -11,7 +11,7 @@ from mcp_optimizer.runtime import memory
 
 # Freed blocks between used ones stay with the process until it is told to return them.
 HOLD_AND_FREE = """
-from benchmarks.memory import resident_mb
+from benchmarks.processes import resident_mb
 from mcp_optimizer.runtime import memory
 memory.share_pools()
 blocks = [bytes([1]) * 50_000 for _ in range(2_000)]

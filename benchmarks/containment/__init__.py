@@ -1,0 +1,1 @@
+"""How attacks, bad servers and very many servers affect everyone else."""

@@ -1,0 +1,56 @@
+"""Whether a tool is still found when only its short description is indexed.
+
+    python -m benchmarks.definitions.clarity [--sample N]
+
+Searches all dumps for tools by their full descriptions, and compares recall@5 of each shorter form with that of the
+full text. The search uses words only, so that it judges the description itself.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+
+import numpy as np
+
+from benchmarks.tools import dumped_tools
+from mcp_optimizer.compression.descriptions import Level, at_level, five_words
+from mcp_optimizer.domain.tools import McpTool
+from mcp_optimizer.search.document import Document
+from mcp_optimizer.search.engine import Entry, SearchIndex
+from mcp_optimizer.search.lexical import Vocabulary, count_terms
+
+
+def recall(tools: list[tuple[str, McpTool]], descriptions: list[str], sample: list[int]) -> float:
+    vocabulary = Vocabulary()
+    entries = [
+        Entry(server, tool.name, count_terms(Document(tool.name, server, description, ""), vocabulary))
+        for (server, tool), description in zip(tools, descriptions, strict=True)
+    ]
+    index = SearchIndex(entries, vocabulary)
+    found = 0
+    for at in sample:
+        ranking = index.ranking(tools[at][1].description or tools[at][1].name, np.ones(len(tools), dtype=np.bool_), 5)
+        found += at in ranking.positions
+    return found / len(sample)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--sample", type=int, default=2_000)
+    options = parser.parse_args()
+    tools = dumped_tools()
+    sample = random.Random(7).sample(range(len(tools)), min(options.sample, len(tools)))
+    shorts = five_words([tool for _, tool in tools])
+    unclear = sum(not short.is_clear for short in shorts)
+    print(f"{len(tools):,} tools; {unclear:,} keep a sentence, since five words do not tell them apart")
+    whole = 0.0
+    for level in Level:
+        texts = [at_level(tool, level, short) for (_, tool), short in zip(tools, shorts, strict=True)]
+        figure = recall(tools, texts, sample)
+        whole = whole or figure
+        print(f"{level.value:10} recall@5 {figure:.4f}   loss {whole - figure:.4f}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,50 @@
+"""A server that responds at once, on the SDK's low-level server, so that only the way to it is measured.
+
+Started by `gateway` and `many_clients`: python echo_server.py [PORT], on stdio, or over HTTP at /mcp. `echo` returns
+its text, `blob` returns that many bytes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from typing import Any
+
+import mcp_types as types
+import uvicorn
+from mcp.server.lowlevel import Server
+from mcp.server.stdio import stdio_server
+
+ECHO = {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]}
+BLOB = {"type": "object", "properties": {"size": {"type": "integer"}}, "required": ["size"]}
+
+
+async def list_tools(_context: Any, _params: Any) -> types.ListToolsResult:
+    tools = [
+        types.Tool(name="echo", description="Give a text back", input_schema=ECHO),
+        types.Tool(name="blob", description="Return so many bytes", input_schema=BLOB),
+    ]
+    return types.ListToolsResult(tools=tools)
+
+
+async def call_tool(_context: Any, params: types.CallToolRequestParams) -> types.CallToolResult:
+    arguments = params.arguments or {}
+    text = arguments["text"] if params.name == "echo" else "0123456789abcdef" * (arguments["size"] // 16)
+    return types.CallToolResult(content=[types.TextContent(text=text)])
+
+
+def main() -> None:
+    server: Server[Any] = Server("echo", version="1", on_list_tools=list_tools, on_call_tool=call_tool)
+    if len(sys.argv) > 1:
+        uvicorn.run(server.streamable_http_app(), port=int(sys.argv[1]), log_level="critical")
+        return
+
+    async def serve() -> None:
+        async with stdio_server() as (read_stream, write_stream):
+            await server.run(read_stream, write_stream, server.create_initialization_options())
+
+    asyncio.run(serve())
+
+
+if __name__ == "__main__":
+    main()

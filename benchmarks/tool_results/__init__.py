@@ -1,0 +1,1 @@
+"""What results cost: large ones, small ones, token estimates, and reading on with read_result."""
