@@ -36,6 +36,9 @@ _NO_SUCCESSOR: Final = np.float32(0.1)
 def sentence(description: str) -> str:
     """The sentence that deprecates the tool; empty for most tools, and for tools that only deal with deprecation."""
     opening = description[:_OPENING]
+    # Almost no tool is deprecated, and looking for words is twenty times faster than looking for sentences.
+    if _SAYS_SO.search(opening) is None:
+        return ""
     for found in _SENTENCE.finditer(opening):
         text = found.group().strip()
         before = _SAYS_SO.split(text, maxsplit=1)[0]
