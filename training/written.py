@@ -17,7 +17,7 @@ from typing import Any
 FOLDS = 3
 DEV_SHARE = 10
 KINDS = "ABCD"
-INDIRECT = Path(__file__).parent / "data" / "indirect.jsonl"
+DATA = Path(__file__).parent / "data"
 
 # Tools of the same kind answer each other's general requests.
 GENERAL_KINDS: dict[str, frozenset[str]] = {
@@ -77,9 +77,10 @@ def read(folder: Path) -> Iterator[Written]:
 
 
 def read_indirect() -> Iterator[Written]:
-    """What `data/indirect.jsonl` holds: further requests, indirect and sloppy ones."""
-    for record in _records(INDIRECT):
-        yield Written(record["server"], record["tool"], tuple(record["requests"]))
+    """Further requests: indirect and sloppy ones, and ones that only one of two near relatives answers."""
+    for path in (DATA / "indirect.jsonl", DATA / "contrast.jsonl"):
+        for record in _records(path):
+            yield Written(record["server"], record["tool"], tuple(record["requests"]))
 
 
 def read_general(folder: Path) -> Iterator[Written]:

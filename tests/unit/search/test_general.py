@@ -22,7 +22,7 @@ FOR_ANYTHING = {
     "brave_web_search": "Performs a web search: general queries, news, articles and online content.",
     "run_python": "Runs Python code in a sandbox and returns its output.",
 }
-QUESTION = "who won the women's 100 m final at the last Olympics"
+QUESTION = "how tall is the Eiffel Tower"
 
 
 @pytest.fixture(scope="module")
