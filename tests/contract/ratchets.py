@@ -1,4 +1,4 @@
-"""Limits on long files, private members of other objects, and suppressions: counts that may only shrink.
+"""Limits on long files, private members of other objects, suppressions, and sleeps in tests: counts that only shrink.
 
 `test_ratchets.py` compares the code with `ratchets.toml`. `python -m tests.contract.ratchets` lowers the numbers in
 that file to those of the code and never raises one: fix what grew, or raise its number by hand for a good reason.
@@ -24,6 +24,8 @@ LONGEST = 300
 
 PUBLIC = frozenset({"_exit", "_replace", "_asdict", "_fields", "_mapping"})
 """Members with an underscore that their libraries document: of `os`, of named tuples, of SQLAlchemy's rows."""
+
+SLEEPS = frozenset({"asyncio.sleep", "time.sleep", "anyio.sleep"})
 
 _SUPPRESSION = re.compile(r"#\s*(noqa|type: ignore|pragma: no cover)(?:: ?([A-Z0-9, ]+)|\[([\w, -]+)\])?")
 
@@ -73,7 +75,31 @@ def suppressions() -> Counts:
     return dict(counts)
 
 
-MEASURES = {"long files": long_files, "private members": private_members, "suppressions": suppressions}
+def sleeps() -> Counts:
+    """How often each file of the tests, and of the servers and clients they start, sleeps.
+
+    A test that sleeps is slower than its subject, and fails on a busy machine. `tests/waiting.py` waits instead.
+    """
+    counts = Counter[str]()
+    for name, path in files():
+        if name.startswith("tests/"):
+            tree = ast.parse(path.read_text(encoding="utf-8"))
+            counts[name] = sum(isinstance(node, ast.Call) and _is_sleep(node) for node in ast.walk(tree))
+    return dict(+counts)
+
+
+def _is_sleep(call: ast.Call) -> bool:
+    """Whether this call takes time: `sleep(0)` only lets others have their turn."""
+    is_turn = len(call.args) == 1 and isinstance(call.args[0], ast.Constant) and call.args[0].value == 0
+    return ast.unparse(call.func) in SLEEPS and not is_turn
+
+
+MEASURES = {
+    "long files": long_files,
+    "private members": private_members,
+    "suppressions": suppressions,
+    "sleeps": sleeps,
+}
 
 
 def allowed() -> dict[str, Counts]:

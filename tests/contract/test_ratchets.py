@@ -1,4 +1,4 @@
-"""Long files, uses of private members of other objects, and suppressions become fewer, never more."""
+"""Long files, uses of private members of other objects, suppressions, and sleeps become fewer, never more."""
 
 from __future__ import annotations
 

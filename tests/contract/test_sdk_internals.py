@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import asyncio
 import inspect
 import re
 import tomllib
@@ -26,6 +25,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from mcp_optimizer.relay.sdk_internals import OpenSessionManager, connection_of, end_unless_used
 from mcp_optimizer.serving.event_store import KeptEvents, SessionEvents
+from tests.waiting import until
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "src" / "mcp_optimizer"
@@ -138,9 +138,7 @@ async def test_a_session_can_be_given_less_time_until_it_is_used() -> None:
         for session in (unused, used):
             end_unless_used(manager, session["mcp-session-id"], 0.2)
         assert await ping(http, used) == 200
-        async with asyncio.timeout(10):
-            while unused["mcp-session-id"] in manager._server_instances:
-                await asyncio.sleep(0.01)
+        await until(lambda: unused["mcp-session-id"] not in manager._server_instances)
         assert await ping(http, unused) == 404
         assert await ping(http, used) == 200
         end_unless_used(manager, "no such session", 0.2)

@@ -21,6 +21,7 @@ from mcp_optimizer import Optimizer
 from mcp_optimizer.token_counter import load_encoding
 from tests.conftest import WriteServers, plain_server
 from tests.e2e.running import COMMAND, command, until_found
+from tests.waiting import until
 
 WIRETAP = Path(__file__).parents[1] / "servers" / "wiretap.py"
 KINDS = {"find_tool": "find", "list_tools": "list", "read_result": "read"}
@@ -193,8 +194,7 @@ async def test_a_database_in_trouble_changes_nothing_for_callers(
         await optimizer.accounts.settled()
         assert optimizer.recorder.waiting + optimizer.recorder.written == 110
         if trouble == "full":
-            while "Cannot write history" not in caplog.text:
-                await asyncio.sleep(0.05)
+            await until(lambda: "Cannot write history" in caplog.text, timeout=30)
             assert optimizer.recorder.written == 0
         other.rollback()
         other.close()

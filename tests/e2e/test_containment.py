@@ -17,6 +17,7 @@ from mcp_optimizer.errors import CallLost, CallTimeout, UpstreamRefusal
 from mcp_optimizer.limits import Limits
 from mcp_optimizer.upstream.session import UpstreamSession
 from tests.conftest import WriteServers, plain_server
+from tests.waiting import until
 
 SAID = "what a server said"
 
@@ -39,9 +40,9 @@ async def test_a_fault_of_ours_in_one_servers_loop_ends_that_server_alone_and_is
     monkeypatch.setattr(UpstreamSession, "list_tools", faulty)
     config = write_servers({"cursed": plain_server("cursed"), "well": plain_server("well")})
     async with Optimizer.from_config(config, restart_pause=0.05, restart_pause_max=0.05) as optimizer:
-        async with asyncio.timeout(20):
-            while next(state.restarts for state in optimizer.servers() if state.name == "cursed") < 2:
-                await asyncio.sleep(0.02)
+        await until(
+            lambda: any(state.name == "cursed" and state.restarts >= 2 for state in optimizer.servers()), timeout=20
+        )
         assert (await optimizer.call("echo", {"value": "here"}, "well"))["content"]
         assert status_of(optimizer, "well") is ServerStatus.RUNNING
     [error, *_] = [record for record in caplog.records if record.levelno == logging.ERROR]
@@ -119,18 +120,19 @@ async def test_a_refusal_is_a_refusal_whatever_its_code(write_servers: WriteServ
 
 
 async def test_one_dropped_answer_is_one_lost_call_and_the_others_are_answered(write_servers: WriteServers) -> None:
-    release_streams = asyncio.Event()
+    is_under_way, release_streams = asyncio.Event(), asyncio.Event()
 
     async def dropping(writer: asyncio.StreamWriter, message: Any) -> None:
         if message["params"]["arguments"].get("drop"):
             writer.close()
             return
+        is_under_way.set()
         await release_streams.wait()
         await send(writer, {"jsonrpc": "2.0", "id": message["id"], "result": {"content": []}})
 
     async with http_server(dropping) as url, Optimizer.from_config(write_servers({"far": {"url": url}})) as optimizer:
         other = asyncio.create_task(optimizer.call("go"))
-        await asyncio.sleep(0.1)
+        await asyncio.wait_for(is_under_way.wait(), 10)
         with pytest.raises(CallLost, match="broke in this call"):
             await optimizer.call("go", {"drop": True})
         # Longer than the checks that a lost call triggers take.

@@ -15,6 +15,7 @@ from mcp_optimizer import Optimizer
 from mcp_optimizer.domain.tools import ServerStatus
 from mcp_optimizer.errors import CallLost
 from tests.conftest import Entry, WriteServers
+from tests.waiting import until
 
 SERVER = Path(__file__).parents[1] / "servers" / "http_server.py"
 KEY = {"X-Key": "secret"}
@@ -101,15 +102,12 @@ async def test_a_dead_http_server_leaves_the_baseline_and_comes_back(write_serve
         with pytest.raises(CallLost):
             await optimizer.call("die")
         # One lost call does not prove that the server is gone; the checks that it triggers do.
-        async with asyncio.timeout(10):
-            while optimizer.snapshot.running:
-                await asyncio.sleep(0.02)
+        await until(lambda: not optimizer.snapshot.running)
         [state] = optimizer.servers()
         assert state.reason.endswith("nothing answers at its url")
     try:
-        async with http_upstream(port), asyncio.timeout(20):
-            while not optimizer.snapshot.baseline_tokens:
-                await asyncio.sleep(0.05)
+        async with http_upstream(port):
+            await until(lambda: optimizer.snapshot.baseline_tokens, timeout=20)
             assert (await optimizer.call("whoami"))["content"][0]["text"] == "over 2026-07-28"
     finally:
         await optimizer.stop()

@@ -17,6 +17,7 @@ from mcp import Client, MCPError, StdioServerParameters
 from tests.conftest import WriteServers
 from tests.e2e.running import COMMAND, http_gateway
 from tests.e2e.test_http_upstreams import free_port, listening
+from tests.waiting import until
 
 SERVER = Path(__file__).parents[1] / "servers" / "conformant.py"
 
@@ -217,8 +218,7 @@ async def test_changes_and_log_messages_reach_a_legacy_client(connect: Connect, 
         for tool in ("test_trigger_tool_change", "test_trigger_prompt_change", "update_watched"):
             await client.call_tool(tool, {})
         expected = {f"notifications/{what}" for what in ("prompts/list_changed", "resources/updated")}
-        while not expected <= set(person.noticed):
-            await asyncio.sleep(0.05)
+        await until(lambda: expected <= set(person.noticed), timeout=20)
 
 
 async def test_meta_and_trace_context_pass_both_ways(connect: Connect, era: str) -> None:

@@ -17,6 +17,7 @@ from mcp_optimizer.db.database import open_database
 from tests.conftest import WriteServers, plain_server
 from tests.e2e.running import COMMAND, command, over_stdio, until_found
 from tests.postgres import ask
+from tests.waiting import until
 
 
 async def test_three_gateways_share_one_catalog_and_none_disturbs_anothers_running_set(
@@ -64,9 +65,7 @@ async def test_a_second_gateway_on_one_postgresql_takes_its_counts_from_there(
     async with over_stdio(config) as client:
         await until_found(client, "draw a picture", "picture")
         await client.call_tool("call_tool", {"tool_name": "picture", "parameters": {}})
-        async with asyncio.timeout(15):
-            while ask(postgres_url, "SELECT count(*) FROM tool") != [("9",)]:
-                await asyncio.sleep(0.1)
+        await until(lambda: ask(postgres_url, "SELECT count(*) FROM tool") == [("9",)], timeout=15)
         # A gateway that counted the tokens itself would get a different number.
         ask(postgres_url, "UPDATE definition_tokens SET token_count = 5000")
         listed = await command("tools", "--config", config, "--json")

@@ -16,6 +16,7 @@ from mcp_optimizer.domain.tools import ServerStatus
 from mcp_optimizer.errors import CallInterrupted, CallTimeout, UnknownTool
 from tests.conftest import Entry, WriteServers, plain_server
 from tests.e2e.running import command, over_stdio, until_found
+from tests.waiting import until
 
 GOOD = {f"good{number}": plain_server(f"good{number}", "--tools", 12) for number in range(16)}
 BAD: dict[str, Entry] = {
@@ -107,9 +108,7 @@ async def test_a_killed_upstream_fails_its_call_at_once_leaves_the_baseline_and_
         assert 0 < optimizer.snapshot.baseline_tokens < full
         assert all(tool.server == "other" for tool in optimizer.snapshot.running)
         assert json.loads((await other)["content"][0]["text"])["server"] == "other"
-        async with asyncio.timeout(10):
-            while optimizer.snapshot.baseline_tokens != full:
-                await asyncio.sleep(0.02)
+        await until(lambda: optimizer.snapshot.baseline_tokens == full)
         result = await optimizer.call("echo", {"value": "back"}, "doomed")
         assert json.loads(result["content"][0]["text"])["arguments"] == {"value": "back"}
 
@@ -153,9 +152,7 @@ async def test_one_invalid_tool_costs_only_itself_and_is_named(write_servers: Wr
 async def test_tools_that_appear_later_are_found_without_a_restart(write_servers: WriteServers) -> None:
     async with Optimizer.from_config(write_servers({"one": plain_server("one")})) as optimizer:
         await optimizer.call("grow")
-        async with asyncio.timeout(5):
-            while "grown" not in optimizer.snapshot.by_name:
-                await asyncio.sleep(0.02)
+        await until(lambda: "grown" in optimizer.snapshot.by_name)
         found = await optimizer.find("a tool that appeared later")
         assert found.tools[0].name == "grown"
 

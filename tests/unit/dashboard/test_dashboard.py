@@ -30,6 +30,7 @@ from mcp_optimizer.dashboard.routes import event_values
 from mcp_optimizer.domain.events import Event, EventKind, Outcome
 from mcp_optimizer.metrics.report import make_report
 from mcp_optimizer.settings import Settings, load_settings
+from tests.waiting import until
 
 HOSTILE = (
     '<script>alert("x")</script><img src=x onerror=alert(1)> "quoted" \' & &lt; '
@@ -154,9 +155,7 @@ async def test_what_is_written_down_already_is_shown_once(tmp_path: Path) -> Non
         at = math.floor(time.time()) + 0.0004
         optimizer.recorder.record(Event(at, EventKind.CALL, "s", tool="only_once", server="github"))
         async with httpx2.AsyncClient(transport=transport, base_url="http://localhost:8765") as client:
-            async with asyncio.timeout(10):
-                while not optimizer.recorder.written:
-                    await asyncio.sleep(0.05)
+            await until(lambda: optimizer.recorder.written)
             live = (await client.get("/")).text.partition('id="live"')[2]
     assert Elements(live).text.count("only_once") == 1
 

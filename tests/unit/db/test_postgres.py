@@ -32,6 +32,7 @@ from mcp_optimizer.domain.tools import Definition, DefinitionForm, ServerStatus,
 from mcp_optimizer.errors import CatalogError, ConfigurationError
 from tests.postgres import PASSWORD, Postgres, ask
 from tests.unit.catalogs import mcp_tool
+from tests.waiting import until
 
 
 def name_of(url: str) -> str:
@@ -193,8 +194,7 @@ async def test_two_writers_of_the_same_rows_wait_for_each_other_without_a_deadlo
     async with one.engine.begin() as connection:
         await connection.exec_driver_sql(f"INSERT INTO {row.format('a')}")
         writing = asyncio.ensure_future(write(two, {"z": 1, "a": 1}))
-        while not ask(postgres_url, "SELECT 1 FROM pg_locks WHERE NOT granted"):
-            await asyncio.sleep(0.01)
+        await until(lambda: ask(postgres_url, "SELECT 1 FROM pg_locks WHERE NOT granted"))
         # If the other writer had written "z" before it waited for "a", this would be a deadlock.
         await connection.exec_driver_sql(f"INSERT INTO {row.format('z')}")
     await writing

@@ -15,6 +15,7 @@ from mcp_optimizer.db.storage import Storage
 from mcp_optimizer.domain.events import Event, EventKind
 from mcp_optimizer.domain.kept_results import KeptResult
 from tests.conftest import WriteServers, plain_server
+from tests.waiting import until
 
 
 @pytest.fixture
@@ -25,9 +26,7 @@ def blocked(tmp_path: Path) -> Path:
 
 
 async def until_open(storage: Storage) -> None:
-    async with asyncio.timeout(10):
-        while await storage.catalog() is None:
-            await asyncio.sleep(0.02)
+    await until(storage.catalog, "the database is open")
 
 
 async def test_what_is_asked_for_waits_for_the_first_try(tmp_path: Path) -> None:
@@ -93,9 +92,7 @@ async def test_what_was_used_before_is_known_also_when_the_database_comes_late(t
     assert storage.uses == {}
     place.parent.unlink()
     aside.rename(place.parent)
-    async with asyncio.timeout(10):
-        while not storage.uses:
-            await asyncio.sleep(0.02)
+    await until(lambda: storage.uses)
     assert storage.uses == {("github", "create_issue"): 1}
     await storage.close()
 

@@ -27,6 +27,7 @@ from mcp_optimizer.metrics.recorder import Recorder
 from mcp_optimizer.serving.server import find_reply
 from mcp_optimizer.token_counter import TokenCounter
 from tests.unit.catalogs import RecordingPool, gateway_over, mcp_tool, running
+from tests.waiting import until
 
 NOW = 1_800_000_000.0
 GITHUB = running("github", mcp_tool("create_issue", "Create an issue"), mcp_tool("list_issues", "List issues"))
@@ -177,19 +178,19 @@ async def test_a_recorder_that_does_not_write_only_tells_those_who_watch() -> No
 
 async def test_events_wait_for_a_database_that_comes_later() -> None:
     store: Memory | None = None
+    asked: list[Memory | None] = []
 
     async def given() -> Memory | None:
+        asked.append(store)
         return store
 
     recorder = Recorder(given, interval=0.01)
     recorder.start()
     recorder.record(call())
-    await asyncio.sleep(0.05)
+    await until(lambda: len(asked) >= 3)
     assert recorder.waiting == 1
     store = Memory()
-    async with asyncio.timeout(5):
-        while not recorder.written:
-            await asyncio.sleep(0.01)
+    await until(lambda: recorder.written)
     await recorder.stop()
     assert store.batches == [[call()]]
 
@@ -212,8 +213,7 @@ async def test_a_locked_database_delays_nobody_and_is_written_when_it_is_free(tm
             assert time.perf_counter() - started < 3
             assert recorder.written == 0
             other.rollback()
-        while recorder.written < 1_000:
-            await asyncio.sleep(0.01)
+        await until(lambda: recorder.written == 1_000)
         await recorder.stop()
         assert len(await history.read()) == 1_000
 

@@ -27,6 +27,7 @@ from mcp_optimizer.profiles.written_descriptions import WrittenDescriptions
 from mcp_optimizer.token_counter import TokenCounter
 from tests.unit.catalogs import live_catalog, mcp_tool, running
 from tests.unit.endpoints import serving
+from tests.waiting import until
 
 ABOUT = "Handle the {0} of a workspace, with everything that belongs to it. " + "More is said about it. " * 20
 NOUNS = [f"{first}{second}" for first in ("card", "lane", "board", "user") for second in ("s", "list", "link", "log")]
@@ -161,9 +162,11 @@ async def test_descriptions_come_after_the_list_is_asked_for_and_stay_for_the_ne
     refresher.start({ProfileName.MINIMAL})
     await descriptions(refresher)
     await asyncio.wait_for(told.wait(), 10)
-    async with asyncio.timeout(10):
-        while not all(text.startswith("Show get_") for text in await descriptions(refresher)):
-            await asyncio.sleep(0.01)
+
+    async def all_are_written() -> bool:
+        return all(text.startswith("Show get_") for text in await descriptions(refresher))
+
+    await until(all_are_written)
     written = await descriptions(refresher)
     assert all(text.startswith("Show get_") and text.endswith(" now") for text in written)
     await refresher.stop()
@@ -184,9 +187,7 @@ async def test_an_endpoint_that_fails_costs_nothing_but_a_line_in_the_log(
     refresher = registrar_with(await live_catalog(TOOLS), endpoint, None)
     refresher.start({ProfileName.MINIMAL})
     before = await descriptions(refresher)
-    async with asyncio.timeout(10):
-        while not caplog.records:
-            await asyncio.sleep(0.01)
+    await until(lambda: caplog.records)
     assert await descriptions(refresher) == before
     assert len(before) > 3
     assert "503" in caplog.text

@@ -26,6 +26,7 @@ from mcp_optimizer.profiles.tiers import ProfileName
 from mcp_optimizer.profiles.written_descriptions import WrittenDescriptions
 from mcp_optimizer.token_counter import TokenCounter
 from tests.unit.catalogs import down, live_catalog, mcp_tool, new_catalog, running
+from tests.waiting import until
 
 COUNTER = TokenCounter()
 KIND = {"kind": {"type": "string", "enum": ["small", "large"]}}
@@ -160,7 +161,7 @@ async def test_a_list_waits_for_servers_that_are_still_starting_but_not_for_fail
     catalog.on_state(down("bad"))
     async with registrar_over(catalog) as (refresher, _):
         asked = asyncio.create_task(refresher.listed(ProfileName.FULL, PLAIN))
-        await asyncio.sleep(0.05)
+        await asyncio.sleep(0)
         assert not asked.done()
         catalog.on_state(running("slow", mcp_tool("late", "Comes late")))
         assert [tool["name"] for tool in (await asked).definitions] == ["late"]
@@ -194,17 +195,18 @@ async def test_without_its_database_everything_is_made_anew(
 
 async def test_the_event_loop_goes_on_while_a_list_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
     catalog = await live_catalog(CARDS)
-    may_go_on = threading.Event()
+    has_begun, may_go_on = threading.Event(), threading.Event()
     inside = ToolLists.listed
 
     def slow(self: ToolLists, profile: ProfileName, presentation: Presentation | None = None) -> object:
+        has_begun.set()
         may_go_on.wait(10)
         return inside(self, profile, presentation)
 
     monkeypatch.setattr(ToolLists, "listed", slow)
     async with registrar_over(catalog) as (refresher, _):
         asked = asyncio.create_task(refresher.listed(ProfileName.FULL, PLAIN))
-        await asyncio.sleep(0.05)
+        await until(has_begun.is_set, "a list is being made")
         assert not asked.done()
         may_go_on.set()
         await asked

@@ -19,6 +19,7 @@ from mcp_optimizer.relay.listings import PROMPTS, RESOURCES, TEMPLATES
 from mcp_optimizer.relay.paging import page
 from mcp_optimizer.upstream.spec import ServerSpec, Transport
 from mcp_optimizer.upstream.state import UpstreamState
+from tests.waiting import other_tasks, until
 
 FILES = {"resources/list": {"resources": [{"uri": "file:///a", "x": None}, {"uri": "file:///both"}, "nonsense"]}}
 NOTES = {
@@ -244,9 +245,7 @@ async def test_a_server_that_hangs_is_left_out_of_lists_and_its_answer_is_announ
     assert servers.asked.count(("evil", "prompts/list")) == 1
     assert servers.late == []
     servers.answering.set()
-    async with asyncio.timeout(5):
-        while not servers.late:
-            await asyncio.sleep(0.01)
+    await other_tasks()
     assert servers.late == ["prompts"]
     servers.hung = set()
     assert [entry.public for entry in (await servers.directory.listed(PROMPTS)).entries] == ["greet", "steal"]
@@ -258,7 +257,7 @@ async def test_a_server_that_is_always_slow_is_listed_as_it_last_was_and_announc
     for _ in range(3):
         found = await servers.directory.listed(PROMPTS)
         servers.answering.set()
-        await asyncio.sleep(0.05)
+        await other_tasks()
         servers.answering.clear()
     assert [entry.public for entry in found.entries] == ["greet", "steal"]
     assert servers.late == ["prompts"]
@@ -278,7 +277,7 @@ async def test_a_list_that_was_asked_for_before_a_change_does_not_replace_the_ne
     servers.capabilities["prompts"] = {"listChanged": True}
     servers.hung = {"evil"}
     before = asyncio.create_task(servers.directory.listed(PROMPTS))
-    await asyncio.sleep(0.01)
+    await until(lambda: ("evil", "prompts/list") in servers.asked)
     servers.hung = set()
     servers.directory.forget("evil", "prompts")
     servers.answers["evil"] = {"prompts/list": {"prompts": [{"name": "new"}]}}

@@ -23,12 +23,14 @@ class Server:
 
     def __init__(self) -> None:
         self.asked = 0
+        self.is_asked = asyncio.Event()
         self.is_free = asyncio.Event()
         self.is_free.set()
         self.fails = False
 
     async def ask(self) -> dict[str, Any]:
         self.asked += 1
+        self.is_asked.set()
         number = self.asked
         await self.is_free.wait()
         return {"content": [{"type": "text", "text": f"answer {number}"}], "isError": self.fails}
@@ -131,7 +133,7 @@ async def test_simultaneous_identical_calls_are_one() -> None:
     pipeline, server = results(), Server()
     server.is_free.clear()
     calls = [asyncio.create_task(pipeline.answer(call(), server.ask)) for _ in range(5)]
-    await asyncio.sleep(0.01)
+    await server.is_asked.wait()
     server.is_free.set()
     assert sorted(said(result) for result in await asyncio.gather(*calls)) == [
         ("answer 1", False),
@@ -143,26 +145,27 @@ async def test_a_caller_that_gives_up_does_not_end_the_call_for_others() -> None
     pipeline, server = results(), Server()
     server.is_free.clear()
     first, second = (asyncio.create_task(pipeline.answer(call(), server.ask)) for _ in range(2))
-    await asyncio.sleep(0.01)
+    await server.is_asked.wait()
     first.cancel()
-    await asyncio.sleep(0.01)
+    await asyncio.wait({first})
     server.is_free.set()
     assert said(await second) == ("answer 1", True)
     assert first.cancelled()
 
 
 async def test_a_call_that_nobody_waits_for_any_more_is_given_up() -> None:
-    cache, ended = ResultCache(), asyncio.Event()
+    cache, begun, ended = ResultCache(), asyncio.Event(), asyncio.Event()
 
     async def ask() -> dict[str, Any]:
+        begun.set()
         try:
-            await asyncio.sleep(60)
+            await asyncio.Event().wait()
         finally:
             ended.set()
         return {}
 
     waiting = asyncio.create_task(cache.once(CacheKey("s", b"k"), ask))
-    await asyncio.sleep(0.01)
+    await begun.wait()
     waiting.cancel()
     await asyncio.wait_for(ended.wait(), 5)
 
@@ -173,7 +176,7 @@ async def test_a_failure_reaches_everybody_and_is_not_kept() -> None:
     async def ask() -> dict[str, Any]:
         nonlocal asked
         asked += 1
-        await asyncio.sleep(0.01)
+        await asyncio.sleep(0)
         raise ValueError("gone")
 
     key = CacheKey("s", b"k")

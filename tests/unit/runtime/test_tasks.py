@@ -77,12 +77,12 @@ async def test_closing_cancels_and_waits_until_the_last_has_cleaned_up(tasks: Ba
     async def work() -> None:
         begun.set()
         try:
-            await asyncio.sleep(60)
+            await asyncio.Event().wait()
         finally:
             await asyncio.sleep(0)
             cleaned.append("work")
             # A task started while all tasks are being closed is closed too.
-            tasks.spawn(asyncio.sleep(60))
+            tasks.spawn(asyncio.Event().wait())
 
     tasks.spawn(work())
     await begun.wait()
@@ -94,7 +94,7 @@ async def test_closing_cancels_and_waits_until_the_last_has_cleaned_up(tasks: Ba
 
 
 async def test_a_cancelled_task_is_no_failure(tasks: BackgroundTasks, caplog: pytest.LogCaptureFixture) -> None:
-    tasks.spawn(asyncio.sleep(60))
+    tasks.spawn(asyncio.Event().wait())
     await asyncio.sleep(0)
     await tasks.close()
     assert caplog.records == []

@@ -19,7 +19,12 @@ def body(event: bytes) -> Message:
     return {"type": "http.response.body", "body": event, "more_body": True}
 
 
-async def sent(stream: Callable[[Send], Awaitable[None]], seconds: float = 10.0, method: str = "POST") -> list[bytes]:
+async def sent(
+    stream: Callable[[Send], Awaitable[None]],
+    seconds: float = 10.0,
+    method: str = "POST",
+    on_body: Callable[[], None] = lambda: None,
+) -> list[bytes]:
     """The bodies that reach the client."""
     messages: list[Message] = []
 
@@ -29,6 +34,8 @@ async def sent(stream: Callable[[Send], Awaitable[None]], seconds: float = 10.0,
 
     async def send(message: Message) -> None:
         messages.append(message)
+        if message is not START:
+            on_body()
 
     async def receive() -> Message:
         raise AssertionError
@@ -47,13 +54,15 @@ async def test_an_answer_that_comes_at_once_needs_no_empty_event_before_it() -> 
 
 
 async def test_a_client_that_waits_for_long_is_told_from_where_to_ask_again() -> None:
+    told = asyncio.Event()
+
     async def stream(send: Send) -> None:
         await send(body(FIRST))
-        await asyncio.sleep(0.05)
+        await asyncio.wait_for(told.wait(), 5)
         for message in (body(ANSWER), END):
             await send(message)
 
-    assert await sent(stream, seconds=0.01) == [FIRST, ANSWER, b""]
+    assert await sent(stream, seconds=0.01, on_body=told.set) == [FIRST, ANSWER, b""]
 
 
 async def test_a_stream_that_ends_without_an_answer_says_from_where_to_ask_again() -> None:

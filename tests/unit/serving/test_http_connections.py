@@ -106,13 +106,12 @@ async def test_a_client_that_offers_another_protocol_is_answered_in_this_one(pro
     async with served(Echo(), Limits()) as port:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         # The second offer is sent in two pieces and is the last request of its connection.
-        writer.write(_offer(b"first", "Upgrade, HTTP2-Settings", protocol))
+        first = _offer(b"first", "Upgrade, HTTP2-Settings", protocol)
         second = _offer(b"second", "Upgrade, HTTP2-Settings, close", protocol)
-        writer.write(second[:-3])
-        await writer.drain()
-        await asyncio.sleep(0.05)
+        writer.write(first + second[:-3])
+        answered = await asyncio.wait_for(reader.readuntil(b"first"), 10)
         writer.write(second[-3:])
-        answered = await asyncio.wait_for(reader.read(), 10)
+        answered += await asyncio.wait_for(reader.read(), 10)
         writer.close()
     assert answered.count(b"HTTP/1.1 200 OK") == 2
     assert b"\r\n\r\nfirst" in answered

@@ -25,6 +25,8 @@ class Listener:
         self.closes = closes
         self.requests: list[tuple[int, bytes]] = []
         self.connections = 0
+        self.left = asyncio.Event()
+        """Set when a client has closed its end of a connection."""
 
     async def __call__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.connections += 1
@@ -37,10 +39,13 @@ class Listener:
                 writer.write(self.answers[min(len(self.requests), len(self.answers)) - 1])
                 await writer.drain()
                 if self.closes:
+                    writer.write_eof()
+                    await reader.read()
                     break
         except (asyncio.IncompleteReadError, ConnectionError):
             pass
         finally:
+            self.left.set()
             writer.close()
 
 
@@ -76,21 +81,16 @@ async def test_a_connection_that_the_server_closed_is_not_used_again() -> None:
     async with served(listener) as (client, url):
         for _ in range(2):
             assert (await client.post(url, content=b"{}")).text == "ok"
-            await asyncio.sleep(0.05)
+            await asyncio.wait_for(listener.left.wait(), 5)
+            listener.left.clear()
     assert listener.connections == 2
 
 
 async def test_a_connection_that_was_idle_for_long_is_closed() -> None:
-    gone = asyncio.Event()
     listener = Listener(OK)
-
-    async def watched(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await listener(reader, writer)
-        gone.set()
-
-    async with served(watched, idle=0.05) as (client, url):
+    async with served(listener, idle=0.05) as (client, url):
         await client.post(url, content=b"{}")
-        await asyncio.wait_for(gone.wait(), 5)
+        await asyncio.wait_for(listener.left.wait(), 5)
         assert (await client.post(url, content=b"{}")).text == "ok"
     assert listener.connections == 2
 
@@ -184,16 +184,18 @@ async def test_a_large_answer_waits_for_its_reader() -> None:
 
 
 async def test_whoever_leaves_takes_the_connection_along() -> None:
-    gone = asyncio.Event()
+    asked, gone = asyncio.Event(), asyncio.Event()
 
     async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"{}")
+        asked.set()
         await reader.read()
         gone.set()
         writer.close()
 
     async with served(silent) as (client, url):
         asking = asyncio.create_task(client.post(url, content=b"{}"))
-        await asyncio.sleep(0.1)
+        await asyncio.wait_for(asked.wait(), 5)
         asking.cancel()
         await asyncio.wait({asking})
         await asyncio.wait_for(gone.wait(), 5)
@@ -211,11 +213,13 @@ async def test_an_answer_in_chunks_of_one_byte_comes_whole_while_others_run(clos
             await asyncio.sleep(0)
             turns += 1
 
-    async with served(Listener(head + b"1\r\nx\r\n" * count + b"0\r\n\r\n", OK, closes=closes)) as (client, url):
+    listener = Listener(head + b"1\r\nx\r\n" * count + b"0\r\n\r\n", OK, closes=closes)
+    async with served(listener) as (client, url):
         others = asyncio.create_task(take_turns())
         assert (await client.get(url)).text == "x" * count
         others.cancel()
-        await asyncio.sleep(0.05)
+        if closes:
+            await asyncio.wait_for(listener.left.wait(), 5)
         assert (await client.get(url)).text == "ok"
     # A slice of the answer is a few thousand chunks, and after each the others have their turns.
     assert turns > count * 6 / 16_384

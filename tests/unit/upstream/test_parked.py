@@ -15,6 +15,7 @@ from mcp_optimizer.upstream.endings import ServerGone
 from mcp_optimizer.upstream.parked import ParkedCalls, ParkingLimits, Request
 from mcp_optimizer.upstream.peer import Message, Peer
 from mcp_optimizer.upstream.questions import refusal
+from tests.waiting import until
 
 REQUEST = Request("files", "tools/call", {"name": "ask"})
 ELICITATION = {"message": "Who?", "requestedSchema": {}}
@@ -78,9 +79,7 @@ class Conversation:
 
     async def heard(self, count: int) -> Message:
         """What the server is sent, from its first message on; the last of so many."""
-        async with asyncio.timeout(5):
-            while len(self.sent) < count:
-                await asyncio.sleep(0)
+        await until(lambda: len(self.sent) >= count, f"{count} messages to the server")
         assert len(self.sent) == count
         return self.sent[-1]
 
@@ -230,7 +229,7 @@ async def test_a_server_that_takes_its_question_back_may_answer_and_the_client_g
     state = await parked(conversation)
     conversation.peer.receive({"method": "notifications/cancelled", "params": {"requestId": "a"}})
     conversation.answers({"late": False})
-    await asyncio.sleep(0.01)
+    await until(lambda: conversation.peer.is_idle)
     assert await conversation.go_on(state, {"q1": ACCEPTED}) == {"late": False}
     assert len(conversation.sent) == 1
 
@@ -253,7 +252,7 @@ async def test_a_server_that_dies_is_told_of_to_whoever_comes_back() -> None:
     conversation = Conversation()
     state = await parked(conversation)
     conversation.peer.close()
-    await asyncio.sleep(0.01)
+    await until(lambda: conversation.peer.is_idle)
     assert conversation.calls.find(answering(state, {}, Modern("http:bob"))) is None
     with pytest.raises(ServerGone):
         conversation.calls.find(answering(state, {}))
@@ -295,7 +294,8 @@ async def test_what_is_said_while_nobody_listens_is_kept_for_the_next_request_un
     assert first.told == [{"progressToken": "one", "progress": 0}]
     for done in range(1, 151):
         progress(done)
-    await asyncio.sleep(0.01)
+    # Waits until everything said so far is passed on.
+    await conversation.peer.release_streams(1)
     call = conversation.go_on(state, {"q1": ACCEPTED}, second, "two")
     await conversation.heard(2)
     progress(151)

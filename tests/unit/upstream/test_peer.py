@@ -23,6 +23,7 @@ class Listening:
         self.is_modern = False
         self.log_level: str | None = None
         self.told: list[tuple[str, Mapping[str, Any]]] = []
+        self.was_told = asyncio.Event()
         self._pause = pause
 
     @property
@@ -38,6 +39,7 @@ class Listening:
 
     async def tell(self, method: str, params: Mapping[str, Any]) -> None:
         self.told.append((method, params))
+        self.was_told.set()
 
 
 class Recorded:
@@ -144,7 +146,7 @@ async def test_pings_are_answered_and_what_belongs_to_no_call_goes_to_the_owner(
     assert wire.sent == [{"jsonrpc": "2.0", "id": 1, "result": {}}]
     peer.receive({"method": "notifications/message", "params": {"level": "info", "data": "hello"}})
     peer.receive({"method": "notifications/resources/updated", "params": {"uri": "a:b"}})
-    await asyncio.sleep(0.01)
+    await asyncio.wait_for(owner.was_told.wait(), 5)
     assert owner.told == [("notifications/message", {"level": "info", "data": "hello"})]
     assert noticed == ["notifications/resources/updated"]
 

@@ -16,6 +16,7 @@ import pytest
 
 from mcp_optimizer.upstream import processes
 from mcp_optimizer.upstream.spec import ServerSpec, Transport
+from tests.waiting import until
 
 STUBBORN = Path(__file__).parents[2] / "servers" / "stubborn.py"
 
@@ -33,9 +34,7 @@ def started(mark: str) -> list[int]:
 
 
 async def until_count(mark: str, count: int) -> None:
-    async with asyncio.timeout(15):
-        while len(started(mark)) != count:
-            await asyncio.sleep(0.05)
+    await until(lambda: len(started(mark)) == count, f"{count} processes with {mark}", 15)
 
 
 @pytest.mark.process
@@ -122,19 +121,23 @@ async def test_a_watcher_that_somebody_ended_is_replaced_and_told_of_all_servers
 import asyncio, os, sys
 from mcp_optimizer.upstream import processes
 from mcp_optimizer.upstream.spec import ServerSpec, Transport
+from tests.waiting import until
+
+def children():
+    return [int(child) for child in open(f"/proc/self/task/{{os.getpid()}}/children").read().split()]
 
 async def main():
     spec = ServerSpec("s", Transport.STDIO, sys.executable, {spec.args!r})
     first = await processes.spawn(spec)
-    await asyncio.sleep(0.5)
-    children = open(f"/proc/self/task/{{os.getpid()}}/children").read().split()
-    [watcher] = [int(child) for child in children if int(child) != first.pid]
+    # A thread starts the watcher.
+    await until(lambda: len(children()) == 2, "the server and the watcher run")
+    [watcher] = [child for child in children() if child != first.pid]
     os.kill(watcher, 9)
     os.waitpid(watcher, 0)
     # The first is told of in vain, and the next finds out.
     kept = [await processes.spawn(spec) for _ in range(2)]
     print("started", flush=True)
-    await asyncio.sleep(60)
+    await asyncio.Event().wait()
 
 asyncio.run(main())
 """

@@ -16,6 +16,7 @@ from mcp_optimizer.upstream.endings import ExchangeLost
 from mcp_optimizer.upstream.peer import Peer
 from mcp_optimizer.upstream.spec import ServerSpec, Transport
 from mcp_optimizer.upstream.stdio import ChildProcess, run_child
+from tests.waiting import until
 
 SMALL = Limits(message_bytes=1_000_000, pending_replies=8)
 MEGABYTE = 1_000_000
@@ -74,9 +75,7 @@ async def test_stderr_without_line_ends_is_cut_and_progress_bars_are_lines(trace
     )
     async with child(script) as (peer, running):
         await asyncio.wait_for(peer.closed.wait(), 20)
-        async with asyncio.timeout(20):
-            while not running.stderr_tail or running.stderr_tail[-1] != "done":
-                await asyncio.sleep(0.01)
+        await until(lambda: running.stderr_tail and running.stderr_tail[-1] == "done", timeout=20)
         first, *rest = running.stderr_tail
         assert (len(first), rest) == (SMALL.stderr_line, ["50 %", "100 %", "done"])
     assert peak() < 10 * MEGABYTE

@@ -11,6 +11,7 @@ from mcp_optimizer.upstream.endings import ExchangeLost, RpcError, RpcTimeout
 from mcp_optimizer.upstream.listing import Listing
 from mcp_optimizer.upstream.vital_signs import Relisting, Suspicion, until_gone
 from tests.unit.upstream.told import Told
+from tests.waiting import until
 
 
 @pytest.fixture(autouse=True)
@@ -65,15 +66,14 @@ async def test_a_broken_exchange_is_looked_into_at_once() -> None:
 
 async def test_a_list_that_cannot_be_had_leaves_the_old_one_and_is_asked_for_when_it_changes_again() -> None:
     wire = Told(RpcError(-32000, "later"), {"tools": [{"name": "new"}]})
-    session, relisting, listed = wire.session(), Relisting("far", 1.0), list[Listing]()
-    running = asyncio.create_task(relisting.run(session, listed.append))
-    for number in (1, 2):
-        relisting.changed()
-        async with asyncio.timeout(5):
-            while len(wire.sent) < number:
-                await asyncio.sleep(0.005)
-    await asyncio.sleep(0.05)
-    assert [[tool.name for tool in listing.tools] for listing in listed] == [["new"]]
+    session, relisting, listed = wire.session(), Relisting("far", 1.0), asyncio.Queue[Listing]()
+    running = asyncio.create_task(relisting.run(session, listed.put_nowait))
+    relisting.changed()
+    await until(lambda: len(wire.sent) == 1)
+    relisting.changed()
+    listing = await asyncio.wait_for(listed.get(), 5)
+    assert [tool.name for tool in listing.tools] == ["new"]
+    assert listed.empty()
     assert not running.done()
     running.cancel()
     await asyncio.wait({running})
