@@ -151,9 +151,10 @@ def written_pairs(known: _Known) -> Iterator[Pair]:
     for one, position in _placed(written.read(sets.written_folder()), known):
         source = f"written_{written.fold_of(one.server)}"
         yield from (Pair(text, (position,), source, "written") for text in one.requests)
-    for one, position in _placed(written.read_indirect(), known):
-        source = f"written_{written.fold_of(one.server)}"
-        yield from (Pair(text, (position,), source, "indirect") for text in one.requests)
+    for kind in written.MORE_KINDS:
+        for one, position in _placed(written.read_more(kind), known):
+            source = f"written_{written.fold_of(one.server)}"
+            yield from (Pair(text, (position,), source, kind) for text in one.requests)
     general = list(_placed(written.read_general(sets.written_folder()), known))
     for one, position in general:
         others = tuple(at for other, at in general if other.kind == one.kind and at != position)

@@ -28,6 +28,7 @@ from training.encoder import Encoder, encode_in_parts, load_tokenizer, tokenize
 from training.features import DESCRIPTION_CHARS, ToolWords
 
 QUERY_KINDS = ("query", "clause", "composite")
+WRITTEN_KINDS = ("written", "indirect", "contrast")
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +99,7 @@ def view(tool: ToolWords, cut: str, chance: random.Random) -> str:
 def _examples(pairs: list[dict], tools: list[ToolWords], recipe: Recipe, chance: random.Random) -> list[Example]:
     """The examples of one epoch: some gold tools for each query, and composite requests."""
     examples = []
-    written = [pair for pair in pairs if pair["kind"] in ("written", "indirect")]
+    written = [pair for pair in pairs if pair["kind"] in WRITTEN_KINDS]
     for pair in [*pairs, *written * (recipe.written_times - 1)]:
         gold, is_general = frozenset(pair["tools"]), pair["kind"] == "general"
         if is_general and chance.random() >= recipe.general_share:

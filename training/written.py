@@ -17,6 +17,7 @@ from typing import Any
 FOLDS = 3
 DEV_SHARE = 10
 KINDS = "ABCD"
+MORE_KINDS = ("indirect", "contrast")
 DATA = Path(__file__).parent / "data"
 
 # Tools of the same kind answer each other's general requests.
@@ -76,11 +77,10 @@ def read(folder: Path) -> Iterator[Written]:
             yield Written(record["server"], record["tool"], tuple(record["requests"]))
 
 
-def read_indirect() -> Iterator[Written]:
-    """Further requests: indirect and sloppy ones, and ones that only one of two near relatives answers."""
-    for path in (DATA / "indirect.jsonl", DATA / "contrast.jsonl"):
-        for record in _records(path):
-            yield Written(record["server"], record["tool"], tuple(record["requests"]))
+def read_more(kind: str) -> Iterator[Written]:
+    """Further requests: `indirect` and sloppy ones, or `contrast`, which only one of two near relatives answers."""
+    for record in _records(DATA / f"{kind}.jsonl"):
+        yield Written(record["server"], record["tool"], tuple(record["requests"]))
 
 
 def read_general(folder: Path) -> Iterator[Written]:
