@@ -72,7 +72,7 @@ class Hostile:
         )  # fmt: skip
 
     async def _show(self, name: str, wire: str) -> None:
-        chosen = [shown.name for shown in INPUTS.values() if wire in shown.wires and not shown.heavy]
+        chosen = [shown.name for shown in INPUTS.values() if wire in shown.transports and not shown.heavy]
         random.shuffle(chosen)
         for shown in itertools.cycle(chosen):
             FileMode.show(self._files[name], shown)

@@ -96,7 +96,7 @@ class Input:
     name: str
     at: str
     deeds: Deeds
-    wires: tuple[str, ...] = EVERY_WIRE
+    transports: tuple[str, ...] = EVERY_WIRE
     slow: bool = False
     """Takes effect only after the gateway has waited for many seconds; not tried in CI."""
     heavy: bool = False

@@ -12,8 +12,8 @@ from tests.hostile.responses import RESPONSES
 from tests.hostile.streams import STREAMS
 
 MESSAGES = (*HANDSHAKES, *LISTINGS, *ANSWERS, *NOTICES, *REQUESTS)
-WIRES = (*PROCESSES, *RESPONSES, *STREAMS)
-INPUTS: dict[str, Input] = {shown.name: shown for shown in (*MESSAGES, *WIRES)}
+TRANSPORT_INPUTS = (*PROCESSES, *RESPONSES, *STREAMS)
+INPUTS: dict[str, Input] = {shown.name: shown for shown in (*MESSAGES, *TRANSPORT_INPUTS)}
 
 
 def once_each(inputs: Iterable[Input]) -> list[tuple[Input, str]]:
@@ -22,7 +22,7 @@ def once_each(inputs: Iterable[Input]) -> list[tuple[Input, str]]:
     chosen = []
     for shown in inputs:
         if not shown.slow:
-            wire = min(shown.wires, key=lambda wire: used[wire])
+            wire = min(shown.transports, key=lambda wire: used[wire])
             used[wire] += 1
             chosen.append((shown, wire))
     return chosen

@@ -16,7 +16,9 @@ async def run_named(only: str, wire: str, *, slow: bool) -> int:
     # The SDK's client logs what it cannot read. The gateway's command line silences it too.
     logging.getLogger("mcp").setLevel(logging.CRITICAL)
     failures = 0
-    pairs = [(shown, on) for shown in INPUTS.values() for on in shown.wires if only in shown.name and wire in ("", on)]
+    pairs = [
+        (shown, on) for shown in INPUTS.values() for on in shown.transports if only in shown.name and wire in ("", on)
+    ]
     for shown, on in pairs:
         if shown.slow and not slow:
             continue

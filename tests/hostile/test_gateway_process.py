@@ -24,7 +24,9 @@ from tests.hostile.mutate import Mutator
 from tests.hostile.stdio_witness import StdioWitness
 from tests.hostile.witness import NAME, watching, witness_server
 
-IN_CALLS = [shown for shown in INPUTS.values() if shown.at == "tools/call" and STDIO in shown.wires and not shown.heavy]
+IN_CALLS = [
+    shown for shown in INPUTS.values() if shown.at == "tools/call" and STDIO in shown.transports and not shown.heavy
+]
 _ATTEMPTS = 5
 CALL = {"tool_name": "poke", "server_name": HOSTILE, "parameters": {}}
 

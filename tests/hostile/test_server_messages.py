@@ -27,5 +27,5 @@ async def test_a_hostile_message_hurts_nobody_else_and_its_server_recovers(
 
 
 def test_there_are_at_least_sixty_inputs_on_each_transport() -> None:
-    counts = {wire: sum(wire in shown.wires for shown in INPUTS.values()) for wire in EVERY_WIRE}
+    counts = {wire: sum(wire in shown.transports for shown in INPUTS.values()) for wire in EVERY_WIRE}
     assert min(counts.values()) >= 60, counts

@@ -9,11 +9,13 @@ import pytest
 
 from tests.hostile.case import Case
 from tests.hostile.deeds import Input
-from tests.hostile.inputs import WIRES, once_each
+from tests.hostile.inputs import TRANSPORT_INPUTS, once_each
 
 
 @pytest.mark.promise("bad-server-delays-none", "inputs-limited")
-@pytest.mark.parametrize(("shown", "wire"), [pytest.param(*pair, id=str(pair[0])) for pair in once_each(WIRES)])
+@pytest.mark.parametrize(
+    ("shown", "wire"), [pytest.param(*pair, id=str(pair[0])) for pair in once_each(TRANSPORT_INPUTS)]
+)
 async def test_a_hostile_transport_hurts_nobody_else_and_its_server_recovers(
     shown: Input, wire: str, tmp_path: Path
 ) -> None:

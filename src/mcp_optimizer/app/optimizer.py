@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from mcp_optimizer.app.costs import Costs
 from mcp_optimizer.app.dumps import are_many, dumped_servers, measure
-from mcp_optimizer.app.faces import http_app, mcp_server
+from mcp_optimizer.app.endpoints import http_app, mcp_server
 from mcp_optimizer.app.life import Life
 from mcp_optimizer.app.parts import build_parts
 from mcp_optimizer.app.servers import server_specs

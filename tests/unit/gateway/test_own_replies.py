@@ -78,7 +78,7 @@ HUGE: dict[str, McpTool] = {
 }
 
 
-class Face:
+class Served:
     """The gateway's own tools, as a client calls them."""
 
     def __init__(self, client: Client, gateway: Gateway) -> None:
@@ -96,7 +96,7 @@ class Face:
 
 
 @asynccontextmanager
-async def face(*states: UpstreamState, limits: Limits = DEFAULT_LIMITS) -> AsyncIterator[Face]:
+async def served(*states: UpstreamState, limits: Limits = DEFAULT_LIMITS) -> AsyncIterator[Served]:
     database = await open_database(None)
     try:
 
@@ -107,7 +107,7 @@ async def face(*states: UpstreamState, limits: Limits = DEFAULT_LIMITS) -> Async
         pool = RecordingPool()
         gateway = Gateway(await live_catalog(*states), pool, ToolForms(COUNTER), results, 5, limits)
         async with Client(build_server(gateway, "1", Relay(pool, dict))) as client:
-            yield Face(client, gateway)
+            yield Served(client, gateway)
     finally:
         await database.close()
 
@@ -118,7 +118,7 @@ async def face(*states: UpstreamState, limits: Limits = DEFAULT_LIMITS) -> Async
 async def test_a_tool_of_any_size_is_found_in_a_reply_within_the_limit(name: str, detail: Detail) -> None:
     tools = [mcp_tool(f"pick_thing_{at}", "Pick a thing") for at in range(3)]
     huge = HUGE[name].model_copy(update={"name": "pick_thing_9"})
-    async with face(running("s", huge, *tools)) as opened:
+    async with served(running("s", huge, *tools)) as opened:
         found = await opened.found(detail)
         assert {tool.name for tool in found.tools} == {tool.name for tool in (huge, *tools)}
         assert found.token_metrics.returned_tokens == sum(map(COUNTER.count_tool_tokens, found.tools))
@@ -131,7 +131,7 @@ async def test_a_tool_of_any_size_is_found_in_a_reply_within_the_limit(name: str
 
 
 async def test_what_is_abbreviated_says_how_much_is_missing() -> None:
-    async with face(running("s", HUGE["an enum"])) as opened:
+    async with served(running("s", HUGE["an enum"])) as opened:
         found = await opened.found("signature")
         assert "'v0'|'v1'|" in (found.tools[0].description or "")
         assert "'… 89,800 more'" in (found.tools[0].description or "")
@@ -142,7 +142,7 @@ async def test_what_is_abbreviated_says_how_much_is_missing() -> None:
 
 async def test_all_of_one_huge_tool_can_be_read_page_by_page() -> None:
     tool = mcp_tool("pick_thing", "Pick a thing", {"thing": {"enum": VALUES[:9_000]}})
-    async with face(running("s", tool)) as opened:
+    async with served(running("s", tool)) as opened:
         found = await opened.found("full", limit=1)
         assert found.note is not None
         result_id = found.note.split('"')[1]
@@ -164,7 +164,7 @@ async def test_all_of_one_huge_tool_can_be_read_page_by_page() -> None:
 async def test_many_tools_share_a_reply_and_small_ones_are_whole(detail: Detail) -> None:
     large = [mcp_tool(f"pick_thing_{at}", "Pick a thing", {"a": {"enum": VALUES[:9_000]}}) for at in range(10)]
     small = [mcp_tool(f"pick_small_thing_{at}", "Pick a thing", {"a": {"type": "string"}}) for at in range(10)]
-    async with face(running("s", *large, *small)) as opened:
+    async with served(running("s", *large, *small)) as opened:
         found = await opened.found(detail, limit=1_000_000)
         assert len(found.tools) == 20
         whole = {tool.name for tool in found.tools if "…" not in tool.model_dump_json()}
@@ -173,7 +173,7 @@ async def test_many_tools_share_a_reply_and_small_ones_are_whole(detail: Detail)
 
 async def test_more_tools_than_a_reply_holds_are_left_out_and_that_is_said() -> None:
     tools = [mcp_tool(f"pick_thing_{at}", "Pick a thing. " + "Words. " * 60) for at in range(1_000)]
-    async with face(running("s", *tools)) as opened:
+    async with served(running("s", *tools)) as opened:
         found = await opened.found("full", limit=1_000_000)
         assert len(found.tools) > 10
         assert "More tools fit than a reply has room for" in (found.note or "")
@@ -182,14 +182,14 @@ async def test_more_tools_than_a_reply_holds_are_left_out_and_that_is_said() -> 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["an enum", "properties", "required", "words", "a depth"])
 async def test_an_argument_error_is_within_the_limit_and_the_original_schema_decides(name: str) -> None:
-    async with face(running("s", HUGE[name])) as opened:
+    async with served(running("s", HUGE[name])) as opened:
         wrong = {"thing": "nothing of the kind", "p0": 1, "a": 1}
         text = await opened.text("call_tool", {"tool_name": "pick_thing", "parameters": wrong})
         if name != "words":
             assert text.startswith("Invalid parameters for 'pick_thing'")
             assert "abbreviated" in text
         assert COUNTER.count_tokens(text) <= MOST
-    async with face(running("s", HUGE["an enum"])) as opened:
+    async with served(running("s", HUGE["an enum"])) as opened:
         # This value is valid although it is not among the values shown.
         result = await opened.client.call_tool(
             "call_tool", {"tool_name": "pick_thing", "parameters": {"thing": VALUES[-1]}}
@@ -199,7 +199,7 @@ async def test_an_argument_error_is_within_the_limit_and_the_original_schema_dec
 
 async def test_a_page_of_long_names_ends_where_the_reply_is_full_and_the_next_begins_there() -> None:
     tools = [mcp_tool(f"{at:04}" + "☃" * 250, "ü" * 100) for at in range(150)]
-    async with face(running("s" * 200, *tools)) as opened:
+    async with served(running("s" * 200, *tools)) as opened:
         names: list[str] = []
         offset: int | None = 0
         while offset is not None:
@@ -213,7 +213,7 @@ async def test_a_page_of_long_names_ends_where_the_reply_is_full_and_the_next_be
 
 async def test_thousands_of_servers_that_are_down_are_counted_not_named() -> None:
     servers = [down(f"server-{number:04}") for number in range(2_000)]
-    async with face(running("s", mcp_tool("pick_thing")), *servers) as opened:
+    async with served(running("s", mcp_tool("pick_thing")), *servers) as opened:
         for text in [
             (await opened.found("signature")).note or "",
             json.loads(await opened.text("list_tools", {}))["note"],
@@ -248,7 +248,7 @@ LARGE: dict[str, tuple[str, dict[str, Any]]] = {
 async def test_an_error_does_not_repeat_all_that_was_given(name: str) -> None:
     tool = mcp_tool("pick_thing", properties={"a": {"type": "integer"}}, additionalProperties=False)
     schema = {"type": "object", "properties": {"a": {"type": "integer"}}, "additionalProperties": False}
-    async with face(running("s", tool.model_copy(update={"input_schema": schema}))) as opened:
+    async with served(running("s", tool.model_copy(update={"input_schema": schema}))) as opened:
         own, arguments = LARGE[name]
         result = await opened.client.call_tool(own, arguments)
         assert result.is_error
@@ -256,13 +256,13 @@ async def test_an_error_does_not_repeat_all_that_was_given(name: str) -> None:
 
 
 async def test_an_unknown_tool_that_is_called_by_its_name_is_not_repeated_whole() -> None:
-    async with face(running("s", mcp_tool("pick_thing"))) as opened:
+    async with served(running("s", mcp_tool("pick_thing"))) as opened:
         with pytest.raises(MCPError) as refused:
             await opened.client.call_tool(HUGE_TEXT, {})
         assert len(str(refused.value)) < 1_000
 
 
 async def test_the_limit_of_a_reply_is_that_of_the_settings() -> None:
-    async with face(running("s", HUGE["an enum"]), limits=Limits(reply_tokens=1_000)) as opened:
+    async with served(running("s", HUGE["an enum"]), limits=Limits(reply_tokens=1_000)) as opened:
         for detail in Detail:
             await opened.found(detail)

@@ -130,7 +130,7 @@ def test_what_is_short_and_tells_the_tool_apart_is_taken() -> None:
     assert better_written(OURS, ["Handle cards", None])[0] == OURS[0]
 
 
-def registrar_with(
+def refresher_with(
     catalog: LiveCatalog, endpoint: Endpoint, database: Database | None, on_change: Callable[[], None] = lambda: None
 ) -> ListRefresher:
     counter = TokenCounter()
@@ -158,7 +158,7 @@ async def test_descriptions_come_after_the_list_is_asked_for_and_stay_for_the_ne
 ) -> None:
     database = await open_database(place)
     told = asyncio.Event()
-    refresher = registrar_with(await live_catalog(TOOLS), endpoint, database, told.set)
+    refresher = refresher_with(await live_catalog(TOOLS), endpoint, database, told.set)
     refresher.start({ProfileName.MINIMAL})
     await descriptions(refresher)
     await asyncio.wait_for(told.wait(), 10)
@@ -172,7 +172,7 @@ async def test_descriptions_come_after_the_list_is_asked_for_and_stay_for_the_ne
     await refresher.stop()
     asked = len(endpoint.asked)
     endpoint.status = 500
-    again = registrar_with(await live_catalog(TOOLS), endpoint, database)
+    again = refresher_with(await live_catalog(TOOLS), endpoint, database)
     again.start(set())
     assert await descriptions(again) == written
     assert len(endpoint.asked) == asked
@@ -184,7 +184,7 @@ async def test_an_endpoint_that_fails_costs_nothing_but_a_line_in_the_log(
     endpoint: Endpoint, caplog: pytest.LogCaptureFixture
 ) -> None:
     endpoint.status = 503
-    refresher = registrar_with(await live_catalog(TOOLS), endpoint, None)
+    refresher = refresher_with(await live_catalog(TOOLS), endpoint, None)
     refresher.start({ProfileName.MINIMAL})
     before = await descriptions(refresher)
     await until(lambda: caplog.records)

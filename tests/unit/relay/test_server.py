@@ -36,7 +36,7 @@ GITHUB = running("github", ISSUE, mcp_tool("list_issues", "List issues"), mcp_to
 SLACK = running("slack", mcp_tool("send_message", "Send a message"), mcp_tool("search", "Search messages"))
 
 
-class Face:
+class Served:
     """A client of a server in front of a recording pool, with every raw result that the server sent."""
 
     def __init__(self, client: Client, pool: RecordingPool, sent: list[tuple[str, dict[str, Any]]]) -> None:
@@ -76,7 +76,7 @@ def text_of(result: types.CallToolResult) -> str:
     return content.text
 
 
-Open = Callable[..., AbstractAsyncContextManager[Face]]
+Open = Callable[..., AbstractAsyncContextManager[Served]]
 
 
 @pytest.fixture(params=["legacy", "auto"])
@@ -85,11 +85,11 @@ def mode(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-def open_face(mode: str) -> Open:
+def open_server(mode: str) -> Open:
     """Returns a function that opens a client. A test opens it itself: the SDK must enter and exit in the same task."""
 
     @asynccontextmanager
-    async def opened(*states: UpstreamState, answer: Answer | None = None) -> AsyncIterator[Face]:
+    async def opened(*states: UpstreamState, answer: Answer | None = None) -> AsyncIterator[Served]:
         pool = RecordingPool(answer)
         server = build_server(await gateway_over(*(states or (GITHUB, SLACK)), pool=pool), "1.2.3", Relay(pool, dict))
         sent: list[tuple[str, dict[str, Any]]] = []
@@ -102,20 +102,20 @@ def open_face(mode: str) -> Open:
 
         server.middleware.insert(0, remember)
         async with Client(server, mode=mode) as client:
-            yield Face(client, pool, sent)
+            yield Served(client, pool, sent)
 
     return opened
 
 
-async def test_a_client_is_greeted_and_sees_four_tools(open_face: Open, mode: str) -> None:
-    async with open_face() as face:
-        info = face.client.server_info
+async def test_a_client_is_greeted_and_sees_four_tools(open_server: Open, mode: str) -> None:
+    async with open_server() as served:
+        info = served.client.server_info
         assert info is not None
         assert (info.name, info.version) == ("mcp-optimizer", "1.2.3")
-        assert face.client.instructions == INSTRUCTIONS
-        listed = await face.client.list_tools()
+        assert served.client.instructions == INSTRUCTIONS
+        listed = await served.client.list_tools()
         assert [tool.name for tool in listed.tools] == ["find_tool", "call_tool", "list_tools", "read_result"]
-        raw = face.last_list
+        raw = served.last_list
         assert raw["tools"] == list(OWN_TOOLS)
         if mode == "legacy":
             assert raw.keys() == {"tools"}
@@ -130,9 +130,9 @@ def test_our_own_tools_cost_less_than_600_tokens_together(encoding: str) -> None
     assert TokenCounter(encoding).count_tokens(wire + INSTRUCTIONS) < 600
 
 
-async def test_find_tool_answers_with_definitions_and_savings_alike_in_text_and_structure(open_face: Open) -> None:
-    async with open_face() as face:
-        found = await face.answer(
+async def test_find_tool_answers_with_definitions_and_savings_alike_in_text_and_structure(open_server: Open) -> None:
+    async with open_server() as served:
+        found = await served.answer(
             "find_tool", tool_description="create an issue", tool_keywords="github", limit=1, detail="full"
         )
         assert found["tools"] == [ISSUE.model_dump(mode="json")]
@@ -157,10 +157,10 @@ async def test_find_tool_answers_with_definitions_and_savings_alike_in_text_and_
         }
 
 
-async def test_a_find_tool_reply_is_compact_and_has_no_nulls_of_its_own(open_face: Open) -> None:
-    async with open_face() as face:
+async def test_a_find_tool_reply_is_compact_and_has_no_nulls_of_its_own(open_server: Open) -> None:
+    async with open_server() as served:
         asked = {"tool_description": "create an issue", "limit": 1, "detail": "full"}
-        text = text_of(await face.call("find_tool", asked))
+        text = text_of(await served.call("find_tool", asked))
         assert text == json.dumps(json.loads(text), separators=(",", ":"), ensure_ascii=False)
         answer = json.loads(text)
         assert None not in answer.values()
@@ -169,19 +169,19 @@ async def test_a_find_tool_reply_is_compact_and_has_no_nulls_of_its_own(open_fac
         assert answer["tools"][0]["inputSchema"] == ISSUE.input_schema
 
 
-async def test_scores_stand_in_meta_where_they_cost_the_model_nothing(open_face: Open) -> None:
-    async with open_face() as face:
-        await face.answer("find_tool", tool_description="search")
-        raw = face.last_result
+async def test_scores_stand_in_meta_where_they_cost_the_model_nothing(open_server: Open) -> None:
+    async with open_server() as served:
+        await served.answer("find_tool", tool_description="search")
+        raw = served.last_result
         assert set(raw["_meta"][SCORES_META_KEY]) == {"github__search", "slack__search"}
         assert "score" not in raw["content"][0]["text"]
 
 
 @pytest.mark.parametrize("detail", [None, *Detail])
-async def test_savings_are_exact_whatever_the_detail_that_is_asked_for(open_face: Open, detail: str | None) -> None:
-    async with open_face() as face:
-        full = await face.answer("find_tool", tool_description="create search issue", detail="full")
-        found = await face.answer("find_tool", tool_description="create search issue", detail=detail)
+async def test_savings_are_exact_whatever_the_detail_that_is_asked_for(open_server: Open, detail: str | None) -> None:
+    async with open_server() as served:
+        full = await served.answer("find_tool", tool_description="create search issue", detail="full")
+        found = await served.answer("find_tool", tool_description="create search issue", detail=detail)
         sent = [json.dumps(tool, separators=(",", ":"), ensure_ascii=False) for tool in found["tools"]]
         assert found["token_metrics"]["returned_tokens"] == sum(map(TokenCounter().count_tokens, sent))
         assert found["token_metrics"]["baseline_tokens"] == full["token_metrics"]["baseline_tokens"]
@@ -191,50 +191,50 @@ async def test_savings_are_exact_whatever_the_detail_that_is_asked_for(open_face
             assert TokenCounter().count_tokens(cheaper) <= dearest
 
 
-async def test_nothing_found_is_an_answer_with_a_note(open_face: Open) -> None:
-    async with open_face() as face:
-        found = await face.answer("find_tool", tool_description="zebra")
+async def test_nothing_found_is_an_answer_with_a_note(open_server: Open) -> None:
+    async with open_server() as served:
+        found = await served.answer("find_tool", tool_description="zebra")
         assert found["tools"] == []
         assert found["token_metrics"]["tokens_saved"] == found["token_metrics"]["baseline_tokens"] > 0
         assert "list_tools" in found["note"]
 
 
-async def test_no_server_at_all_is_an_answer_with_zero_savings(open_face: Open) -> None:
-    async with open_face(down("github")) as face:
-        found = await face.answer("find_tool", tool_description="create an issue")
+async def test_no_server_at_all_is_an_answer_with_zero_savings(open_server: Open) -> None:
+    async with open_server(down("github")) as served:
+        found = await served.answer("find_tool", tool_description="create an issue")
         assert found["tools"] == []
         assert set(found["token_metrics"].values()) == {0}
         assert "github (failed)" in found["note"]
-        listed = await face.answer("list_tools")
+        listed = await served.answer("list_tools")
         assert (listed["tools"], listed["total"]) == ([], 0)
         assert "github (failed)" in listed["note"]
 
 
-async def test_list_tools_comes_in_pages(open_face: Open) -> None:
+async def test_list_tools_comes_in_pages(open_server: Open) -> None:
     many = running("many", *(mcp_tool(f"tool_{number:03}", f"Does {number}. And more.") for number in range(150)))
-    async with open_face(many) as face:
-        first = await face.answer("list_tools")
+    async with open_server(many) as served:
+        first = await served.answer("list_tools")
         assert (len(first["tools"]), first["total"], first["next_offset"]) == (100, 150, 100)
         assert first["tools"][0] == {"name": "tool_000", "server": "many", "description": "Does 0."}
-        second = await face.answer("list_tools", server="many", offset=first["next_offset"])
+        second = await served.answer("list_tools", server="many", offset=first["next_offset"])
         assert len(second["tools"]) == 50
         assert "next_offset" not in second
         assert "note" not in second
 
 
 @pytest.mark.parametrize("number", [2, "2", 2.0, " 2 "])
-async def test_a_number_may_be_given_as_text(open_face: Open, number: object) -> None:
-    async with open_face() as face:
-        found = await face.answer("find_tool", tool_description="search issue message", limit=number)
+async def test_a_number_may_be_given_as_text(open_server: Open, number: object) -> None:
+    async with open_server() as served:
+        found = await served.answer("find_tool", tool_description="search issue message", limit=number)
         assert len(found["tools"]) == 2
-        assert len((await face.answer("list_tools", offset=number))["tools"]) == 3
+        assert len((await served.answer("list_tools", offset=number))["tools"]) == 3
 
 
 @pytest.mark.parametrize("number", ["two", 2.5, True, [2], "--2", "²", "1e3", "9" * 5000])
-async def test_what_is_no_number_is_an_error_with_text(open_face: Open, number: object) -> None:
-    async with open_face() as face:
-        assert "limit must be a whole number" in await face.error("find_tool", tool_description="x", limit=number)
-        assert "offset must be a whole number" in await face.error("list_tools", offset=number)
+async def test_what_is_no_number_is_an_error_with_text(open_server: Open, number: object) -> None:
+    async with open_server() as served:
+        assert "limit must be a whole number" in await served.error("find_tool", tool_description="x", limit=number)
+        assert "offset must be a whole number" in await served.error("list_tools", offset=number)
 
 
 @pytest.mark.parametrize(
@@ -258,16 +258,16 @@ async def test_what_is_no_number_is_an_error_with_text(open_face: Open, number: 
     ],
 )
 async def test_a_wrong_call_of_our_own_tools_is_an_error_that_the_model_can_read(
-    open_face: Open, tool: str, arguments: dict[str, Any], message: str
+    open_server: Open, tool: str, arguments: dict[str, Any], message: str
 ) -> None:
-    async with open_face() as face:
-        assert message in await face.error(tool, **arguments)
-        assert face.pool.calls == []
+    async with open_server() as served:
+        assert message in await served.error(tool, **arguments)
+        assert served.pool.calls == []
 
 
-async def test_invalid_arguments_are_answered_with_the_schema_to_get_them_right(open_face: Open) -> None:
-    async with open_face() as face:
-        text = await face.error("call_tool", tool_name="create_issue", parameters={"title": 1})
+async def test_invalid_arguments_are_answered_with_the_schema_to_get_them_right(open_server: Open) -> None:
+    async with open_server() as served:
+        text = await served.error("call_tool", tool_name="create_issue", parameters={"title": 1})
         schema = json.loads(text.partition(" Schema: ")[2])
         assert schema["properties"].keys() == {"title", "milestone"}
         assert schema["properties"]["title"]["type"] == "string"
@@ -286,30 +286,30 @@ async def test_invalid_arguments_are_answered_with_the_schema_to_get_them_right(
         {"tool_name": "create_issue", "parameters": {"title": "x"}, "server_name": None},
     ],
 )
-async def test_call_tool_reads_what_models_mean(open_face: Open, arguments: dict[str, Any]) -> None:
-    async with open_face() as face:
-        assert text_of(await face.call("call_tool", arguments)) == "done"
-        assert face.pool.calls == [("github", "tools/call", {"name": "create_issue", "arguments": {"title": "x"}})]
+async def test_call_tool_reads_what_models_mean(open_server: Open, arguments: dict[str, Any]) -> None:
+    async with open_server() as served:
+        assert text_of(await served.call("call_tool", arguments)) == "done"
+        assert served.pool.calls == [("github", "tools/call", {"name": "create_issue", "arguments": {"title": "x"}})]
 
 
-async def test_keywords_may_be_a_list(open_face: Open) -> None:
-    async with open_face() as face:
-        found = await face.answer("find_tool", tool_description="it", tool_keywords=["create", "issue"], limit=1)
+async def test_keywords_may_be_a_list(open_server: Open) -> None:
+    async with open_server() as served:
+        found = await served.answer("find_tool", tool_description="it", tool_keywords=["create", "issue"], limit=1)
         assert found["tools"][0]["name"] == "create_issue"
 
 
-async def test_a_found_tool_can_be_called_by_its_own_name(open_face: Open) -> None:
-    async with open_face() as face:
-        assert text_of(await face.call("slack__search", {"q": "x"})) == "done"
-        assert face.pool.calls == [("slack", "tools/call", {"name": "search", "arguments": {"q": "x"}})]
+async def test_a_found_tool_can_be_called_by_its_own_name(open_server: Open) -> None:
+    async with open_server() as served:
+        assert text_of(await served.call("slack__search", {"q": "x"})) == "done"
+        assert served.pool.calls == [("slack", "tools/call", {"name": "search", "arguments": {"q": "x"}})]
 
 
 async def test_an_unknown_tool_called_by_its_own_name_is_a_protocol_error_with_the_nearest_names(
-    open_face: Open,
+    open_server: Open,
 ) -> None:
-    async with open_face() as face:
+    async with open_server() as served:
         with pytest.raises(MCPError, match=r"Unknown tool 'create_isue'.*create_issue") as raised:
-            await face.call("create_isue", {})
+            await served.call("create_isue", {})
         assert raised.value.code == types.INVALID_PARAMS
 
 
@@ -325,12 +325,12 @@ UNKNOWN_TO_THE_SDK: dict[str, Any] = {
 }
 
 
-async def test_what_the_sdk_does_not_know_of_a_result_comes_through_untouched(open_face: Open, mode: str) -> None:
-    async with open_face(answer=lambda _server, _params: UNKNOWN_TO_THE_SDK) as face:
+async def test_what_the_sdk_does_not_know_of_a_result_comes_through_untouched(open_server: Open, mode: str) -> None:
+    async with open_server(answer=lambda _server, _params: UNKNOWN_TO_THE_SDK) as served:
         # The SDK's client refuses the unknown block "hologram"; this test is about what was sent.
         with contextlib.suppress(ValueError):
-            await face.call("call_tool", {"tool_name": "create_issue", "parameters": {}})
-        raw = face.last_result
+            await served.call("call_tool", {"tool_name": "create_issue", "parameters": {}})
+        raw = served.last_result
         meta = {key: value for key, value in raw["_meta"].items() if key in UNKNOWN_TO_THE_SDK["_meta"]}
         assert meta == UNKNOWN_TO_THE_SDK["_meta"]
         assert raw["_meta"][TOOL_META_KEY]["server"] == "github"
@@ -340,42 +340,42 @@ async def test_what_the_sdk_does_not_know_of_a_result_comes_through_untouched(op
         assert (types.SERVER_INFO_META_KEY in raw["_meta"]) is (mode == "auto")
 
 
-async def test_a_result_type_of_a_modern_server_is_withheld_from_a_legacy_client(open_face: Open, mode: str) -> None:
+async def test_a_result_type_of_a_modern_server_is_withheld_from_a_legacy_client(open_server: Open, mode: str) -> None:
     newer = {"resultType": "complete", "content": []}
-    async with open_face(answer=lambda _server, _params: newer) as face:
-        await face.call("send_message", {})
-        raw = face.last_result
+    async with open_server(answer=lambda _server, _params: newer) as served:
+        await served.call("send_message", {})
+        raw = served.last_result
         assert raw.get("resultType") == (None if mode == "legacy" else "complete")
 
 
-async def test_an_error_result_of_a_server_stays_one(open_face: Open) -> None:
+async def test_an_error_result_of_a_server_stays_one(open_server: Open) -> None:
     failed = {"content": [{"type": "text", "text": "no such repository"}], "isError": True}
-    async with open_face(answer=lambda _server, _params: failed) as face:
-        assert await face.error("call_tool", tool_name="create_issue", parameters={}) == "no such repository"
+    async with open_server(answer=lambda _server, _params: failed) as served:
+        assert await served.error("call_tool", tool_name="create_issue", parameters={}) == "no such repository"
 
 
-async def test_a_refusal_of_a_server_passes_with_its_code_and_data(open_face: Open) -> None:
+async def test_a_refusal_of_a_server_passes_with_its_code_and_data(open_server: Open) -> None:
     def refuse(server: str, _params: dict[str, Any]) -> dict[str, Any]:
         raise UpstreamRefusal(server, -32050, "quota exceeded", {"retryAfter": 7})
 
-    async with open_face(answer=refuse) as face:
+    async with open_server(answer=refuse) as served:
         for name, arguments in (
             ("call_tool", {"tool_name": "create_issue", "parameters": {}}),
             ("create_issue", {}),
         ):
             with pytest.raises(MCPError) as raised:
-                await face.call(name, arguments)
+                await served.call(name, arguments)
             assert (raised.value.code, raised.value.message) == (-32050, "quota exceeded")
             assert raised.value.error.data == {"retryAfter": 7}
 
 
-async def test_a_server_that_does_not_answer_is_an_error_that_the_model_can_read(open_face: Open) -> None:
+async def test_a_server_that_does_not_answer_is_an_error_that_the_model_can_read(open_server: Open) -> None:
     def late(server: str, _params: dict[str, Any]) -> dict[str, Any]:
         raise CallTimeout(server, "The server 'github' did not answer within 60 s.")
 
-    async with open_face(answer=late) as face:
-        assert "did not answer within 60 s" in await face.error("call_tool", tool_name="create_issue", parameters={})
-        assert "did not answer within 60 s" in await face.error("create_issue")
+    async with open_server(answer=late) as served:
+        assert "did not answer within 60 s" in await served.error("call_tool", tool_name="create_issue", parameters={})
+        assert "did not answer within 60 s" in await served.error("create_issue")
 
 
 @pytest.mark.parametrize("params", [None, {}, {"name": 7}, {"name": "find_tool", "arguments": [1]}])
