@@ -12,9 +12,6 @@ from functools import cache
 from importlib import resources
 from typing import Final
 
-from rapidfuzz import process
-from rapidfuzz.distance import OSA
-
 from mcp_optimizer.search.actions import CLASSES
 from mcp_optimizer.search.words import terms
 
@@ -32,25 +29,31 @@ Grouped = Mapping[tuple[str, int], Sequence[str]]
 """Words by first letter and length. People hardly ever mistype the first letter."""
 
 
+def _is_plain(word: str) -> bool:
+    return len(word) > 2 and word.isascii() and word.isalpha()
+
+
 def grouped(words: Iterable[str]) -> Grouped:
     """The plain words of three letters or more, grouped for lookup."""
     found: dict[tuple[str, int], list[str]] = {}
     for word in words:
-        if len(word) > 2 and word.isascii() and word.isalpha():
+        if _is_plain(word):
             found.setdefault((word[0], len(word)), []).append(word)
     return found
 
 
 @cache
-def _usual() -> Grouped:
+def _all_usual() -> Mapping[str, None]:
     """The words for actions and the whole words of the bundled vocabulary, more common ones first."""
     stored = resources.files("mcp_optimizer") / "search" / "model" / "vocab.txt"
-    return grouped(dict.fromkeys([*CLASSES, *stored.read_text(encoding="utf-8").splitlines()]))
+    words = [*CLASSES, *stored.read_text(encoding="utf-8").splitlines()]
+    return dict.fromkeys(word for word in words if _is_plain(word))
 
 
 @cache
-def _all_usual() -> frozenset[str]:
-    return frozenset(word for words in _usual().values() for word in words)
+def _usual() -> Grouped:
+    """The same, grouped: only once a word is mistyped."""
+    return grouped(_all_usual())
 
 
 def repaired(query: str, is_known: Callable[[str], bool], own: Callable[[], Grouped]) -> str:
@@ -78,6 +81,10 @@ def _is_word(word: str, is_known: Callable[[str], bool]) -> bool:
 
 def _nearest(word: str, is_known: Callable[[str], bool], own: Grouped) -> str | None:
     """The known word with the fewest typing errors; among several, one that tools have, then the most common one."""
+    # Takes 3 MB, and most requests are not mistyped.
+    from rapidfuzz import process
+    from rapidfuzz.distance import OSA
+
     slips = 2 if len(word) >= _LONG_WORD else 1
     keys = [(word[0], length) for length in range(len(word) - slips, len(word) + slips + 1)]
     choices = [near for known in (_usual(), own) for key in keys for near in known.get(key, ())]
