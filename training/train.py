@@ -28,7 +28,7 @@ from training.encoder import Encoder, encode_in_parts, load_tokenizer, tokenize
 from training.features import DESCRIPTION_CHARS, ToolWords
 
 QUERY_KINDS = ("query", "clause", "composite")
-WRITTEN_KINDS = ("written", "indirect", "contrast")
+WRITTEN_KINDS = ("written", "indirect", "contrast", "contrast_more")
 
 
 @dataclass(frozen=True, slots=True)

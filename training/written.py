@@ -17,7 +17,7 @@ from typing import Any
 FOLDS = 3
 DEV_SHARE = 10
 KINDS = "ABCD"
-MORE_KINDS = ("indirect", "contrast")
+MORE_KINDS = ("indirect", "contrast", "contrast_more")
 DATA = Path(__file__).parent / "data"
 
 # Tools of the same kind answer each other's general requests.
@@ -78,7 +78,7 @@ def read(folder: Path) -> Iterator[Written]:
 
 
 def read_more(kind: str) -> Iterator[Written]:
-    """Further requests: `indirect` and sloppy ones, or `contrast`, which only one of two near relatives answers."""
+    """Further requests: `indirect` and sloppy ones, or ones that only one of two near relatives answers (`contrast`)."""
     for record in _records(DATA / f"{kind}.jsonl"):
         yield Written(record["server"], record["tool"], tuple(record["requests"]))
 
