@@ -78,7 +78,7 @@ def read(folder: Path) -> Iterator[Written]:
 
 
 def read_more(kind: str) -> Iterator[Written]:
-    """Further requests: `indirect` and sloppy ones, or ones that only one of two near relatives answers (`contrast`)."""
+    """Further requests: `indirect` and sloppy ones, or `contrast`: only one of two near relatives answers them."""
     for record in _records(DATA / f"{kind}.jsonl"):
         yield Written(record["server"], record["tool"], tuple(record["requests"]))
 
