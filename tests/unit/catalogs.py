@@ -92,3 +92,15 @@ async def gateway_over(
     counter: TokenCounter | None = None,
 ) -> Gateway:
     return new_gateway(await live_catalog(*states, counter=counter), pool, find_limit, counter)
+
+
+class Choking(TokenCounter):
+    """Fails on any text that contains "poison"."""
+
+    def count_tokens(self, text: str) -> int:
+        if "poison" in text:
+            raise ValueError("the tokenizer choked")
+        return super().count_tokens(text)
+
+    def count_many(self, texts: Sequence[str]) -> list[int]:
+        return [self.count_tokens(text) for text in texts]

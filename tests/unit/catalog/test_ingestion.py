@@ -17,7 +17,7 @@ from mcp_optimizer.db.database import open_database
 from mcp_optimizer.domain.tools import Definition, McpTool
 from mcp_optimizer.search.lexical import Vocabulary
 from mcp_optimizer.token_counter import TokenCounter
-from tests.unit.catalogs import mcp_tool, no_database, spec
+from tests.unit.catalogs import Choking, mcp_tool, no_database, spec
 
 TOOLS = (mcp_tool("b", "Second"), mcp_tool("a", "First", {"x": {"type": "string"}}), mcp_tool("c"))
 
@@ -108,18 +108,6 @@ async def test_another_encoding_counts_anew_and_the_first_is_not_forgotten(path:
     async with start(path) as (ingestion, _):
         assert counts(await take_in(ingestion, (text,))) == counts(first)
         assert ingestion.counted == 0
-
-
-class Choking(TokenCounter):
-    """Fails on any text that contains "poison"."""
-
-    def count_tokens(self, text: str) -> int:
-        if "poison" in text:
-            raise ValueError("the tokenizer choked")
-        return super().count_tokens(text)
-
-    def count_many(self, texts: Sequence[str]) -> list[int]:
-        return [self.count_tokens(text) for text in texts]
 
 
 async def test_a_tool_that_cannot_be_counted_counts_as_0_and_the_others_are_counted(

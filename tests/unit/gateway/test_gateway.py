@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -19,8 +18,7 @@ from mcp_optimizer.errors import (
 from mcp_optimizer.gateway.gateway import TOOL_META_KEY, Gateway, summary
 from mcp_optimizer.relay.wire_errors import for_model
 from mcp_optimizer.serving.server import find_response
-from mcp_optimizer.token_counter import TokenCounter
-from tests.unit.catalogs import RecordingPool, down, gateway_over, mcp_tool, running
+from tests.unit.catalogs import Choking, RecordingPool, down, gateway_over, mcp_tool, running
 
 SEARCH = mcp_tool("search", "Search for things")
 ISSUE = mcp_tool(
@@ -199,18 +197,6 @@ async def test_invalid_arguments_never_leave_and_are_answered_with_the_schema() 
     assert raised.value.schema["properties"].keys() == {"title", "labels"}
     assert '"labels"' in for_model(raised.value)
     assert pool.calls == []
-
-
-class Choking(TokenCounter):
-    """Fails on any text that contains "poison"."""
-
-    def count_tokens(self, text: str) -> int:
-        if "poison" in text:
-            raise ValueError("the tokenizer choked")
-        return super().count_tokens(text)
-
-    def count_many(self, texts: Sequence[str]) -> list[int]:
-        return [self.count_tokens(text) for text in texts]
 
 
 @pytest.mark.parametrize("detail", Detail)
