@@ -23,12 +23,12 @@ def booking(room: str, day: date, time: str, title: str, booked_by: str, **more:
 
 
 def everyday(chance: random.Random) -> Iterator[Booking]:
-    """About half of all hours of the workdays from September to the middle of November."""
+    """Two fifths of all hours of the workdays from September to the middle of November."""
     for offset in range(77):
         day = date(2026, 9, 1) + timedelta(days=offset)
         if day.weekday() < 5:
             for room in SEATS:
-                share = 0.3 + 0.05 * len(room)
+                share = 0.2 + 0.035 * len(room)
                 for time in TIMES:
                     if chance.random() < share:
                         people = chance.randint(2, SEATS[room])

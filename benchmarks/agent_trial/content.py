@@ -27,7 +27,6 @@ TEXTS = {
 TRIPS = [("Lisbon", 4, 820.5), ("Oslo", 2, 640), ("Kyoto", 9, 2980.25), ("Porto", 3, 510)]
 
 CARRIERS = ["Norda", "Swiftline", "Parcelo", "Kurier Nord", "Transvia"]
-CITIES = ["Aachen", "Bremen", "Dresden", "Erfurt", "Kassel", "Mainz", "Rostock", "Ulm"]
 STATUSES = ["delivered"] * 8 + ["late", "lost"]
 
 BUILDINGS = ["Mill", "Foundry", "Annex", "Depot", "Studio", "Tower"]
@@ -68,7 +67,8 @@ base = duckdb.connect(sys.argv[1])
 base.execute("create table meters(meter_id integer primary key, building varchar)")
 base.executemany("insert into meters values(?, ?)", tables["meters"])
 base.execute("create table readings(meter_id integer, day date, kwh double)")
-base.execute("insert into readings select unnest($m), unnest($d)::date, unnest($k)", dict(zip("mdk", tables["readings"])))
+columns = dict(zip("mdk", tables["readings"]))
+base.execute("insert into readings select unnest($m), unnest($d)::date, unnest($k)", columns)
 base.close()
 """
 
@@ -87,13 +87,12 @@ def shipments() -> list[dict[str, Any]]:
     chance = random.Random(22)
     return [
         {
-            "id": f"S-{number}",
+            "id": number,
             "carrier": chance.choice(CARRIERS),
-            "city": chance.choice(CITIES),
-            "weight_kg": round(chance.uniform(0.3, 78), 2),
+            "kg": round(chance.uniform(0.3, 78), 2),
             "status": chance.choice(STATUSES),
         }
-        for number in range(4001, 6401)
+        for number in range(4001, 6001)
     ]
 
 
@@ -101,9 +100,8 @@ def write_repository(folder: Path) -> None:
     """Two commits and another branch; one changed and one untracked file."""
     folder.mkdir()
     code = folder / "calc.py"
-    functions = [
-        f"def {name}(a, b):\n    return a {sign} b\n" for name, sign in [("add", "+"), ("mul", "*"), ("div", "/")]
-    ]
+    operators = {"add": "+", "mul": "*", "div": "/"}
+    functions = [f"def {name}(a, b):\n    return a {sign} b\n" for name, sign in operators.items()]
     git(folder, "init", "-q", "-b", "main")
     git(folder, "config", "user.email", "trial@example.org")
     git(folder, "config", "user.name", "Trial")
@@ -118,7 +116,7 @@ def write_repository(folder: Path) -> None:
 
 
 def git(folder: Path, *arguments: str) -> None:
-    dates = {name: "2026-11-10T09:00:00+00:00" for name in ("GIT_AUTHOR_DATE", "GIT_COMMITTER_DATE")}
+    dates = dict.fromkeys(("GIT_AUTHOR_DATE", "GIT_COMMITTER_DATE"), "2026-11-10T09:00:00+00:00")
     subprocess.run(["git", *arguments], cwd=folder, check=True, env={**os.environ, **dates})
 
 

@@ -3,7 +3,7 @@
     python -m benchmarks.agent_trial.play DIR --from OTHER [--port 9100] [--mode transparent] [--source TREE] [--name N]
     python -m benchmarks.agent_trial.play DIR --stop
 
-DIR becomes the world and holds prompt.md, log.jsonl, act.sh and play.json; OTHER is a world whose servers are installed.
+DIR becomes the world, with prompt.md, log.jsonl, act.sh and play.json; OTHER is a world whose servers are installed.
 --source selects the gateway's source tree, so that an older version can be played.
 """
 
@@ -23,7 +23,7 @@ import urllib.request
 from pathlib import Path
 from typing import Any
 
-from benchmarks.agent_trial import client, programs, prompt, world
+from benchmarks.agent_trial import client, programs, prompt, session, world
 from benchmarks.paths import ROOT
 from benchmarks.processes import free_port, is_listening
 from mcp_optimizer.token_counter import TokenCounter
@@ -58,7 +58,7 @@ def start_gateway(folder: Path, port: int, mode: str, source: Path) -> int:
 
 def is_ready(port: int) -> bool:
     try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/ready", timeout=5) as response:  # noqa: S310
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/ready", timeout=5) as response:
             return bool(response.status == 200)
     except (urllib.error.URLError, OSError):
         return False
@@ -77,12 +77,13 @@ def start(options: argparse.Namespace) -> dict[str, Any]:
     gateway = start_gateway(folder, port, options.mode, options.source.resolve())
     state: dict[str, Any] = {"url": url, "mode": options.mode, "source": str(options.source.resolve())}
     save(folder, {**state, "processes": [gateway]})
-    session = client.start(url, log, socket, options.name)
+    conversation = client.start(url, log, socket, options.name)
     instructions, tools = asyncio.run(prompt.listed(url))
     shown = prompt.definitions(instructions, tools)
-    (folder / "prompt.md").write_text(prompt.page(shown, str(socket.with_suffix(".sh"))), encoding="utf-8")
+    page = prompt.page(shown, socket.with_suffix(".sh"), folder / session.LAST)
+    (folder / "prompt.md").write_text(page, encoding="utf-8")
     tokens = TokenCounter().count_tokens(shown)
-    state |= {"processes": [session, gateway], "tools": len(tools), "definition_tokens": tokens}
+    state |= {"processes": [conversation, gateway], "tools": len(tools), "definition_tokens": tokens}
     state |= {"prompt": str(folder / "prompt.md"), "log": str(log), "act": str(socket.with_suffix(".sh"))}
     save(folder, state)
     return state

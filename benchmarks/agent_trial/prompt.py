@@ -1,6 +1,6 @@
 """Writes the page that a player of the trial gets: instructions, tool definitions, rules and tasks.
 
-python -m benchmarks.agent_trial.prompt --url URL [--act COMMAND]
+python -m benchmarks.agent_trial.prompt --url URL [--act COMMAND] [--last FILE]
 """
 
 from __future__ import annotations
@@ -22,9 +22,12 @@ You do the tasks below, in order, in one conversation, with the tools of one MCP
 
     {act} TOOL 'JSON arguments'
 
-It sends one call and prints exactly what a model reads of it. For arguments with quotes: `{act} TOOL - <<'E'`, the JSON,
-and `E` on a line of its own. When a reply begins with QUESTION, the server asks you something in the middle of the call;
-continue with `{act} answer '{{"action":"accept","content":{{...}}}}'`.
+It sends one call and prints exactly what a model reads of it. For arguments with apostrophes: `{act} TOOL - <<'E'`,
+the JSON, and `E` on a line of its own. When a reply begins with QUESTION, the server asks something in the middle of
+the call; continue with `{act} answer '{{"action":"accept","content":{{...}}}}'`.
+
+If your terminal shortens a long reply, {last} holds the last reply in full: read it there, in pieces if needed. That is
+not a request, but search nothing in it with programs: a model reads.
 
 Rules:
 
@@ -69,16 +72,17 @@ def definitions(instructions: str, tools: list[types.Tool]) -> str:
     return "\n".join([instructions, *(definition(tool) for tool in tools)]).strip()
 
 
-def page(shown: str, act: str) -> str:
-    return PAGE.format(act=act, definitions=shown, tasks=TASKS.read_text(encoding="utf-8"))
+def page(shown: str, act: Path, last: Path) -> str:
+    return PAGE.format(act=act, last=last, definitions=shown, tasks=TASKS.read_text(encoding="utf-8"))
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--url", required=True)
-    parser.add_argument("--act", default="act", help="the player's command")
+    parser.add_argument("--act", type=Path, default=Path("act.sh"), help="the player's command")
+    parser.add_argument("--last", type=Path, default=Path("last.txt"), help="the file with the last reply")
     options = parser.parse_args()
-    print(page(definitions(*asyncio.run(listed(options.url))), options.act))
+    print(page(definitions(*asyncio.run(listed(options.url))), options.act, options.last))
 
 
 if __name__ == "__main__":

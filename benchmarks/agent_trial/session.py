@@ -19,6 +19,9 @@ from mcp import Client, MCPError
 ANSWER = "answer"
 """What a model calls to answer a question; not a tool of the server."""
 
+LAST = "last.txt"
+"""File beside the log that holds the last reply in full, for terminals that shorten long output."""
+
 LIMIT = 60.0
 """Seconds after which a client gives a call up."""
 
@@ -85,6 +88,7 @@ class Conversation:
         line = json.dumps({"at": time.time(), "tool": tool, "arguments": arguments, "reply": reply})
         with self._log.open("a", encoding="utf-8") as file:
             file.write(f"{line}\n")
+        self._log.with_name(LAST).write_text(reply, encoding="utf-8")
 
 
 async def called(call: Awaitable[types.CallToolResult]) -> str:
