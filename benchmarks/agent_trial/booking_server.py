@@ -1,6 +1,6 @@
 """A server that books meeting rooms, and asks which time is wanted when several are free.
 
-Started by the gateway of a trial: `python booking_server.py FILE`, with the bookings in that file.
+Started by the gateway of a trial. Its only argument is the file with the bookings.
 """
 
 from __future__ import annotations
@@ -13,9 +13,6 @@ from typing import Annotated, Any, Literal
 from mcp.server.mcpserver import Elicit, MCPServer, Resolve
 from mcp.server.mcpserver.exceptions import ToolError
 from pydantic import BaseModel, Field
-
-if __package__ is None or __package__ == "":
-    sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from benchmarks.agent_trial.bookings import SEATS, TIMES, Booking
 

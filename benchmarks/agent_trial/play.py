@@ -1,4 +1,4 @@
-"""Starts everything for one player: a fresh world, the gateway, the client's session, and the player's page.
+"""Starts everything for one player: a fresh world, gateway, client session and page.
 
     python -m benchmarks.agent_trial.play DIR --from OTHER [--port 9100] [--mode transparent] [--source TREE] [--name N]
     python -m benchmarks.agent_trial.play DIR --stop

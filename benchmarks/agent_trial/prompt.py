@@ -1,4 +1,4 @@
-"""Writes the page that a player of the trial gets: instructions, tool definitions, rules and tasks.
+"""Writes the page that a player gets: instructions, tool definitions, rules and tasks.
 
 python -m benchmarks.agent_trial.prompt --url URL [--act COMMAND] [--last FILE]
 """

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from benchmarks.agent_trial.prompt import definitions, listed
 from mcp_optimizer.token_counter import TokenCounter
 
 FIND = "find_tool"
@@ -83,8 +84,6 @@ def counted_definitions(options: argparse.Namespace, count: Callable[[str], int]
     """Tokens of what every request begins with: as given, or as the endpoint lists it now."""
     if options.definitions is not None:
         return int(options.definitions)
-    from benchmarks.agent_trial.prompt import definitions, listed
-
     return count(definitions(*asyncio.run(listed(options.url))))
 
 

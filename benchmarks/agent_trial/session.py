@@ -1,6 +1,6 @@
 """Keeps one MCP session open for a whole conversation, and answers `client` on a unix socket.
 
-Started by `client start`: `python -m benchmarks.agent_trial.session --url URL --log LOG --socket PATH`.
+Started by `client start`.
 """
 
 from __future__ import annotations
@@ -42,8 +42,9 @@ class Conversation:
         self._questions: asyncio.Queue[types.ElicitRequestParams] = asyncio.Queue()
         self._answer: asyncio.Future[types.ElicitResult] | None = None
 
-    async def asked(self, _context: Any, params: types.ElicitRequestParams) -> types.ElicitResult:
+    async def asked(self, context: Any, params: types.ElicitRequestParams) -> types.ElicitResult:
         """The callback for questions: wait until the model answers."""
+        del context
         self._answer = asyncio.get_running_loop().create_future()
         self._questions.put_nowait(params)
         return await self._answer

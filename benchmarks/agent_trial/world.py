@@ -1,4 +1,4 @@
-"""Makes the world of the trial: what seventeen real servers work on, and their server file.
+"""Makes the world of the trial: what its servers work on, and their server file.
 
     python -m benchmarks.agent_trial.world DIR [--from OTHER] [--python PYTHON]
 
@@ -54,7 +54,7 @@ def servers(world: Path, installed: Path, python: str) -> dict[str, Any]:
         "taskmanager": npm("npm-more", "mcp-taskmanager", TASK_MANAGER_FILE_PATH=str(world / "tasks.json")),
         "everything": npm("npm-more", "mcp-server-everything"),
         "thinking": npm("npm-more", "mcp-server-sequential-thinking"),
-        "booking": own(str(ROOT / "benchmarks/agent_trial/booking_server.py"), str(world / "bookings.json")),
+        "booking": own("-m", "benchmarks.agent_trial.booking_server", str(world / "bookings.json")),
     }
 
 
