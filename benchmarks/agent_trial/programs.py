@@ -19,9 +19,10 @@ NPM = {
         "@modelcontextprotocol/server-everything@2026.8.31",
         "@modelcontextprotocol/server-sequential-thinking@2026.8.31",
         "@kazuph/mcp-taskmanager@1.1.1",
+        "zod@4.6.7",
     ],
 }
-"""Folder: the npm packages installed in it."""
+"""Folder: the npm packages installed in it. zod is fixed too, because servers write their schemas with it."""
 
 PYPI = {
     "py": ["mcp-server-git==2026.10.19", "mcp-server-time==2026.10.19"],
