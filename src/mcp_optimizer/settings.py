@@ -121,6 +121,12 @@ class Settings(BaseModel):
     find_limit: int = Field(
         default=5, ge=1, le=100, description="Maximum tools find_tool returns when no limit is given."
     )
+    find_tokens: int = Field(
+        default=400,
+        ge=100,
+        description="Tokens that a reply of find_tool should cost a model: what does not fit is abbreviated or only "
+        "named. One large tool may cost more.",
+    )
     learn_from_use: bool = Field(
         default=True,
         description="Rank tools slightly higher that were called after similar searches. Keeps keyed hashes of words "

@@ -8,7 +8,7 @@ from mcp_optimizer.app.parts import Parts
 from mcp_optimizer.catalog.forms import Detail
 from mcp_optimizer.domain.events import Event
 from mcp_optimizer.domain.own_tools import OWN_TOOLS
-from mcp_optimizer.gateway.gateway import FoundTools
+from mcp_optimizer.gateway.found import FoundTools
 from mcp_optimizer.largejson.text import compact
 from mcp_optimizer.metrics.prices import prices_of
 from mcp_optimizer.metrics.savings import PLAIN_PRICES, Assumptions, Prices

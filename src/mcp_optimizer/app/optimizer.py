@@ -18,7 +18,7 @@ from mcp_optimizer.catalog import Snapshot
 from mcp_optimizer.catalog.forms import Detail
 from mcp_optimizer.domain.caller import LOCAL
 from mcp_optimizer.domain.events import Event
-from mcp_optimizer.gateway.gateway import ToolListPage
+from mcp_optimizer.gateway.found import ToolListPage
 from mcp_optimizer.largejson.raw import has_large, plain
 from mcp_optimizer.metrics.savings import Prices
 from mcp_optimizer.metrics.sizes import Sizes

@@ -86,7 +86,7 @@ def build_parts(specs: Sequence[ServerSpec], settings: Settings, *, has_one_clie
     forms = ToolForms(counter, Notes(settings.signature_notes), Dialect(settings.dialect), settings.groups)
     results = _results(settings, counter, storage)
     use = LearnedUse(storage.use, settings.limits.learned_pairs) if settings.learn_from_use else None
-    gateway = Gateway(catalog, pool, forms, results, settings.find_limit, settings.limits, use)
+    gateway = Gateway(catalog, pool, forms, results, settings.find_limit, settings.limits, use, settings.find_tokens)
     relay = Relay(
         pool,
         lambda: catalog.snapshot.states,

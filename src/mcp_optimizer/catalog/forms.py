@@ -98,6 +98,7 @@ class ToolForms:
         self._notes = notes
         self.dialect = dialect
         self._groups = groups or {}
+        self._texts: OrderedDict[tuple[str, Notes], str] = OrderedDict()
         self._signatures: OrderedDict[tuple[str, str, Notes], Form] = OrderedDict()
         self._compressed: OrderedDict[tuple[str, Dialect], _Kept] = OrderedDict()
         self._new: dict[tuple[str, Dialect], None] = {}
@@ -110,6 +111,16 @@ class ToolForms:
             return original
         made = self._signature(tool, notes or self._notes) if detail is Detail.SIGNATURE else self.schema(tool)
         return made if made.tokens < tool.tokens else original
+
+    def text(self, tool: CatalogTool, notes: Notes) -> str:
+        """The signature as text, for a reader that pays for no JSON around it."""
+        key = (tool.record.definition_hash, notes)
+        if (known := self._texts.get(key)) is None:
+            is_large = len(tool.record.definition.wire_json) > _LARGEST
+            details = abbreviated(tool.record.details, _LARGEST) if is_large else tool.record.details
+            known = signature(details, notes)
+            _remember(self._texts, key, known)
+        return known
 
     def reply(self, tools: Sequence[CatalogTool], detail: Detail, most: int | None = None) -> list[Form]:
         """The forms of tools returned together, best first; shared parts are written once.
@@ -267,8 +278,7 @@ class ToolForms:
         key = (tool.record.definition_hash, tool.name, notes)
         if (known := self._signatures.get(key)) is None:
             is_large = len(tool.record.definition.wire_json) > _LARGEST
-            details = abbreviated(tool.record.details, _LARGEST) if is_large else tool.record.details
-            definition = McpTool(name=tool.name, description=signature(details, notes), inputSchema=ANY_OBJECT)
+            definition = McpTool(name=tool.name, description=self.text(tool, notes), inputSchema=ANY_OBJECT)
             known = Form(definition, self._counter.count_tool_tokens(definition), is_large)
             _remember(self._signatures, key, known)
         return known

@@ -11,7 +11,7 @@ import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from mcp_optimizer.catalog.record import ToolRecord, make_records
+from mcp_optimizer.catalog.record import NOTHING_SAID, ServerText, ToolRecord, make_records
 from mcp_optimizer.domain.tools import Definition, ServerStatus, ToolRow
 from mcp_optimizer.errors import CatalogError
 from mcp_optimizer.runtime.foreground_first import ForegroundFirst
@@ -61,7 +61,11 @@ class Ingestion:
         self._vocabulary = vocabulary
 
     async def take_in(
-        self, server: str, definitions: Sequence[Definition], before: Sequence[ToolRecord] = ()
+        self,
+        server: str,
+        definitions: Sequence[Definition],
+        before: Sequence[ToolRecord] = (),
+        said: ServerText = NOTHING_SAID,
     ) -> list[ToolRecord]:
         """The records of a server's tools. Unchanged ones are taken from `before`.
 
@@ -72,7 +76,7 @@ class Ingestion:
         known = await self._known_counts(new)
         # A few at a time: more threads would only slow down requests.
         async with self._reading:
-            return await asyncio.to_thread(self._make, server, definitions, kept, known)
+            return await asyncio.to_thread(self._make, server, definitions, kept, known, said)
 
     def _make(
         self,
@@ -80,12 +84,13 @@ class Ingestion:
         definitions: Sequence[Definition],
         kept: Mapping[str, ToolRecord],
         known: Mapping[str, int],
+        said: ServerText,
     ) -> list[ToolRecord]:
         new = [item for item in definitions if item.definition_hash not in kept]
         counted = self._count(
             {item.definition_hash: item.wire_json for item in new if item.definition_hash not in known}
         )
-        made = make_records(server, new, {**known, **counted}, self._vocabulary)
+        made = make_records(server, new, {**known, **counted}, self._vocabulary, said)
         same = [kept[item.definition_hash] for item in definitions if item.definition_hash in kept]
         return sorted([*same, *made], key=lambda record: record.name)
 

@@ -18,7 +18,7 @@ from dataclasses import replace
 from mcp_optimizer.catalog.building import Built, Plan, Records, build
 from mcp_optimizer.catalog.embedding import Embedding
 from mcp_optimizer.catalog.ingestion import Ingestion
-from mcp_optimizer.catalog.record import ToolRecord
+from mcp_optimizer.catalog.record import ServerText, ToolRecord
 from mcp_optimizer.catalog.running import RunningTools
 from mcp_optimizer.catalog.snapshot import Snapshot
 from mcp_optimizer.catalog.vectors import KnownVectors
@@ -201,7 +201,8 @@ class LiveCatalog:
 
     async def _take_in(self, state: UpstreamState, number: int) -> None:
         before = self._records.get(state.name, ())
-        records = await self._ingestion.take_in(state.name, state.listing.tools, before)
+        said = ServerText(state.spec.description, state.instructions)
+        records = await self._ingestion.take_in(state.name, state.listing.tools, before, said)
         # Unless a newer listing overtook this one.
         if self._listings[state.name] == number:
             self._records[state.name] = records

@@ -24,6 +24,8 @@ class ToolRecord:
     vector_key: str
     successors: tuple[str, ...] | None = None
     """The names that a deprecated tool points to; None: it is not deprecated."""
+    purpose: str = ""
+    """What the server file says its server is for."""
 
     @property
     def name(self) -> str:
@@ -40,7 +42,7 @@ class ToolRecord:
     @property
     def text(self) -> str:
         """The text that an encoder reads."""
-        return tool_text(self.server, self.definition.parsed())
+        return tool_text(self.server, self.definition.parsed(), self.purpose)
 
 
 def vector_key(text: str) -> str:
@@ -48,18 +50,43 @@ def vector_key(text: str) -> str:
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
+@dataclass(frozen=True)
+class ServerText:
+    """What is said about a server: by the server file, and by its own instructions."""
+
+    purpose: str = ""
+    instructions: str = ""
+
+    @property
+    def words(self) -> str:
+        return f"{self.purpose} {self.instructions[:_SEARCHED]}".strip()
+
+
+NOTHING_SAID = ServerText()
+
+_SEARCHED = 1_000
+"""Characters of a server's instructions that are searched."""
+
+
 def make_records(
-    server: str, definitions: Sequence[Definition], counts: Mapping[str, int], vocabulary: Vocabulary
+    server: str,
+    definitions: Sequence[Definition],
+    counts: Mapping[str, int],
+    vocabulary: Vocabulary,
+    said: ServerText = NOTHING_SAID,
 ) -> list[ToolRecord]:
     """Ordered by name, whatever order the server uses."""
     return [
-        _record(server, definition, counts.get(definition.definition_hash, 0), vocabulary)
+        _record(server, definition, counts.get(definition.definition_hash, 0), vocabulary, said)
         for definition in sorted(definitions, key=lambda definition: definition.name)
     ]
 
 
-def _record(server: str, definition: Definition, token_count: int, vocabulary: Vocabulary) -> ToolRecord:
+def _record(
+    server: str, definition: Definition, token_count: int, vocabulary: Vocabulary, said: ServerText
+) -> ToolRecord:
     tool = definition.parsed()
-    counts = count_terms(document(server, tool), vocabulary)
+    counts = count_terms(document(server, tool, said.words), vocabulary)
     deprecated = successors(tool.title or "", tool.description or "", tool.annotations or {})
-    return ToolRecord(server, definition, token_count, counts, vector_key(tool_text(server, tool)), deprecated)
+    key = vector_key(tool_text(server, tool, said.purpose))
+    return ToolRecord(server, definition, token_count, counts, key, deprecated, said.purpose)

@@ -32,6 +32,11 @@ class CatalogTool:
         return self.record.server
 
     @property
+    def key(self) -> tuple[str, str]:
+        """Its server and its own name there, which no other tool shares."""
+        return self.record.server, self.record.name
+
+    @property
     def definition(self) -> McpTool:
         """The definition under its public name; otherwise exactly what the server sent."""
         details = self.record.details

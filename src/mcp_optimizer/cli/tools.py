@@ -17,7 +17,7 @@ from mcp_optimizer.settings import Settings
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from mcp_optimizer.gateway.gateway import FoundTools
+    from mcp_optimizer.gateway.found import FoundTools
 
 
 def register(app: typer.Typer) -> None:

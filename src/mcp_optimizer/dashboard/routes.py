@@ -41,7 +41,8 @@ from mcp_optimizer.dashboard.pages import (
 from mcp_optimizer.dashboard.parts import moment, subject
 from mcp_optimizer.domain.events import Event, ToolKey
 from mcp_optimizer.errors import CatalogError, OptimizerError
-from mcp_optimizer.gateway.gateway import FoundTools, Gateway, summary
+from mcp_optimizer.gateway.found import FoundTools
+from mcp_optimizer.gateway.gateway import Gateway, summary
 from mcp_optimizer.metrics.recorder import Recorder
 from mcp_optimizer.metrics.usage import Usage
 from mcp_optimizer.metrics.weights import Weight, by_server, total, weights
@@ -74,7 +75,7 @@ _PARTS = {
     "parameters": ("bm25_parameters",),
     "all words": ("bm25_all", "bm25_part", "query_met"),
     "action": ("same_action", "other_action", "negation"),
-    "use and deprecation": ("use", "deprecation"),
+    "use, deprecation, unasked deletion": ("use", "deprecation", "unasked"),
 }
 """The ranker's features, in words for people."""
 

@@ -10,31 +10,32 @@ import asyncio
 import time
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
 import pydantic_core
 
 from mcp_optimizer.catalog import CatalogTool, LiveCatalog, Snapshot
-from mcp_optimizer.catalog.forms import Detail, Form, ToolForms
+from mcp_optimizer.catalog.forms import Detail, ToolForms
 from mcp_optimizer.catalog.use import LearnedUse
 from mcp_optimizer.compression.groups import expand
 from mcp_optimizer.compression.validation import parts
 from mcp_optimizer.domain.caller import LOCAL, Caller
-from mcp_optimizer.domain.tools import Definition, TokenMetrics
+from mcp_optimizer.domain.tools import Definition
 from mcp_optimizer.errors import InvalidArguments, InvalidRequest, quoted
 from mcp_optimizer.gateway import resolving
 from mcp_optimizer.gateway.arguments import ArgumentCheck, read_arguments
+from mcp_optimizer.gateway.conversations import Conversations
+from mcp_optimizer.gateway.finding import Finder, Query
+from mcp_optimizer.gateway.found import FoundTools, ToolListPage
 from mcp_optimizer.largejson.text import compact
 from mcp_optimizer.limits import DEFAULT_LIMITS, Limits
 from mcp_optimizer.results.metadata import of_a_tool
 from mcp_optimizer.results.pipeline import Call, Results
 from mcp_optimizer.search.deprecation import sentence as deprecation
-from mcp_optimizer.search.engine import Prior
 from mcp_optimizer.search.words import terms
 from mcp_optimizer.upstream.pool import UpstreamPool
-from mcp_optimizer.upstream.state import UpstreamState
 
 TOOL_META_KEY = "mcp-optimizer/tool"
 """The `_meta` key that says which tool of which server was called."""
@@ -47,63 +48,12 @@ _PAGE = 100
 _SUMMARY = 100
 
 _AROUND = 500
-"""Tokens of a reply reserved for everything except its tools."""
-
-_LEAST_TOOL = 30
-"""Tokens of the smallest tool, which bounds how many tools a reply could hold."""
+"""Tokens of a list reserved for everything except its tools."""
 
 _LARGE_TOOL = 5_000
 _LARGE_TEXT = 100_000
 _MANY_PARTS = 5_000
 """Tokens of a definition, or characters or values of parameters, above which reading and checking goes to a thread."""
-
-
-@dataclass(frozen=True)
-class FoundTool:
-    """A tool that fits, its score, and the form in which it is returned."""
-
-    tool: CatalogTool
-    score: float
-    form: Form
-    is_general: bool = False
-    """It is there because it is for anything: no special tool fits well."""
-
-
-@dataclass(frozen=True)
-class FoundTools:
-    """The reply to a search: the tools, the savings, and the servers that could not be searched."""
-
-    tools: tuple[FoundTool, ...]
-    token_metrics: TokenMetrics
-    missing: tuple[UpstreamState, ...]
-    fit: float = 0.0
-    """The probability, from 0 to 1, that the first tool answers the request."""
-    by_words_only: bool = False
-    """The encoder is still loading, so only words were matched."""
-    left_out: bool = False
-    """Whether more tools fit than the reply has room for."""
-    whole_id: str = ""
-    """The id under which the only tool is kept complete, if it is too large to be shown."""
-
-    @property
-    def general(self) -> list[str]:
-        """The tools that were returned because they are for anything."""
-        return [found.tool.name for found in self.tools if found.is_general]
-
-    @property
-    def abbreviated(self) -> list[str]:
-        """The tools that are too large to be shown completely."""
-        return [found.tool.name for found in self.tools if found.form.is_abbreviated]
-
-
-@dataclass(frozen=True)
-class ToolListPage:
-    """A page of the plain list of tools."""
-
-    tools: tuple[CatalogTool, ...]
-    total: int
-    next_offset: int | None
-    missing: tuple[UpstreamState, ...]
 
 
 class Gateway:
@@ -118,13 +68,15 @@ class Gateway:
         find_limit: int,
         limits: Limits = DEFAULT_LIMITS,
         use: LearnedUse | None = None,
+        find_tokens: int = 400,
     ) -> None:
         self._use = use
+        self._conversations = Conversations()
         self._catalog = catalog
         self._pool = pool
         self._forms = forms
         self.results = results
-        self._find_limit = find_limit
+        self._finder = Finder(forms, results.count_or_most, find_limit, find_tokens, limits, use)
         self.limits = limits
         self._check = ArgumentCheck(limits.check_steps)
 
@@ -141,41 +93,8 @@ class Gateway:
         detail: Detail = Detail.FULL,
     ) -> FoundTools:
         """The few tools that fit a request, with exact savings against all tools of running servers."""
-        snapshot = self._catalog.snapshot
-        limit = self._find_limit if limit is None else limit
-        if limit < 1:
-            raise InvalidRequest(f"limit must be at least 1, not {quoted(limit)}.")
-        if (length := len(tool_description) + len(tool_keywords)) > (longest := self.limits.query):
-            raise InvalidRequest(
-                f"The request is too long: {length:,} characters, maximum {longest:,}. Describe one action."
-            )
-        room = self.limits.reply_tokens - _AROUND
-        at_once = room // _LEAST_TOOL
-        result = snapshot.index.search(
-            tool_description,
-            tool_keywords,
-            snapshot.allowed,
-            min(limit, at_once),
-            self._prior(snapshot, f"{tool_description} {tool_keywords}"),
-        )
-        hits = [(tool, hit) for hit in result.hits for tool in snapshot.at([hit.position])]
-        forms = self._forms.reply([tool for tool, _ in hits], detail, room)
-        tools = tuple(
-            FoundTool(tool, hit.score, form, hit.is_general) for (tool, hit), form in zip(hits, forms, strict=False)
-        )
-        returned = sum(found.form.tokens for found in tools)
-        metrics = TokenMetrics.of(snapshot.baseline_tokens, returned)
-        left_out = len(tools) < len(hits) or len(hits) == at_once < limit
-        loading = snapshot.encoder_is_loading
-        return FoundTools(tools, metrics, tuple(snapshot.missing()), result.fit, loading, left_out)
-
-    def _prior(self, snapshot: Snapshot, request: str) -> Prior | None:
-        """What use says of tools, for a request."""
-        use = self._use
-        if use is None:
-            return None
-        asked = terms(request)
-        return lambda positions: use.prior(asked, [_key(tool) for at in positions if (tool := snapshot.tools[at])])
+        query = Query(tool_description, tool_keywords, limit, detail)
+        return self._finder.find(self._catalog.snapshot, query)
 
     async def search(
         self,
@@ -184,15 +103,20 @@ class Gateway:
         limit: int | None = None,
         detail: Detail = Detail.FULL,
         caller: Caller = LOCAL,
+        *,
+        is_conversation: bool = False,
     ) -> FoundTools:
         """`find` in a thread. If the only tool found is too large for the reply, its complete definition is kept for
         read_result.
+
+        `is_conversation`: this caller is one conversation, in which nothing needs to be shown twice.
         """
+        query = Query(tool_description, tool_keywords, limit, detail)
+        seen = self._conversations.of(caller.key) if is_conversation else None
         # Embedding the request takes milliseconds that other calls need not wait for.
-        found = await asyncio.to_thread(self.find, tool_description, tool_keywords, limit, detail)
+        found = await asyncio.to_thread(self._finder.find, self._catalog.snapshot, query, seen)
         if self._use is not None:
-            asked = terms(f"{tool_description} {tool_keywords}")
-            self._use.searched(caller.key, asked, [_key(hit.tool) for hit in found.tools])
+            self._use.searched(caller.key, terms(query.text), [hit.tool.key for hit in found.tools])
         if detail is Detail.FULL and len(found.tools) == 1 and found.abbreviated:
             whole = found.tools[0].tool.record.definition.wire_json
             return replace(found, whole_id=await self.results.keep(whole, caller))
@@ -226,12 +150,7 @@ class Gateway:
         return tools[: max(1, fitting)]
 
     def _cost(self, entries: Sequence[str]) -> int:
-        """Tokens, or where they cannot be counted, as many as there can be."""
-        text = ",".join(entries)
-        try:
-            return self.results.count_tokens(text)
-        except ValueError:
-            return len(text.encode("utf-8", "surrogatepass"))
+        return self.results.count_or_most(",".join(entries))
 
     async def call(
         self,
@@ -269,7 +188,7 @@ class Gateway:
         )
         result = await self.results.answer(call, lambda: self._pool.call(tool.server, "tools/call", params, caller))
         if self._use is not None and not result.get("isError"):
-            self._use.called(caller.key, *_key(tool))
+            self._use.called(caller.key, *tool.key)
         return _with_origin(result, tool)
 
     async def pass_on(self, tool_name: str, arguments: Mapping[str, Any] | None, caller: Caller) -> dict[str, Any]:
@@ -340,10 +259,6 @@ def _with_origin(result: dict[str, Any], tool: CatalogTool) -> dict[str, Any]:
         origin["annotations"] = tool.record.details.annotations
     meta = result.get("_meta")
     return {**result, "_meta": {**(meta if isinstance(meta, dict) else {}), TOOL_META_KEY: origin}}
-
-
-def _key(tool: CatalogTool) -> tuple[str, str]:
-    return tool.server, tool.record.name
 
 
 def entry(tool: CatalogTool) -> dict[str, Any]:

@@ -141,6 +141,13 @@ class Results:
         """Tokens of a text; raises ValueError if the tokenizer fails on it."""
         return self._estimator.counter.count_tokens(text)
 
+    def count_or_most(self, text: str) -> int:
+        """Tokens of a text; if the tokenizer fails on it, the maximum possible."""
+        try:
+            return self.count_tokens(text)
+        except ValueError:
+            return len(text.encode("utf-8", "surrogatepass"))
+
     async def keep(self, text: str, caller: Caller) -> str:
         """Keep a text for `read`; returns its id, or nothing if it cannot be kept."""
         if self._store is None:

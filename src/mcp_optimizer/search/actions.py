@@ -40,6 +40,15 @@ for _bit, _words in enumerate(_WORDS.values()):
 DELETING: Final = 1 << list(_WORDS).index("delete")
 CHANGING: Final = sum(1 << list(_WORDS).index(name) for name in ("create", "update", "delete", "send", "run", "stop"))
 
+_DESTROYING: Final = frozenset((_WORDS["delete"] + " reset overwrite truncate empty unstage deactivate").split())
+_ASKS_TO_DESTROY: Final = _DESTROYING | frozenset(
+    _WORDS["stop"].split()
+    + "undo revert clean cleanup unwanted anymore longer never without obsolete outdated stale old unneeded unused "
+    "gone take out away vanish disappear del kick expire dismiss leave eliminate rollback scratch throw strip exclude "
+    "withdraw shred".split()
+)
+"""Words of a request that something should go away. Many, because asking in other words must not hide the tool."""
+
 _NEGATION = re.compile(
     r"\b(?:not|no|never|without|isn't|aren't|haven't|hasn't|don't|didn't|un|non)[\s-]+(?:yet\s+|been\s+)?(\w+)"
 )
@@ -47,7 +56,12 @@ _NEGATION = re.compile(
 
 @lru_cache(maxsize=50_000)
 def _bits(word: str) -> int:
-    for form in (
+    return next((CLASSES[form] for form in _forms(word) if form in CLASSES), 0)
+
+
+def _forms(word: str) -> tuple[str, ...]:
+    """The word, and what it would be without its ending."""
+    return (
         word,
         word.removesuffix("s"),
         word.removesuffix("es"),
@@ -55,10 +69,7 @@ def _bits(word: str) -> int:
         word.removesuffix("ed"),
         word.removesuffix("ing"),
         f"{word.removesuffix('ing')}e",
-    ):
-        if form in CLASSES:
-            return CLASSES[form]
-    return 0
+    )
 
 
 def actions(words: list[str]) -> int:
@@ -75,6 +86,26 @@ def name_actions(words: list[str]) -> int:
         if bits := _bits(word):
             return bits
     return 0
+
+
+def destroys(words: list[str]) -> bool:
+    """Whether a tool's name says that it deletes or overwrites: its first word for an action does."""
+    for word in words:
+        if is_one_of(word, _DESTROYING):
+            return True
+        if _bits(word):
+            return False
+    return False
+
+
+def asks_to_destroy(words: list[str]) -> bool:
+    """Whether a request may want something deleted or overwritten."""
+    return any(is_one_of(word, _ASKS_TO_DESTROY) for word in words)
+
+
+def is_one_of(word: str, known: frozenset[str]) -> bool:
+    """Whether a word, in any of its forms, is one of these."""
+    return any(form in known for form in _forms(word))
 
 
 def negated(query: str) -> frozenset[str]:

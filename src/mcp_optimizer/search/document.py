@@ -22,9 +22,11 @@ class Document:
     server: str
     description: str
     parameters: str
+    about: str = ""
+    """What is said about the server: found as part of the whole, but no field of its own."""
 
 
-def document(server: str, tool: McpTool) -> Document:
+def document(server: str, tool: McpTool, about: str = "") -> Document:
     title = tool.title or ""
     description = f"{title} {tool.description or ''}".strip()
     parameters = []
@@ -33,7 +35,11 @@ def document(server: str, tool: McpTool) -> Document:
             break
         parameters.append(text)
     return Document(
-        name=tool.name, server=server_words(server), description=description, parameters=" ".join(parameters)
+        name=tool.name,
+        server=server_words(server),
+        description=description,
+        parameters=" ".join(parameters),
+        about=about,
     )
 
 

@@ -7,7 +7,7 @@ A search never waits for ingestion and never sees half of an index. Knows positi
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
@@ -33,6 +33,9 @@ Prior = Callable[[Positions], Floats | None]
 
 _CANDIDATES = 30
 """How many of the first tools the usage prior may move. Those further down are not close to the first."""
+
+_FURTHER = 8
+"""How many tools below the hits a search reports."""
 
 _WEAK = 0.3
 """If the likelihood of the first hit is below this, general-purpose tools are returned as well."""
@@ -81,6 +84,8 @@ class Hit:
     score: float
     is_general: bool = False
     """Returned because it is general-purpose, not because it fits."""
+    is_named: bool = False
+    """The request names it."""
 
 
 @dataclass(frozen=True)
@@ -89,6 +94,8 @@ class SearchResult:
 
     hits: tuple[Hit, ...]
     fit: float
+    further: tuple[int, ...] = ()
+    """The positions that follow in the ranking; whether they fit is not said."""
 
 
 @cache
@@ -98,8 +105,8 @@ def learned(encoder: str) -> Fusion:
     return read_fusion(stored.read_text(encoding="utf-8"), encoder)
 
 
-def _hit(position: np.int64, likelihood: np.float32, *, is_general: bool = False) -> Hit:
-    return Hit(int(position), round(float(likelihood), 4), is_general)
+def _hit(position: np.int64, likelihood: np.float32, named: Collection[int] = (), *, is_general: bool = False) -> Hit:
+    return Hit(int(position), round(float(likelihood), 4), is_general, int(position) in named)
 
 
 class SearchIndex:
@@ -140,18 +147,23 @@ class SearchIndex:
         """
         query = self._repaired(f"{description} {keywords}".strip())
         cosines = self._cosines(query)
-        ranking = self._ranked(query, cosines, allowed, max(limit, _CANDIDATES) if prior and limit > 0 else limit, None)
+        looked_at = limit + _FURTHER if limit > 0 else limit
+        most = max(looked_at, _CANDIDATES) if prior and limit > 0 else looked_at
+        ranking = self._ranked(query, cosines, allowed, most, None)
         if prior and (used := prior(ranking.positions)) is not None:
             whole = np.zeros(self._lexical.size, dtype=np.float32)
             whole[ranking.positions] = used
-            ranking = self._ranked(query, cosines, allowed, limit, whole)
+            ranking = self._ranked(query, cosines, allowed, looked_at, whole)
         fitting = zip(ranking.positions[: min(ranking.kept, limit)], ranking.likelihoods, strict=False)
-        hits = [_hit(at, likelihood) for at, likelihood in fitting] if ranking.answered else []
+        named = frozenset(self._names.exactly(query))
+        hits = [_hit(at, likelihood, named) for at, likelihood in fitting] if ranking.answered else []
         if cosines is not None and limit > 0 and (not hits or hits[0].score < _WEAK):
             found = {hit.position for hit in hits}
             general = [hit for hit in self._general(query, cosines, allowed) if hit.position not in found]
             hits = [*hits[: max(limit - len(general), 1)], *general][:limit] if general else hits
-        return SearchResult(tuple(hits), hits[0].score if hits else 0.0)
+        found = {hit.position for hit in hits}
+        following = (int(at) for at in ranking.positions[:looked_at] if int(at) not in found)
+        return SearchResult(tuple(hits), hits[0].score if hits else 0.0, tuple(following) if hits else ())
 
     def ranking(self, query: str, allowed: Mask | None, limit: int, prior: Floats | None = None) -> Ranking:
         """The whole ranking, not cut, with the features behind it; for measuring and explaining."""

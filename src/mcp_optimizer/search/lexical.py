@@ -25,6 +25,9 @@ _ALL = FIELDS.index("all")
 _NAME_REPEATS = 2
 """How often the name counts in `all`: it says more about a tool than its other words."""
 
+_MOST_ABOUT = 60
+"""Terms about its server that a tool is found by; more would say less about the tool."""
+
 _MOST = 65_535
 
 _K1 = 1.2
@@ -87,7 +90,8 @@ class TermCounts:
 
 def count_terms(document: Document, vocabulary: Vocabulary) -> TermCounts:
     fields = [terms(getattr(document, field)) for field in FIELDS[:-1]]
-    fields.append([term for field in (*fields[:1] * _NAME_REPEATS, *fields[1:]) for term in field])
+    about = terms(document.about)[:_MOST_ABOUT]
+    fields.append([term for field in (*fields[:1] * _NAME_REPEATS, *fields[1:], about) for term in field])
     by_field = [Counter(field) for field in fields]
     size = len(FIELDS)
     counted = [

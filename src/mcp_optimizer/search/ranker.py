@@ -15,7 +15,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from mcp_optimizer.search.actions import actions, name_actions, negated
+from mcp_optimizer.search.actions import actions, asks_to_destroy, destroys, name_actions, negated
 from mcp_optimizer.search.deprecation import NONE_SUPERSEDED, Superseded
 from mcp_optimizer.search.learned import FEATURES, Fusion, Regime
 from mcp_optimizer.search.lexical import FIELDS, Floats, LexicalIndex
@@ -24,6 +24,9 @@ from mcp_optimizer.search.words import name_key, terms, words
 
 EXACT_NAME_BONUS: Final = 1.0
 """Higher than any sum of the other features: a request that names a tool is for that tool."""
+
+UNASKED: Final = 0.1
+"""What a tool that deletes or overwrites loses where nobody asked for that: enough to fall behind its neighbours."""
 
 _CALLED_BY_NAME: Final = 0.99
 """The likelihood of a tool that the request names."""
@@ -49,6 +52,8 @@ class Names:
     """The action classes of each name, as a bit mask."""
     exact: Mapping[str, int]
     """The first tool of each name, by the key that all spellings of the name share."""
+    destroys: Mask
+    """Which of them say that they delete or overwrite."""
     others: Mapping[str, tuple[int, ...]]
     """The other tools of a name. Few names are shared, and a collection for each would take most of the time."""
 
@@ -64,7 +69,9 @@ class Names:
                         others[key].add(position)
         spelt = tuple(split_words(name) for _, name in names)
         done = np.fromiter((name_actions(name.split()) for name in spelt), dtype=np.int32, count=len(spelt))
-        return cls(spelt, done, exact, {key: tuple(sorted(positions)) for key, positions in others.items()})
+        destroying = np.fromiter((destroys(name.split()) for name in spelt), dtype=np.bool_, count=len(spelt))
+        shared = {key: tuple(sorted(positions)) for key, positions in others.items()}
+        return cls(spelt, done, exact, destroying, shared)
 
     def exactly(self, query: str) -> list[int]:
         """The tools that the query names: it is the name, however joined or inflected, or contains the name as an
@@ -203,7 +210,7 @@ def rank(
     regime = fusion.long if query_parts(query) else fusion.short
     matrix = feature_matrix(index, names, query, cosines)
     exact = [position for position in names.exactly(query) if allowed is None or allowed[position]]
-    scores = _scores(matrix, regime, exact, allowed, beside)
+    scores = _scores(matrix, regime, exact, allowed, beside) - _unasked(names, query, exact)
     order = _first(scores, eligible, max(limit, 10) + 1)
     known = fit_features(matrix, scores, order)
     fit, shown = regime.fit(known), order[:limit]
@@ -224,6 +231,15 @@ def _scores(matrix: Floats, regime: Regime, exact: Sequence[int], allowed: Mask 
     return scores
 
 
+def _unasked(names: Names, query: str, exact: Sequence[int]) -> Floats:
+    """What a tool that deletes or overwrites loses if the request neither asks for that nor names it."""
+    if asks_to_destroy(words(query)):
+        return np.zeros(len(names.destroys), dtype=np.float32)
+    lost: Floats = np.where(names.destroys, np.float32(UNASKED), np.float32(0.0))
+    lost[list(exact)] = 0.0
+    return lost
+
+
 def contributions(
     index: LexicalIndex,
     names: Names,
@@ -242,11 +258,13 @@ def contributions(
     plain = regime.weights @ matrix
     used = np.zeros_like(plain) if beside.prior is None else beside.prior
     moved = beside.superseded.moved(plain + used, allowed) - plain - used
+    unasked = _unasked(names, query, sorted(exact))
     return [
         {
             **{name: float(parts[row, column]) for row, name in enumerate(FEATURES)},
             "use": float(used[position]),
             "deprecation": float(moved[position]),
+            "unasked": -float(unasked[position]),
             "exact_name": EXACT_NAME_BONUS if position in exact else 0.0,
         }
         for column, position in enumerate(positions)

@@ -12,6 +12,7 @@ from typing import Any, Final
 from mcp_optimizer.domain.tools import McpTool
 
 DESCRIPTION_CHARS: Final = 600
+PURPOSE_CHARS: Final = 100
 PARAMETERS_SHOWN: Final = 16
 LONG_QUERY_WORDS: Final = 20
 SHORTEST_PART_WORDS: Final = 5
@@ -47,10 +48,11 @@ def parameter_names(schema: Mapping[str, Any] | None) -> list[str]:
     return [*first, *(name for name in properties if name not in named)]
 
 
-def tool_text(server: str, tool: McpTool) -> str:
-    """Server, name, description and parameters, in this order."""
+def tool_text(server: str, tool: McpTool, purpose: str = "") -> str:
+    """Server, name, description and parameters, in this order. `purpose`: what the server file says of the server."""
     description = _SPACE.sub(" ", tool.description or tool.title or "").strip()
-    head = f"{server_words(server)} {split_words(tool.name)}: {description[:DESCRIPTION_CHARS]}"
+    words = f"{server_words(server)} {purpose[:PURPOSE_CHARS]}" if purpose else server_words(server)
+    head = f"{words} {split_words(tool.name)}: {description[:DESCRIPTION_CHARS]}"
     shown = ", ".join(split_words(name) for name in parameter_names(tool.input_schema)[:PARAMETERS_SHOWN])
     return f"{head} ({shown})" if shown else head
 

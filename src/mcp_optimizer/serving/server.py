@@ -34,10 +34,10 @@ from mcp_optimizer.errors import (
     OptimizerError,
     UnknownTool,
     UpstreamRefusal,
-    listed,
     quoted,
 )
-from mcp_optimizer.gateway.gateway import SCORES_META_KEY, TOOL_META_KEY, FoundTools, Gateway, ToolListPage, entry
+from mcp_optimizer.gateway.found import FoundTools, ToolListPage, not_running
+from mcp_optimizer.gateway.gateway import SCORES_META_KEY, TOOL_META_KEY, Gateway, entry
 from mcp_optimizer.limits import DEFAULT_LIMITS, Limits
 from mcp_optimizer.metrics.accounts import AccountedAnswer, Accounts
 from mcp_optimizer.profiles.lists import Presentation
@@ -49,14 +49,13 @@ from mcp_optimizer.relay.paging import page
 from mcp_optimizer.relay.server import REGISTERED, Relay
 from mcp_optimizer.relay.wire_errors import as_mcp_error, as_tool_result
 from mcp_optimizer.serving.gate import Gate
-from mcp_optimizer.serving.known_clients import dialect_for, habits_of
-from mcp_optimizer.upstream.state import UpstreamState
+from mcp_optimizer.serving.known_clients import dialect_for, habits_of, is_conversation
 
 _DESCRIBED = frozenset({"call_tool", "read_result"})
 """Own tools whose results already report their cost."""
 
-_MOST_NAMED = 5
-"""Maximum abbreviated tools that a reply names."""
+FOUND_META_KEY = "mcp-optimizer/found"
+"""The `_meta` key of the complete find_tool reply, for clients that would show structured content to the model."""
 
 _FARTHEST = 2**62
 
@@ -77,29 +76,20 @@ class FindToolResponse(BaseModel):
 
 def find_response(found: FoundTools) -> FindToolResponse:
     tools = [hit.form.definition for hit in found.tools]
-    notes = [] if tools else ["No tool fits. Ask for one action in other words, or see list_tools."]
-    notes += (
-        [f"No special tool fits well; general-purpose: {listed(found.general, _MOST_NAMED)}."] if found.general else []
-    )
-    notes += ["Searched by words only: the encoder is still loading."] if found.by_words_only else []
-    notes += [_abbreviated(found)] if found.abbreviated else []
-    notes += ["More tools fit than a reply has room for: ask for one action at a time."] if found.left_out else []
-    notes += [_missing(found.missing)] if found.missing else []
-    return FindToolResponse(tools=tools, token_metrics=found.token_metrics, note=" ".join(notes) or None)
+    return FindToolResponse(tools=tools, token_metrics=found.token_metrics, note=found.note or None)
 
 
-def _abbreviated(found: FoundTools) -> str:
-    if found.whole_id:
-        return f'Abbreviated; all of it: read_result(result_id="{found.whole_id}").'
-    names = listed(found.abbreviated, _MOST_NAMED)
-    return f'Abbreviated: {names}. Search for one alone, with limit=1 and detail="full", to read all of it.'
+def find_reply(found: FoundTools, *, structured: bool = True) -> dict[str, Any]:
+    """The result of a find_tool call, as sent: a text for the model, and the complete reply for programs.
 
-
-def find_reply(found: FoundTools) -> dict[str, Any]:
-    """The result of a find_tool call, as sent."""
+    The complete reply goes into `_meta` for a client whose model would read it in place of the text.
+    """
     answer = find_response(found).model_dump(mode="json", exclude_none=True)
-    scores = {hit.tool.name: hit.score for hit in found.tools}
-    return {**_reply(answer), "_meta": {SCORES_META_KEY: scores}}
+    shown = {key: value for key, value in answer.items() if key != "token_metrics"}
+    meta: dict[str, Any] = {SCORES_META_KEY: {hit.tool.name: hit.score for hit in found.tools}}
+    if structured:
+        return {**_reply(answer, found.text or _json(shown)), "_meta": meta}
+    return {**_told(found.text or _json(shown)), "_meta": {**meta, FOUND_META_KEY: answer}}
 
 
 def list_response(page: ToolListPage) -> dict[str, Any]:
@@ -107,13 +97,8 @@ def list_response(page: ToolListPage) -> dict[str, Any]:
     if page.next_offset is not None:
         answer["next_offset"] = page.next_offset
     if page.missing:
-        answer["note"] = _missing(page.missing)
+        answer["note"] = not_running(page.missing)
     return answer
-
-
-def _missing(states: tuple[UpstreamState, ...]) -> str:
-    described = listed([f"{state.name} ({state.status})" for state in states])
-    return f"Not included, because not running: {described}."
 
 
 @dataclass(frozen=True)
@@ -302,17 +287,19 @@ class _Answers:
         return self._accounts.answering(name, arguments, caller)
 
     async def _find_tool(self, arguments: Mapping[str, Any], caller: Caller) -> dict[str, Any]:
+        habits = habits_of(caller.client)
         found = await self._gateway.search(
-            self._text(arguments, "tool_description", required=True),
+            self._text(arguments, "tool_description", required=True, between="; "),
             self._text(arguments, "tool_keywords"),
             _number(arguments, "limit"),
             self._wanted_detail(arguments),
             caller,
+            is_conversation=is_conversation(habits, caller),
         )
-        return find_reply(found)
+        return find_reply(found, structured=not habits.prefers_structure)
 
-    def _text(self, arguments: Mapping[str, Any], key: str, *, required: bool = False) -> str:
-        return _text(arguments, key, self._limits.own_text, required=required)
+    def _text(self, arguments: Mapping[str, Any], key: str, *, required: bool = False, between: str = " ") -> str:
+        return _text(arguments, key, self._limits.own_text, required=required, between=between)
 
     def _wanted_detail(self, arguments: Mapping[str, Any]) -> Detail:
         wanted = self._text(arguments, "detail") or self._options.detail
@@ -360,16 +347,24 @@ def read_profile(text: str) -> ProfileName:
     raise MCPError(types.INVALID_PARAMS, f"Unknown profile {quoted(text)}. Choose one of: {', '.join(ProfileName)}.")
 
 
-def _reply(answer: dict[str, Any]) -> dict[str, Any]:
-    """The same reply as text and as structured content; compact, because a model pays for whitespace."""
-    text = pydantic_core.to_json(answer).decode("utf-8")
-    return {"content": [{"type": "text", "text": text}], "structuredContent": answer, "isError": False}
+def _reply(answer: dict[str, Any], text: str = "") -> dict[str, Any]:
+    """A reply as structured content, and as text: the same, if no other is given."""
+    return {**_told(text or _json(answer)), "structuredContent": answer}
 
 
-def _text(arguments: Mapping[str, Any], key: str, most: int, *, required: bool = False) -> str:
+def _told(text: str) -> dict[str, Any]:
+    return {"content": [{"type": "text", "text": text}], "isError": False}
+
+
+def _json(answer: dict[str, Any]) -> str:
+    """Compact, because a model pays for whitespace."""
+    return pydantic_core.to_json(answer).decode("utf-8")
+
+
+def _text(arguments: Mapping[str, Any], key: str, most: int, *, required: bool, between: str) -> str:
     value = arguments.get(key)
     if isinstance(value, list) and all(isinstance(item, str) for item in value):
-        value = " ".join(value)
+        value = between.join(value)
     if value is None and not required:
         return ""
     if not isinstance(value, str) or (required and not value.strip()):

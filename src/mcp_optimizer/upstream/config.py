@@ -30,13 +30,15 @@ _TRANSPORT_NAMES = {
 }
 
 _KEYS = frozenset(
-    "type transport transportType command args env cwd url httpUrl serverUrl headers timeout disabled enabled "
-    "tools includeTools enabledTools excludeTools disabledTools".split()
+    "type transport transportType description command args env cwd url httpUrl serverUrl headers timeout disabled "
+    "enabled tools includeTools enabledTools excludeTools disabledTools".split()
 )
 _USED = ("tools", "includeTools", "enabledTools")
 _TURNED_OFF = ("excludeTools", "disabledTools")
 _ALIKE = 0.8
 """Similarity from which one word counts as a mistyped form of the other."""
+
+_LONGEST_PURPOSE = 300
 
 # A string, or a comment, or a comma followed only by whitespace and comments before a closing bracket. A comment is
 # atomic, `(?>`: it ends at its first "*/" and is never extended to a later one.
@@ -130,7 +132,8 @@ def _usable_spec(name: str, entry: Any, path: Path, environment: Mapping[str, st
     if not isinstance(entry, dict):
         raise _Unusable("the entry is not an object")
     _refuse_mistyped(entry)
-    entry = {key: _expand(value, key, environment) for key, value in entry.items()}
+    description = entry.get("description")
+    entry = {key: _expand(value, key, environment) for key, value in entry.items() if key != "description"}
     transport, certain = _transport(entry)
     disabled = _is_disabled(entry)
     timeout = _timeout(entry.get("timeout"))
@@ -140,6 +143,7 @@ def _usable_spec(name: str, entry: Any, path: Path, environment: Mapping[str, st
         spec = ServerSpec(
             name=name,
             transport=transport,
+            description=_purpose(description),
             command=_required(entry, "command"),
             args=tuple(_texts(entry.get("args", []), "args")),
             env=_mapping(entry.get("env", {}), "env"),
@@ -154,6 +158,7 @@ def _usable_spec(name: str, entry: Any, path: Path, environment: Mapping[str, st
     return ServerSpec(
         name=name,
         transport=transport,
+        description=_purpose(description),
         url=_url(entry),
         headers=_mapping(entry.get("headers", {}), "headers"),
         timeout=timeout,
@@ -161,6 +166,11 @@ def _usable_spec(name: str, entry: Any, path: Path, environment: Mapping[str, st
         tools=tools,
         transport_is_certain=certain,
     )
+
+
+def _purpose(description: Any) -> str:
+    """What the server is for, in a line. Another program may use the key for something else: then it says nothing."""
+    return " ".join(description.split())[:_LONGEST_PURPOSE] if isinstance(description, str) else ""
 
 
 def _refuse_mistyped(entry: Mapping[str, Any]) -> None:

@@ -37,6 +37,8 @@ class ServerSpec:
     cwd: str | None = None
     url: str = field(default="", repr=False)
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    description: str = ""
+    """What the server is for, as the server file says: searched, and shown with its tools."""
     timeout: float | None = None
     disabled: bool = False
     tools: ToolSelection = EVERY_TOOL

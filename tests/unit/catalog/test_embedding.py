@@ -21,7 +21,7 @@ from mcp_optimizer.catalog.ingestion import Ingestion
 from mcp_optimizer.catalog.record import vector_key
 from mcp_optimizer.db.catalog import Catalog
 from mcp_optimizer.db.database import open_database
-from mcp_optimizer.gateway.gateway import FoundTools
+from mcp_optimizer.gateway.found import FoundTools
 from mcp_optimizer.search.engine import Encoder
 from mcp_optimizer.search.lexical import Floats, Vocabulary
 from mcp_optimizer.serving.server import find_response

@@ -90,9 +90,12 @@ class Served:
         return "".join(block.text for block in result.content if isinstance(block, types.TextContent))
 
     async def found(self, detail: str, **more: Any) -> FindToolResponse:
-        text = await self.text("find_tool", {"tool_description": "pick a thing", "detail": detail, **more})
-        assert COUNTER.count_tokens(text) <= self.gateway.limits.reply_tokens
-        return FindToolResponse.model_validate_json(text)
+        asked = {"tool_description": "pick a thing", "detail": detail, **more}
+        result = await self.client.call_tool("find_tool", asked)
+        structured = json.dumps(result.structured_content, separators=(",", ":"), ensure_ascii=False)
+        for sent in (await self.text("find_tool", asked), structured):
+            assert COUNTER.count_tokens(sent) <= self.gateway.limits.reply_tokens
+        return FindToolResponse.model_validate(result.structured_content)
 
 
 @asynccontextmanager

@@ -57,10 +57,9 @@ class Served:
         return await self.client.call_tool(name, arguments)
 
     async def answer(self, name: str, **arguments: Any) -> Any:
-        """The result of a call that must succeed, with the same value in its text and its structured content."""
+        """The result of a call that must succeed, as a program reads it."""
         result = await self.call(name, arguments)
         assert not result.is_error, text_of(result)
-        assert json.loads(text_of(result)) == result.structured_content
         return result.structured_content
 
     async def error(self, name: str, **arguments: Any) -> str:
@@ -125,12 +124,12 @@ async def test_a_client_is_greeted_and_sees_four_tools(open_server: Open, mode: 
 
 
 @pytest.mark.parametrize("encoding", VOCABULARIES)
-def test_our_own_tools_cost_less_than_600_tokens_together(encoding: str) -> None:
+def test_our_own_tools_cost_less_than_400_tokens_together(encoding: str) -> None:
     wire = json.dumps({"tools": OWN_TOOLS}, separators=(",", ":"), ensure_ascii=False)
-    assert TokenCounter(encoding).count_tokens(wire + INSTRUCTIONS) < 600
+    assert TokenCounter(encoding).count_tokens(wire + INSTRUCTIONS) < 400
 
 
-async def test_find_tool_answers_with_definitions_and_savings_alike_in_text_and_structure(open_server: Open) -> None:
+async def test_find_tool_answers_a_program_with_definitions_and_savings(open_server: Open) -> None:
     async with open_server() as served:
         found = await served.answer(
             "find_tool", tool_description="create an issue", tool_keywords="github", limit=1, detail="full"

@@ -1,0 +1,178 @@
+"""A tool in less than its signature: only what must be given, and what the request is about. Pure.
+
+`brief` is one line: `(board_id: int, owner?: str, +31 optional) List the cards of a board.` `folded` is a signature
+whose optional parameters are listed by name, except those that the request mentions. Nothing required is ever left
+out, and what is left out is counted.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator
+from typing import Any
+
+from mcp_optimizer.compression.notes import opening
+from mcp_optimizer.compression.references import resolve
+from mcp_optimizer.compression.walk import Schema
+from mcp_optimizer.domain.json_schema import listed, properties_of, reference_of, required_of
+from mcp_optimizer.domain.tools import McpTool
+from mcp_optimizer.largejson.text import compact
+from mcp_optimizer.search.words import terms
+
+_TYPES = {"string": "str", "integer": "int", "number": "num", "boolean": "bool"}
+_COMBINED = frozenset("allOf anyOf oneOf then else dependentSchemas $ref patternProperties".split())
+_PLAIN_NAME = re.compile(r"[\w$@.\-]+")
+_PARAMETER = re.compile(r"(?P<name>'(?:\\.|[^'\\])+'|[\w$@.\-\[\]/]+)(?P<optional>\?)?(?=:| - |$)")
+_SHARED = re.compile(r"(\w+) = ")
+_WORD = re.compile(r"\w+")
+_LONGEST_VALUES = 60
+_LONGEST_OBJECT = 100
+_MOST_MEMBERS = 8
+_MOST_REQUIRED = 30
+_LONGEST_SAID = 140
+_MOST_MATCHING = 4
+_MOST_NAMED = 12
+_LONGEST_NAME = 40
+_DEEPEST = 3
+
+
+def brief(tool: McpTool, wanted: Collection[str]) -> str | None:
+    """The required parameters, and the optional ones that have a wanted term in their names.
+
+    None if the schema combines others, because then only the signature says what is required, or requires too much.
+    """
+    schema = tool.input_schema
+    members, required = properties_of(schema), list(dict.fromkeys(required_of(schema)))
+    if not _COMBINED.isdisjoint(schema) or len(required) > _MOST_REQUIRED:
+        return None
+    optional = [name for name in members if name not in frozenset(required)]
+    wanted = frozenset(wanted) - terms_of(tool.name)
+    matching = [name for name in optional if not terms_of(name).isdisjoint(wanted)][:_MOST_MATCHING]
+    shown = [f"{_spelt(name)}: {_type(members.get(name), schema, 0)}" for name in required]
+    shown += [f"{_spelt(name)}?: {_type(members[name], schema, 0)}" for name in matching]
+    if rest := len(optional) - len(matching):
+        shown.append(f"+{rest} optional")
+    return f"({', '.join(shown)}) {short(opening(tool.description or ''))}".strip()
+
+
+def call_of(tool: McpTool) -> str:
+    """The names of what must be given, in brackets: enough to try a call, whose errors say the rest."""
+    required = list(dict.fromkeys(required_of(tool.input_schema)))
+    shown = ", ".join(map(_spelt, required[:_MOST_MEMBERS]))
+    return f"({shown})" if len(shown) <= _LONGEST_OBJECT and len(required) <= _MOST_MEMBERS else "(…)"
+
+
+def begins_with_parameter(signature: str, names: Collection[str]) -> bool:
+    """Whether a signature has no description before its parameters."""
+    found = _PARAMETER.match(signature)
+    return found is not None and found["name"] in names
+
+
+def short(said: str) -> str:
+    """A sentence of a line, cut at a word if it is long."""
+    return said if len(said) <= _LONGEST_SAID else said[: _LONGEST_SAID - 1].rsplit(" ", 1)[0].rstrip(",;:") + "…"
+
+
+def terms_of(name: str) -> frozenset[str]:
+    """The words of a parameter's name, as a request would have them."""
+    return frozenset(terms(name[:_LONGEST_NAME]))
+
+
+def folded(signature: str, tool: McpTool, wanted: Collection[str]) -> str:
+    """The tool's signature with its optional parameters by name only, except those that the request mentions."""
+    optional = properties_of(tool.input_schema)
+    # Every parameter of list_cards may speak of cards.
+    wanted = frozenset(wanted) - terms_of(tool.name)
+    kept: list[str] = []
+    left_out: list[str] = []
+    shared: list[list[str]] = []
+    for block in _blocks(signature):
+        found = _PARAMETER.match(block[0])
+        if _SHARED.match(block[0]):
+            shared.append(block)
+        elif found and found["optional"] and found["name"] in optional and terms_of(found["name"]).isdisjoint(wanted):
+            left_out.append(found["name"])
+        else:
+            kept += block
+    if not left_out:
+        return signature
+    kept += _used(shared, kept)
+    names = [name if len(name) <= _LONGEST_NAME else f"{name[:_LONGEST_NAME]}…" for name in left_out[:_MOST_NAMED]]
+    more = ", …" if len(left_out) > _MOST_NAMED else ""
+    return "\n".join([*kept, f"+{len(left_out)} optional: {', '.join(names)}{more}"])
+
+
+def _blocks(signature: str) -> Iterator[list[str]]:
+    """Each line at the margin with the indented lines below it."""
+    block: list[str] = []
+    for line in signature.split("\n"):
+        if block and not line.startswith(" "):
+            yield block
+            block = []
+        block.append(line)
+    yield block
+
+
+def _used(shared: list[list[str]], kept: list[str]) -> list[str]:
+    """The shared types that are still mentioned, directly or by one another."""
+    words = set(_WORD.findall("\n".join(kept)))
+    used: list[str] = []
+    waiting = shared
+    while found := [block for block in waiting if (name := _SHARED.match(block[0])) and name[1] in words]:
+        waiting = [block for block in waiting if block not in found]
+        used += [line for block in found for line in block]
+        words = set(_WORD.findall("\n".join(line for block in found for line in block)))
+    return used
+
+
+def _spelt(name: str) -> str:
+    return name if _PLAIN_NAME.fullmatch(name) else compact(name)
+
+
+def _type(schema: Any, root: Schema, depth: int) -> str:
+    """The type of a value in a few words; an object that needs more is only `obj`."""
+    if not isinstance(schema, dict) or depth > _DEEPEST:
+        return "any"
+    if (reference := reference_of(schema)) is not None:
+        return _type(resolve(root, reference), root, depth + 1)
+    if values := listed(schema, "enum"):
+        shown = "|".join(_literal(value) for value in values[:20])
+        if len(values) <= 20 and len(shown) <= _LONGEST_VALUES:
+            return shown
+    for key in ("anyOf", "oneOf"):
+        if branches := listed(schema, key)[:8]:
+            kinds = dict.fromkeys(_type(branch, root, depth + 1) for branch in branches)
+            kinds.pop("null", None)
+            return "|".join(kinds) or "any"
+    kind = schema.get("type")
+    kinds = [one for one in kind if one != "null"] if isinstance(kind, list) else [kind]
+    return "|".join(_plain(schema, one, root, depth) for one in kinds[:4]) or "any"
+
+
+def _plain(schema: Schema, kind: Any, root: Schema, depth: int) -> str:
+    if kind == "array":
+        inner = _type(schema.get("items"), root, depth + 1)
+        return f"({inner})[]" if "|" in inner else f"{inner}[]"
+    if kind == "object" or (kind is None and properties_of(schema)):
+        return _object(schema, root, depth)
+    if kind == "null":
+        return "null"
+    shown = _TYPES.get(kind, "any") if isinstance(kind, str) else "any"
+    form = schema.get("format")
+    return f"{shown} {form}" if shown == "str" and isinstance(form, str) and len(form) <= 20 else shown
+
+
+def _object(schema: Schema, root: Schema, depth: int) -> str:
+    """What an object must have, if that is short."""
+    members, required = properties_of(schema), required_of(schema)
+    if not required or not _COMBINED.isdisjoint(schema) or len(required) > _MOST_MEMBERS:
+        return "obj"
+    inside = ", ".join(f"{_spelt(name)}: {_type(members.get(name), root, depth + 1)}" for name in required)
+    more = ", ..." if len(members) > len(required) else ""
+    return f"{{{inside}{more}}}" if len(inside) <= _LONGEST_OBJECT else "obj"
+
+
+def _literal(value: Any) -> str:
+    if isinstance(value, str) and len(value) <= _LONGEST_VALUES:
+        return f"'{value}'"
+    return compact(value)[:_LONGEST_VALUES]

@@ -1,0 +1,54 @@
+"""What a model should know about a server before it calls its tools: its purpose, where it works, its instructions.
+
+From the server file (`description`, and the paths among its arguments) and from the server's own instructions, which
+are shortened and taken for what they are: text of a stranger. Called when a reply shows a server's tool.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+
+from mcp_optimizer.compression.notes import opening
+from mcp_optimizer.upstream.spec import ServerSpec, Transport
+from mcp_optimizer.upstream.state import UpstreamState
+
+_LONGEST = 240
+_LONGEST_PATH = 200
+_MOST_PATHS = 3
+_PROGRAMS = re.compile(r"\.(?:[cm]?[jt]s|py|pyz|jar|sh|exe|dll|rb|php|wasm|json|toml|ya?ml|env)$", re.I)
+_NOT_DATA = frozenset("--directory --project --prefix --config --cache --cwd -C -c -m --from --env-file --log".split())
+"""Options whose value says where a program is, not where it works."""
+
+
+def about_server(state: UpstreamState) -> str:
+    """Its purpose, the places it was started with, and the beginning of its instructions; in a line."""
+    said = [_line(state.spec.description)] if state.spec.description else []
+    if paths := list(places(state.spec)):
+        said.append(f"paths: {', '.join(paths)}")
+    if state.instructions and not state.spec.description:
+        said.append(_line(opening(state.instructions)))
+    return "; ".join(said)
+
+
+def places(spec: ServerSpec) -> Iterator[str]:
+    """The existing files and folders that a local server was started with, except its own program."""
+    if spec.transport is not Transport.STDIO:
+        return
+    found, before = 0, ""
+    for argument in spec.args:
+        value = argument.partition("=")[2] if argument.startswith("-") and "=" in argument else argument
+        option, before = (argument.partition("=")[0] if value is not argument else before), argument
+        is_place = value.startswith(("/", "~", "\\\\")) or value[1:3] == ":\\"
+        if not is_place or option in _NOT_DATA or len(value) > _LONGEST_PATH or _PROGRAMS.search(value):
+            continue
+        path = os.path.expanduser(value)
+        if path.isprintable() and "node_modules" not in path and os.path.exists(path) and found < _MOST_PATHS:
+            found += 1
+            yield path
+
+
+def _line(text: str) -> str:
+    text = " ".join(text.split())
+    return text if len(text) <= _LONGEST else text[: _LONGEST - 1].rsplit(" ", 1)[0] + "…"

@@ -1,0 +1,204 @@
+"""Finds the tools for a request and puts them into forms, for a program and for a model. Called by the gateway.
+
+A request that asks for several actions is searched part by part. Whether it does is decided here, by what is found: a
+request that is only worded like several stays one unless its parts find different tools.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from mcp_optimizer.catalog import CatalogTool, Snapshot
+from mcp_optimizer.catalog.forms import Detail, ToolForms
+from mcp_optimizer.catalog.use import LearnedUse
+from mcp_optimizer.domain.tools import TokenMetrics
+from mcp_optimizer.errors import InvalidRequest, quoted
+from mcp_optimizer.gateway.about import about_server
+from mcp_optimizer.gateway.conversations import Seen
+from mcp_optimizer.gateway.found import FoundPart, FoundTool, FoundTools
+from mcp_optimizer.gateway.reply_text import Sources, reply_text
+from mcp_optimizer.limits import Limits
+from mcp_optimizer.search.engine import Hit, Prior
+from mcp_optimizer.search.several import Several, several
+from mcp_optimizer.search.words import terms
+
+_AROUND = 500
+"""Tokens of a reply reserved for everything except its tools."""
+
+_LEAST_TOOL = 30
+"""Tokens of the smallest tool, which bounds how many tools a reply could hold."""
+
+_OF_A_PART = 3
+"""Tools that are looked at for each of several actions."""
+
+_LIKELY = 0.4
+"""How likely each part's tool must be for a request to count as several that does not separate them itself."""
+
+
+_CERTAIN = 0.9
+"""How likely a tool must be for the whole request to count as one, although it is worded like several."""
+
+
+@dataclass(frozen=True)
+class Query:
+    """What is asked for: the request, further words, how many tools, and in which form."""
+
+    tool_description: str
+    tool_keywords: str = ""
+    limit: int | None = None
+    detail: Detail = Detail.FULL
+
+    @property
+    def text(self) -> str:
+        return f"{self.tool_description} {self.tool_keywords}"
+
+
+_Hits = list[tuple[CatalogTool, Hit]]
+
+
+class Finder:
+    """Finds tools in a snapshot of the catalog. `find_tokens` is what a reply should cost a model."""
+
+    def __init__(
+        self,
+        forms: ToolForms,
+        count: Callable[[str], int],
+        find_limit: int,
+        find_tokens: int,
+        limits: Limits,
+        use: LearnedUse | None = None,
+        shape: Callable[[CatalogTool], str] = lambda _tool: "",
+    ) -> None:
+        self._forms = forms
+        self._count = count
+        self._find_limit = find_limit
+        self._find_tokens = find_tokens
+        self._limits = limits
+        self._use = use
+        self._shape = shape
+
+    def find(self, snapshot: Snapshot, query: Query, seen: Seen | None = None) -> FoundTools:
+        """The few tools that fit a request, with exact savings against all tools of running servers.
+
+        `seen`: what this conversation was already shown; the reply's text does not repeat it.
+        """
+        limit = self._checked_limit(query)
+        room = self._limits.reply_tokens - _AROUND
+        at_once = room // _LEAST_TOOL
+        hits, further = self._searched(snapshot, query.tool_description, query.tool_keywords, min(limit, at_once))
+        parts = self._parts(snapshot, query, limit, hits)
+        if parts:
+            hits = _together(parts, hits)[: min(limit, at_once)]
+        forms = self._forms.reply([tool for tool, _ in hits], query.detail, room)
+        tools = tuple(
+            FoundTool(tool, hit.score, form, hit.is_general, hit.is_named)
+            for (tool, hit), form in zip(hits, forms, strict=False)
+        )
+        returned = sum(found.form.tokens for found in tools)
+        found = FoundTools(
+            tools,
+            TokenMetrics.of(snapshot.baseline_tokens, returned),
+            tuple(snapshot.missing()),
+            hits[0][1].score if hits else 0.0,
+            snapshot.encoder_is_loading,
+            len(tools) < len(hits) or len(hits) == at_once < limit,
+            further=() if parts else _worth_naming(tools, further),
+            parts=_in_parts(parts, tools),
+        )
+        return replace(found, text=self._text(found, snapshot, query, seen))
+
+    def _checked_limit(self, query: Query) -> int:
+        limit = self._find_limit if query.limit is None else query.limit
+        if limit < 1:
+            raise InvalidRequest(f"limit must be at least 1, not {quoted(limit)}.")
+        length = len(query.tool_description) + len(query.tool_keywords)
+        if length > (longest := self._limits.query):
+            raise InvalidRequest(
+                f"The request is too long: {length:,} characters, maximum {longest:,}. Describe one action."
+            )
+        return limit
+
+    def _searched(
+        self, snapshot: Snapshot, description: str, keywords: str, limit: int
+    ) -> tuple[_Hits, list[CatalogTool]]:
+        prior = self._prior(snapshot, f"{description} {keywords}")
+        result = snapshot.index.search(description, keywords, snapshot.allowed, limit, prior)
+        hits = [(tool, hit) for hit in result.hits for tool in snapshot.at([hit.position])]
+        return hits, snapshot.at(result.further)
+
+    def _prior(self, snapshot: Snapshot, request: str) -> Prior | None:
+        """What use says of tools, for a request."""
+        use = self._use
+        if use is None:
+            return None
+        asked = terms(request)
+        return lambda positions: use.prior(asked, [tool.key for at in positions if (tool := snapshot.tools[at])])
+
+    def _parts(self, snapshot: Snapshot, query: Query, limit: int, whole: _Hits) -> list[tuple[str, _Hits]]:
+        """The parts of a request for several actions, each with its tools; none if it is one request."""
+        asked = several(query.tool_description)
+        if asked is None or len(asked.parts) > limit or any(hit.is_named for _, hit in whole[:1]):
+            return []
+        keywords = query.tool_keywords
+        parts = [(part, self._searched(snapshot, part, keywords, _OF_A_PART)[0]) for part in asked.parts]
+        if servers := {hits[0][0].server for part, hits in parts if _is_likely(hits) and _says_enough(part)}:
+            parts = [(part, self._among(snapshot, part, hits, keywords, servers)) for part, hits in parts]
+        return parts if _are_several(asked, parts, whole) else []
+
+    def _among(self, snapshot: Snapshot, part: str, hits: _Hits, keywords: str, servers: set[str]) -> _Hits:
+        """The tools for a part that says too little alone: those of the servers that do the other parts."""
+        if _is_likely(hits) and _says_enough(part):
+            return hits
+        named, _ = self._searched(snapshot, part, f"{keywords} {' '.join(sorted(servers))}", _OF_A_PART)
+        own = [(tool, hit) for tool, hit in named if tool.server in servers and not hit.is_general]
+        return own or hits
+
+    def _text(self, found: FoundTools, snapshot: Snapshot, query: Query, seen: Seen | None) -> str:
+        if query.detail is not Detail.SIGNATURE:
+            return ""
+        room = self._limits.reply_tokens - _AROUND
+        sources = Sources(
+            self._forms, self._count, room, self._shape, lambda server: about_server(snapshot.states[server])
+        )
+        return reply_text(found, sources, self._find_tokens, frozenset(terms(query.text)), seen)
+
+
+def _are_several(asked: Several, parts: Sequence[tuple[str, _Hits]], whole: _Hits) -> bool:
+    """Whether the parts have different tools that are likely to be right, and no tool is for all of it."""
+    best = [hits[0] for _, hits in parts if hits]
+    if len({tool.key for tool, _ in best}) < 2:
+        return False
+    is_one = bool(whole) and whole[0][1].score >= _CERTAIN
+    return asked.is_certain or (not is_one and all(_is_likely(hits) for _, hits in parts))
+
+
+def _says_enough(part: str) -> bool:
+    """Whether a part says more than an action: "commit it" can be about anything."""
+    return len(terms(part)) > 1
+
+
+def _is_likely(hits: _Hits) -> bool:
+    return bool(hits) and hits[0][1].score >= _LIKELY
+
+
+def _together(parts: Sequence[tuple[str, _Hits]], whole: _Hits) -> _Hits:
+    """The best tool for the whole request, of each part, then the next ones; each tool once."""
+    rows = [hits[place] for place in range(_OF_A_PART) for _, hits in parts if place < len(hits)]
+    found: dict[tuple[str, str], tuple[CatalogTool, Hit]] = {}
+    for tool, hit in [*whole[:1], *rows, *whole]:
+        found.setdefault(tool.key, (tool, hit))
+    return list(found.values())
+
+
+def _in_parts(parts: Sequence[tuple[str, _Hits]], tools: Sequence[FoundTool]) -> tuple[FoundPart, ...]:
+    by_key = {found.tool.key: found for found in tools}
+    return tuple(
+        FoundPart(request, tuple(by_key[tool.key] for tool, _ in hits if tool.key in by_key)) for request, hits in parts
+    )
+
+
+def _worth_naming(tools: Sequence[FoundTool], further: Sequence[CatalogTool]) -> tuple[CatalogTool, ...]:
+    """Further tools of the servers that the search found: what a reader may need next."""
+    servers = {found.tool.server for found in tools}
+    return tuple(tool for tool in further if tool.server in servers)

@@ -1,0 +1,106 @@
+"""What a search returns: the tools in their forms, the savings, and what a reader should know. Frozen values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from mcp_optimizer.catalog import CatalogTool
+from mcp_optimizer.catalog.forms import Form
+from mcp_optimizer.domain.tools import TokenMetrics
+from mcp_optimizer.errors import listed
+from mcp_optimizer.upstream.state import UpstreamState
+
+_MOST_NAMED = 5
+"""Maximum tools that a note names."""
+
+
+@dataclass(frozen=True)
+class FoundTool:
+    """A tool that fits, its score, and the form in which it is returned."""
+
+    tool: CatalogTool
+    score: float
+    form: Form
+    is_general: bool = False
+    """It is there because it is for anything: no special tool fits well."""
+    is_named: bool = False
+    """The request names it."""
+
+
+@dataclass(frozen=True)
+class FoundPart:
+    """One of the actions of a request that asks for several, and the tools that fit it, best first."""
+
+    request: str
+    tools: tuple[FoundTool, ...]
+
+
+@dataclass(frozen=True)
+class FoundTools:
+    """The reply to a search: the tools, the savings, and the servers that could not be searched."""
+
+    tools: tuple[FoundTool, ...]
+    token_metrics: TokenMetrics
+    missing: tuple[UpstreamState, ...]
+    fit: float = 0.0
+    """The probability, from 0 to 1, that the first tool answers the request."""
+    by_words_only: bool = False
+    """The encoder is still loading, so only words were matched."""
+    left_out: bool = False
+    """Whether more tools fit than the reply has room for."""
+    whole_id: str = ""
+    """The id under which the only tool is kept complete, if it is too large to be shown."""
+    further: tuple[CatalogTool, ...] = ()
+    """The tools that follow in the ranking; a reply only names them."""
+    parts: tuple[FoundPart, ...] = ()
+    """The actions that the request asks for, if it asks for several."""
+    text: str = ""
+    """What a model reads, if it is not the definitions themselves."""
+
+    @property
+    def general(self) -> list[str]:
+        """The tools that were returned because they are for anything."""
+        return [found.tool.name for found in self.tools if found.is_general]
+
+    @property
+    def abbreviated(self) -> list[str]:
+        """The tools that are too large to be shown completely."""
+        return [found.tool.name for found in self.tools if found.form.is_abbreviated]
+
+    @property
+    def note(self) -> str:
+        """What a reader should know about the reply; mostly nothing."""
+        notes = [] if self.tools else ["No tool fits. Ask for one action in other words, or see list_tools."]
+        if self.general:
+            notes.append(f"No special tool fits well; general-purpose: {listed(self.general, _MOST_NAMED)}.")
+        if self.by_words_only:
+            notes.append("Searched by words only: the encoder is still loading.")
+        if self.abbreviated:
+            notes.append(self._how_to_read_all())
+        if self.left_out:
+            notes.append("More tools fit than a reply has room for: ask for one action at a time.")
+        if self.missing:
+            notes.append(not_running(self.missing))
+        return " ".join(notes)
+
+    def _how_to_read_all(self) -> str:
+        if self.whole_id:
+            return f'Abbreviated; all of it: read_result(result_id="{self.whole_id}").'
+        names = listed(self.abbreviated, _MOST_NAMED)
+        return f'Abbreviated: {names}. Search for one alone, with limit=1 and detail="full", to read all of it.'
+
+
+@dataclass(frozen=True)
+class ToolListPage:
+    """A page of the plain list of tools."""
+
+    tools: tuple[CatalogTool, ...]
+    total: int
+    next_offset: int | None
+    missing: tuple[UpstreamState, ...]
+
+
+def not_running(states: tuple[UpstreamState, ...]) -> str:
+    """Which servers a reply does not cover."""
+    described = listed([f"{state.name} ({state.status})" for state in states])
+    return f"Not included, because not running: {described}."

@@ -1,0 +1,222 @@
+"""What a model reads of a search: the tools, in a budget of tokens. Called by the gateway.
+
+The best tool, and those close to it, are written with their parameters and rules; the others with what they require
+and what the request is about; further ones by name. What the conversation was already shown is only named. Programs
+read the complete reply in `structuredContent`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass, field
+
+from mcp_optimizer.catalog import CatalogTool
+from mcp_optimizer.catalog.forms import ToolForms
+from mcp_optimizer.compression.brief import begins_with_parameter, brief, call_of, folded
+from mcp_optimizer.compression.signature import Notes
+from mcp_optimizer.domain.json_schema import ANY_OBJECT, properties_of
+from mcp_optimizer.gateway.conversations import Seen
+from mcp_optimizer.gateway.found import FoundPart, FoundTool, FoundTools
+
+_CLOSE = 0.6
+"""A tool at least this likely, compared with the best, is shown like the best."""
+
+_FIRST = 0.75
+"""The share of the budget above which even the best tool's optional parameters are only named."""
+
+_MOST_MORE = 6
+"""Maximum tools that a reply names beyond those that were asked for."""
+
+_MOST_OTHERS = 2
+"""Maximum other tools that are named for each of several actions."""
+
+_LONGEST_PART = 60
+_WITH_SHAPES = 2
+"""Tools of a reply that say what they return."""
+
+_AROUND = 3
+"""Tokens between two tools of a reply."""
+
+
+@dataclass(frozen=True)
+class Sources:
+    """Where a reply's texts come from."""
+
+    forms: ToolForms
+    count: Callable[[str], int]
+    room: int
+    """The most tokens that a reply may have, whatever is asked for."""
+    shape: Callable[[CatalogTool], str]
+    """What a tool returns, if that is known."""
+    about: Callable[[str], str]
+    """What there is to know about a server: its purpose, where it works, its instructions."""
+
+
+def reply_text(
+    found: FoundTools, sources: Sources, budget: int, wanted: Collection[str] = (), seen: Seen | None = None
+) -> str:
+    """The text for a model. `wanted` are the terms of the request."""
+    writer = _Writer(sources, budget, frozenset(wanted), seen if seen is not None else Seen())
+    if found.parts:
+        for part in found.parts:
+            writer.part(part, budget // len(found.parts))
+    else:
+        writer.hits(found.tools)
+    writer.more(found.further)
+    if found.note:
+        writer.lines.append(found.note)
+    return "\n".join(writer.lines)
+
+
+@dataclass
+class _Writer:
+    """Writes one reply, line by line, and spends its budget."""
+
+    sources: Sources
+    left: int
+    wanted: frozenset[str]
+    seen: Seen
+    lines: list[str] = field(default_factory=list)
+    _servers: list[str] = field(default_factory=list)
+    _named: list[CatalogTool] = field(default_factory=list)
+    _repeated: list[CatalogTool] = field(default_factory=list)
+    _shapes: int = 0
+
+    def hits(self, hits: Sequence[FoundTool]) -> None:
+        """The tools of a request for one action."""
+        most = int(_FIRST * self.left)
+        for place, hit in enumerate(hits):
+            if hit.is_named:
+                self._write(hit.tool, self._complete(hit))
+            elif _key(hit.tool) in self.seen:
+                self._repeated.append(hit.tool)
+            elif place == 0:
+                self._write(hit.tool, self._first(hit, most))
+            else:
+                is_close = hit.score >= _CLOSE * hits[0].score
+                self._write_if_room(hit.tool, self._forms_of(hit.tool, is_close=is_close))
+
+    def part(self, part: FoundPart, budget: int) -> None:
+        """The tool for one of several actions, and the names of the next ones."""
+        asked = part.request if len(part.request) <= _LONGEST_PART else f"{part.request[:_LONGEST_PART].rstrip()}…"
+        self.lines.append(f'For "{" ".join(asked.split())}":')
+        if not part.tools:
+            self.lines.append("No tool fits.")
+            return
+        best, *others = part.tools
+        if _key(best.tool) in self.seen and not best.is_named:
+            self.lines.append(f"{best.tool.name} (shown above)")
+        else:
+            self._write(best.tool, self._first(best, budget))
+        if others:
+            self.lines.append(f"or: {', '.join(_call(hit.tool) for hit in others[:_MOST_OTHERS])}")
+
+    def more(self, further: Iterable[CatalogTool]) -> None:
+        """Servers, and the tools that are only named."""
+        self.lines += [f"[{server}] {about}" for server in self._servers if (about := self._about(server))]
+        if self._repeated:
+            self.lines.append(f"shown above: {', '.join(tool.name for tool in self._repeated)}")
+        shown = [*self._named, *list(further)[: max(_MOST_MORE - len(self._named), 0)]]
+        if shown:
+            # With what they require, where there is room: then the next request may be the call itself.
+            known = self._servers[-1] if self._servers else ""
+            called = _by_server(shown, known, _call)
+            fits = len(shown) <= _MOST_MORE and self.sources.count(called) <= self.left
+            self.lines.append(f"more: {called if fits else _by_server(shown, known, _name)}")
+
+    def _about(self, server: str) -> str:
+        key = f"server {server}"
+        if key in self.seen:
+            return ""
+        self.seen.add(key)
+        return self.sources.about(server)
+
+    def _complete(self, hit: FoundTool) -> str:
+        return self._within(hit, self.sources.forms.text(hit.tool, Notes.FULL))
+
+    def _first(self, hit: FoundTool, most: int) -> str:
+        """All of the best tool; if that is long, its optional parameters by name."""
+        text = self.sources.forms.text(hit.tool, Notes.SENTENCE)
+        if self.sources.count(text) > most:
+            text = folded(text, hit.tool.record.details, self.wanted)
+        return self._within(hit, text)
+
+    def _within(self, hit: FoundTool, text: str) -> str:
+        """The text, or if a reply has no room for it, as much as the form of the tool has."""
+        if self.sources.count(text) <= min(self.sources.room, self.sources.room + self.left):
+            return _headed(hit.tool, text)
+        has_signature = hit.form.definition.input_schema == ANY_OBJECT
+        return _headed(hit.tool, (hit.form.definition.description or "") if has_signature else "(…)")
+
+    def _forms_of(self, tool: CatalogTool, *, is_close: bool) -> Iterable[str]:
+        """From much to little."""
+        if is_close:
+            yield _headed(tool, self.sources.forms.text(tool, Notes.SENTENCE))
+        short = brief(tool.record.details, self.wanted)
+        yield _headed(tool, self.sources.forms.text(tool, Notes.NONE) if short is None else short)
+
+    def _write_if_room(self, tool: CatalogTool, forms: Iterable[str]) -> None:
+        for text in forms:
+            if self.sources.count(text) + _AROUND <= self.left:
+                self._write(tool, text)
+                return
+        self._named.append(tool)
+
+    def _write(self, tool: CatalogTool, text: str) -> None:
+        if self._shapes < _WITH_SHAPES and (shape := self.sources.shape(tool)):
+            self._shapes += 1
+            text = f"{text}\n -> {shape}"
+        self.lines.append(text)
+        self.left -= self.sources.count(text) + _AROUND
+        self.seen.add(_key(tool))
+        if tool.server not in self._servers:
+            self._servers.append(tool.server)
+
+
+def _key(tool: CatalogTool) -> str:
+    return f"tool {tool.record.definition_hash} {tool.name}"
+
+
+def _headed(tool: CatalogTool, text: str) -> str:
+    """`name(parameters) [server]: description`, or the parameters on the lines below."""
+    if text.startswith("("):
+        end = _end_of_parameters(text)
+        said = text[end:].strip()
+        return f"{tool.name}{text[:end]} [{tool.server}]" + (f": {said}" if said else "")
+    between = "\n" if begins_with_parameter(text, properties_of(tool.record.details.input_schema)) else " "
+    return f"{tool.name} [{tool.server}]:{between}{text}".replace("\n", "\n ")
+
+
+def _end_of_parameters(text: str) -> int:
+    """Where the brackets that the text begins with are closed."""
+    depth, quoted, escaped = 0, False, False
+    for at, letter in enumerate(text):
+        if quoted:
+            quoted = escaped or letter != "'"
+            escaped = letter == "\\" and not escaped
+        elif letter == "'":
+            quoted = True
+        elif letter in "([{":
+            depth += 1
+        elif letter in ")]}":
+            depth -= 1
+            if not depth:
+                return at + 1
+    return 0
+
+
+def _name(tool: CatalogTool) -> str:
+    return tool.name
+
+
+def _call(tool: CatalogTool) -> str:
+    return f"{tool.name}{call_of(tool.record.details)}"
+
+
+def _by_server(tools: Sequence[CatalogTool], known: str, written: Callable[[CatalogTool], str]) -> str:
+    """The tools, with the server before those that are not of the server last spoken of."""
+    said, server = [], known
+    for tool in sorted(tools, key=lambda tool: tool.server != known):
+        said.append(written(tool) if tool.server == server else f"[{tool.server}] {written(tool)}")
+        server = tool.server
+    return ", ".join(said)
