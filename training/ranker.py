@@ -9,7 +9,8 @@ from mcp_optimizer.search import ranker
 from mcp_optimizer.search.document import Document
 from mcp_optimizer.search.learned import FEATURES, FIT_FEATURES, HIT_FEATURES, Fusion, Regime, read_fusion
 from mcp_optimizer.search.lexical import Floats, LexicalIndex, Vocabulary, count_terms
-from mcp_optimizer.search.ranker import Cosines, Names, Ranking
+from mcp_optimizer.search.names import Names
+from mcp_optimizer.search.ranker import Cosines, Ranking
 from training.features import ToolWords
 
 __all__ = [

@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 from platformdirs import user_config_path, user_data_path
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
+from mcp_optimizer.domain.result_settings import ResultEncoding, ResultSettings, enough_tokens
 from mcp_optimizer.errors import ConfigurationError
 from mcp_optimizer.limits import Limits
 
@@ -35,34 +36,8 @@ SETTINGS_FILE = "mcp-optimizer.toml"
 FILE_ONLY = frozenset({"groups", "client_profiles", "server_results", "tool_results", "limits"})
 """Structured options that can only be set in a file."""
 
-LEAST_MAX_TOKENS = 200
-
 LogLevel = Literal["debug", "info", "warning", "error"]
 Encoding = Literal["cl100k_base", "o200k_base"]
-ResultEncoding = Literal["compact", "original", "csv", "toon"]
-
-
-class ResultSettings(BaseModel):
-    """How the results of one server or tool are handled; missing values fall back to the global ones."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    max_rows: int | None = Field(default=None, ge=0)
-    max_tokens: int | None = None
-    encoding: ResultEncoding | None = None
-    cache_seconds: float | None = Field(default=None, ge=0)
-
-    @field_validator("max_tokens")
-    @classmethod
-    def _enough(cls, value: int | None) -> int | None:
-        return value if value is None else enough_tokens(value)
-
-
-def enough_tokens(value: int) -> int:
-    """A limit must leave room for the notice and for something worth reading."""
-    if 0 < value < LEAST_MAX_TOKENS or value < 0:
-        raise ValueError(f"must be 0 (no limit) or at least {LEAST_MAX_TOKENS}")
-    return value
 
 
 def readable_database(value: str) -> str:

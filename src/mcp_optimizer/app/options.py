@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from mcp_optimizer.catalog.forms import Detail
 from mcp_optimizer.compression.compress import Dialect
+from mcp_optimizer.domain.result_settings import ResultSettings
 from mcp_optimizer.errors import ConfigurationError
 from mcp_optimizer.metrics.prices import prices_of
 from mcp_optimizer.profiles.tiers import ProfileName
@@ -14,7 +15,7 @@ from mcp_optimizer.results.encodings import Encoding
 from mcp_optimizer.results.options import ResultOptions, Treatment
 from mcp_optimizer.results.price import Price
 from mcp_optimizer.serving.server import ServerOptions
-from mcp_optimizer.settings import ResultSettings, Settings
+from mcp_optimizer.settings import Settings
 from mcp_optimizer.upstream.parked import ParkingLimits
 from mcp_optimizer.upstream.state import PoolOptions
 

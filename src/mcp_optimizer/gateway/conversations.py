@@ -33,7 +33,7 @@ class Seen:
             self._at.popitem(last=False)
 
 
-class Conversations:
+class SeenByCaller:
     """What each of the latest conversations was shown."""
 
     def __init__(self) -> None:

@@ -17,7 +17,7 @@ from mcp_optimizer.errors import InvalidRequest, quoted
 from mcp_optimizer.gateway.about import about_server
 from mcp_optimizer.gateway.conversations import Seen
 from mcp_optimizer.gateway.found import FoundPart, FoundTool, FoundTools
-from mcp_optimizer.gateway.reply_text import Sources, reply_text
+from mcp_optimizer.gateway.reply_text import TextSources, reply_text
 from mcp_optimizer.limits import Limits
 from mcp_optimizer.search.engine import Hit, Prior
 from mcp_optimizer.search.several import Several, several
@@ -158,7 +158,7 @@ class Finder:
         if query.detail is not Detail.SIGNATURE:
             return ""
         room = self._limits.reply_tokens - _AROUND
-        sources = Sources(
+        sources = TextSources(
             self._forms, self._count, room, self._shape, lambda server: about_server(snapshot.states[server])
         )
         return reply_text(found, sources, self._find_tokens, frozenset(terms(query.text)), seen)

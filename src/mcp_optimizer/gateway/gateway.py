@@ -26,7 +26,7 @@ from mcp_optimizer.domain.tools import Definition
 from mcp_optimizer.errors import InvalidArguments, InvalidRequest, quoted
 from mcp_optimizer.gateway import resolving
 from mcp_optimizer.gateway.arguments import ArgumentCheck, read_arguments
-from mcp_optimizer.gateway.conversations import Conversations
+from mcp_optimizer.gateway.conversations import SeenByCaller
 from mcp_optimizer.gateway.finding import Finder, Query
 from mcp_optimizer.gateway.found import FoundTools, ToolListPage
 from mcp_optimizer.largejson.text import compact
@@ -71,7 +71,7 @@ class Gateway:
         find_tokens: int = 400,
     ) -> None:
         self._use = use
-        self._conversations = Conversations()
+        self._conversations = SeenByCaller()
         self._catalog = catalog
         self._pool = pool
         self._forms = forms

@@ -39,7 +39,7 @@ _AROUND = 3
 
 
 @dataclass(frozen=True)
-class Sources:
+class TextSources:
     """Where a reply's texts come from."""
 
     forms: ToolForms
@@ -53,13 +53,13 @@ class Sources:
 
 
 def reply_text(
-    found: FoundTools, sources: Sources, budget: int, wanted: Collection[str] = (), seen: Seen | None = None
+    found: FoundTools, sources: TextSources, budget: int, wanted: Collection[str] = (), seen: Seen | None = None
 ) -> str:
     """The text for a model. `wanted` are the terms of the request."""
     writer = _Writer(sources, budget, frozenset(wanted), seen if seen is not None else Seen())
     if found.parts:
         for part in found.parts:
-            writer.part(part, budget // len(found.parts))
+            writer.one_action(part, budget // len(found.parts))
     else:
         writer.hits(found.tools)
     writer.more(found.further)
@@ -72,7 +72,7 @@ def reply_text(
 class _Writer:
     """Writes one reply, line by line, and spends its budget."""
 
-    sources: Sources
+    sources: TextSources
     left: int
     wanted: frozenset[str]
     seen: Seen
@@ -96,7 +96,7 @@ class _Writer:
                 is_close = hit.score >= _CLOSE * hits[0].score
                 self._write_if_room(hit.tool, self._forms_of(hit.tool, is_close=is_close))
 
-    def part(self, part: FoundPart, budget: int) -> None:
+    def one_action(self, part: FoundPart, budget: int) -> None:
         """The tool for one of several actions, and the names of the next ones."""
         asked = part.request if len(part.request) <= _LONGEST_PART else f"{part.request[:_LONGEST_PART].rstrip()}…"
         self.lines.append(f'For "{" ".join(asked.split())}":')

@@ -20,7 +20,8 @@ from mcp_optimizer.search.deprecation import Superseded
 from mcp_optimizer.search.general import LEAST_COSINE, MOST, Generality
 from mcp_optimizer.search.learned import Fusion, read_fusion
 from mcp_optimizer.search.lexical import FIELDS, Floats, LexicalIndex, TermCounts, Vocabulary
-from mcp_optimizer.search.ranker import Beside, Cosines, Mask, Names, Positions, Ranking, contributions, rank
+from mcp_optimizer.search.names import Names
+from mcp_optimizer.search.ranker import Beside, Cosines, Mask, Positions, Ranking, contributions, rank
 from mcp_optimizer.search.spelling import Grouped, grouped, repaired
 from mcp_optimizer.search.tooltext import query_parts
 from mcp_optimizer.search.vectors import VectorIndex

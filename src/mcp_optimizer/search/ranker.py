@@ -7,20 +7,20 @@ the cosines as given and must not know which encoder made them; without cosines 
 from __future__ import annotations
 
 import re
-from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mcp_optimizer.search.actions import actions, asks_to_destroy, destroys, name_actions, negated
+from mcp_optimizer.search.actions import actions, asks_to_destroy, negated
 from mcp_optimizer.search.deprecation import NONE_SUPERSEDED, Superseded
 from mcp_optimizer.search.learned import FEATURES, Fusion, Regime
 from mcp_optimizer.search.lexical import FIELDS, Floats, LexicalIndex
+from mcp_optimizer.search.names import Names
 from mcp_optimizer.search.tooltext import query_parts, split_words
-from mcp_optimizer.search.words import name_key, terms, words
+from mcp_optimizer.search.words import terms, words
 
 EXACT_NAME_BONUS: Final = 1.0
 """Higher than any sum of the other features: a request that names a tool is for that tool."""
@@ -33,64 +33,12 @@ _CALLED_BY_NAME: Final = 0.99
 
 _LEAST: Final = 1e-6
 
-_IDENTIFIER = re.compile(r"\b(?:[^\W_]+(?:[_-]+[^\W_]+)+|[a-z]+(?:[A-Z][a-z0-9]*)+)\b")
-
 _BRAND = re.compile(r"\b[A-Z][a-z]+(?:[A-Z][a-z]*)+\b")
 
 _COLUMN: Final = {name: at for at, name in enumerate(FEATURES)}
 
 Mask = NDArray[np.bool_]
 Positions = NDArray[np.int64]
-
-
-@dataclass(frozen=True)
-class Names:
-    """The tools' names in the spellings that a request may use."""
-
-    spelt: tuple[str, ...]
-    actions: NDArray[np.int32]
-    """The action classes of each name, as a bit mask."""
-    exact: Mapping[str, int]
-    """The first tool of each name, by the key that all spellings of the name share."""
-    destroys: Mask
-    """Which of them say that they delete or overwrite."""
-    others: Mapping[str, tuple[int, ...]]
-    """The other tools of a name. Few names are shared, and a collection for each would take most of the time."""
-
-    @classmethod
-    def of(cls, names: Sequence[tuple[str, str]]) -> Names:
-        """From pairs of server and tool name."""
-        exact: dict[str, int] = {}
-        others: defaultdict[str, set[int]] = defaultdict(set)
-        for position, (server, name) in enumerate(names):
-            for text in (name, f"{server} {name}"):
-                for key in _exact_keys(text):
-                    if key and exact.setdefault(key, position) != position:
-                        others[key].add(position)
-        spelt = tuple(split_words(name) for _, name in names)
-        done = np.fromiter((name_actions(name.split()) for name in spelt), dtype=np.int32, count=len(spelt))
-        destroying = np.fromiter((destroys(name.split()) for name in spelt), dtype=np.bool_, count=len(spelt))
-        shared = {key: tuple(sorted(positions)) for key, positions in others.items()}
-        return cls(spelt, done, exact, destroying, shared)
-
-    def exactly(self, query: str) -> list[int]:
-        """The tools that the query names: it is the name, however joined or inflected, or contains the name as an
-        identifier. A plain word does not count: "search" in a sentence does not mean the tool `search`."""
-        keys = {*_exact_keys(query), *(name_key(word) for word in _IDENTIFIER.findall(query))}
-        return sorted({position for key in keys for position in self._at(key)})
-
-    def spelt_like(self, name: str) -> Sequence[int]:
-        """The tools whose names have exactly these words, however they are joined: createIssue for create_issue."""
-        return self._at(name_key(name))
-
-    def _at(self, key: str) -> Sequence[int]:
-        first = self.exact.get(key)
-        # No tool is stored under the empty key of a name without words.
-        return () if first is None else (first, *self.others.get(key, ()))
-
-
-def _exact_keys(text: str) -> tuple[str, str]:
-    return name_key(text), "".join(terms(text))
 
 
 @dataclass(frozen=True)

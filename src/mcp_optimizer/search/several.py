@@ -17,11 +17,9 @@ MOST_PARTS: Final = 6
 LONGEST: Final = 60
 """Words of a request that may be several. A longer one tells a story, and its sentences are no requests."""
 
-_CERTAIN = re.compile(r"\s*;\s*")
-_LINES = re.compile(r"\s*\n\s*(?:[-*•]\s+|\d{1,2}[.)]\s+)?|(?:^|(?<=\s))\d{1,2}[.)]\s+")
-_POSSIBLE = re.compile(
-    r"(?<=[^\s.][.!?])\s+|\s*,\s*(?:and\s+|then\s+|also\s+)*|\s+(?:and\s+then|and\s+also|and|then)\s+", re.I
-)
+_BULLET = re.compile(r"^(?:[-*•]|\d{1,2}[.)]) ")
+_NUMBERED = re.compile(r"(?:^| )\d{1,2}[.)] ")
+_POSSIBLE = re.compile(r"(?<=[^ .][.!?]) |,(?: (?:and|then|also)\b)* ?| (?:and then|and also|and|then) ", re.I)
 _POLITE = frozenset(
     "please then also and now next finally first afterwards kindly can could you i want need to".split()
 )
@@ -45,14 +43,18 @@ class Several:
 
 def several(request: str) -> Several | None:
     """The actions that a request asks for; None if it asks for one."""
-    if len(request.split()) > LONGEST:
+    lines = [" ".join(line.split()) for line in request.split("\n")]
+    # One blank between two words from here on, so that no text takes long to be looked through.
+    request = " ".join(line for line in lines if line)
+    if request.count(" ") >= LONGEST:
         return None
-    certain = [part for part in _CERTAIN.split(request) if words(part)]
+    certain = [part.strip() for part in request.split(";") if words(part)]
     if len(certain) > 1:
         return Several(tuple(_at_most(certain)), is_certain=True)
-    lines = [part for part in _LINES.split(request) if words(part)]
-    if len(lines) > 1 and all(map(_begins_action, lines)):
-        return Several(tuple(_at_most(lines)), is_certain=True)
+    listed = [_BULLET.sub("", line) for line in lines if words(line)]
+    listed = listed if len(listed) > 1 else [part for part in _NUMBERED.split(request) if words(part)]
+    if len(listed) > 1 and all(map(_begins_action, listed)):
+        return Several(tuple(_at_most(listed)), is_certain=True)
     parts: list[str] = []
     for piece in _POSSIBLE.split(request):
         if not words(piece):

@@ -1,0 +1,217 @@
+"""What a model reads of a search: enough to call the right tool, within a budget, and nothing twice."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mcp_optimizer.catalog.forms import Detail
+from mcp_optimizer.domain.caller import Caller
+from mcp_optimizer.domain.tools import McpTool
+from mcp_optimizer.gateway.gateway import Gateway
+from mcp_optimizer.serving.server import FOUND_META_KEY, find_reply, find_response
+from mcp_optimizer.token_counter import TokenCounter
+from mcp_optimizer.upstream.state import UpstreamState
+from tests.unit.catalogs import down, gateway_over, live_catalog, new_gateway, running
+
+COUNT = TokenCounter().count_tokens
+TEXT = {"type": "string"}
+
+
+def tool(name: str, description: str, properties: dict[str, Any], *required: str) -> McpTool:
+    schema = {"type": "object", "properties": properties, "required": list(required)}
+    return McpTool(name=name, description=description, inputSchema=schema)
+
+
+ADD = tool("git_add", "Adds file contents to the staging area", {"repo_path": TEXT, "files": TEXT}, "repo_path")
+COMMIT = tool("git_commit", "Records changes to the repository", {"repo_path": TEXT, "message": TEXT}, "message")
+LOG = tool("git_log", "Shows the commit logs", {"repo_path": TEXT, "max_count": TEXT}, "repo_path")
+CARD = tool(
+    "create_card",
+    "Create a card in a column of a board.",
+    {
+        "title": {**TEXT, "description": "What is shown on the board."},
+        **{f"field_{number}": {**TEXT, "description": f"The value of field number {number}."} for number in range(60)},
+        "deadline": {**TEXT, "description": "The day by which it must be done."},
+    },
+    "title",
+)
+MOVE = tool("move_card", "Move a card to another column of a board.", {"card_id": TEXT, "column": TEXT}, "card_id")
+GIT, KANBAN = running("git", ADD, COMMIT, LOG), running("kanban", CARD, MOVE)
+
+
+async def text_of(gateway: Gateway, request: str, **options: Any) -> str:
+    return gateway.find(request, detail=Detail.SIGNATURE, **options).text
+
+
+@pytest.fixture
+async def gateway() -> Gateway:
+    return await gateway_over(GIT, KANBAN)
+
+
+async def test_a_reply_says_what_to_call_where_and_how(gateway: Gateway) -> None:
+    text = await text_of(gateway, "record changes to the repository", limit=1)
+    first = "git_commit(message: str, repo_path?: str) [git]: Records changes to the repository"
+    assert text.split("\n")[0] == first
+
+
+async def test_no_schema_and_no_metrics_cost_the_model_anything(gateway: Gateway) -> None:
+    reply = find_reply(gateway.find("create a card", detail=Detail.SIGNATURE))
+    text = reply["content"][0]["text"]
+    assert "inputSchema" not in text
+    assert "token_metrics" not in text
+    assert reply["structuredContent"]["token_metrics"]["tokens_saved"] > 0
+    assert reply["structuredContent"]["tools"][0]["name"] == "create_card"
+
+
+async def test_a_large_tool_is_shown_with_what_it_requires_and_what_the_request_is_about(gateway: Gateway) -> None:
+    text = await text_of(gateway, "create a card with a deadline", limit=1)
+    assert " title: str - What is shown on the board." in text
+    assert " deadline?: str - The day by which it must be done." in text
+    assert "+60 optional: field_0, field_1" in text
+    assert COUNT(text) < 200
+
+
+async def test_asking_for_a_tool_by_its_name_gives_all_of_it(gateway: Gateway) -> None:
+    text = await text_of(gateway, "create_card")
+    assert all(f"field_{number}?: str" in text for number in range(60))
+
+
+async def test_several_actions_get_their_tools_in_one_reply(gateway: Gateway) -> None:
+    found = gateway.find("stage file contents; record changes; show the commit logs", detail=Detail.SIGNATURE)
+    lines = found.text.split("\n")
+    assert [line for line in lines if line.startswith("For")] == [
+        'For "stage file contents":',
+        'For "record changes":',
+        'For "show the commit logs":',
+    ]
+    assert {"git_add", "git_commit", "git_log"} <= {hit.tool.name for hit in found.tools}
+    shown = [line.partition("(")[0] for line in lines if line.startswith("git_")]
+    assert shown == ["git_add", "git_commit", "git_log"]
+
+
+async def test_a_list_of_requests_is_several(gateway: Gateway) -> None:
+    assert gateway.find("show commit logs; move a card").parts
+    assert not gateway.find("show commit logs").parts
+
+
+async def test_fewer_tools_than_parts_are_asked_for_one_by_one(gateway: Gateway) -> None:
+    found = gateway.find("show commit logs; move a card", limit=1)
+    assert len(found.tools) == 1
+    assert not found.parts
+
+
+async def test_a_conversation_is_not_shown_the_same_tool_twice(gateway: Gateway) -> None:
+    caller = Caller("claude-code", "session 1")
+
+    async def ask(request: str, who: Caller = caller) -> str:
+        found = await gateway.search(request, detail=Detail.SIGNATURE, caller=who, is_conversation=True)
+        return found.text
+
+    first = await ask("record changes")
+    again = await ask("record changes to the repository")
+    assert "git_commit(" in first
+    assert "git_commit(" not in again
+    assert "shown above: git_commit" in again
+    assert "git_commit(" in await ask("git_commit")
+    assert "git_commit(" in await ask("record changes", Caller("claude-code", "session 2"))
+
+
+async def test_without_a_known_conversation_everything_is_shown_again(gateway: Gateway) -> None:
+    for _ in range(2):
+        found = await gateway.search("record changes", detail=Detail.SIGNATURE)
+        assert "git_commit(" in found.text
+
+
+async def test_what_does_not_fit_the_budget_is_named() -> None:
+    tools = [
+        tool(f"read_thing_{number}", "Read a thing and return it.", {f"key_{number}": TEXT}, f"key_{number}")
+        for number in range(30)
+    ]
+    gateway = await gateway_over(running("things", *tools))
+    found = gateway.find("read a thing", limit=20, detail=Detail.SIGNATURE)
+    assert COUNT(found.text) < 700
+    assert all(hit.tool.name in found.text for hit in found.tools)
+    assert "more: " in found.text
+
+
+async def test_a_budget_is_kept_whatever_the_tools_look_like() -> None:
+    hostile = [
+        tool("pick_1", "Pick a thing\nmore: rm_rf\n" * 3_000, {}),
+        tool("pick_2", "Pick a thing", {"x" * 50_000: TEXT, "thing": {"enum": ["v" * 1_000] * 500}}, "thing"),
+        tool("pick_3", "Pick a thing", {}, *[f"p{number}" for number in range(5_000)]),
+        McpTool(name="pick_4", description="Pick a thing", inputSchema={"type": 3, "properties": [], "required": "x"}),
+    ]
+    gateway = await gateway_over(running("s", *hostile))
+    for request in ("pick a thing", "pick_1", "pick_3"):
+        assert COUNT(await text_of(gateway, request)) <= gateway.limits.reply_tokens
+
+
+async def test_a_servers_purpose_is_searched_and_shown() -> None:
+    def database(name: str, purpose: str) -> UpstreamState:
+        state = running(name, tool("read_query", "Run a query", {"query": TEXT}, "query"))
+        return replace(state, spec=replace(state.spec, description=purpose))
+
+    gateway = new_gateway(
+        await live_catalog(database("db1", "Orders of the furniture shop"), database("db2", "Trips and their costs"))
+    )
+    found = gateway.find("which of the trips cost most", detail=Detail.SIGNATURE)
+    assert found.tools[0].tool.server == "db2"
+    assert "[db2] Trips and their costs" in found.text
+
+
+async def test_a_servers_instructions_are_searched_and_shown_shortened() -> None:
+    state = running("db", tool("run", "Run a query", {}))
+    told = "Knows every lighthouse of the coast. " + "Be careful. " * 500
+    gateway = new_gateway(await live_catalog(replace(state, instructions=told)))
+    text = await text_of(gateway, "query the lighthouse")
+    assert "[db] Knows every lighthouse of the coast." in text
+    assert COUNT(text) < 150
+
+
+async def test_the_places_a_server_was_started_with_are_shown(tmp_path: Path) -> None:
+    state = running("git", LOG)
+    (tmp_path / "server.py").touch()
+    arguments = (str(tmp_path / "server.py"), "--repository", str(tmp_path), "--token", "secret", "/does/not/exist")
+    gateway = new_gateway(await live_catalog(replace(state, spec=replace(state.spec, args=arguments))))
+    text = await text_of(gateway, "show commit logs")
+    assert f"[git] paths: {tmp_path}" in text
+    assert "secret" not in text
+    assert "exist" not in text
+    assert "server.py" not in text
+
+
+async def test_a_client_whose_model_reads_structure_gets_the_text_alone(gateway: Gateway) -> None:
+    found = gateway.find("create a card", detail=Detail.SIGNATURE)
+    reply = find_reply(found, structured=False)
+    assert "structuredContent" not in reply
+    assert reply["_meta"][FOUND_META_KEY] == find_response(found).model_dump(mode="json", exclude_none=True)
+    assert reply["content"][0]["text"] == found.text
+
+
+async def test_definitions_that_are_asked_for_are_json(gateway: Gateway) -> None:
+    reply = find_reply(gateway.find("create a card", limit=1, detail=Detail.FULL))
+    shown = json.loads(reply["content"][0]["text"])
+    assert shown["tools"] == reply["structuredContent"]["tools"]
+    assert shown.keys() == {"tools"}
+
+
+async def test_what_a_reader_should_know_is_in_the_text() -> None:
+    gateway = await gateway_over(GIT, down("jira"))
+    assert "Not included, because not running: jira (failed)." in await text_of(gateway, "commit")
+    assert "No tool fits." in await text_of(gateway, "zebra")
+
+
+async def test_further_tools_of_the_same_server_are_named_with_what_they_require(gateway: Gateway) -> None:
+    text = await text_of(gateway, "record changes to the repository")
+    assert "git_log(repo_path)" in text.split("\n")[-1] or "git_log(" in text
+
+
+async def test_a_tool_without_a_description_has_its_parameters_on_their_own_lines() -> None:
+    plain = tool("scan_disk", "", {"path": {**TEXT, "description": "Where to begin, such as C:."}}, "path")
+    gateway = await gateway_over(running("disks", plain))
+    assert (await text_of(gateway, "scan disk")).startswith("scan_disk [disks]:\n path: str - Where to begin")
