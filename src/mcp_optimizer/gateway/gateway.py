@@ -18,6 +18,7 @@ import pydantic_core
 
 from mcp_optimizer.catalog import CatalogTool, LiveCatalog, Snapshot
 from mcp_optimizer.catalog.forms import Detail, Form, ToolForms
+from mcp_optimizer.catalog.shapes import LearnedShapes, shape_text
 from mcp_optimizer.catalog.use import LearnedUse
 from mcp_optimizer.compression.groups import expand
 from mcp_optimizer.compression.validation import parts
@@ -118,8 +119,10 @@ class Gateway:
         find_limit: int,
         limits: Limits = DEFAULT_LIMITS,
         use: LearnedUse | None = None,
+        shapes: LearnedShapes | None = None,
     ) -> None:
         self._use = use
+        self._shapes = shapes
         self._catalog = catalog
         self._pool = pool
         self._forms = forms
@@ -185,9 +188,7 @@ class Gateway:
         detail: Detail = Detail.FULL,
         caller: Caller = LOCAL,
     ) -> FoundTools:
-        """`find` in a thread. If the only tool found is too large for the reply, its complete definition is kept for
-        read_result.
-        """
+        """`find` in a thread. If the only tool found is too large for the reply, all of it is kept for read_result."""
         # Embedding the request takes milliseconds that other calls need not wait for.
         found = await asyncio.to_thread(self.find, tool_description, tool_keywords, limit, detail)
         if self._use is not None:
@@ -241,8 +242,7 @@ class Gateway:
         caller: Caller = LOCAL,
         select: str = "",
     ) -> dict[str, Any]:
-        """Call a tool; returns its result within the limits, with its cost and the tool's own name and server in
-        `_meta`.
+        """Call a tool; returns its result within the limits, with its cost, its tool and its server in `_meta`.
 
         `select` is a JMESPath expression; only what it selects from the result is returned.
         """
@@ -276,12 +276,9 @@ class Gateway:
         """Call a tool by its listed name, with arguments and result unchanged, and add the cost."""
         parked = self._pool.parked(caller)
         snapshot = self._catalog.snapshot
-        tool = resolving.exact(snapshot, tool_name)
-        if tool is None:
+        if (tool := resolving.exact(snapshot, tool_name)) is None:
             raise resolving.unknown_tool(snapshot, tool_name, advice="")
-        params: dict[str, Any] = {"name": tool.record.name}
-        if arguments is not None:
-            params["arguments"] = arguments
+        params = {"name": tool.record.name, **({} if arguments is None else {"arguments": arguments})}
         started = time.perf_counter() - (parked.seconds if parked is not None else 0.0)
         result = await self._pool.call(tool.server, "tools/call", params, caller)
         return await self.results.described(of_a_tool(result), started)
@@ -289,6 +286,10 @@ class Gateway:
     def definition(self, tool: CatalogTool) -> dict[str, Any]:
         """A tool as its server sent it, under its public name."""
         return {**pydantic_core.from_json(tool.record.definition.wire_json), "name": tool.name}
+
+    def shape(self, tool: CatalogTool) -> str:
+        """What a tool returns, in about 35 tokens: by its output schema, else by its results; "" if nobody knows."""
+        return shape_text(tool.record.definition, self._shapes)
 
     def input_schema(self, tool_name: str) -> Mapping[str, Any] | None:
         """The schema of a tool that has parameters sent as headers; None for any other."""
@@ -329,9 +330,8 @@ def _takes_long(tool: CatalogTool, parameters: Any) -> bool:
     """Whether reading the parameters may take long; neither the definition nor the parameters are trusted."""
     if tool.tokens > _LARGE_TOOL or not tool.tokens:
         return True
-    if isinstance(parameters, str):
-        return len(parameters) > _LARGE_TEXT
-    return parts(parameters, _MANY_PARTS) > _MANY_PARTS
+    is_text = isinstance(parameters, str)
+    return len(parameters) > _LARGE_TEXT if is_text else parts(parameters, _MANY_PARTS) > _MANY_PARTS
 
 
 def _with_origin(result: dict[str, Any], tool: CatalogTool) -> dict[str, Any]:
