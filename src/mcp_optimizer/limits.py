@@ -39,6 +39,11 @@ class Limits(BaseModel):
         description="Pairs of a word and a tool that are counted to learn from use. Beyond them the rarest are "
         "forgotten.",
     )
+    learned_shapes: int = Field(
+        default=10_000,
+        ge=100,
+        description="Tools whose results' keys are remembered. Beyond them the oldest are forgotten.",
+    )
     request_values: int = Field(
         default=500_000,
         ge=1_000,

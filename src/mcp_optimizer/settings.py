@@ -107,6 +107,11 @@ class Settings(BaseModel):
         description="Rank tools slightly higher that were called after similar searches. Keeps keyed hashes of words "
         "and tools with counts in the catalog database, never texts.",
     )
+    learn_shapes: bool = Field(
+        default=True,
+        description="Learn which keys a tool's results have, to show them in find_tool. Keeps names of keys in the "
+        "catalog database, never values.",
+    )
     detail: Literal["signature", "schema", "full"] = Field(
         default="signature", description="How find_tool describes parameters when no detail is given."
     )
@@ -116,8 +121,7 @@ class Settings(BaseModel):
     dialect: Literal["plain", "inlined", "references"] = Field(
         default="plain",
         description="JSON Schema features in compressed schemas: $ref only where the tool itself uses it (plain); no "
-        "$ref and nothing else that simple clients cannot read (inlined); or shared definitions "
-        "(references).",
+        "$ref and nothing else that simple clients cannot read (inlined); or shared definitions (references).",
     )
     groups: dict[str, dict[str, list[str]]] = Field(
         default_factory=dict,
@@ -140,8 +144,7 @@ class Settings(BaseModel):
     )
     full_budget: int | None = Field(default=None, ge=0, description="Maximum tokens of tools/list in the full profile.")
     client_profiles: dict[str, Literal["minimal", "standard", "full"]] = Field(
-        default_factory=dict,
-        description="Profiles by client name, such as client_profiles.claude-ai = 'minimal'.",
+        default_factory=dict, description="Profiles by client name, such as client_profiles.claude-ai = 'minimal'."
     )
     token_estimate: Literal[
         "auto", "character_count_div_4", "character_count_div_3", "tiktoken:cl100k_base", "tiktoken:o200k_base"
@@ -181,9 +184,7 @@ class Settings(BaseModel):
     )
     start_timeout: float = Field(default=60.0, gt=0, description="Seconds a server has to start and list its tools.")
     call_timeout: float = Field(
-        default=60.0,
-        gt=0,
-        description="Seconds a call may take; a server's timeout in the server file takes precedence.",
+        default=60.0, gt=0, description="Seconds a call may take; a timeout in the server file takes precedence."
     )
     restart_pause: float = Field(default=1.0, gt=0, description="Seconds before the first restart of a dead server.")
     restart_pause_max: float = Field(default=60.0, gt=0, description="Maximum seconds between restarts.")
@@ -240,8 +241,7 @@ class Settings(BaseModel):
         description="Token required for the dashboard and /metrics. Must be set when not on loopback.",
     )
     history: bool = Field(
-        default=True,
-        description="Record events (never arguments or results) in the catalog database, for reports.",
+        default=True, description="Record events (never arguments or results) in the catalog database, for reports."
     )
     history_days: float = Field(default=90.0, gt=0, description="Days after which history is deleted.")
     requests_per_session: int | None = Field(

@@ -38,6 +38,8 @@ class Life:
         self._ending.add("the database", parts.storage.close)
         if parts.use is not None:
             self._ending.add("what was learned from use", parts.use.stop)
+        if parts.shapes is not None:
+            self._ending.add("the shapes of results", parts.shapes.stop)
         self._ending.add("the history", parts.recorder.stop)
         self._ending.add("the accounts", parts.accounts.settled)
         self._ending.add("the catalog", parts.catalog.caught_up)
@@ -58,6 +60,8 @@ class Life:
         self._tasks.spawn(self._settle())
         if parts.use is not None:
             self._tasks.spawn(parts.use.start())
+        if parts.shapes is not None:
+            self._tasks.spawn(parts.shapes.start())
         parts.refresher.start(profiles_in_use(self._settings))
         if self._settings.history and self._settings.database_place is not None:
             parts.recorder.start()

@@ -22,6 +22,7 @@ from mcp_optimizer.app.options import (
 from mcp_optimizer.catalog import LiveCatalog
 from mcp_optimizer.catalog.forms import ToolForms
 from mcp_optimizer.catalog.ingestion import Ingestion
+from mcp_optimizer.catalog.shapes import LearnedShapes
 from mcp_optimizer.catalog.use import LearnedUse
 from mcp_optimizer.compression.compress import Dialect
 from mcp_optimizer.compression.signature import Notes
@@ -72,6 +73,7 @@ class Parts:
     accounts: Accounts
     gate: Gate
     use: LearnedUse | None
+    shapes: LearnedShapes | None
 
 
 def build_parts(specs: Sequence[ServerSpec], settings: Settings, *, has_one_client: bool) -> Parts:
@@ -84,9 +86,12 @@ def build_parts(specs: Sequence[ServerSpec], settings: Settings, *, has_one_clie
     own_names = () if is_transparent(settings) else tuple(tool["name"] for tool in OWN_TOOLS)
     catalog = LiveCatalog(ingestion, vocabulary, counter, own_names)
     forms = ToolForms(counter, Notes(settings.signature_notes), Dialect(settings.dialect), settings.groups)
-    results = _results(settings, counter, storage)
+    shapes = LearnedShapes(storage.shapes, settings.limits.learned_shapes) if settings.learn_shapes else None
+    results = _results(settings, counter, storage, shapes)
     use = LearnedUse(storage.use, settings.limits.learned_pairs) if settings.learn_from_use else None
-    gateway = Gateway(catalog, pool, forms, results, settings.find_limit, settings.limits, use, settings.find_tokens)
+    gateway = Gateway(
+        catalog, pool, forms, results, settings.find_limit, settings.limits, use, settings.find_tokens, shapes
+    )
     relay = Relay(
         pool,
         lambda: catalog.snapshot.states,
@@ -121,10 +126,11 @@ def build_parts(specs: Sequence[ServerSpec], settings: Settings, *, has_one_clie
         accounts=Accounts(gateway, counter, recorder),
         gate=Gate(settings.limits),
         use=use,
+        shapes=shapes,
     )
 
 
-def _results(settings: Settings, counter: TokenCounter, storage: Storage) -> Results:
+def _results(settings: Settings, counter: TokenCounter, storage: Storage, shapes: LearnedShapes | None) -> Results:
     return Results(
         Estimator(settings.token_estimate, counter),
         ResultStore(storage.kept_results, StoreLimits(settings.kept_hours, settings.kept_megabytes)),
@@ -132,6 +138,7 @@ def _results(settings: Settings, counter: TokenCounter, storage: Storage) -> Res
         ResultCache(settings.cache_megabytes),
         price_of_results(settings),
         settings.limits,
+        shapes.learn if shapes is not None else None,
     )
 
 

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from mcp_optimizer.db.forms import StoredForms
     from mcp_optimizer.db.history import History
     from mcp_optimizer.db.kept_results import KeptResults
+    from mcp_optimizer.db.shapes import StoredShapes
     from mcp_optimizer.db.use import StoredUse
 
 logger = logging.getLogger(__name__)
@@ -98,6 +99,15 @@ class Storage:
         from mcp_optimizer.db.use import StoredUse
 
         return StoredUse(self._database)
+
+    async def shapes(self) -> StoredShapes | None:
+        """Which keys the results of tools have."""
+        await self.opened()
+        if self._database is None:
+            return None
+        from mcp_optimizer.db.shapes import StoredShapes
+
+        return StoredShapes(self._database)
 
     async def history(self) -> History | None:
         """The stored events."""

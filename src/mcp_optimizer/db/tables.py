@@ -137,6 +137,16 @@ search_use = Table(
     Column("count", Integer, nullable=False),
 )
 
+# Which keys the results of a tool have, as JSON; never values. `results` counts those it was learned from.
+result_shape = Table(
+    "result_shape",
+    metadata,
+    Column("definition_hash", Text, primary_key=True),
+    Column("results", Integer, nullable=False),
+    Column("shape", Text, nullable=False),
+    Column("at_ms", BigInteger, nullable=False),
+)
+
 # Complete results that were cut, in pieces; a chunk contains several. No pieces means not yet written.
 kept_result = Table(
     "kept_result",

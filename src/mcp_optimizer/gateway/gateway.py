@@ -18,6 +18,7 @@ import pydantic_core
 
 from mcp_optimizer.catalog import CatalogTool, LiveCatalog, Snapshot
 from mcp_optimizer.catalog.forms import Detail, ToolForms
+from mcp_optimizer.catalog.shapes import LearnedShapes, shape_text
 from mcp_optimizer.catalog.use import LearnedUse
 from mcp_optimizer.compression.groups import expand
 from mcp_optimizer.compression.validation import parts
@@ -69,14 +70,16 @@ class Gateway:
         limits: Limits = DEFAULT_LIMITS,
         use: LearnedUse | None = None,
         find_tokens: int = 400,
+        shapes: LearnedShapes | None = None,
     ) -> None:
         self._use = use
+        self._shapes = shapes
         self._conversations = SeenByCaller()
         self._catalog = catalog
         self._pool = pool
         self._forms = forms
         self.results = results
-        self._finder = Finder(forms, results.count_or_most, find_limit, find_tokens, limits, use)
+        self._finder = Finder(forms, results.count_or_most, find_limit, find_tokens, limits, use, self.shape)
         self.limits = limits
         self._check = ArgumentCheck(limits.check_steps)
 
@@ -160,8 +163,7 @@ class Gateway:
         caller: Caller = LOCAL,
         select: str = "",
     ) -> dict[str, Any]:
-        """Call a tool; returns its result within the limits, with its cost and the tool's own name and server in
-        `_meta`.
+        """Call a tool; returns its result within the limits, with its cost, its tool and its server in `_meta`.
 
         `select` is a JMESPath expression; only what it selects from the result is returned.
         """
@@ -195,12 +197,9 @@ class Gateway:
         """Call a tool by its listed name, with arguments and result unchanged, and add the cost."""
         parked = self._pool.parked(caller)
         snapshot = self._catalog.snapshot
-        tool = resolving.exact(snapshot, tool_name)
-        if tool is None:
+        if (tool := resolving.exact(snapshot, tool_name)) is None:
             raise resolving.unknown_tool(snapshot, tool_name, advice="")
-        params: dict[str, Any] = {"name": tool.record.name}
-        if arguments is not None:
-            params["arguments"] = arguments
+        params = {"name": tool.record.name, **({} if arguments is None else {"arguments": arguments})}
         started = time.perf_counter() - (parked.seconds if parked is not None else 0.0)
         result = await self._pool.call(tool.server, "tools/call", params, caller)
         return await self.results.described(of_a_tool(result), started)
@@ -208,6 +207,10 @@ class Gateway:
     def definition(self, tool: CatalogTool) -> dict[str, Any]:
         """A tool as its server sent it, under its public name."""
         return {**pydantic_core.from_json(tool.record.definition.wire_json), "name": tool.name}
+
+    def shape(self, tool: CatalogTool) -> str:
+        """What a tool returns, in about 35 tokens: by its output schema, else by its results; "" if nobody knows."""
+        return shape_text(tool.record.definition, self._shapes)
 
     def input_schema(self, tool_name: str) -> Mapping[str, Any] | None:
         """The schema of a tool that has parameters sent as headers; None for any other."""
@@ -248,9 +251,8 @@ def _takes_long(tool: CatalogTool, parameters: Any) -> bool:
     """Whether reading the parameters may take long; neither the definition nor the parameters are trusted."""
     if tool.tokens > _LARGE_TOOL or not tool.tokens:
         return True
-    if isinstance(parameters, str):
-        return len(parameters) > _LARGE_TEXT
-    return parts(parameters, _MANY_PARTS) > _MANY_PARTS
+    is_text = isinstance(parameters, str)
+    return len(parameters) > _LARGE_TEXT if is_text else parts(parameters, _MANY_PARTS) > _MANY_PARTS
 
 
 def _with_origin(result: dict[str, Any], tool: CatalogTool) -> dict[str, Any]:

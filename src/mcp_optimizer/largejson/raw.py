@@ -90,6 +90,11 @@ class LargeText(RawJson):
             yield part.decode("utf-8", "surrogatepass")
             at += len(part)
 
+    def beginning(self, size: int) -> str:
+        """The characters that are completely within the first bytes; copies nothing else."""
+        text = self.__dict__.get("utf8", self.json[1:-1])
+        return bytes(text[:size]).decode("utf-8", "ignore")
+
     def sample(self, at: int, size: int) -> str:
         """The characters that are completely within these bytes."""
         return self.utf8[at : at + size].decode("utf-8", "ignore")

@@ -23,6 +23,7 @@ from mcp_optimizer.limits import DEFAULT_LIMITS, Limits
 from mcp_optimizer.results.cache import CacheKey, ResultCache
 from mcp_optimizer.results.encodings import Encoding, in_encoding
 from mcp_optimizer.results.estimates import Estimator
+from mcp_optimizer.results.examples import example
 from mcp_optimizer.results.limits import Limited, ResultLimits, limited, whole_pieces
 from mcp_optimizer.results.metadata import (
     NOT_COUNTED,
@@ -58,6 +59,7 @@ _INLINE = 32 * 1024
 _AS_IT_IS = Treatment(max_rows=0, max_tokens=0, encoding=Encoding.ORIGINAL)
 
 Ask = Callable[[], Awaitable[dict[str, Any]]]
+Learn = Callable[[str, Callable[[], Any]], None]
 
 
 @dataclass(frozen=True)
@@ -82,9 +84,7 @@ class Call:
 
     @property
     def only_reads(self) -> bool:
-        """Whether it also declares that it reads only its server's own data. The protocol's default is that it does
-        not.
-        """
+        """Whether it also declares that it reads only its server's own data, which is not the protocol's default."""
         return self.reads and self.annotations.get("openWorldHint") is False
 
     @property
@@ -120,7 +120,10 @@ class Results:
         cache: ResultCache | None = None,
         price: Price | None = None,
         bounds: Limits = DEFAULT_LIMITS,
+        learn: Learn | None = None,
     ) -> None:
+        """`learn`: told of every result that succeeds the hash of its tool's definition, and how to get its JSON."""
+        self._learn = learn
         self._estimator = estimator
         self._store = store
         self._options = options or ResultOptions()
@@ -167,11 +170,8 @@ class Results:
         treatment = self._options.of(call.server, call.tool)
         seconds = treatment.cache_seconds if call.only_reads or treatment.is_cached_by_name else 0
         if not seconds or call.has_answers:
-            return (
-                await self._written(call, ask, treatment)
-                if self._may_cache
-                else await self._asked(call, ask, treatment)
-            )
+            asked = self._written if self._may_cache else self._asked
+            return await asked(call, ask, treatment)
         started = time.perf_counter()
         key = call.cache_key
         if (kept := self._cache.get(key)) is not None and await self._can_be_read(kept, call):
@@ -212,6 +212,8 @@ class Results:
             return result
         performance = _performance(started)
         reading = Reading(result)
+        if self._learn is not None and not result.get("isError"):
+            self._learn(call.definition_hash, partial(example, reading))
         if call.select is not None and not result.get("isError"):
             return await self._selected(reading, call.select, treatment, call, performance)
         return await self._finished(reading, treatment, call, performance)
@@ -280,9 +282,7 @@ class Results:
     async def _selected(
         self, reading: Reading, select: Projection, treatment: Treatment, call: Call, performance: PerformanceInfo
     ) -> dict[str, Any]:
-        """Only what the expression selects; the complete result stays readable. The call was made, so nothing fails
-        here.
-        """
+        """Only what the expression selects; the rest stays readable. The call was made, so nothing fails here."""
         limits = treatment.limits
         within = replace(treatment, max_tokens=limits.max_tokens - _SELECTED_ROOM if limits.max_tokens else 0)
         try:

@@ -25,6 +25,7 @@ from mcp_optimizer.db.history import History
 from mcp_optimizer.db.kept_results import KeptResults
 from mcp_optimizer.db.postgres import SCHEMA, shown
 from mcp_optimizer.db.schema import HEAD, write_alone
+from mcp_optimizer.db.shapes import StoredShapes
 from mcp_optimizer.db.tables import metadata
 from mcp_optimizer.domain.events import Event, EventKind
 from mcp_optimizer.domain.kept_results import KeptResult
@@ -155,6 +156,7 @@ ALONE: dict[str, Callable[[Database], Awaitable[object]]] = {
     "forms": lambda database: StoredForms(database).write([], "1/plain"),
     "history": lambda database: History(database).forget(before=1.0),
     "results": lambda database: KeptResults(database).forget(3_600, 10),
+    "shapes": lambda database: StoredShapes(database).write({"h": (1, "{}")}, 10),
 }
 
 
@@ -171,6 +173,17 @@ async def test_a_gateway_that_deletes_waits_for_others_that_do_but_not_forever(
     await write(two)
     await one.close()
     await two.close()
+
+
+async def test_shapes_are_bounded_and_the_newest_are_read_last(postgres_url: str) -> None:
+    database = await open_database(postgres_url)
+    shapes = StoredShapes(database)
+    for number in range(4):
+        await shapes.write({f"h{number}": (number, "{}"), "always": (number, "[]")}, 3)
+    assert len(found := await shapes.read(10)) == 3
+    assert found["always"] == (3, "[]")
+    assert "h0" not in found
+    await database.close()
 
 
 TOGETHER: dict[str, Callable[[Database, dict[str, int]], Awaitable[object]]] = {

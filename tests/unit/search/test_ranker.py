@@ -14,7 +14,8 @@ from mcp_optimizer.search.deprecation import Superseded
 from mcp_optimizer.search.document import Document
 from mcp_optimizer.search.learned import FEATURES, FIT_FEATURES, HIT_FEATURES, Fusion, Regime, read_fusion
 from mcp_optimizer.search.lexical import Floats, LexicalIndex, Vocabulary, count_terms
-from mcp_optimizer.search.ranker import EXACT_NAME_BONUS, NOTHING, Beside, Cosines, Names, Ranking, feature_matrix, rank
+from mcp_optimizer.search.names import Names
+from mcp_optimizer.search.ranker import EXACT_NAME_BONUS, NOTHING, Beside, Cosines, Ranking, feature_matrix, rank
 from mcp_optimizer.search.tooltext import query_parts
 
 DOCUMENTS = (

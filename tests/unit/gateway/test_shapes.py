@@ -1,0 +1,45 @@
+"""A gateway says what its tools return: what they declare, or what their results showed."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from mcp_optimizer.catalog.forms import ToolForms
+from mcp_optimizer.catalog.shapes import LearnedShapes
+from mcp_optimizer.gateway.gateway import Gateway
+from mcp_optimizer.results.estimates import Estimator
+from mcp_optimizer.results.pipeline import Results
+from mcp_optimizer.token_counter import TokenCounter
+from tests.unit.catalogs import RecordingPool, gateway_over, live_catalog, mcp_tool, no_database, running
+
+PLAIN = mcp_tool("list_cards", "List cards.")
+TYPED = mcp_tool("get_card", "Get a card.", outputSchema={"properties": {"card_id": {}}, "required": ["card_id"]})
+
+
+def cards(_server: str, params: dict[str, Any]) -> dict[str, Any]:
+    found = {"total": 1, "cards": [{"card_id": 7, "title": "Paint the fence"}]}
+    return {"content": [{"type": "text", "text": json.dumps(found)}], "isError": "fail" in params["arguments"]}
+
+
+async def test_the_shape_of_a_tool_is_known_after_two_calls_that_succeeded() -> None:
+    counter, shapes = TokenCounter(), LearnedShapes(no_database, 100)
+    results = Results(Estimator("auto", counter), learn=shapes.learn)
+    catalog = await live_catalog(running("board", PLAIN, TYPED), counter=counter)
+    gateway = Gateway(catalog, RecordingPool(cards), ToolForms(counter), results, 5, shapes=shapes)
+    plain, typed = gateway.resolve("list_cards"), gateway.resolve("get_card")
+    assert gateway.shape(typed) == "{card_id}"
+    await gateway.call("list_cards", {"fail": 1})
+    await gateway.call("list_cards", select="cards[].title")
+    assert gateway.shape(plain) == ""
+    await gateway.call("list_cards")
+    assert gateway.shape(plain) == "{total, cards[]: {card_id, title}}"
+    await shapes.stop()
+
+
+async def test_without_learning_a_gateway_says_what_tools_declare() -> None:
+    gateway = await gateway_over(running("board", PLAIN, TYPED), pool=RecordingPool(cards))
+    for _ in range(3):
+        await gateway.call("list_cards")
+    assert gateway.shape(gateway.resolve("list_cards")) == ""
+    assert gateway.shape(gateway.resolve("get_card")) == "{card_id}"
