@@ -30,7 +30,6 @@ _WITH_NOTES = 3
 """Tools of a reply whose parameters get notes, not only names and types."""
 
 _MOST_REMEMBERED = 20_000
-
 _LARGEST = 100_000
 """Maximum characters of a definition that is compressed, or written as a signature, as a whole. Both take time, and a
 larger one fits no reply.

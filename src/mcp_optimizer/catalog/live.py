@@ -181,9 +181,7 @@ class LiveCatalog:
         await self._news.wait()
 
     async def taken_in(self) -> None:
-        """Wait until the tools that servers listed so far can be listed by us; for a limited time, and only if there
-        are new ones.
-        """
+        """Wait until the tools that servers listed so far can be listed by us, for a limited time."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_TAKEN_IN):
                 while self._waiting or self._taking_in or self._outdated:

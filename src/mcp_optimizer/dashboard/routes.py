@@ -52,8 +52,7 @@ if TYPE_CHECKING:
 
 _DAYS = 30
 _MOST_EVENTS = 50_000
-_LEAST_PAUSE = 1.0
-_LONGEST_PAUSE = 5.0
+_LEAST_PAUSE, _LONGEST_PAUSE = 1.0, 5.0
 _REST = 10
 """The pause before history is summed up again, as a multiple of the time it took."""
 

@@ -14,6 +14,9 @@ from mcp_optimizer.compression.notes import opening
 from mcp_optimizer.upstream.spec import ServerSpec, Transport
 from mcp_optimizer.upstream.state import UpstreamState
 
+LISTING_PLACES = ("list_allowed_directories", "list_allowed_paths", "list_allowed_roots", "list_repositories")
+"""Names of tools that list the places where their server may work."""
+
 _LONGEST = 240
 _LONGEST_PATH = 200
 _MOST_PATHS = 3
@@ -22,11 +25,16 @@ _NOT_DATA = frozenset("--directory --project --prefix --config --cache --cwd -C 
 """Options whose value says where a program is, not where it works."""
 
 
-def about_server(state: UpstreamState) -> str:
-    """Its purpose, the places it was started with, and the beginning of its instructions; in a line."""
+def about_server(state: UpstreamState, listing: str = "") -> str:
+    """Its purpose, where it works, and the beginning of its instructions; in a line.
+
+    `listing`: its tool that lists the places it may use. It is named, not called: nobody asked for that call.
+    """
     said = [_line(state.spec.description)] if state.spec.description else []
     if paths := list(places(state.spec)):
         said.append(f"paths: {', '.join(paths)}")
+    elif listing:
+        said.append(f"where it may work: {listing}()")
     if state.instructions and not state.spec.description:
         said.append(_line(opening(state.instructions)))
     return "; ".join(said)

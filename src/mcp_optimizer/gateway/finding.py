@@ -14,7 +14,7 @@ from mcp_optimizer.catalog.forms import Detail, ToolForms
 from mcp_optimizer.catalog.use import LearnedUse
 from mcp_optimizer.domain.tools import TokenMetrics
 from mcp_optimizer.errors import InvalidRequest, quoted
-from mcp_optimizer.gateway.about import about_server
+from mcp_optimizer.gateway.about import LISTING_PLACES, about_server
 from mcp_optimizer.gateway.conversations import Seen
 from mcp_optimizer.gateway.found import FoundPart, FoundTool, FoundTools
 from mcp_optimizer.gateway.reply_text import TextSources, reply_text
@@ -158,10 +158,14 @@ class Finder:
         if query.detail is not Detail.SIGNATURE:
             return ""
         room = self._limits.reply_tokens - _AROUND
-        sources = TextSources(
-            self._forms, self._count, room, self._shape, lambda server: about_server(snapshot.states[server])
-        )
+        sources = TextSources(self._forms, self._count, room, self._shape, lambda server: _about(snapshot, server))
         return reply_text(found, sources, self._find_tokens, frozenset(terms(query.text)), seen)
+
+
+def _about(snapshot: Snapshot, server: str) -> str:
+    positions = (snapshot.names.position(server, name) for name in LISTING_PLACES)
+    tools = (snapshot.tools[at] for at in positions if at is not None)
+    return about_server(snapshot.states[server], next((tool.name for tool in tools if tool is not None), ""))
 
 
 def _are_several(asked: Several, parts: Sequence[tuple[str, _Hits]], whole: _Hits) -> bool:

@@ -185,6 +185,13 @@ async def test_the_places_a_server_was_started_with_are_shown(tmp_path: Path) ->
     assert "server.py" not in text
 
 
+async def test_a_server_that_can_list_its_places_says_so() -> None:
+    allowed = mcp_tool("list_allowed_directories", "List the directories that may be used")
+    gateway = await gateway_over(running("files", allowed, mcp_tool("read_file", "Read a file")))
+    text = await text_of(gateway, "read a file", limit=1)
+    assert "[files] where it may work: list_allowed_directories()" in text
+
+
 async def test_a_client_whose_model_reads_structure_gets_the_text_alone(gateway: Gateway) -> None:
     found = gateway.find("create a card", detail=Detail.SIGNATURE)
     reply = find_reply(found, structured=False)

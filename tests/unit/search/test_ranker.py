@@ -24,10 +24,8 @@ DOCUMENTS = (
     Document("search", "web", "Look for pages", "query"),
     Document("send_message", "slack", "Write to a channel", "channel text"),
 )
-LONG = (
-    "First list the tickets of my repository and see which are old. "
-    "Then write a short message about them to the channel of our team. Finally search the web for pages about it."
-)
+LONG = """First list the tickets of my repository and see which are old. Then write a short message about them to the
+channel of our team. Finally search the web for pages about it.""".replace("\n", " ")
 
 
 def built(documents: tuple[Document, ...] | list[Document] = DOCUMENTS) -> tuple[LexicalIndex, Names]:
