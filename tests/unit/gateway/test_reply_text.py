@@ -16,7 +16,7 @@ from mcp_optimizer.gateway.gateway import Gateway
 from mcp_optimizer.serving.server import FOUND_META_KEY, find_reply, find_response
 from mcp_optimizer.token_counter import TokenCounter
 from mcp_optimizer.upstream.state import UpstreamState
-from tests.unit.catalogs import down, gateway_over, live_catalog, new_gateway, running
+from tests.unit.catalogs import down, gateway_over, live_catalog, mcp_tool, new_gateway, running
 
 COUNT = TokenCounter().count_tokens
 TEXT = {"type": "string"}
