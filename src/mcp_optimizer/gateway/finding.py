@@ -6,6 +6,7 @@ request that is only worded like several stays one unless its parts find differe
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
@@ -21,7 +22,7 @@ from mcp_optimizer.gateway.reply_text import TextSources, reply_text
 from mcp_optimizer.limits import Limits
 from mcp_optimizer.search.engine import Hit, Prior
 from mcp_optimizer.search.several import Several, several
-from mcp_optimizer.search.words import terms
+from mcp_optimizer.search.words import name_key, terms
 
 _AROUND = 500
 """Tokens of a reply reserved for everything except its tools."""
@@ -53,6 +54,18 @@ class Query:
     def text(self) -> str:
         return f"{self.tool_description} {self.tool_keywords}"
 
+    def names(self, tool: CatalogTool) -> bool:
+        """Whether the request is nothing but names of tools, this one among them."""
+        own = {name_key(tool.name), name_key(tool.record.name), name_key(f"{tool.server} {tool.record.name}")}
+        asked = [word for word in _BETWEEN.split(self.tool_description) if word and word.lower() not in _FILLERS]
+        are_names = all(_JOINED.search(word) or name_key(word) in own for word in asked)
+        return (are_names and any(name_key(word) in own for word in asked)) or name_key(self.tool_description) in own
+
+
+_BETWEEN = re.compile(r"[\s,;'\"`]+")
+_JOINED = re.compile(r"[^\W_][_-]+[^\W_]|[a-z][A-Z]")
+_FILLERS = frozenset("the a tool tools of and all show describe parameters schema signature details please".split())
+"""Words around a name that ask for nothing else."""
 
 _Hits = list[tuple[CatalogTool, Hit]]
 
@@ -92,7 +105,7 @@ class Finder:
             hits = _together(parts, hits)[: min(limit, at_once)]
         forms = self._forms.reply([tool for tool, _ in hits], query.detail, room)
         tools = tuple(
-            FoundTool(tool, hit.score, form, hit.is_general, hit.is_named)
+            FoundTool(tool, hit.score, form, hit.is_general, hit.is_named and query.names(tool))
             for (tool, hit), form in zip(hits, forms, strict=False)
         )
         returned = sum(found.form.tokens for found in tools)
@@ -138,7 +151,7 @@ class Finder:
     def _parts(self, snapshot: Snapshot, query: Query, limit: int, whole: _Hits) -> list[tuple[str, _Hits]]:
         """The parts of a request for several actions, each with its tools; none if it is one request."""
         asked = several(query.tool_description)
-        if asked is None or len(asked.parts) > limit or any(hit.is_named for _, hit in whole[:1]):
+        if asked is None or len(asked.parts) > limit:
             return []
         keywords = query.tool_keywords
         parts = [(part, self._searched(snapshot, part, keywords, _OF_A_PART)[0]) for part in asked.parts]

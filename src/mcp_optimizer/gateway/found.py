@@ -24,7 +24,7 @@ class FoundTool:
     is_general: bool = False
     """It is there because it is for anything: no special tool fits well."""
     is_named: bool = False
-    """The request names it."""
+    """The request is nothing but its name."""
 
 
 @dataclass(frozen=True)

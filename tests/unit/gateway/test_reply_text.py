@@ -81,6 +81,17 @@ async def test_asking_for_a_tool_by_its_name_gives_all_of_it(gateway: Gateway) -
     assert all(f"field_{number}?: str" in text for number in range(60))
 
 
+@pytest.mark.parametrize("name", ["createCard", "the tool create_card", "create_card, move_card", "kanban create_card"])
+async def test_a_name_may_be_spelt_and_wrapped(gateway: Gateway, name: str) -> None:
+    assert "field_59?: str" in await text_of(gateway, name)
+
+
+async def test_a_name_among_other_words_is_a_hint_and_not_a_request_for_all_of_it(gateway: Gateway) -> None:
+    text = await text_of(gateway, "create a card for a customer", tool_keywords="create_card")
+    assert text.startswith("create_card [kanban]: Create a card")
+    assert "+61 optional" in text
+
+
 async def test_several_actions_get_their_tools_in_one_reply(gateway: Gateway) -> None:
     found = gateway.find("stage file contents; record changes; show the commit logs", detail=Detail.SIGNATURE)
     lines = found.text.split("\n")
