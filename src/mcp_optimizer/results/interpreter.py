@@ -7,10 +7,12 @@ times. Called by `projection` with a parsed expression; knows nothing of results
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
-from jmespath.functions import Functions
+from jmespath.functions import Functions, signature
 from jmespath.visitor import Options, TreeInterpreter
+
+from mcp_optimizer.results.grouping import counts, grouped, sums
 
 _COMPARED = 256
 """Characters of two texts that are compared in about one step."""
@@ -34,7 +36,7 @@ class Interpreter(TreeInterpreter):  # type: ignore[misc]  # jmespath has no typ
     """jmespath's interpreter with a budget: `steps`, and `room` for the characters it may produce."""
 
     def __init__(self, steps: int, room: int) -> None:
-        super().__init__(Options(custom_functions=_Functions(self)))
+        super().__init__(Options(custom_functions=SelectFunctions(self)))
         self._steps = steps
         self._room = room
         self._visits: dict[str, Callable[..., Any]] = {}
@@ -104,8 +106,21 @@ class Interpreter(TreeInterpreter):  # type: ignore[misc]  # jmespath has no typ
         return 0
 
 
-class _Functions(Functions):  # type: ignore[misc]  # jmespath has no types
-    """jmespath's functions, with sort keys charged to the budget."""
+_Method = TypeVar("_Method", bound=Callable[..., Any])
+
+
+def _taking(*kinds: str) -> Callable[[_Method], _Method]:
+    """Declare a function with an argument of each kind; jmespath finds it by its name and this declaration."""
+
+    def declared(method: _Method) -> _Method:
+        found: _Method = signature(*({"types": [kind]} for kind in kinds))(method)
+        return found
+
+    return declared
+
+
+class SelectFunctions(Functions):  # type: ignore[misc]  # jmespath has no types
+    """jmespath's functions, with sort keys charged to the budget, and functions that group."""
 
     def __init__(self, interpreter: Interpreter) -> None:
         self._interpreter = interpreter
@@ -119,6 +134,25 @@ class _Functions(Functions):  # type: ignore[misc]  # jmespath has no types
             return found
 
         return key
+
+    @_taking("array", "expref")
+    def _func_count_by(self, elements: list[Any], key: Any) -> dict[str, int]:
+        return counts(self._grouped(elements, key, "count_by"))
+
+    @_taking("array", "expref")
+    def _func_group_by(self, elements: list[Any], key: Any) -> dict[str, list[Any]]:
+        return self._grouped(elements, key, "group_by")
+
+    @_taking("array", "expref", "expref")
+    def _func_sum_by(self, elements: list[Any], key: Any, amount: Any) -> dict[str, float]:
+        return sums(self._grouped(elements, key, "sum_by"), self._create_key_func(amount, _AMOUNTS, "sum_by"))
+
+    def _grouped(self, elements: list[Any], key: Any, function: str) -> dict[str, list[Any]]:
+        self._interpreter.spend(len(elements))
+        return grouped(elements, lambda one: key.visit(key.expression, one), self._interpreter.spend, function)
+
+
+_AMOUNTS = ("number", "null")
 
 
 def _sorting(value: Any) -> int:

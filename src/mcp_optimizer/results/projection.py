@@ -6,7 +6,6 @@ are counted while it is applied.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
 from typing import Any
 
 from mcp_optimizer.errors import InvalidRequest
@@ -26,6 +25,8 @@ class Projection:
         import jmespath
         from jmespath.exceptions import JMESPathError
 
+        from mcp_optimizer.results.misused import misused_functions
+
         # Infinity or a number of a thousand digits makes some functions raise OverflowError.
         self._errors: tuple[type[Exception], ...] = (JMESPathError, ValueError, TypeError, OverflowError)
         self.expression = expression
@@ -36,7 +37,7 @@ class Projection:
             )
         try:
             self._parsed = jmespath.compile(expression).parsed
-            problem = next(_misused_functions(self._parsed), None) if self._is_shallow() else _TOO_DEEP
+            problem = next(misused_functions(self._parsed), None) if self._is_shallow() else _TOO_DEEP
         except RecursionError:
             problem = _TOO_DEEP
         except self._errors as error:
@@ -89,29 +90,10 @@ class Projection:
         return False
 
 
-_EXAMPLE = "Example: items[].{id: id, name: name}"
+_EXAMPLE = "Examples: items[].{id: id, name: name}, count_by(items, &status)"
 _TOO_DEEP = "it is nested too deeply"
 _LONGEST = 160
 _MEGABYTE = 1_000_000
-
-
-def _misused_functions(node: Mapping[str, Any]) -> Iterator[str]:
-    """Errors in an expression's functions; JMESPath itself reports them only when it is applied."""
-    from jmespath.functions import Functions
-
-    if node["type"] == "function_expression":
-        name, given = node["value"], len(node["children"])
-        known = Functions.FUNCTION_TABLE.get(name)
-        if known is None:
-            yield f"there is no function {name[:_LONGEST]}()"
-        else:
-            wanted, is_open = len(known["signature"]), any(one.get("variadic") for one in known["signature"])
-            if given < wanted or (given > wanted and not is_open):
-                yield f"{name}() takes {wanted}{' or more' if is_open else ''} arguments, not {given}"
-    for child in node["children"]:
-        # The children of a slice are numbers.
-        if isinstance(child, dict):
-            yield from _misused_functions(child)
 
 
 def _reason(error: Exception) -> str:
