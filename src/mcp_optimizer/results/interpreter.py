@@ -6,7 +6,7 @@ times. Called by `projection` with a parsed expression; knows nothing of results
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, TypeVar
 
 from jmespath.functions import Functions, signature
@@ -35,8 +35,12 @@ class OutOfRoom(Exception):
 class Interpreter(TreeInterpreter):  # type: ignore[misc]  # jmespath has no types
     """jmespath's interpreter with a budget: `steps`, and `room` for the characters it may produce."""
 
-    def __init__(self, steps: int, room: int) -> None:
+    def __init__(self, steps: int, room: int, counted: frozenset[int] = frozenset()) -> None:
+        """`counted` are the ids of the nodes whose nulls are counted, because their output is seen."""
         super().__init__(Options(custom_functions=SelectFunctions(self)))
+        self.left_out = 0
+        self._counted = counted
+        self._always_null: dict[int, set[int]] = {}
         self._steps = steps
         self._room = room
         self._visits: dict[str, Callable[..., Any]] = {}
@@ -66,6 +70,53 @@ class Interpreter(TreeInterpreter):  # type: ignore[misc]  # jmespath has no typ
         if (method := self._visits.get(kind)) is None:
             method = self._visits[kind] = getattr(self, f"visit_{kind}")
         return method(node, *args, **kwargs)
+
+    def visit_projection(self, node: Mapping[str, Any], value: Any) -> Any:
+        base = self.visit(node["children"][0], value)
+        return self._projected(node, base) if isinstance(base, list) else None
+
+    def visit_value_projection(self, node: Mapping[str, Any], value: Any) -> Any:
+        base = self.visit(node["children"][0], value)
+        return self._projected(node, base.values()) if isinstance(base, dict) else None
+
+    def visit_filter_projection(self, node: Mapping[str, Any], value: Any) -> Any:
+        base = self.visit(node["children"][0], value)
+        if not isinstance(base, list):
+            return None
+        condition, is_true, visit = node["children"][2], self._is_true, self.visit
+        return self._projected(node, [element for element in base if is_true(visit(condition, element))])
+
+    def fulfils(self, condition: Mapping[str, Any], element: Any) -> bool:
+        """Whether JMESPath counts what a condition makes of an element as true."""
+        return bool(self._is_true(self.visit(condition, element)))
+
+    def _projected(self, node: Mapping[str, Any], elements: Collection[Any]) -> list[Any]:
+        """What becomes of each element, without nulls, as JMESPath demands."""
+        visit, right = self.visit, node["children"][1]
+        found = [one for element in elements if (one := visit(right, element)) is not None]
+        if id(node) in self._counted:
+            self.left_out += len(elements) - len(found)
+        return found
+
+    def visit_multi_select_list(self, node: Mapping[str, Any], value: Any) -> Any:
+        found = super().visit_multi_select_list(node, value)
+        return self._with_nulls_noted(node, found, found)
+
+    def visit_multi_select_dict(self, node: Mapping[str, Any], value: Any) -> Any:
+        found = super().visit_multi_select_dict(node, value)
+        return self._with_nulls_noted(node, found, found and list(found.values()))
+
+    def _with_nulls_noted(self, node: Mapping[str, Any], found: Any, members: list[Any] | None) -> Any:
+        if members is not None and id(node) in self._counted:
+            null = self._always_null.setdefault(id(node), set(range(len(members))))
+            if null:
+                null.difference_update([at for at in null if members[at] is not None])
+        return found
+
+    @property
+    def has_column_of_nulls(self) -> bool:
+        """Whether an object or list that the expression made had a member that was null every time."""
+        return any(self._always_null.values())
 
     def visit_flatten(self, node: Mapping[str, Any], value: Any) -> Any:
         base = self.visit(node["children"][0], value)
