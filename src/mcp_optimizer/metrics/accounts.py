@@ -32,7 +32,7 @@ from mcp_optimizer.gateway.gateway import SCORES_META_KEY, TOOL_META_KEY, Gatewa
 from mcp_optimizer.largejson.text import compact
 from mcp_optimizer.metrics.recorder import Recorder
 from mcp_optimizer.relay.wire_errors import for_model
-from mcp_optimizer.results.pipeline import RESULT_META_KEY
+from mcp_optimizer.results.pipeline import RESULT_META_KEY, SELECTION_META_KEY
 from mcp_optimizer.runtime.tasks import BackgroundTasks
 from mcp_optimizer.runtime.terminal_text import printable
 from mcp_optimizer.token_counter import TokenCounter
@@ -281,7 +281,7 @@ class Accounts:
             server,
             tool,
             tokens,
-            max(tokens, _stated(kept, "fullTokens", 0)),
+            max(tokens, _stated(kept or answer.meta_part(SELECTION_META_KEY), "fullTokens", 0)),
             snapshot.baseline_tokens,
             float(performance.get("executionTimeMs", answer.milliseconds)),
             bool(performance.get("cachedResult")),

@@ -61,6 +61,9 @@ _WORD = 40
 
 _CHUNK = 64 * 1024
 
+_LONG = 16
+"""Characters per token beyond which a text counts as long, even if it is all blanks."""
+
 _CJK = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\uf900-\ufaff]")
 _ACCENTED = re.compile(r"[\u00c0-\u024f\u1e00-\u1eff]")
 _CODE = re.compile(r"[{}()\[\];=<>_/\\|#*+$&]")
@@ -104,6 +107,14 @@ class Estimator:
         except ValueError:
             # The tokenizer gives up on some texts; the result must not be lost for that.
             return _by_kind(texts)
+
+    def exactly(self, text: str) -> int:
+        """The tokens of a short text, counted unless the method is another."""
+        return self.estimate([text], exactly=True).estimated
+
+    def is_at_most(self, texts: Sequence[Text], tokens: int) -> bool:
+        """Whether texts have at most so many tokens. Long texts are not looked at."""
+        return sum(map(size_of, texts)) <= tokens * _LONG and self.estimate(texts).estimated <= tokens
 
     def count(self, text: Text) -> int:
         """The tokens of a text of any length. Long texts are counted in chunks, because each chunk holds the

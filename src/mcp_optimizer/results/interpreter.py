@@ -6,11 +6,13 @@ times. Called by `projection` with a parsed expression; knows nothing of results
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Collection, Mapping
+from typing import Any, TypeVar
 
-from jmespath.functions import Functions
+from jmespath.functions import Functions, signature
 from jmespath.visitor import Options, TreeInterpreter
+
+from mcp_optimizer.results.grouping import counts, grouped, sums
 
 _COMPARED = 256
 """Characters of two texts that are compared in about one step."""
@@ -33,8 +35,12 @@ class OutOfRoom(Exception):
 class Interpreter(TreeInterpreter):  # type: ignore[misc]  # jmespath has no types
     """jmespath's interpreter with a budget: `steps`, and `room` for the characters it may produce."""
 
-    def __init__(self, steps: int, room: int) -> None:
-        super().__init__(Options(custom_functions=_Functions(self)))
+    def __init__(self, steps: int, room: int, counted: frozenset[int] = frozenset()) -> None:
+        """`counted` are the ids of the nodes whose nulls are counted, because their output is seen."""
+        super().__init__(Options(custom_functions=SelectFunctions(self)))
+        self.left_out = 0
+        self._counted = counted
+        self._always_null: dict[int, set[int]] = {}
         self._steps = steps
         self._room = room
         self._visits: dict[str, Callable[..., Any]] = {}
@@ -64,6 +70,53 @@ class Interpreter(TreeInterpreter):  # type: ignore[misc]  # jmespath has no typ
         if (method := self._visits.get(kind)) is None:
             method = self._visits[kind] = getattr(self, f"visit_{kind}")
         return method(node, *args, **kwargs)
+
+    def visit_projection(self, node: Mapping[str, Any], value: Any) -> Any:
+        base = self.visit(node["children"][0], value)
+        return self._projected(node, base) if isinstance(base, list) else None
+
+    def visit_value_projection(self, node: Mapping[str, Any], value: Any) -> Any:
+        base = self.visit(node["children"][0], value)
+        return self._projected(node, base.values()) if isinstance(base, dict) else None
+
+    def visit_filter_projection(self, node: Mapping[str, Any], value: Any) -> Any:
+        base = self.visit(node["children"][0], value)
+        if not isinstance(base, list):
+            return None
+        condition, is_true, visit = node["children"][2], self._is_true, self.visit
+        return self._projected(node, [element for element in base if is_true(visit(condition, element))])
+
+    def fulfils(self, condition: Mapping[str, Any], element: Any) -> bool:
+        """Whether JMESPath counts what a condition makes of an element as true."""
+        return bool(self._is_true(self.visit(condition, element)))
+
+    def _projected(self, node: Mapping[str, Any], elements: Collection[Any]) -> list[Any]:
+        """What becomes of each element, without nulls, as JMESPath demands."""
+        visit, right = self.visit, node["children"][1]
+        found = [one for element in elements if (one := visit(right, element)) is not None]
+        if id(node) in self._counted:
+            self.left_out += len(elements) - len(found)
+        return found
+
+    def visit_multi_select_list(self, node: Mapping[str, Any], value: Any) -> Any:
+        found = super().visit_multi_select_list(node, value)
+        return self._with_nulls_noted(node, found, found)
+
+    def visit_multi_select_dict(self, node: Mapping[str, Any], value: Any) -> Any:
+        found = super().visit_multi_select_dict(node, value)
+        return self._with_nulls_noted(node, found, found and list(found.values()))
+
+    def _with_nulls_noted(self, node: Mapping[str, Any], found: Any, members: list[Any] | None) -> Any:
+        if members is not None and id(node) in self._counted:
+            null = self._always_null.setdefault(id(node), set(range(len(members))))
+            if null:
+                null.difference_update([at for at in null if members[at] is not None])
+        return found
+
+    @property
+    def has_column_of_nulls(self) -> bool:
+        """Whether an object or list that the expression made had a member that was null every time."""
+        return any(self._always_null.values())
 
     def visit_flatten(self, node: Mapping[str, Any], value: Any) -> Any:
         base = self.visit(node["children"][0], value)
@@ -104,8 +157,21 @@ class Interpreter(TreeInterpreter):  # type: ignore[misc]  # jmespath has no typ
         return 0
 
 
-class _Functions(Functions):  # type: ignore[misc]  # jmespath has no types
-    """jmespath's functions, with sort keys charged to the budget."""
+_Method = TypeVar("_Method", bound=Callable[..., Any])
+
+
+def _taking(*kinds: str) -> Callable[[_Method], _Method]:
+    """Declare a function with an argument of each kind; jmespath finds it by its name and this declaration."""
+
+    def declared(method: _Method) -> _Method:
+        found: _Method = signature(*({"types": [kind]} for kind in kinds))(method)
+        return found
+
+    return declared
+
+
+class SelectFunctions(Functions):  # type: ignore[misc]  # jmespath has no types
+    """jmespath's functions, with sort keys charged to the budget, and functions that group."""
 
     def __init__(self, interpreter: Interpreter) -> None:
         self._interpreter = interpreter
@@ -119,6 +185,25 @@ class _Functions(Functions):  # type: ignore[misc]  # jmespath has no types
             return found
 
         return key
+
+    @_taking("array", "expref")
+    def _func_count_by(self, elements: list[Any], key: Any) -> dict[str, int]:
+        return counts(self._grouped(elements, key, "count_by"))
+
+    @_taking("array", "expref")
+    def _func_group_by(self, elements: list[Any], key: Any) -> dict[str, list[Any]]:
+        return self._grouped(elements, key, "group_by")
+
+    @_taking("array", "expref", "expref")
+    def _func_sum_by(self, elements: list[Any], key: Any, amount: Any) -> dict[str, float]:
+        return sums(self._grouped(elements, key, "sum_by"), self._create_key_func(amount, _AMOUNTS, "sum_by"))
+
+    def _grouped(self, elements: list[Any], key: Any, function: str) -> dict[str, list[Any]]:
+        self._interpreter.spend(len(elements))
+        return grouped(elements, lambda one: key.visit(key.expression, one), self._interpreter.spend, function)
+
+
+_AMOUNTS = ("number", "null")
 
 
 def _sorting(value: Any) -> int:

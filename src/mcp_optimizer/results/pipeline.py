@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -18,7 +18,7 @@ from mcp_optimizer.compression.validation import SchemaCheck
 from mcp_optimizer.domain.caller import LOCAL, Caller
 from mcp_optimizer.domain.result_type import ANSWERS, is_input_required
 from mcp_optimizer.errors import InvalidRequest
-from mcp_optimizer.largejson.raw import LargeText, LargeValue, RawJson, has_large, wire_size
+from mcp_optimizer.largejson.raw import has_large, wire_size
 from mcp_optimizer.limits import DEFAULT_LIMITS, Limits
 from mcp_optimizer.results.cache import CacheKey, ResultCache
 from mcp_optimizer.results.encodings import Encoding, in_encoding
@@ -34,11 +34,13 @@ from mcp_optimizer.results.metadata import (
     with_metadata,
 )
 from mcp_optimizer.results.options import ResultOptions, Treatment
+from mcp_optimizer.results.pages import Pieces
 from mcp_optimizer.results.price import Price
-from mcp_optimizer.results.projection import Projection
+from mcp_optimizer.results.projection import CANNOT_BE_APPLIED, Projection
 from mcp_optimizer.results.reader import ResultReader, told
-from mcp_optimizer.results.reading import NO_JSON, Reading
-from mcp_optimizer.results.selecting import MOST_SELECTED, Selecting
+from mcp_optimizer.results.reading import Reading
+from mcp_optimizer.results.selecting import Selecting, selectable
+from mcp_optimizer.results.selection import SELECTED_ROOM, Selection
 from mcp_optimizer.results.store import ResultStore
 from mcp_optimizer.token_counter import TokenCounter
 
@@ -47,12 +49,17 @@ RESULT_META_KEY = "mcp-optimizer/result"
 
 NOT_KEPT = "[Cut. The rest could not be kept; ask the tool for less at a time.]"
 
-_SELECTED_ROOM = 100
-"""Tokens reserved for the notice that says where the complete result is, or why nothing was selected."""
+SELECTION_META_KEY = "mcp-optimizer/selection"
+"""The `_meta` key for the cost of the complete result behind a selection, if that result was not kept."""
 
 _LONGEST_REASON = 80
 
-_FED = 256 * 1024
+_SENT_WHOLE = 200
+"""Tokens up to which a result is sent whole if an expression that does not fit it matched nothing."""
+
+_NOT_WORTH_KEEPING = 300
+"""Tokens up to which the complete result behind a selection is not kept."""
+
 _INLINE = 32 * 1024
 """Characters of text handled directly. More would delay other calls and goes to a thread."""
 
@@ -282,36 +289,55 @@ class Results:
     async def _selected(
         self, reading: Reading, select: Projection, treatment: Treatment, call: Call, performance: PerformanceInfo
     ) -> dict[str, Any]:
-        """Only what the expression selects; the rest stays readable. The call was made, so nothing fails here."""
-        limits = treatment.limits
-        within = replace(treatment, max_tokens=limits.max_tokens - _SELECTED_ROOM if limits.max_tokens else 0)
+        """Only what the expression selects; the complete result stays readable, unless it is small. The call was made,
+        so nothing fails here.
+        """
+        limits, within = treatment.limits, _with_room(treatment)
         try:
-            selection = await self._projected(reading, select)
+            selection = await self._selecting.of_result(select, reading)
         except InvalidRequest as error:
-            reason = str(error).encode("ascii", "replace").decode()[:_LONGEST_REASON]
-            notice = f"[Not selected: {reason}]"
-            return await self._finished(reading, within, call, performance, notice)
-        if self._store is None:
-            return await self._finished(Reading(selection), within, call, performance)
-        result_id = new_result_id()
-        pieces = await asyncio.to_thread(whole_pieces, reading, limits, self._estimator.counter.count_tokens)
-        is_kept = await self._store.keep(result_id, call.caller.key, pieces, limits.max_tokens)
-        notice = f'[Selected. All of it: read_result(result_id="{result_id}").]' if is_kept else ""
-        found = await self._finished(Reading(selection), within, call, performance, notice)
-        full_tokens = self._estimator.estimate(reading.texts).estimated
-        about = {"resultId": result_id, "unit": pieces.unit, "total": pieces.count, "fullTokens": full_tokens}
-        return _with_meta(found, RESULT_META_KEY, {**about, **found["_meta"].get(RESULT_META_KEY, {})})
+            reason = str(error).removeprefix(CANNOT_BE_APPLIED).encode("ascii", "replace").decode()[:_LONGEST_REASON]
+            return await self._finished(reading, within, call, performance, f"[Not selected: {reason}]")
+        if selection.is_guess and self._is_at_most(reading, min(_SENT_WHOLE, within.max_tokens or _SENT_WHOLE)):
+            return await self._finished(reading, within, call, performance, selection.whole)
+        result_id, about = new_result_id(), {"fullTokens": self._estimator.estimate(reading.texts).estimated}
+        # The complete result of a wrong guess is worth keeping: the call may have changed something.
+        is_worth_it = selection.is_guess or not self._is_at_most(reading, _NOT_WORTH_KEEPING)
+        pieces = await self._kept_whole(result_id, reading, limits, call) if is_worth_it else None
+        found = await self._told(selection, treatment, call, performance, result_id if pieces else "")
+        if pieces is not None:
+            about = {"resultId": result_id, "unit": pieces.unit, "total": pieces.count, **about}
+        cut = found["_meta"].get(RESULT_META_KEY, {})
+        key = RESULT_META_KEY if cut or pieces is not None else SELECTION_META_KEY
+        return _with_meta(found, key, {**about, **cut, "fullTokens": about["fullTokens"]})
 
-    async def _projected(self, reading: Reading, select: Projection) -> dict[str, Any]:
-        large = await asyncio.to_thread(_large_json, reading)
-        if large is not None:
-            size = len(large.json)
-            if size > MOST_SELECTED:
-                raise InvalidRequest(f"the result is too large for select ({size:,} bytes)")
-            return told(await self._selecting.select(select, size, lambda: _fed(large)))
-        return told(
-            await self._selecting.select(select, reading.size, lambda: _small(reading), lambda: _value(reading))
-        )
+    async def _kept_whole(self, result_id: str, reading: Reading, limits: ResultLimits, call: Call) -> Pieces | None:
+        """The pieces of a complete result, if it could be kept."""
+        if self._store is None:
+            return None
+        count = self._estimator.counter.count_tokens
+        pieces = await asyncio.to_thread(lambda: whole_pieces(selectable(reading), limits, count))
+        return pieces if await self._store.keep(result_id, call.caller.key, pieces, limits.max_tokens) else None
+
+    async def _told(
+        self, selection: Selection, treatment: Treatment, call: Call, performance: PerformanceInfo, result_id: str = ""
+    ) -> dict[str, Any]:
+        """A selection and its notice."""
+        notice = selection.notice(self._estimator.exactly, result_id, is_call=bool(call.tool))
+        if selection.shown is None:
+            return await self._finished(Reading(told(notice)), treatment, call, performance)
+        within = _with_room(treatment) if notice else treatment
+        return await self._finished(Reading(told(selection.shown)), within, call, performance, notice)
+
+    def _is_at_most(self, reading: Reading, tokens: int) -> bool:
+        """Whether both the texts and the structured content are so small; a client may give its model either."""
+        if (
+            reading.has_uncounted
+            or reading.has_large_structure
+            or not self._estimator.is_at_most(reading.texts, tokens)
+        ):
+            return False
+        return self._estimator.is_at_most([reading.structured_text], tokens)
 
     def projection(self, select: str) -> Projection | None:
         """The expression, if given; an invalid one is refused here, before anything is called."""
@@ -336,10 +362,9 @@ class Results:
             raise InvalidRequest("select applies to the complete result: omit search and offset.")
         kept = await self._store.find(result_id, caller.key)
         if projection is not None:
-            found = await self._reader.select(kept, projection)
-            call = Call("", "", caller)
+            selection = await self._reader.select(kept, projection)
             treatment = replace(_AS_IT_IS, max_tokens=kept.max_tokens)
-            return await self._finished(Reading(found), treatment, call, _performance(started))
+            return await self._told(selection, treatment, Call("", "", caller), _performance(started))
         if search:
             found = await self._reader.search(kept, search, offset, limit)
         else:
@@ -355,38 +380,17 @@ def new_result_id() -> str:
     return f"r{secrets.token_hex(5)}"
 
 
+def _with_room(treatment: Treatment) -> Treatment:
+    """The treatment of a result that is followed by a notice about a selection."""
+    return replace(treatment, max_tokens=treatment.max_tokens - SELECTED_ROOM if treatment.max_tokens else 0)
+
+
 def _text(text: str) -> dict[str, Any]:
     return {"type": "text", "text": text}
 
 
 def _and_told(result: dict[str, Any], notice: str) -> dict[str, Any]:
     return {**result, "content": [*result.get("content", ()), _text(notice)]}
-
-
-def _large_json(reading: Reading) -> RawJson | None:
-    """The result for an expression, if it is too large to be parsed here."""
-    if reading.structured is not NO_JSON:
-        return reading.structured if isinstance(reading.structured, LargeValue) else None
-    [text] = [slot.text for slot in reading.slots] if len(reading.slots) == 1 else [""]
-    return text if isinstance(text, LargeText) else None
-
-
-async def _fed(large: RawJson) -> AsyncIterator[bytes]:
-    utf8 = memoryview(await asyncio.to_thread(lambda: large.utf8)) if isinstance(large, LargeText) else large.json
-    for at in range(0, len(utf8), _FED):
-        yield bytes(utf8[at : at + _FED])
-
-
-async def _small(reading: Reading) -> AsyncIterator[bytes]:
-    text = reading.slots[0].text if reading.structured is NO_JSON else reading.structured_text
-    yield str(text).encode("utf-8", "surrogatepass")
-
-
-def _value(reading: Reading) -> Any:
-    value = reading.value if reading.structured is NO_JSON else reading.structured
-    if value is NO_JSON or isinstance(value, RawJson):
-        raise InvalidRequest("the result is not JSON")
-    return value
 
 
 def _with_meta(result: Mapping[str, Any], key: str, value: Any) -> dict[str, Any]:

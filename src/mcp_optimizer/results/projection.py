@@ -6,12 +6,23 @@ are counted while it is applied.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 from mcp_optimizer.errors import InvalidRequest
 from mcp_optimizer.limits import DEFAULT_LIMITS, Limits
+from mcp_optimizer.results.outline import outlines
+from mcp_optimizer.results.reaching import Node, reaching
 from mcp_optimizer.results.reading import compact
+from mcp_optimizer.results.selection import Selection, Unmatched
+
+if TYPE_CHECKING:
+    from mcp_optimizer.results.interpreter import Interpreter
+
+    _Explain = Callable[[Interpreter, Node, Any], Unmatched | None]
+
+
+CANNOT_BE_APPLIED = "select cannot be applied to this result: "
 
 
 class TooMuch(InvalidRequest):
@@ -26,6 +37,8 @@ class Projection:
         import jmespath
         from jmespath.exceptions import JMESPathError
 
+        from mcp_optimizer.results.misused import misused_functions
+
         # Infinity or a number of a thousand digits makes some functions raise OverflowError.
         self._errors: tuple[type[Exception], ...] = (JMESPathError, ValueError, TypeError, OverflowError)
         self.expression = expression
@@ -36,7 +49,7 @@ class Projection:
             )
         try:
             self._parsed = jmespath.compile(expression).parsed
-            problem = next(_misused_functions(self._parsed), None) if self._is_shallow() else _TOO_DEEP
+            problem = next(misused_functions(self._parsed), None) if self._is_shallow() else _TOO_DEEP
         except RecursionError:
             problem = _TOO_DEEP
         except self._errors as error:
@@ -50,12 +63,39 @@ class Projection:
 
     def of(self, value: Any, steps: int | None = None, output: int | None = None) -> Any:
         """What the expression selects; `steps` and `output` may tighten its limits."""
+        found, _interpreter = self._applied(value, *self._within(steps, output))
+        return found
+
+    def text_of(self, value: Any, steps: int | None = None, output: int | None = None) -> str:
+        """What the expression selects, as JSON."""
+        return _json(self.of(value, steps, output))
+
+    def selection(self, value: Any, steps: int | None = None, output: int | None = None) -> Selection:
+        """What the expression selects, as JSON, with what a reader should know about it."""
+        from mcp_optimizer.results.unmatched import is_nothing, lacking, unmatched
+
+        within = self._within(steps, output)
+        found, interpreter = self._applied(value, *within)
+        text = _json(found)
+        if is_nothing(found):
+            unknown = Unmatched(keys=tuple(outlines([value])))
+            why = self._explained(unmatched, unknown, value, *within)
+            return Selection(text, unmatched=why or (unknown if found is None else None))
+        missing = self._explained(lacking, None, value, *within) if interpreter.has_column_of_nulls else None
+        return Selection(text, interpreter.left_out, lacking=missing)
+
+    def _within(self, steps: int | None, output: int | None) -> tuple[int, int]:
+        limits = self.limits
+        return (
+            limits.expression_steps if steps is None else steps,
+            limits.expression_output if output is None else output,
+        )
+
+    def _applied(self, value: Any, steps: int, output: int) -> tuple[Any, Interpreter]:
         # Imported here for the same reason.
         from mcp_optimizer.results.interpreter import Interpreter, OutOfRoom, OutOfSteps
 
-        steps = self.limits.expression_steps if steps is None else steps
-        output = self.limits.expression_output if output is None else output
-        interpreter = Interpreter(steps, output)
+        interpreter = Interpreter(steps, output, frozenset(map(id, reaching(self._parsed))))
         try:
             found = interpreter.visit(self._parsed, value)
             interpreter.make(interpreter.size(found))
@@ -64,19 +104,21 @@ class Projection:
         except OutOfRoom:
             raise TooMuch(f"select produces more than {output:,} characters. Select less.") from None
         except RecursionError:
-            raise InvalidRequest("select cannot be applied to this result: it is nested too deeply.") from None
+            raise InvalidRequest(f"{CANNOT_BE_APPLIED}it is nested too deeply.") from None
         except self._errors as error:
-            raise InvalidRequest(f"select cannot be applied to this result: {_reason(error)}.") from None
-        return found
+            raise InvalidRequest(f"{CANNOT_BE_APPLIED}{_reason(error)}.") from None
+        return found, interpreter
 
-    def text_of(self, value: Any, steps: int | None = None, output: int | None = None) -> str:
-        """What the expression selects, as JSON."""
-        found = self.of(value, steps, output)
+    def _explained(
+        self, explain: _Explain, otherwise: Unmatched | None, value: Any, steps: int, output: int
+    ) -> Unmatched | None:
+        """Why something was not found, if the same budget suffices to tell."""
+        from mcp_optimizer.results.interpreter import Interpreter, OutOfRoom, OutOfSteps
+
         try:
-            return compact(found)
-        except (ValueError, RecursionError) as error:
-            # A number with more digits than Python writes, or endlessly nested lists.
-            raise InvalidRequest(f"What select finds cannot be written as JSON: {_reason(error)}.") from None
+            return explain(Interpreter(steps, output), self._parsed, value)
+        except (OutOfSteps, OutOfRoom, RecursionError, *self._errors):
+            return otherwise
 
     def _is_shallow(self) -> bool:
         """Whether its depth is within the limit; each pipe or operator in a row adds a level."""
@@ -89,29 +131,18 @@ class Projection:
         return False
 
 
-_EXAMPLE = "Example: items[].{id: id, name: name}"
+_EXAMPLE = "Examples: items[].{id: id, name: name}, count_by(items, &status)"
 _TOO_DEEP = "it is nested too deeply"
 _LONGEST = 160
 _MEGABYTE = 1_000_000
 
 
-def _misused_functions(node: Mapping[str, Any]) -> Iterator[str]:
-    """Errors in an expression's functions; JMESPath itself reports them only when it is applied."""
-    from jmespath.functions import Functions
-
-    if node["type"] == "function_expression":
-        name, given = node["value"], len(node["children"])
-        known = Functions.FUNCTION_TABLE.get(name)
-        if known is None:
-            yield f"there is no function {name[:_LONGEST]}()"
-        else:
-            wanted, is_open = len(known["signature"]), any(one.get("variadic") for one in known["signature"])
-            if given < wanted or (given > wanted and not is_open):
-                yield f"{name}() takes {wanted}{' or more' if is_open else ''} arguments, not {given}"
-    for child in node["children"]:
-        # The children of a slice are numbers.
-        if isinstance(child, dict):
-            yield from _misused_functions(child)
+def _json(found: Any) -> str:
+    try:
+        return compact(found)
+    except (ValueError, RecursionError) as error:
+        # A number with more digits than Python writes, or endlessly nested lists.
+        raise InvalidRequest(f"What select finds cannot be written as JSON: {_reason(error)}.") from None
 
 
 def _reason(error: Exception) -> str:

@@ -19,6 +19,7 @@ from mcp_optimizer.results.pages import joined, page
 from mcp_optimizer.results.projection import Projection
 from mcp_optimizer.results.reading import NO_JSON, PARSED, Text, json_value
 from mcp_optimizer.results.selecting import MOST_SELECTED, NEEDS_JSON, Selecting
+from mcp_optimizer.results.selection import Selection
 from mcp_optimizer.results.store import ResultStore
 
 PAGE_META_KEY = "mcp-optimizer/page"
@@ -102,7 +103,7 @@ class ResultReader:
 
         return max(most(len(lines), fits) or 0, 1 if lines else 0)
 
-    async def select(self, result: KeptResult, projection: Projection) -> dict[str, Any]:
+    async def select(self, result: KeptResult, projection: Projection) -> Selection:
         """What an expression selects from the complete result; several texts form a list."""
         if result.bytes > MOST_SELECTED:
             raise InvalidRequest(
@@ -113,7 +114,7 @@ class ResultReader:
         if result.bytes <= PARSED:
             pieces = [piece async for some in self._pieces(result) for piece in some]
             value = partial(_values, pieces)
-        return told(await self._selecting.select(projection, result.bytes, lambda: self._texts(result), value))
+        return await self._selecting.select(projection, result.bytes, lambda: self._texts(result), value)
 
     async def _pieces(self, result: KeptResult) -> AsyncIterator[list[tuple[int, bytes]]]:
         at = 0

@@ -16,11 +16,12 @@ from contextlib import suppress
 from typing import Any
 
 from mcp_optimizer.errors import InvalidRequest
-from mcp_optimizer.largejson.raw import LargeText
+from mcp_optimizer.largejson.raw import LargeText, LargeValue, RawJson
 from mcp_optimizer.largejson.text import parsed
 from mcp_optimizer.limits import Limits
 from mcp_optimizer.results.projection import Projection, TooMuch
-from mcp_optimizer.results.reading import PARSED, Text
+from mcp_optimizer.results.reading import NO_JSON, PARSED, Reading
+from mcp_optimizer.results.selection import Selection
 
 MOST_SELECTED = 64_000_000
 """Maximum bytes of JSON for `select`."""
@@ -52,8 +53,8 @@ class Selecting:
         size: int,
         texts: Callable[[], AsyncIterator[bytes]],
         value: Callable[[], Any] | None = None,
-    ) -> Text:
-        """What the expression selects, as JSON text.
+    ) -> Selection:
+        """What the expression selects.
 
         `texts` are JSON values separated by commas, `size` bytes together; `value` is their parsed form, if they are
         small enough to be parsed here.
@@ -64,24 +65,70 @@ class Selecting:
                     return await asyncio.to_thread(_tried, projection, size, value)
         try:
             async with asyncio.timeout(_MOST_SECONDS), self._one:
-                code, said = await _answered(texts(), projection, size)
+                code, remarks, said = await _answered(texts(), projection, size)
         except TimeoutError:
             raise InvalidRequest(f"select took longer than {_MOST_SECONDS:g} s. Select less.") from None
         if code == _REFUSED:
-            raise InvalidRequest(said.decode("utf-8", "replace"))
+            raise InvalidRequest((remarks + said).decode("utf-8", "replace"))
         if code != 0:
             raise InvalidRequest("select needs too much memory for this result. Use search, or read it with offset.")
-        if len(said) <= PARSED:
-            return str(json.loads(said))
-        return await asyncio.to_thread(LargeText, memoryview(said))
+        is_small = len(said) <= PARSED
+        text = json.loads(said) if is_small else await asyncio.to_thread(LargeText, memoryview(said))
+        return Selection.of(text, remarks)
+
+    async def of_result(self, projection: Projection, reading: Reading) -> Selection:
+        """What the expression selects of a result that has just come."""
+        large = await asyncio.to_thread(_large_json, reading)
+        if large is None:
+            return await self.select(projection, reading.size, lambda: _small(reading), lambda: _value(reading))
+        size = len(large.json)
+        if size > MOST_SELECTED:
+            raise InvalidRequest(f"the result is too large for select ({size:,} bytes)")
+        return await self.select(projection, size, lambda: _fed(large))
 
 
-def _tried(projection: Projection, size: int, value: Callable[[], Any]) -> str:
+def selectable(reading: Reading) -> Reading:
+    """The part of a result that an expression is applied to: its structured content, unless the text is the same."""
+    structured, texts = reading.structured, [slot.text for slot in reading.slots]
+    is_same = len(texts) == 1 and (
+        isinstance(texts[0], LargeText) if isinstance(structured, LargeValue) else reading.value == structured
+    )
+    return reading if structured is NO_JSON or is_same else Reading({"structuredContent": structured})
+
+
+def _large_json(reading: Reading) -> RawJson | None:
+    """The result for an expression, if it is too large to be parsed here."""
+    if reading.structured is not NO_JSON:
+        return reading.structured if isinstance(reading.structured, LargeValue) else None
+    [text] = [slot.text for slot in reading.slots] if len(reading.slots) == 1 else [""]
+    return text if isinstance(text, LargeText) else None
+
+
+async def _fed(large: RawJson) -> AsyncIterator[bytes]:
+    utf8 = memoryview(await asyncio.to_thread(lambda: large.utf8)) if isinstance(large, LargeText) else large.json
+    for at in range(0, len(utf8), _CHUNK):
+        yield bytes(utf8[at : at + _CHUNK])
+
+
+async def _small(reading: Reading) -> AsyncIterator[bytes]:
+    text = reading.slots[0].text if reading.structured is NO_JSON else reading.structured_text
+    yield str(text).encode("utf-8", "surrogatepass")
+
+
+def _value(reading: Reading) -> Any:
+    value = reading.value if reading.structured is NO_JSON else reading.structured
+    if value is NO_JSON or isinstance(value, RawJson):
+        raise InvalidRequest("the result is not JSON")
+    return value
+
+
+def _tried(projection: Projection, size: int, value: Callable[[], Any]) -> Selection:
     steps, output = min(AT_ONCE, projection.steps(size)), min(PARSED, projection.limits.expression_output)
-    return projection.text_of(value(), steps, output)
+    return projection.selection(value(), steps, output)
 
 
-async def _answered(texts: AsyncIterator[bytes], projection: Projection, size: int) -> tuple[int, bytearray]:
+async def _answered(texts: AsyncIterator[bytes], projection: Projection, size: int) -> tuple[int, bytes, bytearray]:
+    """The exit code, the first line and the rest of what the process writes."""
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", __name__),
         stdin=asyncio.subprocess.PIPE,
@@ -101,10 +148,11 @@ async def _answered(texts: AsyncIterator[bytes], projection: Projection, size: i
                 process.stdin.write(text)
                 await process.stdin.drain()
         process.stdin.close()
+        remarks = await process.stdout.readline()
         said = bytearray()
         while chunk := await process.stdout.read(_CHUNK):
             said += chunk
-        return await process.wait(), said
+        return await process.wait(), remarks, said
     finally:
         if process.returncode is None:
             process.kill()
@@ -115,7 +163,7 @@ _NEEDED = frozenset({"PATH", "PYTHONPATH", "PYTHONHOME", "SYSTEMROOT", "LD_LIBRA
 
 
 def main() -> int:
-    """The process: reads the values, writes the selection as a JSON string."""
+    """The process: reads the values, writes the remarks on the selection as a line, then its text as a JSON string."""
     expression, size, limits = json.loads(sys.stdin.buffer.readline())
     with suppress(ImportError, ValueError, OSError):
         import resource
@@ -130,11 +178,12 @@ def main() -> int:
             raise InvalidRequest(NEEDS_JSON) from None
         del data
         projection = Projection(expression, Limits.model_validate(limits))
-        text = projection.text_of(values[0] if len(values) == 1 else values, projection.steps(size))
+        selection = projection.selection(values[0] if len(values) == 1 else values, projection.steps(size))
     except InvalidRequest as error:
         sys.stdout.buffer.write(str(error).encode("utf-8", "replace"))
         return _REFUSED
-    json.dump(text, sys.stdout)
+    sys.stdout.buffer.write(selection.remarks() + b"\n")
+    json.dump(selection.text, sys.stdout)
     sys.stdout.flush()
     return 0
 

@@ -51,7 +51,7 @@ CASES = [
         ("items[[", "Parse error"),
         ("nothing(items)", r"there is no function nothing\(\)"),
         ("items[].{n: size(name)}", r"there is no function size\(\)"),
-        ("length()", r"length\(\) takes 1 arguments, not 0"),
+        ("length()", r"length\(\) takes 1 argument, not 0"),
         ("not_null()", r"not_null\(\) takes 1 or more arguments, not 0"),
     ],
 )
