@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from mcp_optimizer.compression.lossless import joined, tidy
+from mcp_optimizer.compression.sentences import sentences
 from mcp_optimizer.compression.walk import Schema
 from mcp_optimizer.domain.json_schema import properties_of
 from mcp_optimizer.search.deprecation import sentence as deprecation
@@ -34,9 +35,6 @@ _TYPE_WORDS = frozenset(
     "string tuple union".split()
 )
 
-# A full stop that does not end a sentence.
-_ABBREVIATION = re.compile(r"(?:\b(?:e\.g|i\.e|etc|vs|cf|approx|incl|no|fig|st|dr|mr|ms)|\b[A-Z])\.$", re.I)
-_SENTENCE_END = re.compile(r"[.!?](?=\s|$)|[。！？]|\n\s*\n|\n(?=\s*(?:[-*•#|]|\d+[.)]))|:\s*\n")
 _LONGEST_SENTENCE = 240
 _LOOKED_AT = 2_000
 _LONGEST_RESTATEMENT = 120
@@ -173,13 +171,7 @@ def first_sentence(text: str) -> str:
     """The first sentence, in one line; cut at a word if it is very long."""
     # Later text cannot be shown, and might be a hundred thousand abbreviations.
     text = tidy(text)[:_LOOKED_AT]
-    position = 0
-    while (end := _SENTENCE_END.search(text, position)) is not None:
-        candidate = text[: end.end()]
-        if not _ABBREVIATION.search(candidate) and candidate.strip():
-            text = candidate
-            break
-        position = end.end()
+    text = next(sentences(text), text)
     sentence = " ".join(text.split()).rstrip(":").lstrip("#* ")
     if len(sentence) <= _LONGEST_SENTENCE:
         return sentence
