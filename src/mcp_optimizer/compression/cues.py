@@ -1,11 +1,13 @@
-"""Words by which a sentence is recognised as a rule for callers. Pure data, and one function that weighs a sentence.
+"""The words by which a sentence is recognised as a rule for callers. Pure.
 
-Every expression is an alternation of short literals without nested repetition, so that it reads a text in linear time.
+Single words are looked up in sets; only phrases need expressions. Those are alternations of short literals without
+nested repetition, so that any text is read in linear time.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 
 BINDING = 4
 """A call that breaks such a rule is refused, does damage, or does something else than meant."""
@@ -16,62 +18,125 @@ TELLING = 3
 HINTING = 2
 """Helps, but a call without it usually works."""
 
+_WORD = re.compile(r"[^\W\d_]+(?:'[a-z])?")
 
-def _any(*alternatives: str) -> re.Pattern[str]:
-    return re.compile("|".join(alternatives), re.I)
+_BINDING_WORDS = frozenset(
+    "must mandatory require requires prerequisite prerequisites never cannot can't don't mustn't shouldn't won't "
+    "doesn't isn't aren't unsupported invalid only exclusively solely always exactly exclusive refuse refused refuses "
+    "reject rejected rejects ignore ignored ignores fail fails throw throws blocked denied exclude excluded excludes "
+    "disabled clamped truncated overwrite overwrites overwritten irreversible permanently undone undo destructive "
+    "precedence override overrides overridden".split()
+)
+_BINDING_PHRASE = re.compile(
+    r"\brequired (?:if|when|for|in|to|unless|by|with)\b|\bneeds? (?:to be|the|an?)\b|\b(?:can|do|may|must|should|will|does|is|are)"
+    r" not\b|\bnot (?:an?|the|valid|supported|allowed|available|just|both)\b|\bno longer\b|\bat (?:least|most) one\b"
+    r"|必须|必須|只能|仅限|仅支持|只支持|不能|不可|不得|不支持|禁止|必填|需要先|のみ|필수",
+    re.I,
+)
+_TELLING_WORDS = frozenset(
+    "default defaults defaulting omit omits omitted omitting unset unless otherwise none null max maximum min minimum "
+    "limited cap caps capped range ranges format formats formatted yyyy utc epoch unix json glob regex regexp csv "
+    "markdown html yaml prefix prefixed wildcard wildcards placeholder placeholders relative absolute exact uppercase "
+    "lowercase notation syntax argument arguments allowed accepts accepted accept either obtain obtained constraints "
+    "instead sensitive insensitive separated quoted escaped encoded".split()
+)
+_TELLING_PHRASE = re.compile(
+    r"\b(?:if|when|where) (?:it is |this is |you |the )?(?:not|no|empty|absent|blank|missing|unspecified|true|false|set"
+    r"|provided|specified)\b|\bnot (?:provided|specified|set|given|supplied|passed)\b|\b(?:left|leave)(?: it)? (?:blank|empty)\b"
+    r"|\bempty string|\bwithout (?:an?|the|it|this)\b|\bat (?:most|least)\b|\bno more than\b|\bup to \d|\blimits? (?:of|is|to)\b"
+    r"|\bbetween \d|\brate limit|\biso[ -]?8601|\brfc ?\d|\bbase64|\bregular expression|\b(?:zero|0|1)[ -]based"
+    r"|\b\d+(?:\.\d+)?[ -]?(?:seconds?|milliseconds?|minutes?|ms|hours?|days?|bytes|[kmg]b|km|characters|chars|items|results|records"
+    r"|requests|ids|per)\b|\b(?:seconds?|milliseconds?|minutes?|ms|hours?|bytes|pixels?|px|percent|cents|degrees)\)"
+    r"|\bvalid (?:\w+ )?(?:values?|are|types?|options?)|\b(?:values?|scopes?|options?|optional|required|patterns|ids):|\bone of\b"
+    r"|\bchoose from\b|\bas the value\b|\bno (?:leading|trailing|spaces)\b|\balready exists?\b|\btakes? effect\b"
+    r"|\b(?:before (?:calling|using)|first (?:call|use|run)|call(?:ed)? first|returned (?:by|from)|from (?:an? |the )?(?:previous|prior|last))\b"
+    r"|\bfirst\b(?=[ .]*(?:$|to ))|\b(?:true|false) ?(?:=|to|for|\(default)|\bset (?:to|this)\b|\bshould (?:be|contain|include|have|either)\b"
+    r"|\b(?:from|via|with|by|call|see|run|using):? (?:the )?[`'\"]?[a-z]+[a-z0-9]*[_-][a-z0-9_-]+"
+    r"|['\"][^'\" ]{0,30}[*%$][^'\" ]{0,30}['\"]"
+    r"|默认|預設|默認|省略|留空|为空|最大|最多|最小|最少|至少|不超过|格式|范围|範圍|取值|可选值|单位|單位|区分|區分|デフォルト|기본값|по умолчанию"
+    r"|por defecto|padrão|par défaut|standardmäßig",
+    re.I,
+)
+_CONDITION = re.compile(r"^\W{0,3}(?:if|when|unless|with|without|each|every|any|both|no|for(?! example| more| information| details)) ", re.I)
+_ABOUT_RESULTS = re.compile(
+    r"^\W{0,4}(?:only )?(?:returns?|the (?:response|result|output)|output|response|shows?|displays|provides|includes|lists?|handles|supports"
+    r"|retrieves?|fetches|gets?)\b",
+    re.I,
+)
+_HARMLESS = re.compile(
+    r"^\W{0,4}(?:(?:this|it)(?: tool| operation)? )?(?:is )?(?:a )?read[ -]only|\b(?:does|do|will) not (?:modify|mutate|change|alter|write)\b|\bmay not return\b", re.I
+)
+_ABOUT_READING = re.compile(r"\bonly returned\b|\bto retrieve\b|\bnot populated\b|\bsee (?:below|above|also)\b|\bif (?:needed|necessary)\b|\bprefer\b", re.I)
+_BOUNDING = re.compile(
+    r"\b(?:when|if) (?:no|not|omitted|\w+ (?:is|are) (?:omitted|not|empty))\b|\bby default\b|\bwithout\b|\bat most\b|\bup to \d|\bmax|\blimited\b|\bcapped\b|\bunless\b",
+    re.I,
+)
+_ADVERTISING = re.compile(
+    r"^\W{0,4}(?:usage: )?(?:use (?:this|it)\b(?! param| value| field| option| only)|use (?:when|for|cases?)\b|best for|useful|ideal|perfect|great for|suitable"
+    r"|helpful|essential|efficient|this (?:tool|is|operation|endpoint|function|method|helps)|when (?:not )?to use|allows|enables|read[ -]only)",
+    re.I,
+)
+_OTHER_TOOLS = re.compile(
+    r"\b(?:don't|do not|never) use (?:this|it|when|for)\b|\binstead\b(?! of)|\bprefer\b|\bnot for\b|\b(?:for|to|if) [^.]{1,80}, (?:use|call|see) ", re.I
+)
+_FIRST = re.compile(r"\bfirst\b|\bbefore\b|\bmust\b|\bfail|\berror|\brefuse|\breject", re.I)
+_READ_ONLY = re.compile(r"\b(?:read|write)[ -]only\b", re.I)
+_IDENTIFIER = re.compile(r"\b[a-z][a-z0-9]*(?:_[a-z0-9]+)+\b|\b[a-z]\w*=\w|[{$%]")
 
 
-_BINDING = _any(
-    r"\b(?:must|mandatory|requires?|required (?:if|when|for|in|to|unless|by|with)|prerequisites?|needs? (?:to be|the|a|an))\b",
-    r"\b(?:never|cannot|can't|can not|do not|don't|must not|mustn't|should not|shouldn't|may not|will not|won't)\b",
-    r"\b(?:does not|doesn't|is not|isn't|are not|aren't|no longer|not (?:a|an|the|valid|supported|allowed|available|just|both)|unsupported|invalid)\b",
-    r"\b(?:only|exclusively|solely|always|exactly|at least one|at most one|mutually exclusive|one of these)\b",
-    r"\b(?:refused?|reject(?:ed|s)?|ignored?|ignores|fails?|throws?|blocked|denied|excluded?s?|disabled|clamped|truncated)\b",
-    r"\b(?:overwrit\w{1,6}|irreversibl\w{1,2}|permanently|undone|undo|destructive|precedence|overrides?|overridden)\b",
-    r"必须|必須|只能|仅限|仅支持|只支持|不能|不可|不得|不支持|禁止|必填|需要先|のみ|필수",
-)
-_TELLING = _any(
-    r"\b(?:defaults?|omit(?:s|ted|ting)?|unset|unless|otherwise|left (?:blank|empty)|leave (?:it )?(?:blank|empty|unset))\b",
-    r"\b(?:if|when|where) (?:it is |this is |you |the )?(?:not|no|none|null|omitted|empty|absent|blank|missing|unspecified|true|false|set|provided|specified)\b",
-    r"\b(?:not (?:provided|specified|set|given|supplied|passed)|empty string|none|null|without (?:a|an|the|it|this))\b",
-    r"\b(?:max|maximum|min|minimum|at most|at least|no more than|up to \d|limited|limits? (?:of|is|to)|cap(?:s|ped)?|between \d|ranges?|rate limit)\b",
-    r"\b(?:format(?:s|ted)?|iso[ -]?8601|rfc ?\d|yyyy|utc|epoch|unix|base64|json|glob|regexp?|regular expression|csv|comma[ -]separated|markdown|html|yaml)\b",
-    r"\bcase[ -]?(?:in)?sensitiv|\b(?:prefix(?:ed|es)?|wildcards?|placeholders?|relative|absolute|exact|zero[ -]based|0-based|1-based)\b",
-    r"\b(?:seconds?|milliseconds?|minutes?|ms|hours?|days?|bytes|[km]i?b|pixels?|px|percent|cents|degrees|tokens|characters) ?\)",
-    r"\b\d+(?:\.\d+)?(?: |-)?(?:seconds?|milliseconds?|minutes?|ms|hours?|days?|bytes|kb|mb|gb|km|characters|chars|items|results|records|requests|ids|per)\b",
-    r"\b(?:instead|valid (?:\w+ )?(?:values?|are|types?|options?)|values?:|scopes?:|allowed|accepts?|accepted|one of|either|possible values|options?:|optional:|required:|constraints?)",
-    r"\b(?:before (?:calling|using)|first (?:call|use|run)|first$|call(?:ed)? first|get (?:it|this|them) (?:from|with|via)|obtain(?:ed)?|returned (?:by|from)|from (?:a |the )?(?:previous|prior|last))",
-    r"\b(?:true|false)\b ?(?:=|to|for|,|\(default)|\bset (?:to|this)\b|\bshould (?:be|contain|include|have|either)\b|\bmust\b",
-    r"\b(?:from|via|with|by|use|call|see|run|using)\b:? (?:the )?[`'\"]?[a-z][a-z0-9]*[_-][a-z0-9_-]+",
-    r"默认|預設|默認|省略|留空|为空|最大|最多|最小|最少|至少|不超过|格式|范围|範圍|取值|可选值|单位|區分|区分|デフォルト|省略|기본값|по умолчанию|por defecto|padrão|par défaut|standardmäßig",
-)
-_HINTING = _any(
-    r"\b(?:should|prefer|recommended|e\.g|for example|such as|use|pass|provide|specify|include|set)\b",
-    r"[{\[$%*]|\w=\w|'[^' ]{1,40}'|\"[^\" ]{1,40}\"|`[^`]{1,60}`",
-)
-_ABOUT_RESULTS = _any(
-    r"^\W{0,4}(?:returns?|the (?:response|result|output)|output|response|shows|displays|provides|includes|lists|handles|supports|retrieves|fetches|gets)\b",
-)
-_ADVERTISING = _any(
-    r"^\W{0,4}(?:use (?:this|it)\b(?! param| value| field| option| only)|use (?:when|for|cases?)\b|best for|useful|ideal|perfect|great for|suitable|helpful|essential|efficient|this (?:tool|is|operation|endpoint|function|method|helps)|don't use when|when to use|you can|allows|enables)",
-)
+def of_a_note(sentence: str) -> int:
+    """How much a caller needs a sentence of a parameter's note: 0 for not at all, up to BINDING."""
+    if _ABOUT_READING.search(sentence):
+        return 0
+    found = plainly(sentence)
+    if found < TELLING and (_CONDITION.match(sentence) or _IDENTIFIER.search(sentence)):
+        return TELLING
+    return found
 
 
-def weight(sentence: str) -> int:
-    """How much a caller needs a sentence: 0 for none, up to BINDING."""
-    found = 0
-    if _BINDING.search(sentence):
-        found = BINDING
-    elif _TELLING.search(sentence):
+def of_a_description(sentence: str, parameters: Collection[str]) -> int:
+    """How much a caller needs a sentence of a tool's description.
+
+    What the tool returns, what it is good for and which tool is better for something else is not about the call.
+    """
+    found = plainly(_READ_ONLY.sub("", sentence))
+    if found < TELLING and (sentence.startswith("If ") or names_one(sentence, parameters)):
         found = TELLING
-    elif _HINTING.search(sentence):
-        found = HINTING
-    if _ADVERTISING.match(sentence) or _ABOUT_RESULTS.match(sentence):
-        found -= 1 if found == BINDING else 2
-    return max(found, 0)
+    if found < TELLING:
+        return found
+    if _HARMLESS.search(sentence):
+        return HINTING
+    if _ABOUT_RESULTS.match(sentence):
+        return TELLING if _BOUNDING.search(sentence) else 0
+    if _OTHER_TOOLS.search(sentence) and not _FIRST.search(sentence):
+        return HINTING
+    return found - 1 if _ADVERTISING.match(sentence) else found
+
+
+def names_one(sentence: str, parameters: Collection[str]) -> bool:
+    """Whether a sentence names one of the parameters, and not just uses the same word."""
+    return any(name in sentence and _is_named(name, sentence) for name in parameters)
+
+
+def _is_named(name: str, sentence: str) -> bool:
+    if "_" in name or name != name.lower():
+        return True
+    return any(f"{mark}{name}{mark}" in sentence for mark in "`'\"") or f"{name}=" in sentence
+
+
+def plainly(sentence: str) -> int:
+    """How much a caller needs a sentence, by its words alone."""
+    words = {word.lower() for word in _WORD.findall(sentence)}
+    if not _BINDING_WORDS.isdisjoint(words) or _BINDING_PHRASE.search(sentence):
+        return BINDING
+    if not _TELLING_WORDS.isdisjoint(words) or _TELLING_PHRASE.search(sentence):
+        return TELLING
+    return 0
 
 
 def first_cue(sentence: str) -> int:
     """Where the first word stands that makes the sentence a rule; 0 if there is none."""
-    found = _BINDING.search(sentence) or _TELLING.search(sentence)
-    return found.start() if found else 0
+    places = [found.start() for found in (_BINDING_PHRASE.search(sentence), _TELLING_PHRASE.search(sentence)) if found]
+    cues = _BINDING_WORDS | _TELLING_WORDS
+    places += [word.start() for word in _WORD.finditer(sentence) if word.group().lower() in cues][:1]
+    return min(places, default=0)

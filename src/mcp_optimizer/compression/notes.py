@@ -26,6 +26,9 @@ _UNDERLINE = re.compile(r"^[ \t]*[-=~]{3,}[ \t]*$")
 _NOTE = re.compile(
     r"^[ \t]*(?:[-*•][ \t]*)?[`*\"']*(\w[\w.\-]*)[`*\"']*[ \t]*(?:\(([^)]*)\)\**)?[ \t]*(?::\**|-|–|—)[ \t]+(.+)$"
 )
+_LOOSE = re.compile(
+    r"^[ \t]*(?:[-*•][ \t]*)?[`*\"']*(\w[\w.\-]*)[`*\"']*[ \t]*(?:\(([^)]*)\)\**)?[ \t]*(?:\*(?:required|optional)\*)?(?::\**|[ \t]+[-–—])[ \t]+(.+)$"
+)
 _TAG = re.compile(
     r"^[ \t]*(?::param(?:[ \t]+\w+)?[ \t]+(\w+):|@param[ \t]+(?:\{[^}]*\}[ \t]*)?(\w+)[ \t]*-?)[ \t]*(.*)$"
 )
@@ -71,6 +74,27 @@ def lift_notes(description: str, parameters: frozenset[str]) -> Documentation:
             kept.append(lines[number])
             number += 1
     return Documentation(tidy("\n".join(kept)), notes) if notes else Documentation(text, {})
+
+
+def lift_loose(documentation: Documentation, parameters: frozenset[str]) -> Documentation:
+    """Also moves the lines that begin with a parameter's name, wherever they stand: `- limit: How many (max 200)`.
+
+    For signatures only: the lines may be part of a list whose other items stay.
+    """
+    notes = dict(documentation.notes)
+    kept: list[str] = []
+    current, indent = "", 0
+    for line in documentation.description.split("\n"):
+        note = _LOOSE.match(line)
+        if note and note.group(1) in parameters and note.group(1) not in notes:
+            current, indent = note.group(1), _indent(line)
+            notes[current] = _said(note, underlined=False)
+        elif current and line.strip() and _indent(line) > indent:
+            notes[current] = f"{notes[current]}\n{line.strip()}"
+        else:
+            current = ""
+            kept.append(line)
+    return Documentation(tidy("\n".join(kept)), notes)
 
 
 def _read_tag(

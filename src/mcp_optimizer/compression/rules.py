@@ -8,29 +8,33 @@ schema declares is not repeated. Only the beginning of a text is read, and what 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 
-from mcp_optimizer.compression.cues import HINTING, TELLING, first_cue, weight
+from mcp_optimizer.compression.cues import TELLING, first_cue, of_a_description, of_a_note, plainly
 from mcp_optimizer.compression.defaults import Said, lift_default
 from mcp_optimizer.compression.notes import first_sentence, opening, restates
 from mcp_optimizer.compression.sentences import sentences
+from mcp_optimizer.search.deprecation import sentence as deprecation
 
 _LOOKED_AT = 4_000
 _LONGEST_RULE = 200
+_LONG_RULE = 40
+_SHORTEST_CUT = 80
+
 
 
 @dataclass(frozen=True)
 class _Room:
-    """How many rules are kept of a text, how long they are together, and how much each must weigh."""
+    """How many rules are kept of a text, and how long they are together."""
 
     rules: int
     letters: int
-    least: int
 
 
-_OF_A_DESCRIPTION = _Room(rules=5, letters=420, least=TELLING)
-_OF_A_NOTE = _Room(rules=3, letters=240, least=TELLING)
+_OF_A_DESCRIPTION = _Room(rules=5, letters=280)
+_OF_A_NOTE = _Room(rules=4, letters=200)
+_OF_A_NESTED_NOTE = _Room(rules=2, letters=100)
 
 _FENCE = re.compile(r"^[ \t]*(?:```|~~~)")
 _SKIPPED = re.compile(
@@ -42,7 +46,10 @@ _HEADING = re.compile(r"^(?:#|[\W_]{0,8}[A-Z][^.!?:\n]{0,60}:[ \t*]*$)")
 _BULLET = re.compile(r"^[ \t]*(?:[-*•]|\d{1,2}[.)])[ \t]")
 
 _MARKS = re.compile(r"^(?:[\s#*•|>_–—✅❌❗⚠️🚨📋🔴💡-]|\d{1,2}[.)]\s)+")
-_EMPHASIS = re.compile(r"\*\*|__(?=\W|$)|`(?=[\w./-]+`)|(?<=[\w./])`")
+_EMPHASIS = re.compile(r"\*\*(?=\w[^*\n]{0,100}\*\*)|(?<=[\w.:!?)])\*\*|`(\w[\w./-]{0,80})`")
+_LINK = re.compile(r"\[([^\[\]]{1,80})\]\([^()\s]{1,300}\)")
+_EXAMPLES = re.compile(r"(?<=[( ])((?:e\.g\.|for example|such as),?:?) (['\"`]?)([\w./:@+-]{1,60})\2((?:,? (?:or |and )?\2[\w./:@+-]{1,60}\2){1,20})(?=\))", re.I)
+_LETTERS = re.compile(r"[^\W\d]+")
 _LABEL = re.compile(
     r"^(?:please note(?: that)?|note(?: that)?|notes|important(?: note)?|warning|caution|critical|attention|tip|hint|nb"
     r"|optional|required|mandatory|description)[ ]?(?:[:!,.]| -| –| —)\s*|^note that ",
@@ -54,54 +61,71 @@ _SUBJECT = re.compile(
     r"|the (?:value|parameter) (?=must|should))",
     re.I,
 )
-_COPULA = re.compile(r"^is (?=required|only|ignored|not|always|used)", re.I)
+_COPULA = re.compile(r"^is (?=\w)", re.I)
 _FILLER = re.compile(r"^\W*(?:\w[\w.-]*\W{1,3}(?:parameter |field )?(?:is )?)?(?:optional|required|mandatory)\W*$", re.I)
 _EXAMPLE = re.compile(r"\s?\((?:e\.g\.?|for example|such as|ex)[,:]?[^()]{0,300}\)", re.I)
+_SUCCESSOR = re.compile(r"\b(?:use|replaced by|instead)\b", re.I)
+_ARTICLE = re.compile(r"^(?:(?:optional|required)[:,]? )?(?:(?:the|an?) )?(?=\w{2})(\w)", re.I)
+_WARNING = re.compile(r"\W{0,4}(?:security|important|warning|caution|deprecated|critical)\b", re.I)
 _WORD = re.compile(r"\w+")
+_EMPHATIC = re.compile(r"\b(?:MUST|NOT|ONLY|NEVER|ALWAYS|REQUIRES?|REQUIRED|EXACTLY)\b")
+_DECLARING = frozenset(
+    "must be one of valid values value are is the can could should or and default defaults to between from in range "
+    "maximum minimum max min limit a an allowed options option possible supported accepts either up at most least it "
+    "this available choose number types type".split()
+)
 _LITERAL = re.compile(r"\d+(?:\.\d+)?|'[^']{1,60}'|\"[^\"]{1,60}\"|`[^`]{1,60}`|\b(?:true|false)\b", re.I)
 _CLAUSE = re.compile(r"[,;:] |\.\s| [-–—] | \(")
 
 
-def described(description: str) -> str:
+def described(description: str, parameters: Collection[str] = ()) -> str:
     """A tool's description: its first sentence, the sentence that deprecates it, and the rules of the rest."""
     first = opening(description)
-    rest = _rest(description)
-    if _is_warning(first):
+    units = list(_units(description[:_LOOKED_AT]))
+    rest = [*_tail(units[0], first_sentence(description)), *units[1:]] if units else []
+    if deprecation(description):
+        successor = next((unit for unit in rest[:2] if _SUCCESSOR.search(unit)), "")
+        first = f"{first} {_shortest(successor)}".strip() if successor not in first else first
+    if _WARNING.match(first):
         # What the tool does is said after the warning.
-        purpose = next((text for text in rest if not weight(text)), "")
-        first = f"{first} {_shortest(purpose)}".strip()
-    kept = _kept(rest, first, "", _OF_A_DESCRIPTION)
+        purpose = first_sentence(description.partition("\n\n")[2])
+        first = f"{_ended(first)} {purpose}".strip()
+    kept = _kept(rest, lambda unit: of_a_description(unit, parameters), first, _OF_A_DESCRIPTION)
     return " ".join([_ended(first), *kept]) if kept else first
 
 
-def noted(note: str, name: str, shown: str) -> Said:
+def noted(note: str, name: str, shown: str, nested: bool = False) -> Said:
     """A parameter's note: its first sentence unless it restates the name, its rules, and its default.
 
     `shown` is how the signature writes the parameter: what it says is not repeated.
     """
     said = lift_default(note[:_LOOKED_AT], shown)
-    units = list(_units(said.text))
+    units = [unit for unit in _units(said.text) if not _is_declared(unit, shown)]
     first = first_sentence(_without_filler(units[0])) if units else ""
     rest = [*_tail(units[0], first), *units[1:]] if units else []
+    first = _ARTICLE.sub(lambda found: found.group(1).upper(), first, count=1)
     if restates(first, name):
         first = ""
-    kept = _kept(rest, first, shown, _OF_A_NOTE)
-    return Said(" ".join([_ended(first), *kept] if first and kept else [first, *kept]).strip(), said.default)
-
-
-def _is_warning(sentence: str) -> bool:
-    return re.match(r"\W{0,4}(?:security|important|warning|caution|deprecated|critical)\b", sentence, re.I) is not None
-
-
-def _rest(description: str) -> list[str]:
-    units = list(_units(description[:_LOOKED_AT]))
-    return [*_tail(units[0], first_sentence(description)), *units[1:]] if units else []
+    kept = _kept(rest, of_a_note, first, _OF_A_NESTED_NOTE if nested else _OF_A_NOTE)
+    text = " ".join([_ended(first), *kept] if first and kept else [first, *kept]).strip()
+    return Said(text.removesuffix("."), said.default)
 
 
 def _tail(unit: str, first: str) -> list[str]:
     """What a very long first sentence lost."""
     whole = " ".join(unit.split())
     return [whole[len(first) - 1 :].strip(" ,;")] if first.endswith("…") and len(whole) > len(first) else []
+
+
+def once(lines: list[str]) -> list[str]:
+    """The lines of a signature, without long rules that an earlier line has said word for word."""
+    said: set[str] = set()
+    written = []
+    for line in lines:
+        first, *rules = sentences(line)
+        written.append("".join([first, *(rule for rule in rules if rule.strip(" .") not in said)]).rstrip())
+        said.update(text for rule in rules if len(text := rule.strip(" .")) > _LONG_RULE)
+    return written
 
 
 def _units(text: str) -> Iterator[str]:
@@ -112,7 +136,7 @@ def _units(text: str) -> Iterator[str]:
         if _FILLER.match(unit):
             continue
         is_item = _BULLET.match(unit) is not None
-        if pending and is_item and weight(unit) < TELLING and len(pending) + len(unit) < _LONGEST_RULE:
+        if pending and is_item and plainly(unit) < TELLING and len(pending) + len(unit) < _LONGEST_RULE:
             pending += f"{'' if pending.endswith(':') else ';'} {_MARKS.sub('', unit)}"
             continue
         if pending:
@@ -144,63 +168,76 @@ def _prose(text: str) -> Iterator[str]:
             yield line
 
 
-def _kept(units: list[str], first: str, shown: str, room: _Room) -> list[str]:
+def _kept(units: list[str], weight: Callable[[str], int], first: str, room: _Room) -> list[str]:
     """The weightiest rules that fit, in their order."""
     known = {word.lower() for word in _WORD.findall(first)}
     rules: list[tuple[int, int, str]] = []
     for place, unit in enumerate(units):
-        weighed = weight(unit.strip())
-        if weighed < room.least or _is_declared(unit, shown):
+        if (weighed := weight(unit)) < TELLING:
             continue
         text = _shortest(unit)
         words = {word.lower() for word in _WORD.findall(text)}
-        if words - known:
-            rules.append((-weighed, place, text))
+        new = words - known
+        if len(new) > 1 or any(word.isdigit() or not word.isascii() for word in new):
+            rules.append((-weighed - bool(_EMPHATIC.search(unit)), place, text))
             known |= words
     left = room.letters
     kept: list[tuple[int, str]] = []
     for _, place, text in sorted(rules)[: room.rules]:
-        if len(text) <= left:
+        if len(text) > left:
+            text = _cut(text, left) if left >= _SHORTEST_CUT else ""
+        if text:
             kept.append((place, text))
             left -= len(text)
     return [_ended(text) for _, text in sorted(kept)]
 
 
 def _is_declared(unit: str, shown: str) -> bool:
-    """Whether all that a short sentence names is in the parameter's type: its limits, values or default."""
-    named = [literal.strip("'\"`").lower() for literal in _LITERAL.findall(unit)]
-    if not named or not shown or len(unit) > 100:
+    """Whether all that a short sentence says is in the parameter's type: its limits, values or default."""
+    if len(unit) > 160 or not (named := _LITERAL.findall(unit)):
         return False
-    said = shown.lower()
-    return all(literal in said for literal in named) and len(_WORD.findall(unit)) - len(named) < 8
+    declared = {literal.strip("'\"`").lower() for literal in _LITERAL.findall(shown.partition(": ")[2])}
+    if not declared.issuperset(literal.strip("'\"`").lower() for literal in named):
+        return False
+    return _DECLARING.issuperset(word.lower() for word in _WORD.findall(_LITERAL.sub("", unit)))
 
 
 def _shortest(unit: str) -> str:
     """A rule without marks, labels and filler; cut after a clause if it is very long."""
-    text = " ".join(_without_filler(unit).split())
-    if len(text) > 80:
-        text = _EXAMPLE.sub("", text)
-    text = text.rstrip(" :;,")
+    text = " ".join(_without_filler(unit).split()).rstrip(" :;,")
     if len(text) > _LONGEST_RULE:
-        text = _cut(text)
-    return text[:1].upper() + text[1:]
+        text = _EXAMPLE.sub("", text)
+    return text if len(text) <= _LONGEST_RULE else _cut(text, _LONGEST_RULE)
 
 
 def _without_filler(unit: str) -> str:
-    text = _EMPHASIS.sub("", _MARKS.sub("", unit.strip()))
+    whole = _LINK.sub(r"\1", _EMPHASIS.sub(r"\1", _MARKS.sub("", unit.strip())))
+    whole = _EXAMPLES.sub(_one_example, whole)
+    text = whole
     for pattern in (_LABEL, _MARKS, _LABEL, _SUBJECT, _COPULA):
         text = pattern.sub("", text, count=1)
-    return text
+    return text if text == whole else text[:1].upper() + text[1:]
 
 
-def _cut(text: str) -> str:
-    """At most _LONGEST_RULE letters around the word that makes it a rule, from clause to clause."""
+def _one_example(found: re.Match[str]) -> str:
+    """The first of several examples of one form."""
+    lead, mark, first, others = found.groups()
+    forms = {_form(other.strip(mark or None)) for other in re.split(r",? (?:or |and )?", others) if other}
+    return f"{lead.rstrip(',:')} {mark}{first}{mark}" if forms <= {_form(first)} else found.group()
+
+
+def _form(example: str) -> str:
+    return re.sub(r"\d+", "9", _LETTERS.sub("a", example))
+
+
+def _cut(text: str, most: int) -> str:
+    """At most so many letters around the word that makes it a rule, from clause to clause."""
     ends = [match.end() for match in _CLAUSE.finditer(text)]
     cue = first_cue(text)
-    begin = 0 if cue < _LONGEST_RULE // 2 else max([end for end in ends if end <= cue], default=0)
-    end = max([end for end in ends if cue < end <= begin + _LONGEST_RULE], default=0)
-    if end <= begin + _LONGEST_RULE // 3:
-        end = begin + len(text[begin : begin + _LONGEST_RULE].rsplit(" ", 1)[0])
+    begin = 0 if cue < most // 2 else max([end for end in ends if end <= cue], default=0)
+    end = max([end for end in ends if cue < end <= begin + most], default=0)
+    if end <= begin + most // 3:
+        end = begin + len(text[begin : begin + most].rsplit(" ", 1)[0])
     return text[begin:end].rstrip(" ,;:(-–—") + ("…" if end < len(text) else "")
 
 

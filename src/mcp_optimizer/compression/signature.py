@@ -11,14 +11,14 @@ import itertools
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from enum import StrEnum
 from typing import Any
 
 from mcp_optimizer.compression.lossless import joined, repeats, tidy
-from mcp_optimizer.compression.notes import lift_notes, opening
+from mcp_optimizer.compression.notes import lift_loose, lift_notes, opening
 from mcp_optimizer.compression.references import resolve
-from mcp_optimizer.compression.rules import described, noted
+from mcp_optimizer.compression.rules import described, noted, once
 from mcp_optimizer.compression.spelling import bound, enclosed, is_one_object, literal
 from mcp_optimizer.compression.walk import Schema, children
 from mcp_optimizer.domain.json_schema import listed, named, properties_of, reference_of, required_of
@@ -45,20 +45,25 @@ class Notes(StrEnum):
     NONE = "none"
 
 
-_SHOWN: Mapping[Notes, Callable[[str], str]] = {Notes.FULL: str, Notes.SENTENCE: described, Notes.NONE: opening}
-"""How the tool's own description is shown."""
-
-
 def signature(tool: McpTool, notes: Notes = Notes.SENTENCE) -> str:
     """The description and the parameters, with as many notes as requested."""
     schema = _of_an_object(tool.input_schema)
-    documentation = lift_notes(tool.description or "", frozenset(properties_of(schema)))
-    said = _SHOWN[notes](documentation.description)
+    parameters = frozenset(properties_of(schema))
+    documentation = lift_notes(tool.description or "", parameters)
+    if notes is Notes.SENTENCE:
+        documentation = lift_loose(documentation, parameters)
+    said = _description(documentation.description, parameters, notes)
     try:
         return _written(schema, said, documentation.notes, notes)
     except (_TooLarge, RecursionError):
         # Nothing required may be hidden, so the schema is given unchanged.
         return f"{tidy(tool.description or '')}\n{compact(schema)}".strip()
+
+
+def _description(text: str, parameters: frozenset[str], notes: Notes) -> str:
+    if notes is Notes.FULL:
+        return text
+    return described(text, parameters) if notes is Notes.SENTENCE else opening(text)
 
 
 def _of_an_object(schema: Schema) -> Schema:
@@ -76,7 +81,8 @@ def _written(schema: Schema, said: str, lifted: Mapping[str, str], notes: Notes)
     lines = list(writer.lines(schema, lifted, 0))
     if any(NOTE_MARK in line for line in lines):
         rest = writer.unfolded(schema).removeprefix("{}")
-        return "\n".join([said, *lines, *([rest] if rest else []), *writer.shared_types()]).strip()
+        lines = [*lines, *([rest] if rest else []), *writer.shared_types()]
+        return "\n".join([said, *(once(lines) if notes is Notes.SENTENCE else lines)]).strip()
     text = writer.type(schema)
     shown = f"({text[1:-1]})" if is_one_object(text) else "()" if text in ("obj", "any") else f"({text})"
     return "\n".join([f"{shown} {said}".strip(), *writer.shared_types()])
@@ -134,7 +140,7 @@ class _Writer:
             return shown, ""
         if self._detail is Notes.FULL:
             return shown, "" if repeats(note, name) else tidy(note)
-        said = noted(note, name, shown)
+        said = noted(note, name, shown, nested=depth > 0)
         return (f"{shown} = {said.default}" if said.default else shown), said.text
 
     def type(self, schema: Any, depth: int = 0) -> str:
