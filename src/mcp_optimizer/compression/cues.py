@@ -29,7 +29,7 @@ _BINDING_WORDS = frozenset(
 )
 _BINDING_PHRASE = re.compile(
     r"\brequired (?:if|when|for|in|to|unless|by|with)\b|\bneeds? (?:to be|the|an?)\b|\b(?:can|do|may|must|should|will|does|is|are)"
-    r" not\b|\bnot (?:an?|the|valid|supported|allowed|available|just|both)\b|\bno longer\b|\bat (?:least|most) one\b"
+    r" not\b|\bnot (?:an?|the|valid|supported|allowed|available|just|both)\b|\bno longer\b|\bat (?:least|most) one\b|\b(?:up to|at most|max(?:imum)?(?: of)?:?) \d"
     r"|必须|必須|只能|仅限|仅支持|只支持|不能|不可|不得|不支持|禁止|必填|需要先|のみ|필수",
     re.I,
 )
@@ -38,6 +38,7 @@ _TELLING_WORDS = frozenset(
     "limited cap caps capped range ranges format formats formatted yyyy utc epoch unix json glob regex regexp csv "
     "markdown html yaml prefix prefixed wildcard wildcards placeholder placeholders relative absolute exact uppercase "
     "lowercase notation syntax argument arguments allowed accepts accepted accept either obtain obtained constraints "
+    "merge merges merged replace replaces replaced preserved unchanged environment "
     "instead sensitive insensitive separated quoted escaped encoded".split()
 )
 _TELLING_PHRASE = re.compile(
@@ -50,16 +51,16 @@ _TELLING_PHRASE = re.compile(
     r"|\bvalid (?:\w+ )?(?:values?|are|types?|options?)|\b(?:values?|scopes?|options?|optional|required|patterns|ids):|\bone of\b"
     r"|\bchoose from\b|\bas the value\b|\bno (?:leading|trailing|spaces)\b|\balready exists?\b|\btakes? effect\b"
     r"|\b(?:before (?:calling|using)|first (?:call|use|run)|call(?:ed)? first|returned (?:by|from)|from (?:an? |the )?(?:previous|prior|last))\b"
-    r"|\bfirst\b(?=[ .]*(?:$|to ))|\b(?:true|false) ?(?:=|to|for|\(default)|\bset (?:to|this)\b|\bshould (?:be|contain|include|have|either)\b"
+    r"|\bfirst\b(?=[ .]*(?:$|to |before ))|\bbefore \w+ing\b|\brather than\b|\b(?:result in|cause|raise)s? an? error\b|\b(?:true|false) ?(?:=|to|for|\(default)|\bset (?:to|this)\b|\bshould (?:be|contain|include|have|either)\b"
     r"|\b(?:from|via|with|by|call|see|run|using):? (?:the )?[`'\"]?[a-z]+[a-z0-9]*[_-][a-z0-9_-]+"
     r"|['\"][^'\" ]{0,30}[*%$][^'\" ]{0,30}['\"]"
     r"|默认|預設|默認|省略|留空|为空|最大|最多|最小|最少|至少|不超过|格式|范围|範圍|取值|可选值|单位|單位|区分|區分|デフォルト|기본값|по умолчанию"
     r"|por defecto|padrão|par défaut|standardmäßig",
     re.I,
 )
-_CONDITION = re.compile(r"^\W{0,3}(?:if|when|unless|with|without|each|every|any|both|no|for(?! example| more| information| details)) ", re.I)
+_CONDITION = re.compile(r"^\W{0,3}(?:if|when|unless|with|without|each|every|any|both|no|to|for(?! example| more| information| details)) ", re.I)
 _ABOUT_RESULTS = re.compile(
-    r"^\W{0,4}(?:only )?(?:returns?|the (?:response|result|output)|output|response|shows?|displays|provides|includes|lists?|handles|supports"
+    r"^\W{0,4}(?:(?:it|this tool|also|optionally) )?(?:only )?(?:returns?|the (?:response|result|output)|output|response|shows?|displays|provides|includes|lists?|handles|supports"
     r"|retrieves?|fetches|gets?)\b",
     re.I,
 )
@@ -68,7 +69,7 @@ _HARMLESS = re.compile(
 )
 _ABOUT_READING = re.compile(r"\bonly returned\b|\bto retrieve\b|\bnot populated\b|\bsee (?:below|above|also)\b|\bif (?:needed|necessary)\b|\bprefer\b", re.I)
 _BOUNDING = re.compile(
-    r"\b(?:when|if) (?:no|not|omitted|\w+ (?:is|are) (?:omitted|not|empty))\b|\bby default\b|\bwithout\b|\bat most\b|\bup to \d|\bmax|\blimited\b|\bcapped\b|\bunless\b",
+    r"\b(?:when|if) (?:no|not|omitted|\w+ (?:is|are) (?:omitted|not|empty))\b|\bby default\b|\bwithout\b|\bat most\b|\bup to \d|\bmax|\blimited\b|\bcapped\b|\bunless\b|\bonly\b|\btruncated\b|\bpartial\b",
     re.I,
 )
 _ADVERTISING = re.compile(
@@ -107,7 +108,8 @@ def of_a_description(sentence: str, parameters: Collection[str]) -> int:
     if _HARMLESS.search(sentence):
         return HINTING
     if _ABOUT_RESULTS.match(sentence):
-        return TELLING if _BOUNDING.search(sentence) else 0
+        is_about_call = _BOUNDING.search(sentence) or names_one(sentence, parameters)
+        return TELLING if is_about_call else 0
     if _OTHER_TOOLS.search(sentence) and not _FIRST.search(sentence):
         return HINTING
     return found - 1 if _ADVERTISING.match(sentence) else found

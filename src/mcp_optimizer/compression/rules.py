@@ -20,6 +20,7 @@ from mcp_optimizer.search.deprecation import sentence as deprecation
 _LOOKED_AT = 4_000
 _LONGEST_RULE = 200
 _LONG_RULE = 40
+_AS_ABOVE = " (As above.)"
 _SHORTEST_CUT = 80
 
 
@@ -32,9 +33,9 @@ class _Room:
     letters: int
 
 
-_OF_A_DESCRIPTION = _Room(rules=5, letters=280)
-_OF_A_NOTE = _Room(rules=4, letters=200)
-_OF_A_NESTED_NOTE = _Room(rules=2, letters=100)
+_OF_A_DESCRIPTION = _Room(rules=3, letters=260)
+_OF_A_NOTE = _Room(rules=3, letters=190)
+_OF_A_NESTED_NOTE = _Room(rules=1, letters=60)
 
 _FENCE = re.compile(r"^[ \t]*(?:```|~~~)")
 _SKIPPED = re.compile(
@@ -42,7 +43,7 @@ _SKIPPED = re.compile(
     r"|when to use|features|key features|best practices|error handling|next steps)\b[^.:\n]{0,40}(?::|$)",
     re.I,
 )
-_HEADING = re.compile(r"^(?:#|[\W_]{0,8}[A-Z][^.!?:\n]{0,60}:[ \t*]*$)")
+_HEADING = re.compile(r"^(?:#|[\W_]{0,8}[A-Z][^.!?:\n]{0,60}:[ \t*]*$|[A-Z][\w ]{2,30}: )")
 _BULLET = re.compile(r"^[ \t]*(?:[-*•]|\d{1,2}[.)])[ \t]")
 
 _MARKS = re.compile(r"^(?:[\s#*•|>_–—✅❌❗⚠️🚨📋🔴💡-]|\d{1,2}[.)]\s)+")
@@ -64,6 +65,11 @@ _SUBJECT = re.compile(
 _COPULA = re.compile(r"^is (?=\w)", re.I)
 _FILLER = re.compile(r"^\W*(?:\w[\w.-]*\W{1,3}(?:parameter |field )?(?:is )?)?(?:optional|required|mandatory)\W*$", re.I)
 _EXAMPLE = re.compile(r"\s?\((?:e\.g\.?|for example|such as|ex)[,:]?[^()]{0,300}\)", re.I)
+_BRACKETS = re.compile(r"\s?\(([^()\n]{1,60})\)")
+_THIS_TOOL = re.compile(
+    r"^(?:this|the) (?:tool|function|endpoint|operation|method|api) (?:is (?:used|designed) to |(?:allows|enables) (?:you|users) to |lets (?:you|users) "
+    r"|can be used to |will |helps )?(?=[a-z]{3})(?!is |was |has |can |must |should |requires? |does |only )|^use this (?:tool )?(?:to |for )(?=[a-z])", re.I
+)
 _SUCCESSOR = re.compile(r"\b(?:use|replaced by|instead)\b", re.I)
 _ARTICLE = re.compile(r"^(?:(?:optional|required)[:,]? )?(?:(?:the|an?) )?(?=\w{2})(\w)", re.I)
 _WARNING = re.compile(r"\W{0,4}(?:security|important|warning|caution|deprecated|critical)\b", re.I)
@@ -81,6 +87,8 @@ _CLAUSE = re.compile(r"[,;:] |\.\s| [-–—] | \(")
 def described(description: str, parameters: Collection[str] = ()) -> str:
     """A tool's description: its first sentence, the sentence that deprecates it, and the rules of the rest."""
     first = opening(description)
+    if (plain := _THIS_TOOL.sub("", first, count=1)) != first:
+        first = plain[:1].upper() + plain[1:]
     units = list(_units(description[:_LOOKED_AT]))
     rest = [*_tail(units[0], first_sentence(description)), *units[1:]] if units else []
     if deprecation(description):
@@ -100,6 +108,8 @@ def noted(note: str, name: str, shown: str, nested: bool = False) -> Said:
     `shown` is how the signature writes the parameter: what it says is not repeated.
     """
     said = lift_default(note[:_LOOKED_AT], shown)
+    declared = _BRACKETS.sub(lambda found: "" if _is_declared(found.group(1), shown) else found.group(), said.text)
+    said = Said(declared, said.default)
     units = [unit for unit in _units(said.text) if not _is_declared(unit, shown)]
     first = first_sentence(_without_filler(units[0])) if units else ""
     rest = [*_tail(units[0], first), *units[1:]] if units else []
@@ -112,18 +122,22 @@ def noted(note: str, name: str, shown: str, nested: bool = False) -> Said:
 
 
 def _tail(unit: str, first: str) -> list[str]:
-    """What a very long first sentence lost."""
+    """What a very long first sentence lost, from the clause in which it was cut."""
     whole = " ".join(unit.split())
-    return [whole[len(first) - 1 :].strip(" ,;")] if first.endswith("…") and len(whole) > len(first) else []
+    if not first.endswith("…") or len(whole) <= len(first):
+        return []
+    cut = len(first) - 1
+    begin = max((end for match in _CLAUSE.finditer(whole, cut - _SHORTEST_CUT) if (end := match.end()) <= cut), default=cut)
+    return [whole[begin:].strip(" ,;")]
 
 
-def once(lines: list[str]) -> list[str]:
-    """The lines of a signature, without long rules that an earlier line has said word for word."""
+def once(lines: list[str], mark: str) -> list[str]:
+    """The lines of a signature, whose notes begin after the mark, without long rules that an earlier line has said word for word."""
     said: set[str] = set()
     written = []
     for line in lines:
-        first, *rules = sentences(line)
-        written.append("".join([first, *(rule for rule in rules if rule.strip(" .") not in said)]).rstrip())
+        first, *rules = sentences(line) if mark in line else [line]
+        written.append("".join([first, *(_AS_ABOVE if rule.strip(" .") in said else rule for rule in rules)]).rstrip())
         said.update(text for rule in rules if len(text := rule.strip(" .")) > _LONG_RULE)
     return written
 

@@ -82,7 +82,7 @@ def _written(schema: Schema, said: str, lifted: Mapping[str, str], notes: Notes)
     if any(NOTE_MARK in line for line in lines):
         rest = writer.unfolded(schema).removeprefix("{}")
         lines = [*lines, *([rest] if rest else []), *writer.shared_types()]
-        return "\n".join([said, *(once(lines) if notes is Notes.SENTENCE else lines)]).strip()
+        return "\n".join([said, *(once(lines, NOTE_MARK) if notes is Notes.SENTENCE else lines)]).strip()
     text = writer.type(schema)
     shown = f"({text[1:-1]})" if is_one_object(text) else "()" if text in ("obj", "any") else f"({text})"
     return "\n".join([f"{shown} {said}".strip(), *writer.shared_types()])
