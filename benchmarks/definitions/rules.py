@@ -5,7 +5,8 @@
 `rule_sentences.jsonl` lists rules of real tools that stand outside a first sentence: where each is, words that say it,
 and what a call gets wrong without it. They were chosen by reading a random sample of the dumps; those marked
 `held_out` come from other servers, were chosen after the code was finished, and judge it. A rule counts as kept if
-all of its words are in the signature that the first hit of a reply shows; a rule about a parameter must be on its line.
+all of its words are in the signature that the first hit of a reply shows; a rule about a parameter must be on its line,
+unless the line says that the rule stands above.
 `--baseline` measures signatures of first sentences only. The results are written to `benchmarks/results/rules.md`.
 """
 
@@ -45,7 +46,8 @@ class Rule:
         said = text.lower()
         if self.parameter is not None:
             own = [line for line in said.split("\n") if line.lstrip().startswith(self.parameter.lower())]
-            said = "\n".join(own) or said
+            is_above = any("(as above.)" in line for line in own)
+            said = said if is_above else "\n".join(own) or said
         return all(word.lower() in said for word in self.words)
 
 

@@ -67,7 +67,7 @@ _ABOUT_RESULTS = re.compile(
 _HARMLESS = re.compile(
     r"^\W{0,4}(?:(?:this|it)(?: tool| operation)? )?(?:is )?(?:a )?read[ -]only|\b(?:does|do|will) not (?:modify|mutate|change|alter|write)\b|\bmay not return\b", re.I
 )
-_ABOUT_READING = re.compile(r"\bonly returned\b|\bto retrieve\b|\bnot populated\b|\bsee (?:below|above|also)\b|\bif (?:needed|necessary)\b|\bprefer\b", re.I)
+_ABOUT_READING = re.compile(r"^\((?:e\.g|for example)|\bonly returned\b|\bto retrieve\b|\bnot populated\b|\bsee (?:below|above|also)\b|\bif (?:needed|necessary)\b|\bprefer\b", re.I)
 _BOUNDING = re.compile(
     r"\b(?:when|if) (?:no|not|omitted|\w+ (?:is|are) (?:omitted|not|empty))\b|\bby default\b|\bwithout\b|\bat most\b|\bup to \d|\bmax|\blimited\b|\bcapped\b|\bunless\b|\bonly\b|\btruncated\b|\bpartial\b",
     re.I,

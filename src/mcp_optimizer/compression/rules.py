@@ -8,8 +8,9 @@ schema declares is not repeated. Only the beginning of a text is read, and what 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from mcp_optimizer.compression.cues import TELLING, first_cue, of_a_description, of_a_note, plainly
 from mcp_optimizer.compression.defaults import Said, lift_default
@@ -22,6 +23,7 @@ _LONGEST_RULE = 200
 _LONG_RULE = 40
 _AS_ABOVE = " (As above.)"
 _SHORTEST_CUT = 80
+_MOSTLY = 0.7
 
 
 
@@ -44,6 +46,7 @@ _SKIPPED = re.compile(
     re.I,
 )
 _HEADING = re.compile(r"^(?:#|[\W_]{0,8}[A-Z][^.!?:\n]{0,60}:[ \t*]*$|[A-Z][\w ]{2,30}: )")
+_OF_VALUES = re.compile(r"\b(?:options?|values?|types?|formats?|modes?|models?|one of|accept\w{0,3}|available|supported|patterns?)\b", re.I)
 _BULLET = re.compile(r"^[ \t]*(?:[-*•]|\d{1,2}[.)])[ \t]")
 
 _MARKS = re.compile(r"^(?:[\s#*•|>_–—✅❌❗⚠️🚨📋🔴💡-]|\d{1,2}[.)]\s)+")
@@ -53,7 +56,7 @@ _EXAMPLES = re.compile(r"(?<=[( ])((?:e\.g\.|for example|such as),?:?) (['\"`]?)
 _LETTERS = re.compile(r"[^\W\d]+")
 _LABEL = re.compile(
     r"^(?:please note(?: that)?|note(?: that)?|notes|important(?: note)?|warning|caution|critical|attention|tip|hint|nb"
-    r"|optional|required|mandatory|description)[ ]?(?:[:!,.]| -| –| —)\s*|^note that ",
+    r"|optional|required|mandatory|description)[ ]?(?:[:!,.]| -| –| —)\s*|^note that |^optional (?=\w)",
     re.I,
 )
 _SUBJECT = re.compile(
@@ -67,7 +70,7 @@ _FILLER = re.compile(r"^\W*(?:\w[\w.-]*\W{1,3}(?:parameter |field )?(?:is )?)?(?
 _EXAMPLE = re.compile(r"\s?\((?:e\.g\.?|for example|such as|ex)[,:]?[^()]{0,300}\)", re.I)
 _BRACKETS = re.compile(r"\s?\(([^()\n]{1,60})\)")
 _THIS_TOOL = re.compile(
-    r"^(?:this|the) (?:tool|function|endpoint|operation|method|api) (?:is (?:used|designed) to |(?:allows|enables) (?:you|users) to |lets (?:you|users) "
+    r"^(?:purpose|description|summary|overview): |^(?:this|the) (?:tool|function|endpoint|operation|method|api) (?:is (?:used|designed) to |(?:allows|enables) (?:you|users) to |lets (?:you|users) "
     r"|can be used to |will |helps )?(?=[a-z]{3})(?!is |was |has |can |must |should |requires? |does |only )|^use this (?:tool )?(?:to |for )(?=[a-z])", re.I
 )
 _SUCCESSOR = re.compile(r"\b(?:use|replaced by|instead)\b", re.I)
@@ -81,14 +84,16 @@ _DECLARING = frozenset(
     "this available choose number types type".split()
 )
 _LITERAL = re.compile(r"\d+(?:\.\d+)?|'[^']{1,60}'|\"[^\"]{1,60}\"|`[^`]{1,60}`|\b(?:true|false)\b", re.I)
+_NEW_CLAUSE = re.compile(r"; |: | [-–—] |\. ")
 _CLAUSE = re.compile(r"[,;:] |\.\s| [-–—] | \(")
 
 
-def described(description: str, parameters: Collection[str] = ()) -> str:
-    """A tool's description: its first sentence, the sentence that deprecates it, and the rules of the rest."""
-    first = opening(description)
-    if (plain := _THIS_TOOL.sub("", first, count=1)) != first:
-        first = plain[:1].upper() + plain[1:]
+def described(description: str, notes: Mapping[str, str] = MappingProxyType({})) -> str:
+    """A tool's description: its first sentence, the sentence that deprecates it, and the rules of the rest.
+
+    `notes` are the notes on the parameters: what they say is not repeated.
+    """
+    first = _plain_opening(description)
     units = list(_units(description[:_LOOKED_AT]))
     rest = [*_tail(units[0], first_sentence(description)), *units[1:]] if units else []
     if deprecation(description):
@@ -98,8 +103,28 @@ def described(description: str, parameters: Collection[str] = ()) -> str:
         # What the tool does is said after the warning.
         purpose = first_sentence(description.partition("\n\n")[2])
         first = f"{_ended(first)} {purpose}".strip()
-    kept = _kept(rest, lambda unit: of_a_description(unit, parameters), first, _OF_A_DESCRIPTION)
+    told = [unit for unit in rest if not _is_noted(unit, notes)]
+    kept = _kept(told, lambda unit: of_a_description(unit, notes), first, _OF_A_DESCRIPTION)
     return " ".join([_ended(first), *kept]) if kept else first
+
+
+def _plain_opening(description: str) -> str:
+    first = _EMPHASIS.sub(r"\1", opening(description))
+    plain = _THIS_TOOL.sub("", first, count=1)
+    return first if plain == first else plain[:1].upper() + plain[1:]
+
+
+def _is_noted(unit: str, notes: Mapping[str, str]) -> bool:
+    """Whether a sentence about a parameter says hardly more than the parameter's note."""
+    words = _long_words(unit)
+    for name, note in notes.items():
+        if name in unit and len(words & _long_words(f"{name} {note[:_LOOKED_AT]}")) >= _MOSTLY * len(words):
+            return True
+    return False
+
+
+def _long_words(text: str) -> set[str]:
+    return {word.lower() for word in _WORD.findall(text) if len(word) > 3 or word.isdigit()}
 
 
 def noted(note: str, name: str, shown: str, nested: bool = False) -> Said:
@@ -143,42 +168,48 @@ def once(lines: list[str], mark: str) -> list[str]:
 
 
 def _units(text: str) -> Iterator[str]:
-    """Sentences and list items, without examples and without what is said about results."""
-    pending = ""
+    """Sentences and list items, without examples and without what is said about results; a list of values is one."""
+    heading = ""
     for sentence in sentences("\n".join(_prose(text))):
         unit = sentence.strip()
         if _FILLER.match(unit):
             continue
-        is_item = _BULLET.match(unit) is not None
-        if pending and is_item and plainly(unit) < TELLING and len(pending) + len(unit) < _LONGEST_RULE:
-            pending += f"{'' if pending.endswith(':') else ';'} {_MARKS.sub('', unit)}"
+        if heading and _BULLET.match(unit) and _belongs(unit, heading):
+            heading += f"{'' if heading.endswith(':') else ';'} {_MARKS.sub('', unit).rstrip('.')}"
             continue
-        if pending:
-            yield pending
-        pending = ""
-        if unit.endswith(":"):
-            pending = unit
-        else:
+        if heading:
+            yield heading
+        heading = unit if unit.endswith(":") else ""
+        if not heading:
             yield unit
-    if pending:
-        yield pending
+    if heading:
+        yield heading
+
+
+def _belongs(item: str, heading: str) -> bool:
+    """Whether a list item is read with its heading, and not as a rule of its own."""
+    if len(heading) + len(item) > _LONGEST_RULE:
+        return False
+    return plainly(item) < TELLING or _OF_VALUES.search(heading) is not None
 
 
 def _prose(text: str) -> Iterator[str]:
     """The lines outside code and outside sections that hold examples or describe results."""
-    fenced, skipped, after_blank = False, False, False
+    fenced, after_blank = False, False
+    skipped: int | None = None
     for number, line in enumerate(text.split("\n")):
+        indent = len(line) - len(line.lstrip())
         if _FENCE.match(line):
             fenced = not fenced
         elif fenced:
             continue
         elif number and _SKIPPED.match(line):
-            skipped, after_blank = True, False
+            skipped, after_blank = indent, False
         elif not line.strip():
             after_blank = True
             yield line
-        elif not skipped or _HEADING.match(line) or (after_blank and line[:1].isalpha()):
-            skipped = after_blank = False
+        elif skipped is None or (indent <= skipped and (_HEADING.match(line) or (after_blank and line.lstrip()[0].isalpha()))):
+            skipped, after_blank = None, False
             yield line
 
 
@@ -246,10 +277,10 @@ def _form(example: str) -> str:
 
 def _cut(text: str, most: int) -> str:
     """At most so many letters around the word that makes it a rule, from clause to clause."""
-    ends = [match.end() for match in _CLAUSE.finditer(text)]
     cue = first_cue(text)
-    begin = 0 if cue < most // 2 else max([end for end in ends if end <= cue], default=0)
-    end = max([end for end in ends if cue < end <= begin + most], default=0)
+    starts = [match.end() for match in _NEW_CLAUSE.finditer(text, 0, cue)]
+    begin = starts[-1] if starts and cue >= most // 2 else 0
+    end = max((found for match in _CLAUSE.finditer(text, cue) if (found := match.end()) <= begin + most), default=0)
     if end <= begin + most // 3:
         end = begin + len(text[begin : begin + most].rsplit(" ", 1)[0])
     return text[begin:end].rstrip(" ,;:(-–—") + ("…" if end < len(text) else "")

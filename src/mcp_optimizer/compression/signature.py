@@ -16,7 +16,7 @@ from enum import StrEnum
 from typing import Any
 
 from mcp_optimizer.compression.lossless import joined, repeats, tidy
-from mcp_optimizer.compression.notes import lift_loose, lift_notes, opening
+from mcp_optimizer.compression.notes import Documentation, lift_loose, lift_notes, opening
 from mcp_optimizer.compression.references import resolve
 from mcp_optimizer.compression.rules import described, noted, once
 from mcp_optimizer.compression.spelling import bound, enclosed, is_one_object, literal
@@ -48,11 +48,11 @@ class Notes(StrEnum):
 def signature(tool: McpTool, notes: Notes = Notes.SENTENCE) -> str:
     """The description and the parameters, with as many notes as requested."""
     schema = _of_an_object(tool.input_schema)
-    parameters = frozenset(properties_of(schema))
-    documentation = lift_notes(tool.description or "", parameters)
+    parameters = properties_of(schema)
+    documentation = lift_notes(tool.description or "", frozenset(parameters))
     if notes is Notes.SENTENCE:
-        documentation = lift_loose(documentation, parameters)
-    said = _description(documentation.description, parameters, notes)
+        documentation = lift_loose(documentation, frozenset(parameters))
+    said = _description(documentation, parameters, notes)
     try:
         return _written(schema, said, documentation.notes, notes)
     except (_TooLarge, RecursionError):
@@ -60,10 +60,17 @@ def signature(tool: McpTool, notes: Notes = Notes.SENTENCE) -> str:
         return f"{tidy(tool.description or '')}\n{compact(schema)}".strip()
 
 
-def _description(text: str, parameters: frozenset[str], notes: Notes) -> str:
+def _description(documentation: Documentation, parameters: Schema, notes: Notes) -> str:
     if notes is Notes.FULL:
-        return text
-    return described(text, parameters) if notes is Notes.SENTENCE else opening(text)
+        return documentation.description
+    if notes is Notes.NONE:
+        return opening(documentation.description)
+    own = {name: text for name, child in parameters.items() if isinstance(text := _own_note(child), str)}
+    return described(documentation.description, {**dict.fromkeys(parameters, ""), **own, **documentation.notes})
+
+
+def _own_note(schema: Any) -> Any:
+    return schema.get("description") if isinstance(schema, dict) else None
 
 
 def _of_an_object(schema: Schema) -> Schema:
