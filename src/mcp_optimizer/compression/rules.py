@@ -127,7 +127,7 @@ def _long_words(text: str) -> set[str]:
     return {word.lower() for word in _WORD.findall(text) if len(word) > 3 or word.isdigit()}
 
 
-def noted(note: str, name: str, shown: str, nested: bool = False) -> Said:
+def noted(note: str, name: str, shown: str, nested: bool = False, context: str = "") -> Said:
     """A parameter's note: its first sentence unless it restates the name, its rules, and its default.
 
     `shown` is how the signature writes the parameter: what it says is not repeated.
@@ -139,7 +139,7 @@ def noted(note: str, name: str, shown: str, nested: bool = False) -> Said:
     first = first_sentence(_without_filler(units[0])) if units else ""
     rest = [*_tail(units[0], first), *units[1:]] if units else []
     first = _ARTICLE.sub(lambda found: found.group(1).upper(), first, count=1)
-    if restates(first, name):
+    if restates(first, name, context):
         first = ""
     kept = _kept(rest, of_a_note, first, _OF_A_NESTED_NOTE if nested else _OF_A_NOTE)
     text = " ".join([_ended(first), *kept] if first and kept else [first, *kept]).strip()
@@ -239,12 +239,12 @@ def _kept(units: list[str], weight: Callable[[str], int], first: str, room: _Roo
 
 def _is_declared(unit: str, shown: str) -> bool:
     """Whether all that a short sentence says is in the parameter's type: its limits, values or default."""
-    if len(unit) > 160 or not (named := _LITERAL.findall(unit)):
+    if len(unit) > _LONGEST_RULE:
         return False
     declared = {literal.strip("'\"`").lower() for literal in _LITERAL.findall(shown.partition(": ")[2])}
-    if not declared.issuperset(literal.strip("'\"`").lower() for literal in named):
-        return False
-    return _DECLARING.issuperset(word.lower() for word in _WORD.findall(_LITERAL.sub("", unit)))
+    named = {literal.strip("'\"`").lower() for literal in _LITERAL.findall(unit)}
+    others = {word.lower() for word in _WORD.findall(_LITERAL.sub("", unit))} - _DECLARING
+    return bool(declared) and bool(named or others) and named <= declared and others <= declared
 
 
 def _shortest(unit: str) -> str:

@@ -54,7 +54,7 @@ def signature(tool: McpTool, notes: Notes = Notes.SENTENCE) -> str:
         documentation = lift_loose(documentation, frozenset(parameters))
     said = _description(documentation, parameters, notes)
     try:
-        return _written(schema, said, documentation.notes, notes)
+        return _written(schema, said, documentation.notes, notes, tool.name)
     except (_TooLarge, RecursionError):
         # Nothing required may be hidden, so the schema is given unchanged.
         return f"{tidy(tool.description or '')}\n{compact(schema)}".strip()
@@ -82,8 +82,8 @@ def _of_an_object(schema: Schema) -> Schema:
     return schema if hiding.isdisjoint(schema) else {key: schema[key] for key in schema if key not in hiding}
 
 
-def _written(schema: Schema, said: str, lifted: Mapping[str, str], notes: Notes) -> str:
-    writer = _Writer(schema, lifted, notes)
+def _written(schema: Schema, said: str, lifted: Mapping[str, str], notes: Notes, context: str) -> str:
+    writer = _Writer(schema, lifted, notes, context)
     writer.name_documented(writer.branches(schema), "Arguments")
     lines = list(writer.lines(schema, lifted, 0))
     if any(NOTE_MARK in line for line in lines):
@@ -102,9 +102,10 @@ class _TooLarge(Exception):
 class _Writer:
     """Writes the types of one tool. Knows its root, for references, and which types are shared."""
 
-    def __init__(self, root: Schema, lifted: Mapping[str, str], notes: Notes) -> None:
+    def __init__(self, root: Schema, lifted: Mapping[str, str], notes: Notes, context: str) -> None:
         self._root = root
         self._lifted = lifted
+        self._context = context
         self._detail = notes
         self._shared = _shared_objects(root)
         self._pending: list[str] = []
@@ -147,7 +148,7 @@ class _Writer:
             return shown, ""
         if self._detail is Notes.FULL:
             return shown, "" if repeats(note, name) else tidy(note)
-        said = noted(note, name, shown, nested=depth > 0)
+        said = noted(note, name, shown, nested=depth > 0, context=self._context)
         return (f"{shown} = {said.default}" if said.default else shown), said.text
 
     def type(self, schema: Any, depth: int = 0) -> str:
