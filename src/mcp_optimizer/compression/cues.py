@@ -24,7 +24,7 @@ _BINDING_WORDS = frozenset(
     "must mandatory require requires prerequisite prerequisites never cannot can't don't mustn't shouldn't won't "
     "doesn't isn't aren't unsupported invalid only exclusively solely always exactly exclusive refuse refused refuses "
     "reject rejected rejects ignore ignored ignores fail fails throw throws blocked denied exclude excluded excludes "
-    "disabled clamped truncated overwrite overwrites overwritten irreversible permanently undone undo destructive "
+    "disabled clamped truncated overwrite overwrites overwritten irreversible irreversibly irrevocable permanent permanently undone undo destructive "
     "precedence override overrides overridden".split()
 )
 _BINDING_PHRASE = re.compile(
@@ -38,7 +38,7 @@ _TELLING_WORDS = frozenset(
     "limited cap caps capped range ranges format formats formatted yyyy utc epoch unix json glob regex regexp csv "
     "markdown html yaml prefix prefixed wildcard wildcards placeholder placeholders relative absolute exact uppercase "
     "lowercase notation syntax argument arguments allowed accepts accepted accept either obtain obtained constraints "
-    "merge merges merged replace replaces replaced preserved unchanged environment "
+    "merge merges merged replace replaces replaced preserved unchanged environment cost costs credits charged charges billed "
     "instead sensitive insensitive separated quoted escaped encoded".split()
 )
 _TELLING_PHRASE = re.compile(
@@ -59,13 +59,20 @@ _TELLING_PHRASE = re.compile(
     re.I,
 )
 _CONDITION = re.compile(r"^\W{0,3}(?:if|when|unless|with|without|each|every|any|both|no|to|for(?! example| more| information| details)) ", re.I)
+_IMPERATIVE = re.compile(
+    r"^\W{0,3}(?:pass|provide|set|specify|include|start|add|choose|select|enter|keep|get|call|put|send|give|use(?! this| it| when| cases?)) ", re.I
+)
+_QUOTED = re.compile(r"'[^' ]{1,40}'|\"[^\" ]{1,40}\"|`[^`]{1,60}`")
+_NO_RULE = re.compile(
+    r"^\W{0,4}(?:useful|essential|helpful|helps|ideal|see|for more|this (?:helps|reduces|is|allows)|reduces|improves|learn more|defines how|determines|note)\b", re.I
+)
 _ABOUT_RESULTS = re.compile(
     r"^\W{0,4}(?:(?:it|this tool|also|optionally) )?(?:only )?(?:returns?|the (?:response|result|output)|output|response|shows?|displays|provides|includes|lists?|handles|supports"
     r"|retrieves?|fetches|gets?)\b",
     re.I,
 )
 _HARMLESS = re.compile(
-    r"^\W{0,4}(?:(?:this|it)(?: tool| operation)? )?(?:is )?(?:a )?read[ -]only|\b(?:does|do|will) not (?:modify|mutate|change|alter|write)\b|\bmay not return\b", re.I
+    r"^\W{0,4}(?:(?:this|it)(?: tool| operation)? )?(?:is )?(?:a )?read[ -]only|\b(?:does|do|will) not (?:modify|mutate|change|alter|write)\b|\bmay not return\b|\breturned as errors?\b|\bas documented\b|\bby the schema\b|\bsee (?:the )?schema\b", re.I
 )
 _ABOUT_READING = re.compile(r"^\((?:e\.g|for example)|\bonly returned\b|\bto retrieve\b|\bnot populated\b|\bsee (?:below|above|also)\b|\bif (?:needed|necessary)\b|\bprefer\b", re.I)
 _BOUNDING = re.compile(
@@ -90,9 +97,9 @@ def of_a_note(sentence: str) -> int:
     if _ABOUT_READING.search(sentence):
         return 0
     found = plainly(sentence)
-    if found < TELLING and (_CONDITION.match(sentence) or _IDENTIFIER.search(sentence)):
+    if found < TELLING and (_CONDITION.match(sentence) or _IDENTIFIER.search(sentence) or _IMPERATIVE.match(sentence)):
         return TELLING
-    return found
+    return found or (0 if _NO_RULE.match(sentence) else HINTING)
 
 
 def of_a_description(sentence: str, parameters: Collection[str]) -> int:
@@ -101,7 +108,12 @@ def of_a_description(sentence: str, parameters: Collection[str]) -> int:
     What the tool returns, what it is good for and which tool is better for something else is not about the call.
     """
     found = plainly(_READ_ONLY.sub("", sentence))
-    if found < TELLING and (sentence.startswith("If ") or names_one(sentence, parameters)):
+    if found < TELLING and (
+        sentence.startswith("If ")
+        or _IMPERATIVE.match(sentence)
+        or len(_QUOTED.findall(sentence)) > 1
+        or names_one(sentence, parameters)
+    ):
         found = TELLING
     if found < TELLING:
         return found

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from mcp_optimizer.compression.cues import TELLING, first_cue, of_a_description, of_a_note, plainly
+from mcp_optimizer.compression.cues import BINDING, HINTING, TELLING, first_cue, of_a_description, of_a_note, plainly
 from mcp_optimizer.compression.defaults import Said, lift_default
 from mcp_optimizer.compression.notes import first_sentence, opening, restates
 from mcp_optimizer.compression.sentences import sentences
@@ -23,21 +23,34 @@ _LONGEST_RULE = 200
 _LONG_RULE = 40
 _AS_ABOVE = " (As above.)"
 _SHORTEST_CUT = 80
+_LONGEST_HINT = 120
 _MOSTLY = 0.7
 
 
 
 @dataclass(frozen=True)
 class _Room:
-    """How many rules are kept of a text, and how long they are together."""
+    """How many rules are kept of a text, how long they are together, and how much each must weigh."""
 
     rules: int
     letters: int
+    least: int
 
 
-_OF_A_DESCRIPTION = _Room(rules=3, letters=260)
-_OF_A_NOTE = _Room(rules=3, letters=190)
-_OF_A_NESTED_NOTE = _Room(rules=1, letters=60)
+_OF_A_DESCRIPTION = _Room(rules=3, letters=255, least=TELLING)
+_OF_A_CALL_WITHOUT_ARGUMENTS = _Room(rules=2, letters=150, least=TELLING)
+_OF_A_NESTED_NOTE = _Room(rules=1, letters=60, least=TELLING)
+_FEW = 6
+_OF_ALL_NOTES = 1_600
+"""Letters for the rules of all parameters of a tool that has many."""
+
+
+def _of_a_note(parameters: int) -> _Room:
+    """The more parameters a tool has, the less is kept of each note."""
+    if parameters <= _FEW:
+        return _Room(rules=3, letters=190, least=HINTING)
+    return _Room(rules=3, letters=min(190, max(120, _OF_ALL_NOTES // parameters)), least=TELLING)
+
 
 _FENCE = re.compile(r"^[ \t]*(?:```|~~~)")
 _SKIPPED = re.compile(
@@ -53,6 +66,8 @@ _MARKS = re.compile(r"^(?:[\s#*•|>_–—✅❌❗⚠️🚨📋🔴💡-]|\d{
 _EMPHASIS = re.compile(r"\*\*(?=\w[^*\n]{0,100}\*\*)|(?<=[\w.:!?)])\*\*|`(\w[\w./-]{0,80})`")
 _LINK = re.compile(r"\[([^\[\]]{1,80})\]\([^()\s]{1,300}\)")
 _EXAMPLES = re.compile(r"(?<=[( ])((?:e\.g\.|for example|such as),?:?) (['\"`]?)([\w./:@+-]{1,60})\2((?:,? (?:or |and )?\2[\w./:@+-]{1,60}\2){1,20})(?=\))", re.I)
+_FOR_EXAMPLE = re.compile(r"(?<=[(,] )(?:for example|e\.g\.)[,:]? |(?<=\()(?:for example|e\.g\.?)[,:]? ", re.I)
+_OPTIONAL = re.compile(r"\s?\((?:optional|required)\)", re.I)
 _LETTERS = re.compile(r"[^\W\d]+")
 _LABEL = re.compile(
     r"^(?:please note(?: that)?|note(?: that)?|notes|important(?: note)?|warning|caution|critical|attention|tip|hint|nb"
@@ -84,6 +99,7 @@ _DECLARING = frozenset(
     "this available choose number types type".split()
 )
 _LITERAL = re.compile(r"\d+(?:\.\d+)?|'[^']{1,60}'|\"[^\"]{1,60}\"|`[^`]{1,60}`|\b(?:true|false)\b", re.I)
+_REASON = re.compile(r"(?<=[\w)'\"`]{3})(?:,| [-–—])? (?:because|since (?:the|it|this|they)|to (?:avoid|prevent|reduce|ensure|save|minimize)) [^.;]{1,200}\.?$", re.I)
 _NEW_CLAUSE = re.compile(r"; |: | [-–—] |\. ")
 _CLAUSE = re.compile(r"[,;:] |\.\s| [-–—] | \(")
 
@@ -104,12 +120,12 @@ def described(description: str, notes: Mapping[str, str] = MappingProxyType({}))
         purpose = first_sentence(description.partition("\n\n")[2])
         first = f"{_ended(first)} {purpose}".strip()
     told = [unit for unit in rest if not _is_noted(unit, notes)]
-    kept = _kept(told, lambda unit: of_a_description(unit, notes), first, _OF_A_DESCRIPTION)
+    kept = _kept(told, lambda unit: of_a_description(unit, notes), first, _OF_A_DESCRIPTION if notes else _OF_A_CALL_WITHOUT_ARGUMENTS)
     return " ".join([_ended(first), *kept]) if kept else first
 
 
 def _plain_opening(description: str) -> str:
-    first = _EMPHASIS.sub(r"\1", opening(description))
+    first = _FOR_EXAMPLE.sub("e.g. ", _EMPHASIS.sub(r"\1", opening(description)))
     plain = _THIS_TOOL.sub("", first, count=1)
     return first if plain == first else plain[:1].upper() + plain[1:]
 
@@ -127,7 +143,16 @@ def _long_words(text: str) -> set[str]:
     return {word.lower() for word in _WORD.findall(text) if len(word) > 3 or word.isdigit()}
 
 
-def noted(note: str, name: str, shown: str, nested: bool = False, context: str = "") -> Said:
+@dataclass(frozen=True)
+class Place:
+    """Where a parameter stands: its tool's name, how many parameters that has, and whether an object is around it."""
+
+    tool: str = ""
+    parameters: int = 1
+    is_nested: bool = False
+
+
+def noted(note: str, name: str, shown: str, place: Place = Place()) -> Said:
     """A parameter's note: its first sentence unless it restates the name, its rules, and its default.
 
     `shown` is how the signature writes the parameter: what it says is not repeated.
@@ -139,9 +164,9 @@ def noted(note: str, name: str, shown: str, nested: bool = False, context: str =
     first = first_sentence(_without_filler(units[0])) if units else ""
     rest = [*_tail(units[0], first), *units[1:]] if units else []
     first = _ARTICLE.sub(lambda found: found.group(1).upper(), first, count=1)
-    if restates(first, name, context):
+    if restates(first, name, place.tool):
         first = ""
-    kept = _kept(rest, of_a_note, first, _OF_A_NESTED_NOTE if nested else _OF_A_NOTE)
+    kept = _kept(rest, of_a_note, first, _OF_A_NESTED_NOTE if place.is_nested else _of_a_note(place.parameters))
     text = " ".join([_ended(first), *kept] if first and kept else [first, *kept]).strip()
     return Said(text.removesuffix("."), said.default)
 
@@ -218,11 +243,13 @@ def _kept(units: list[str], weight: Callable[[str], int], first: str, room: _Roo
     known = {word.lower() for word in _WORD.findall(first)}
     rules: list[tuple[int, int, str]] = []
     for place, unit in enumerate(units):
-        if (weighed := weight(unit)) < TELLING:
+        if (weighed := weight(unit)) < room.least:
             continue
         text = _shortest(unit)
         words = {word.lower() for word in _WORD.findall(text)}
         new = words - known
+        if weighed == HINTING and len(text) > _LONGEST_HINT:
+            continue
         if len(new) > 1 or any(word.isdigit() or not word.isascii() for word in new):
             rules.append((-weighed - bool(_EMPHATIC.search(unit)), place, text))
             known |= words
@@ -249,7 +276,7 @@ def _is_declared(unit: str, shown: str) -> bool:
 
 def _shortest(unit: str) -> str:
     """A rule without marks, labels and filler; cut after a clause if it is very long."""
-    text = " ".join(_without_filler(unit).split()).rstrip(" :;,")
+    text = _REASON.sub("", " ".join(_without_filler(unit).split()).rstrip(" :;,"))
     if len(text) > _LONGEST_RULE:
         text = _EXAMPLE.sub("", text)
     return text if len(text) <= _LONGEST_RULE else _cut(text, _LONGEST_RULE)
@@ -257,7 +284,7 @@ def _shortest(unit: str) -> str:
 
 def _without_filler(unit: str) -> str:
     whole = _LINK.sub(r"\1", _EMPHASIS.sub(r"\1", _MARKS.sub("", unit.strip())))
-    whole = _EXAMPLES.sub(_one_example, whole)
+    whole = _EXAMPLES.sub(_one_example, _FOR_EXAMPLE.sub("e.g. ", _OPTIONAL.sub("", whole)))
     text = whole
     for pattern in (_LABEL, _MARKS, _LABEL, _SUBJECT, _COPULA):
         text = pattern.sub("", text, count=1)

@@ -18,7 +18,7 @@ from typing import Any
 from mcp_optimizer.compression.lossless import joined, repeats, tidy
 from mcp_optimizer.compression.notes import Documentation, lift_loose, lift_notes, opening
 from mcp_optimizer.compression.references import resolve
-from mcp_optimizer.compression.rules import described, noted, once
+from mcp_optimizer.compression.rules import Place, described, noted, once
 from mcp_optimizer.compression.spelling import bound, enclosed, is_one_object, literal
 from mcp_optimizer.compression.walk import Schema, children
 from mcp_optimizer.domain.json_schema import listed, named, properties_of, reference_of, required_of
@@ -82,8 +82,8 @@ def _of_an_object(schema: Schema) -> Schema:
     return schema if hiding.isdisjoint(schema) else {key: schema[key] for key in schema if key not in hiding}
 
 
-def _written(schema: Schema, said: str, lifted: Mapping[str, str], notes: Notes, context: str) -> str:
-    writer = _Writer(schema, lifted, notes, context)
+def _written(schema: Schema, said: str, lifted: Mapping[str, str], notes: Notes, tool: str) -> str:
+    writer = _Writer(schema, lifted, notes, tool)
     writer.name_documented(writer.branches(schema), "Arguments")
     lines = list(writer.lines(schema, lifted, 0))
     if any(NOTE_MARK in line for line in lines):
@@ -102,10 +102,11 @@ class _TooLarge(Exception):
 class _Writer:
     """Writes the types of one tool. Knows its root, for references, and which types are shared."""
 
-    def __init__(self, root: Schema, lifted: Mapping[str, str], notes: Notes, context: str) -> None:
+    def __init__(self, root: Schema, lifted: Mapping[str, str], notes: Notes, tool: str) -> None:
         self._root = root
         self._lifted = lifted
-        self._context = context
+        self._tool = tool
+        self._count = len(_members(root))
         self._detail = notes
         self._shared = _shared_objects(root)
         self._pending: list[str] = []
@@ -148,7 +149,7 @@ class _Writer:
             return shown, ""
         if self._detail is Notes.FULL:
             return shown, "" if repeats(note, name) else tidy(note)
-        said = noted(note, name, shown, nested=depth > 0, context=self._context)
+        said = noted(note, name, shown, Place(self._tool, self._count, is_nested=depth > 0))
         return (f"{shown} = {said.default}" if said.default else shown), said.text
 
     def type(self, schema: Any, depth: int = 0) -> str:
