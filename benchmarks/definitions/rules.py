@@ -12,20 +12,15 @@ unless the line says that the rule stands above.
 
 from __future__ import annotations
 
-import argparse
 import json
-import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.paths import RESULTS
-from benchmarks.tools import dumped_tools
 from mcp_optimizer.compression.notes import first_sentence, lift_into, opening
-from mcp_optimizer.compression.signature import Notes, signature
 from mcp_optimizer.compression.walk import Schema, carried
 from mcp_optimizer.domain.tools import McpTool
-from mcp_optimizer.token_counter import TokenCounter
 
 LIST = Path(__file__).with_name("rule_sentences.jsonl")
 RESULT = RESULTS / "rules.md"

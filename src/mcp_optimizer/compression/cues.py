@@ -58,13 +58,18 @@ _TELLING_PHRASE = re.compile(
     r"|por defecto|padrão|par défaut|standardmäßig",
     re.I,
 )
-_CONDITION = re.compile(r"^\W{0,3}(?:if|when|unless|with|without|each|every|any|both|no|to|for(?! example| more| information| details)) ", re.I)
+_CONDITION = re.compile(
+    r"^\W{0,3}(?:if|when|unless|with|without|each|every|any|both|no|to|for(?! example| more| information| details)) ",
+    re.I,
+)
 _IMPERATIVE = re.compile(
-    r"^\W{0,3}(?:pass|provide|set|specify|include|start|add|choose|select|enter|keep|get|call|put|send|give|use(?! this| it| when| cases?)) ", re.I
+    r"^\W{0,3}(?:pass|provide|set|specify|include|start|add|choose|select|enter|keep|get|call|put|send|give|use(?! this| it| when| cases?)) ",
+    re.I,
 )
 _QUOTED = re.compile(r"'[^' ]{1,40}'|\"[^\" ]{1,40}\"|`[^`]{1,60}`")
 _NO_RULE = re.compile(
-    r"^\W{0,4}(?:useful|essential|helpful|helps|ideal|see|for more|this (?:helps|reduces|is|allows)|reduces|improves|learn more|defines how|determines|note)\b", re.I
+    r"^\W{0,4}(?:useful|essential|helpful|helps|ideal|see|for more|this (?:helps|reduces|is|allows)|reduces|improves|learn more|defines how|determines|note)\b",
+    re.I,
 )
 _ABOUT_RESULTS = re.compile(
     r"^\W{0,4}(?:(?:it|this tool|also|optionally) )?(?:only )?(?:returns?|the (?:response|result|output)|output|response|shows?|displays|provides|includes|lists?|handles|supports"
@@ -72,9 +77,13 @@ _ABOUT_RESULTS = re.compile(
     re.I,
 )
 _HARMLESS = re.compile(
-    r"^\W{0,4}(?:(?:this|it)(?: tool| operation)? )?(?:is )?(?:a )?read[ -]only|\b(?:does|do|will) not (?:modify|mutate|change|alter|write)\b|\bmay not return\b|\breturned as errors?\b|\bas documented\b|\bby the schema\b|\bsee (?:the )?schema\b", re.I
+    r"^\W{0,4}(?:(?:this|it)(?: tool| operation)? )?(?:is )?(?:a )?read[ -]only|\b(?:does|do|will) not (?:modify|mutate|change|alter|write)\b|\bmay not return\b|\breturned as errors?\b|\bas documented\b|\bby the schema\b|\bsee (?:the )?schema\b",
+    re.I,
 )
-_ABOUT_READING = re.compile(r"^\((?:e\.g|for example)|\bonly returned\b|\bto retrieve\b|\bnot populated\b|\bsee (?:below|above|also)\b|\bif (?:needed|necessary)\b|\bprefer\b", re.I)
+_ABOUT_READING = re.compile(
+    r"^\((?:e\.g|for example)|\bonly returned\b|\bto retrieve\b|\bnot populated\b|\bsee (?:below|above|also)\b|\bif (?:needed|necessary)\b|\bprefer\b",
+    re.I,
+)
 _BOUNDING = re.compile(
     r"\b(?:when|if) (?:no|not|omitted|\w+ (?:is|are) (?:omitted|not|empty))\b|\bby default\b|\bwithout\b|\bat most\b|\bup to \d|\bmax|\blimited\b|\bcapped\b|\bunless\b|\bonly\b|\btruncated\b|\bpartial\b",
     re.I,
@@ -85,7 +94,8 @@ _ADVERTISING = re.compile(
     re.I,
 )
 _OTHER_TOOLS = re.compile(
-    r"\b(?:don't|do not|never) use (?:this|it|when|for)\b|\binstead\b(?! of)|\bprefer\b|\bnot for\b|\b(?:for|to|if) [^.]{1,80}, (?:use|call|see) ", re.I
+    r"\b(?:don't|do not|never) use (?:this|it|when|for)\b|\binstead\b(?! of)|\bprefer\b|\bnot for\b|\b(?:for|to|if) [^.]{1,80}, (?:use|call|see) ",
+    re.I,
 )
 _FIRST = re.compile(r"\bfirst\b|\bbefore\b|\bmust\b|\bfail|\berror|\brefuse|\breject", re.I)
 _READ_ONLY = re.compile(r"\b(?:read|write)[ -]only\b", re.I)

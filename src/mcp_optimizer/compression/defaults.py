@@ -21,7 +21,8 @@ _OMITTED = (
 
 _IN_BRACKETS = re.compile(rf"\s?\((?:optional[,;] ?)?(?:the )?default(s?{_IS}){_VALUE}(?:[;,] ?optional)?\)", re.I)
 _AT_HEAD_OF_BRACKETS = re.compile(
-    rf"\(default(s?{_IS}){_VALUE}[,;] (?=(?:max|min|range|up to|optional|required|cap|limit|between)[^()\n]{{1,60}}\))", re.I
+    rf"\(default(s?{_IS}){_VALUE}[,;] (?=(?:max|min|range|up to|optional|required|cap|limit|between)[^()\n]{{1,60}}\))",
+    re.I,
 )
 _AT_END_OF_BRACKETS = re.compile(rf"[,;] (?:and )?default(s?{_IS}){_VALUE}\)", re.I)
 _IF_OMITTED = re.compile(

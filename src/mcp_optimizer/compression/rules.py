@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from mcp_optimizer.compression.cues import BINDING, HINTING, TELLING, first_cue, of_a_description, of_a_note, plainly
+from mcp_optimizer.compression.cues import HINTING, TELLING, first_cue, of_a_description, of_a_note, plainly
 from mcp_optimizer.compression.defaults import Said, lift_default
 from mcp_optimizer.compression.notes import first_sentence, opening, restates
 from mcp_optimizer.compression.sentences import sentences
@@ -25,7 +25,6 @@ _AS_ABOVE = " (As above.)"
 _SHORTEST_CUT = 80
 _LONGEST_HINT = 120
 _MOSTLY = 0.7
-
 
 
 @dataclass(frozen=True)
@@ -59,13 +58,18 @@ _SKIPPED = re.compile(
     re.I,
 )
 _HEADING = re.compile(r"^(?:#|[\W_]{0,8}[A-Z][^.!?:\n]{0,60}:[ \t*]*$|[A-Z][\w ]{2,30}: )")
-_OF_VALUES = re.compile(r"\b(?:options?|values?|types?|formats?|modes?|models?|one of|accept\w{0,3}|available|supported|patterns?)\b", re.I)
+_OF_VALUES = re.compile(
+    r"\b(?:options?|values?|types?|formats?|modes?|models?|one of|accept\w{0,3}|available|supported|patterns?)\b", re.I
+)
 _BULLET = re.compile(r"^[ \t]*(?:[-*•]|\d{1,2}[.)])[ \t]")
 
 _MARKS = re.compile(r"^(?:[\s#*•|>_–—✅❌❗⚠️🚨📋🔴💡-]|\d{1,2}[.)]\s)+")
 _EMPHASIS = re.compile(r"\*\*(?=\w[^*\n]{0,100}\*\*)|(?<=[\w.:!?)])\*\*|`(\w[\w./-]{0,80})`")
 _LINK = re.compile(r"\[([^\[\]]{1,80})\]\([^()\s]{1,300}\)")
-_EXAMPLES = re.compile(r"(?<=[( ])((?:e\.g\.|for example|such as),?:?) (['\"`]?)([\w./:@+-]{1,60})\2((?:,? (?:or |and )?\2[\w./:@+-]{1,60}\2){1,20})(?=\))", re.I)
+_EXAMPLES = re.compile(
+    r"(?<=[( ])((?:e\.g\.|for example|such as),?:?) (['\"`]?)([\w./:@+-]{1,60})\2((?:,? (?:or |and )?\2[\w./:@+-]{1,60}\2){1,20})(?=\))",
+    re.I,
+)
 _FOR_EXAMPLE = re.compile(r"(?<=[(,] )(?:for example|e\.g\.)[,:]? |(?<=\()(?:for example|e\.g\.?)[,:]? ", re.I)
 _OPTIONAL = re.compile(r"\s?\((?:optional|required)\)", re.I)
 _LETTERS = re.compile(r"[^\W\d]+")
@@ -81,12 +85,15 @@ _SUBJECT = re.compile(
     re.I,
 )
 _COPULA = re.compile(r"^is (?=\w)", re.I)
-_FILLER = re.compile(r"^\W*(?:\w[\w.-]*\W{1,3}(?:parameter |field )?(?:is )?)?(?:optional|required|mandatory)\W*$", re.I)
+_FILLER = re.compile(
+    r"^\W*(?:\w[\w.-]*\W{1,3}(?:parameter |field )?(?:is )?)?(?:optional|required|mandatory)\W*$", re.I
+)
 _EXAMPLE = re.compile(r"\s?\((?:e\.g\.?|for example|such as|ex)[,:]?[^()]{0,300}\)", re.I)
 _BRACKETS = re.compile(r"\s?\(([^()\n]{1,60})\)")
 _THIS_TOOL = re.compile(
     r"^(?:purpose|description|summary|overview): |^(?:this|the) (?:tool|function|endpoint|operation|method|api) (?:is (?:used|designed) to |(?:allows|enables) (?:you|users) to |lets (?:you|users) "
-    r"|can be used to |will |helps )?(?=[a-z]{3})(?!is |was |has |can |must |should |requires? |does |only )|^use this (?:tool )?(?:to |for )(?=[a-z])", re.I
+    r"|can be used to |will |helps )?(?=[a-z]{3})(?!is |was |has |can |must |should |requires? |does |only )|^use this (?:tool )?(?:to |for )(?=[a-z])",
+    re.I,
 )
 _SUCCESSOR = re.compile(r"\b(?:use|replaced by|instead)\b", re.I)
 _ARTICLE = re.compile(r"^(?:(?:optional|required)[:,]? )?(?:(?:the|an?) )?(?=\w{2})(\w)", re.I)
@@ -99,7 +106,10 @@ _DECLARING = frozenset(
     "this available choose number types type".split()
 )
 _LITERAL = re.compile(r"\d+(?:\.\d+)?|'[^']{1,60}'|\"[^\"]{1,60}\"|`[^`]{1,60}`|\b(?:true|false)\b", re.I)
-_REASON = re.compile(r"(?<=[\w)'\"`]{3})(?:,| [-–—])? (?:because|since (?:the|it|this|they)|to (?:avoid|prevent|reduce|ensure|save|minimize)) [^.;]{1,200}\.?$", re.I)
+_REASON = re.compile(
+    r"(?<=[\w)'\"`]{3})(?:,| [-–—])? (?:because|since (?:the|it|this|they)|to (?:avoid|prevent|reduce|ensure|save|minimize)) [^.;]{1,200}\.?$",
+    re.I,
+)
 _NEW_CLAUSE = re.compile(r"; |: | [-–—] |\. ")
 _CLAUSE = re.compile(r"[,;:] |\.\s| [-–—] | \(")
 
@@ -120,7 +130,12 @@ def described(description: str, notes: Mapping[str, str] = MappingProxyType({}))
         purpose = first_sentence(description.partition("\n\n")[2])
         first = f"{_ended(first)} {purpose}".strip()
     told = [unit for unit in rest if not _is_noted(unit, notes)]
-    kept = _kept(told, lambda unit: of_a_description(unit, notes), first, _OF_A_DESCRIPTION if notes else _OF_A_CALL_WITHOUT_ARGUMENTS)
+    kept = _kept(
+        told,
+        lambda unit: of_a_description(unit, notes),
+        first,
+        _OF_A_DESCRIPTION if notes else _OF_A_CALL_WITHOUT_ARGUMENTS,
+    )
     return " ".join([_ended(first), *kept]) if kept else first
 
 
@@ -177,7 +192,9 @@ def _tail(unit: str, first: str) -> list[str]:
     if not first.endswith("…") or len(whole) <= len(first):
         return []
     cut = len(first) - 1
-    begin = max((end for match in _CLAUSE.finditer(whole, cut - _SHORTEST_CUT) if (end := match.end()) <= cut), default=cut)
+    begin = max(
+        (end for match in _CLAUSE.finditer(whole, cut - _SHORTEST_CUT) if (end := match.end()) <= cut), default=cut
+    )
     return [whole[begin:].strip(" ,;")]
 
 
@@ -233,7 +250,9 @@ def _prose(text: str) -> Iterator[str]:
         elif not line.strip():
             after_blank = True
             yield line
-        elif skipped is None or (indent <= skipped and (_HEADING.match(line) or (after_blank and line.lstrip()[0].isalpha()))):
+        elif skipped is None or (
+            indent <= skipped and (_HEADING.match(line) or (after_blank and line.lstrip()[0].isalpha()))
+        ):
             skipped, after_blank = None, False
             yield line
 

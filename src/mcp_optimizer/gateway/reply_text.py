@@ -7,6 +7,7 @@ read the complete reply in `structuredContent`.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 
@@ -33,6 +34,9 @@ _MOST_OTHERS = 2
 _LONGEST_PART = 60
 _WITH_SHAPES = 2
 """Tools of a reply that say what they return."""
+
+_SAYS_LITTLE = re.compile(r"\{\w+\??\}|\[?\w+\]?")
+"""A shape that helps nobody: a single key around a text, or a single value."""
 
 _AROUND = 3
 """Tokens between two tools of a reply."""
@@ -158,12 +162,13 @@ class _Writer:
     def _write_if_room(self, tool: CatalogTool, forms: Iterable[str]) -> None:
         for text in forms:
             if self.sources.count(text) + _AROUND <= self.left:
-                self._write(tool, text)
+                self._write(tool, text, is_short=text.startswith(f"{tool.name}("))
                 return
         self._named.append(tool)
 
-    def _write(self, tool: CatalogTool, text: str) -> None:
-        if self._shapes < _WITH_SHAPES and (shape := self.sources.shape(tool)):
+    def _write(self, tool: CatalogTool, text: str, *, is_short: bool = False) -> None:
+        shape = "" if is_short or self._shapes == _WITH_SHAPES else self.sources.shape(tool)
+        if shape and not _SAYS_LITTLE.fullmatch(shape):
             self._shapes += 1
             text = f"{text}\n -> {shape}"
         self.lines.append(text)
