@@ -21,6 +21,7 @@ import jmespath
 from benchmarks.paths import RESULTS
 from mcp_optimizer.errors import InvalidRequest
 from mcp_optimizer.results.projection import Projection
+from mcp_optimizer.results.reading import size_of
 from mcp_optimizer.results.selecting import Selecting
 
 RESULT = RESULTS / "select_budget.md"
@@ -164,8 +165,8 @@ async def hostile() -> list[str]:
             nonlocal answer
             try:
                 size = len(json.dumps(value))
-                text = await selecting.select(Projection(expression), size, fed, lambda: value)
-                answer = f"{len(str(text)):,} characters"
+                selection = await selecting.select(Projection(expression), size, fed, lambda: value)
+                answer = f"{size_of(selection.text):,} characters"
             except InvalidRequest as error:
                 answer = str(error).split(". ")[0]
 

@@ -123,7 +123,7 @@ def _large_json(data: bytes) -> _Division | None:
         return None
     # The innermost container whose first elements look like rows.
     for layout in layouts:
-        if layout.unit == "items" and not layout.in_object and (columns := _first_columns(layout)) is not None:
+        if layout.unit == "items" and (columns := _first_columns(layout)) is not None:
             return _Division(Layout(data, "rows", *_spans(layout)), True, layout.count, columns)
     return _Division(layouts[0], True)
 

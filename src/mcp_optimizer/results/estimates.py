@@ -16,7 +16,7 @@ from functools import cache
 
 from mcp_optimizer.largejson.raw import LargeText
 from mcp_optimizer.results.metadata import TokenInfo
-from mcp_optimizer.results.reading import Text, size_of
+from mcp_optimizer.results.reading import Reading, Text, size_of
 from mcp_optimizer.token_counter import TokenCounter
 
 
@@ -108,13 +108,18 @@ class Estimator:
             # The tokenizer gives up on some texts; the result must not be lost for that.
             return _by_kind(texts)
 
-    def exactly(self, text: str) -> int:
-        """The tokens of a short text, counted unless the method is another."""
-        return self.estimate([text], exactly=True).estimated
+    def is_at_most(self, tokens: int, reading: Reading) -> bool:
+        """Whether a result is so small: its texts and its structured content, as a client may give its model either.
 
-    def is_at_most(self, texts: Sequence[Text], tokens: int) -> bool:
-        """Whether texts have at most so many tokens. Long texts are not looked at."""
-        return sum(map(size_of, texts)) <= tokens * _LONG and self.estimate(texts).estimated <= tokens
+        A result with something that is not counted is never small.
+        """
+
+        def are_at_most(texts: Sequence[Text]) -> bool:
+            return sum(map(size_of, texts)) <= tokens * _LONG and self.estimate(texts).estimated <= tokens
+
+        if reading.has_uncounted or reading.has_large_structure:
+            return False
+        return are_at_most(reading.texts) and are_at_most([reading.structured_text])
 
     def count(self, text: Text) -> int:
         """The tokens of a text of any length. Long texts are counted in chunks, because each chunk holds the

@@ -13,8 +13,6 @@ from typing import Any, TypeVar
 _HASHED = 64
 """Characters of a key that are looked up in about one step, and bits of a number that are written in one."""
 
-_KINDS = {list: "lists", dict: "objects"}
-
 
 def grouped(
     elements: Sequence[Any], key_of: Callable[[Any], Any], spend: Callable[[int], None], function: str
@@ -54,6 +52,7 @@ def _text_of(key: Any, spend: Callable[[int], None], function: str) -> str:
         return key
     if isinstance(key, int):
         spend(key.bit_length() // _HASHED)
-    elif (kind := _KINDS.get(type(key))) is not None:
+    elif isinstance(key, list | dict):
+        kind = "lists" if isinstance(key, list) else "objects"
         raise ValueError(f"{function}() cannot group by {kind}, only by texts, numbers, booleans or null")
     return json.dumps(key)

@@ -96,7 +96,7 @@ def trunk(data: bytes) -> list[Layout]:
         items = items_of(data, at)
         if items is None or not items.starts.size:
             break
-        layout = _container(data, at, items, "items")
+        layout = _container(data, at, items, "keys" if data[at : at + 1] == b"{" else "items")
         layouts.append(layout)
         heaviest = int(np.argmax(layout.ends - layout.starts))
         start, end = int(layout.starts[heaviest]), int(layout.ends[heaviest])

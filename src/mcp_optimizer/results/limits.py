@@ -6,7 +6,7 @@ in the encoding used for counting. Pure; the caller keeps the pieces.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -15,6 +15,7 @@ from mcp_optimizer.largejson.raw import LargeText, LargeValue
 from mcp_optimizer.largejson.spans import first_filled
 from mcp_optimizer.results.document import ResultDocument, decoded, read_document
 from mcp_optimizer.results.encodings import minified
+from mcp_optimizer.results.measure import GAP, Count, Measure, Shown
 from mcp_optimizer.results.metadata import DataInfo
 from mcp_optimizer.results.pages import Pieces, divide
 from mcp_optimizer.results.reading import NO_JSON, PARSED, Reading, Slot, Text, compact, json_value
@@ -26,22 +27,14 @@ NOTICE_ROOM = 80
 PIECE_ROOM = 100
 """Tokens that a page needs besides a piece: the notice, and the piece's number in a search."""
 
-_GAP = 2
-"""Tokens that a client may put between two texts."""
-
 STRUCTURED = -1
 """The block number of the structured content."""
 
 PAGE_TOKENS = 20_000
 """Tokens of a page of a result that has no token limit."""
 
-_COUNTED = 1 << 16
-"""Characters or bytes counted at once."""
-
 _JSON_STARTS = frozenset("{[ \n")
 _BLANKS_IN_JSON = ("\n", '": ', '", ', "}, ")
-_CERTAINLY_TOO_LONG = 64
-"""Bytes per token of a limit beyond which a text is too long without measuring."""
 
 
 @dataclass(frozen=True)
@@ -50,6 +43,13 @@ class ResultLimits:
 
     max_rows: int = 0
     max_tokens: int = 0
+    reserved: int = 0
+    """Tokens for what follows the result."""
+
+    @property
+    def tokens(self) -> int:
+        """The maximum tokens of the result itself."""
+        return max(self.max_tokens - self.reserved, 1) if self.max_tokens else 0
 
 
 @dataclass(frozen=True)
@@ -60,56 +60,6 @@ class Limited:
     data: DataInfo | None
     pieces: Pieces | None = None
     next_offset: int = 0
-
-
-Count = Callable[[str], int]
-Shown = Callable[[bytes], bytes]
-
-
-class Measure:
-    """Counts tokens, but only where the answer is not obvious."""
-
-    def __init__(self, count: Count) -> None:
-        self._count = count
-
-    def __call__(self, data: bytes) -> int:
-        return self._count(decoded(data))
-
-    def fits(self, data: bytes, budget: int, shown: Shown = bytes) -> bool:
-        """Whether the shown part of a text fits the budget."""
-        if len(data) <= budget:
-            # No encoding has more tokens than bytes.
-            return True
-        return len(data) <= budget * _CERTAINLY_TOO_LONG and self(shown(data)) <= budget
-
-    def text_fits(self, texts: Sequence[Text], budget: int) -> bool:
-        """Whether the texts fit the budget. Every text is measured, however well it compresses."""
-        budget -= _GAP * (len(texts) - 1)
-        return sum(map(_bytes_of, texts)) <= budget or self._within(texts, budget)
-
-    def _within(self, texts: Sequence[Text], budget: int) -> bool:
-        counted = 0
-        for text in texts:
-            for part in _parts_of(text):
-                counted += self._count(part)
-                if counted > budget:
-                    return False
-        if all(isinstance(text, str) and len(text) <= _COUNTED for text in texts):
-            return True
-        # Splitting a text may change the count by a token.
-        return sum(self._count(text if isinstance(text, str) else text.parsed()) for text in texts) <= budget
-
-
-def _bytes_of(text: Text) -> int:
-    if isinstance(text, LargeText):
-        return text.size
-    return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
-
-
-def _parts_of(text: Text) -> Iterator[str]:
-    if isinstance(text, LargeText):
-        return text.parts(_COUNTED)
-    return (text[at : at + _COUNTED] for at in range(0, len(text), _COUNTED))
 
 
 def limited(
@@ -181,9 +131,7 @@ def _within(reading: Reading, limits: ResultLimits, measure: Measure) -> bool:
         return True
     texts = [slot.text for slot in reading.slots]
     # The structured content last and only if needed, because it must first be written as JSON.
-    return measure.text_fits(texts, limits.max_tokens) and measure.text_fits(
-        [reading.structured_text], limits.max_tokens
-    )
+    return measure.text_fits(texts, limits.tokens) and measure.text_fits([reading.structured_text], limits.max_tokens)
 
 
 class _Cutting:
@@ -205,7 +153,7 @@ class _Cutting:
         self.result_id = result_id
         self.is_valid = is_valid
         self.compact_json = compact_json
-        self.budget = limits.max_tokens - NOTICE_ROOM if limits.max_tokens else 0
+        self.budget = max(limits.tokens - NOTICE_ROOM, 0)
 
     def limited(self) -> Limited:
         documents = [(slot.block, read_document(slot.text)) for slot in self.reading.slots]
@@ -246,7 +194,7 @@ class _Cutting:
             shown = self._shown(document)
             if self.measure.fits(document.data, left, shown):
                 texts.append(shown(document.data))
-                left -= self.measure(texts[-1]) + _GAP
+                left -= self.measure(texts[-1]) + GAP
                 continue
             cut = document.cut(partial(self.measure.fits, budget=left, shown=shown))
             return [*texts, shown(cut.data)], number, cut.shown_until

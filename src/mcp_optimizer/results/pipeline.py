@@ -36,29 +36,21 @@ from mcp_optimizer.results.metadata import (
 from mcp_optimizer.results.options import ResultOptions, Treatment
 from mcp_optimizer.results.pages import Pieces
 from mcp_optimizer.results.price import Price
-from mcp_optimizer.results.projection import CANNOT_BE_APPLIED, Projection
+from mcp_optimizer.results.projection import Projection
 from mcp_optimizer.results.reader import ResultReader, told
 from mcp_optimizer.results.reading import Reading
 from mcp_optimizer.results.selecting import Selecting, selectable
-from mcp_optimizer.results.selection import SELECTED_ROOM, Selection
+from mcp_optimizer.results.selection import NOT_WORTH_KEEPING, SELECTED_ROOM, SENT_WHOLE, Selection, not_selected
 from mcp_optimizer.results.store import ResultStore
 from mcp_optimizer.token_counter import TokenCounter
 
 RESULT_META_KEY = "mcp-optimizer/result"
 """The `_meta` key for the complete result behind a cut one, and its cost."""
 
-NOT_KEPT = "[Cut. The rest could not be kept; ask the tool for less at a time.]"
-
 SELECTION_META_KEY = "mcp-optimizer/selection"
 """The `_meta` key for the cost of the complete result behind a selection, if that result was not kept."""
 
-_LONGEST_REASON = 80
-
-_SENT_WHOLE = 200
-"""Tokens up to which a result is sent whole if an expression that does not fit it matched nothing."""
-
-_NOT_WORTH_KEEPING = 300
-"""Tokens up to which the complete result behind a selection is not kept."""
+NOT_KEPT = "[Cut. The rest could not be kept; ask the tool for less at a time.]"
 
 _INLINE = 32 * 1024
 """Characters of text handled directly. More would delay other calls and goes to a thread."""
@@ -235,6 +227,7 @@ class Results:
         self, reading: Reading, treatment: Treatment, call: Call, performance: PerformanceInfo, notice: str = ""
     ) -> dict[str, Any]:
         limits = treatment.limits if self._store is not None else ResultLimits()
+        limits = replace(limits, reserved=SELECTED_ROOM if notice and limits.max_tokens else 0)
         work = partial(self._limited, reading, limits, treatment.encoding, call, notice)
         is_large = has_large(reading.result) or reading.size > _INLINE
         done = await asyncio.to_thread(work) if is_large else work()
@@ -289,27 +282,25 @@ class Results:
     async def _selected(
         self, reading: Reading, select: Projection, treatment: Treatment, call: Call, performance: PerformanceInfo
     ) -> dict[str, Any]:
-        """Only what the expression selects; the complete result stays readable, unless it is small. The call was made,
-        so nothing fails here.
-        """
-        limits, within = treatment.limits, _with_room(treatment)
+        """Only what the expression selects; the rest stays readable. The call was made, so nothing fails here."""
+        limits, is_at_most = treatment.limits, self._estimator.is_at_most
         try:
             selection = await self._selecting.of_result(select, reading)
         except InvalidRequest as error:
-            reason = str(error).removeprefix(CANNOT_BE_APPLIED).encode("ascii", "replace").decode()[:_LONGEST_REASON]
-            return await self._finished(reading, within, call, performance, f"[Not selected: {reason}]")
-        if selection.is_guess and self._is_at_most(reading, min(_SENT_WHOLE, within.max_tokens or _SENT_WHOLE)):
-            return await self._finished(reading, within, call, performance, selection.whole)
-        result_id, about = new_result_id(), {"fullTokens": self._estimator.estimate(reading.texts).estimated}
+            return await self._finished(reading, treatment, call, performance, not_selected(error))
+        most = limits.max_tokens - SELECTED_ROOM if limits.max_tokens else SENT_WHOLE
+        if selection.is_guess and is_at_most(min(most, SENT_WHOLE), reading):
+            return await self._finished(reading, treatment, call, performance, selection.whole)
+        result_id, full_tokens = new_result_id(), self._estimator.estimate(reading.texts).estimated
         # The complete result of a wrong guess is worth keeping: the call may have changed something.
-        is_worth_it = selection.is_guess or not self._is_at_most(reading, _NOT_WORTH_KEEPING)
+        is_worth_it = selection.is_guess or not is_at_most(NOT_WORTH_KEEPING, reading)
         pieces = await self._kept_whole(result_id, reading, limits, call) if is_worth_it else None
         found = await self._told(selection, treatment, call, performance, result_id if pieces else "")
+        about: dict[str, Any] = found["_meta"].get(RESULT_META_KEY, {})
         if pieces is not None:
             about = {"resultId": result_id, "unit": pieces.unit, "total": pieces.count, **about}
-        cut = found["_meta"].get(RESULT_META_KEY, {})
-        key = RESULT_META_KEY if cut or pieces is not None else SELECTION_META_KEY
-        return _with_meta(found, key, {**about, **cut, "fullTokens": about["fullTokens"]})
+        key = RESULT_META_KEY if about else SELECTION_META_KEY
+        return _with_meta(found, key, {**about, "fullTokens": full_tokens})
 
     async def _kept_whole(self, result_id: str, reading: Reading, limits: ResultLimits, call: Call) -> Pieces | None:
         """The pieces of a complete result, if it could be kept."""
@@ -323,21 +314,10 @@ class Results:
         self, selection: Selection, treatment: Treatment, call: Call, performance: PerformanceInfo, result_id: str = ""
     ) -> dict[str, Any]:
         """A selection and its notice."""
-        notice = selection.notice(self._estimator.exactly, result_id, is_call=bool(call.tool))
+        notice = selection.notice(self._estimator.counter.count_or_zero, result_id, is_call=bool(call.tool))
         if selection.shown is None:
             return await self._finished(Reading(told(notice)), treatment, call, performance)
-        within = _with_room(treatment) if notice else treatment
-        return await self._finished(Reading(told(selection.shown)), within, call, performance, notice)
-
-    def _is_at_most(self, reading: Reading, tokens: int) -> bool:
-        """Whether both the texts and the structured content are so small; a client may give its model either."""
-        if (
-            reading.has_uncounted
-            or reading.has_large_structure
-            or not self._estimator.is_at_most(reading.texts, tokens)
-        ):
-            return False
-        return self._estimator.is_at_most([reading.structured_text], tokens)
+        return await self._finished(Reading(told(selection.shown)), treatment, call, performance, notice)
 
     def projection(self, select: str) -> Projection | None:
         """The expression, if given; an invalid one is refused here, before anything is called."""
@@ -378,11 +358,6 @@ def _performance(started: float) -> PerformanceInfo:
 
 def new_result_id() -> str:
     return f"r{secrets.token_hex(5)}"
-
-
-def _with_room(treatment: Treatment) -> Treatment:
-    """The treatment of a result that is followed by a notice about a selection."""
-    return replace(treatment, max_tokens=treatment.max_tokens - SELECTED_ROOM if treatment.max_tokens else 0)
 
 
 def _text(text: str) -> dict[str, Any]:

@@ -14,15 +14,12 @@ from mcp_optimizer.limits import DEFAULT_LIMITS, Limits
 from mcp_optimizer.results.outline import outlines
 from mcp_optimizer.results.reaching import Node, reaching
 from mcp_optimizer.results.reading import compact
-from mcp_optimizer.results.selection import Selection, Unmatched
+from mcp_optimizer.results.selection import CANNOT_BE_APPLIED, Selection, Unmatched
 
 if TYPE_CHECKING:
     from mcp_optimizer.results.interpreter import Interpreter
 
     _Explain = Callable[[Interpreter, Node, Any], Unmatched | None]
-
-
-CANNOT_BE_APPLIED = "select cannot be applied to this result: "
 
 
 class TooMuch(InvalidRequest):
@@ -117,7 +114,9 @@ class Projection:
 
         try:
             return explain(Interpreter(steps, output), self._parsed, value)
-        except (OutOfSteps, OutOfRoom, RecursionError, *self._errors):
+        except (OutOfSteps, OutOfRoom, RecursionError):
+            return otherwise
+        except self._errors:
             return otherwise
 
     def _is_shallow(self) -> bool:

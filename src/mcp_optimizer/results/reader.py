@@ -14,7 +14,8 @@ from mcp_optimizer.domain.kept_results import KeptResult
 from mcp_optimizer.errors import InvalidRequest
 from mcp_optimizer.results.cut import most
 from mcp_optimizer.results.document import decoded
-from mcp_optimizer.results.limits import NOTICE_ROOM, PAGE_TOKENS, Measure
+from mcp_optimizer.results.limits import NOTICE_ROOM, PAGE_TOKENS
+from mcp_optimizer.results.measure import Measure
 from mcp_optimizer.results.pages import joined, page
 from mcp_optimizer.results.projection import Projection
 from mcp_optimizer.results.reading import NO_JSON, PARSED, Text, json_value
@@ -58,7 +59,8 @@ class ResultReader:
         end = offset + found.count
         next_offset = end if end < result.pieces else None
         more = f"Next: offset={end}." if next_offset is not None else "That is the end."
-        notice = f"[{result.unit.capitalize()} {offset:,} to {end - 1:,} of {result.pieces:,}. {more}]"
+        span = f"{result.unit.capitalize()} {offset:,} to {end - 1:,} of {result.pieces:,}. {more}"
+        notice = "[All of it.]" if found.count == result.pieces else f"[{span}]"
         about = {"resultId": result.id, "unit": result.unit, "offset": offset, "count": found.count}
         about |= {"total": result.pieces} | ({"nextOffset": end} if next_offset is not None else {})
         texts = [decoded(text) for _, text in found.texts]

@@ -12,6 +12,12 @@ from typing import Any
 
 from mcp_optimizer.results.reading import Text
 
+SENT_WHOLE = 200
+"""Tokens up to which a result is sent whole if an expression that does not fit it matched nothing."""
+
+NOT_WORTH_KEEPING = 300
+"""Tokens up to which the complete result behind a selection is not kept."""
+
 SELECTED_ROOM = 100
 """Tokens reserved for the notice after a selection."""
 
@@ -20,6 +26,9 @@ _ALONE = 140
 
 _MOST_KEYS = 60
 """Tokens of the outline that names the keys of a result."""
+
+CANNOT_BE_APPLIED = "select cannot be applied to this result: "
+_LONGEST_REASON = 80
 
 
 @dataclass(frozen=True)
@@ -103,3 +112,9 @@ class Selection:
         assert self.unmatched is not None
         said = " ".join(self._said(self.unmatched.why, is_call=True))
         return f"[{said} This is the complete result.]"
+
+
+def not_selected(error: Exception) -> str:
+    """What the model is told if an expression cannot be applied and the complete result stands before it."""
+    reason = str(error).removeprefix(CANNOT_BE_APPLIED).encode("ascii", "replace").decode()
+    return f"[Not selected: {reason[:_LONGEST_REASON]}]"

@@ -143,6 +143,7 @@ class _Steps:
         objects = [one for one in found if isinstance(one, dict)]
         if not objects:
             raise _Stopped(f"{_name(base, 'the value')} is not an object", found)
+        self._interpreter.spend(sum(map(len, objects)))
         members = [member for one in objects for member in one.values()]
         self.after(node["children"][1], _filled(members, f"{_name(base, 'the object')} is empty"))
         return self._visited(node, values)
@@ -161,8 +162,8 @@ class _Steps:
         base = node["children"][0]
         name = _name(base, "the list")
         lists = _lists(self.after(base, values), name)
+        self._interpreter.spend(sum(map(len, lists)))
         elements = [element for one in lists for element in one]
-        self._interpreter.spend(len(elements))
         return _filled(elements, f"{name} holds only nulls" if elements else f"{name} is empty")
 
     def _multi_select(self, node: Node, values: list[Any]) -> list[Any]:
