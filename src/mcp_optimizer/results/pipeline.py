@@ -52,6 +52,9 @@ SELECTION_META_KEY = "mcp-optimizer/selection"
 
 NOT_KEPT = "[Cut. The rest could not be kept; ask the tool for less at a time.]"
 
+_SAMPLE = 400
+"""Tokens shown of a larger result to which an expression could not be applied."""
+
 _INLINE = 32 * 1024
 """Characters of text handled directly. More would delay other calls and goes to a thread."""
 
@@ -287,7 +290,9 @@ class Results:
         try:
             selection = await self._selecting.of_result(select, reading)
         except InvalidRequest as error:
-            return await self._finished(reading, treatment, call, performance, not_selected(error))
+            # Of much that was not asked for, a sample is enough; all of it is kept.
+            sample = treatment if is_at_most(_SAMPLE, reading) else replace(treatment, max_tokens=_SAMPLE)
+            return await self._finished(reading, sample, call, performance, not_selected(error))
         most = limits.max_tokens - SELECTED_ROOM if limits.max_tokens else SENT_WHOLE
         if selection.is_guess and is_at_most(min(most, SENT_WHOLE), reading):
             return await self._finished(reading, treatment, call, performance, selection.whole)

@@ -77,7 +77,21 @@ class Selecting:
         return Selection.of(text, remarks)
 
     async def of_result(self, projection: Projection, reading: Reading) -> Selection:
-        """What the expression selects of a result that has just come."""
+        """What the expression selects of a result that has just come.
+
+        A value that stands alone in an object is what an expression means, as long as it selects something there.
+        """
+        inner = unwrapped(reading)
+        if inner is None:
+            return await self._of(projection, reading)
+        for one in (inner, reading):
+            with suppress(InvalidRequest):
+                selection = await self._of(projection, one)
+                if not selection.is_guess:
+                    return selection
+        return await self._of(projection, inner)
+
+    async def _of(self, projection: Projection, reading: Reading) -> Selection:
         large = await asyncio.to_thread(_large_json, reading)
         if large is None:
             return await self.select(projection, reading.size, lambda: _small(reading), lambda: _value(reading))
@@ -87,8 +101,22 @@ class Selecting:
         return await self.select(projection, size, lambda: _fed(large))
 
 
+def unwrapped(reading: Reading) -> Reading | None:
+    """What stands alone in the object of a structured content: JSON that is the text as well, or FastMCP's `result`."""
+    structured = reading.structured
+    if not isinstance(structured, dict) or len(structured) != 1:
+        return None
+    [(key, value)] = structured.items()
+    if isinstance(value, str):
+        is_text = [slot.text for slot in reading.slots] == [value] and reading.value is not NO_JSON
+        return Reading({"content": [{"type": "text", "text": value}]}) if is_text else None
+    return Reading({"structuredContent": value}) if key == "result" and not isinstance(value, RawJson) else None
+
+
 def selectable(reading: Reading) -> Reading:
     """The part of a result that an expression is applied to: its structured content, unless the text is the same."""
+    if (inner := unwrapped(reading)) is not None and inner.structured is NO_JSON:
+        return inner
     structured, texts = reading.structured, [slot.text for slot in reading.slots]
     is_same = len(texts) == 1 and (
         isinstance(texts[0], LargeText) if isinstance(structured, LargeValue) else reading.value == structured
