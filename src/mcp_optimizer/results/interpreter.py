@@ -6,7 +6,7 @@ times. Called by `projection` with a parsed expression; knows nothing of results
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, TypeVar
 
 from jmespath.functions import Functions, signature
@@ -35,12 +35,14 @@ class OutOfRoom(Exception):
 class Interpreter(TreeInterpreter):  # type: ignore[misc]  # jmespath has no types
     """jmespath's interpreter with a budget: `steps`, and `room` for the characters it may produce."""
 
-    def __init__(self, steps: int, room: int, counted: frozenset[int] = frozenset()) -> None:
-        """`counted` are the ids of the nodes whose nulls are counted, because their output is seen."""
+    def __init__(self, steps: int, room: int, seen: Iterable[Mapping[str, Any]] = ()) -> None:
+        """`seen` are the nodes whose output is seen, so that their nulls matter."""
         super().__init__(Options(custom_functions=SelectFunctions(self)))
         self.left_out = 0
-        self._counted = counted
-        self._always_null: dict[int, set[int]] = {}
+        """Nulls that the projections among them dropped."""
+        self._counted = {id(node): node for node in seen}
+        made = [node for node in self._counted.values() if node["type"].startswith("multi_select")]
+        self._always_null = {id(node): set(range(len(node["children"]))) for node in made}
         self._steps = steps
         self._room = room
         self._visits: dict[str, Callable[..., Any]] = {}
@@ -100,22 +102,23 @@ class Interpreter(TreeInterpreter):  # type: ignore[misc]  # jmespath has no typ
 
     def visit_multi_select_list(self, node: Mapping[str, Any], value: Any) -> Any:
         found = super().visit_multi_select_list(node, value)
-        return self._with_nulls_noted(node, found, found)
+        if found is not None and self._always_null.get(id(node)):
+            self._note_values(node, found)
+        return found
 
     def visit_multi_select_dict(self, node: Mapping[str, Any], value: Any) -> Any:
         found = super().visit_multi_select_dict(node, value)
-        return self._with_nulls_noted(node, found, found and list(found.values()))
-
-    def _with_nulls_noted(self, node: Mapping[str, Any], found: Any, members: list[Any] | None) -> Any:
-        if members is not None and id(node) in self._counted:
-            null = self._always_null.setdefault(id(node), set(range(len(members))))
-            if null:
-                null.difference_update([at for at in null if members[at] is not None])
+        if found is not None and self._always_null.get(id(node)):
+            self._note_values(node, list(found.values()))
         return found
+
+    def _note_values(self, node: Mapping[str, Any], members: list[Any]) -> None:
+        null = self._always_null[id(node)]
+        null &= {at for at, member in enumerate(members) if member is None}
 
     @property
     def has_column_of_nulls(self) -> bool:
-        """Whether an object or list that the expression made had a member that was null every time."""
+        """Whether an object or list that the expression makes has a member that was never anything but null."""
         return any(self._always_null.values())
 
     def visit_flatten(self, node: Mapping[str, Any], value: Any) -> Any:

@@ -92,7 +92,7 @@ class Projection:
         # Imported here for the same reason.
         from mcp_optimizer.results.interpreter import Interpreter, OutOfRoom, OutOfSteps
 
-        interpreter = Interpreter(steps, output, frozenset(map(id, reaching(self._parsed))))
+        interpreter = Interpreter(steps, output, reaching(self._parsed))
         try:
             found = interpreter.visit(self._parsed, value)
             interpreter.make(interpreter.size(found))
