@@ -43,7 +43,10 @@ def servers(world: Path, installed: Path, python: str) -> dict[str, Any]:
         "playwright": npm("npm", "playwright-mcp", "--headless"),
         "git": pypi("py", "mcp-server-git", "--repository", str(world / "repo")),
         "time": pypi("py", "mcp-server-time", "--local-timezone", "UTC"),
-        "sqlite": pypi("py1", "mcp-server-sqlite", "--db-path", str(world / "t.db")),
+        "sqlite": {
+            **pypi("py1", "mcp-server-sqlite", "--db-path", str(world / "t.db")),
+            "description": "The trips database: city, nights and cost of each trip",
+        },
         "calculator": pypi("py1", "mcp-server-calculator"),
         "arxiv": pypi("py1", "arxiv-mcp-server", "--storage-path", str(world / "arxiv")),
         "kanban": own("-m", "mcp_optimizer.demo.kanban"),

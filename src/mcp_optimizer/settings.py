@@ -154,7 +154,7 @@ class Settings(BaseModel):
     )
     max_rows: int = Field(default=1_000, ge=0, description="Maximum rows sent of a result's table; 0 means no limit.")
     max_tokens: int = Field(
-        default=20_000,
+        default=10_000,
         description="Maximum tokens sent of a result, at least 200; 0 means no limit. The rest stays readable.",
     )
     result_encoding: ResultEncoding = Field(

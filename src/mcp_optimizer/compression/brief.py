@@ -56,10 +56,13 @@ def brief(tool: McpTool, wanted: Collection[str]) -> str | None:
 
 
 def call_of(tool: McpTool) -> str:
-    """The names of what must be given, in brackets: enough to try a call, whose errors say the rest."""
+    """The names of what must be given, in brackets, and that there is more: enough to try a call."""
     required = list(dict.fromkeys(required_of(tool.input_schema)))
     shown = ", ".join(map(_spelt, required[:_MOST_MEMBERS]))
-    return f"({shown})" if len(shown) <= _LONGEST_OBJECT and len(required) <= _MOST_MEMBERS else "(…)"
+    if len(shown) > _LONGEST_OBJECT or len(required) > _MOST_MEMBERS:
+        return "(…)"
+    has_more = len(properties_of(tool.input_schema)) > len(required) or not _COMBINED.isdisjoint(tool.input_schema)
+    return f"({', '.join([shown, '…'] if shown else ['…'])})" if has_more else f"({shown})"
 
 
 def begins_with_parameter(signature: str, names: Collection[str]) -> bool:

@@ -100,9 +100,9 @@ class Finder:
         room = self._limits.reply_tokens - _AROUND
         at_once = room // _LEAST_TOOL
         hits, further = self._searched(snapshot, query.tool_description, query.tool_keywords, min(limit, at_once))
-        parts = self._parts(snapshot, query, limit, hits)
+        parts = self._parts(snapshot, query, hits)
         if parts:
-            hits = _together(parts, hits)[: min(limit, at_once)]
+            hits = _together(parts, hits)[: min(max(limit, len(parts) + 1), at_once)]
         forms = self._forms.reply([tool for tool, _ in hits], query.detail, room)
         tools = tuple(
             FoundTool(tool, hit.score, form, hit.is_general, hit.is_named and query.names(tool))
@@ -148,10 +148,13 @@ class Finder:
         asked = terms(request)
         return lambda positions: use.prior(asked, [tool.key for at in positions if (tool := snapshot.tools[at])])
 
-    def _parts(self, snapshot: Snapshot, query: Query, limit: int, whole: _Hits) -> list[tuple[str, _Hits]]:
-        """The parts of a request for several actions, each with its tools; none if it is one request."""
+    def _parts(self, snapshot: Snapshot, query: Query, whole: _Hits) -> list[tuple[str, _Hits]]:
+        """The parts of a request for several actions, each with its tools; none if it is one request.
+
+        Whoever asks for fewer tools than actions gets the best for the whole.
+        """
         asked = several(query.tool_description)
-        if asked is None or len(asked.parts) > limit:
+        if asked is None or (query.limit is not None and len(asked.parts) > query.limit):
             return []
         keywords = query.tool_keywords
         parts = [(part, self._searched(snapshot, part, keywords, _OF_A_PART)[0]) for part in asked.parts]

@@ -31,6 +31,9 @@ _MOST_MORE = 6
 _MOST_OTHERS = 2
 """Maximum other tools that are named for each of several actions."""
 
+_LEAST_PART = 80
+"""Tokens that the tool for one of several actions may have, however many they are."""
+
 _LONGEST_PART = 60
 _WITH_SHAPES = 2
 """Tools of a reply that say what they return."""
@@ -62,8 +65,8 @@ def reply_text(
     """The text for a model. `wanted` are the terms of the request."""
     writer = _Writer(sources, budget, frozenset(wanted), seen if seen is not None else Seen())
     if found.parts:
-        for part in found.parts:
-            writer.one_action(part, budget // len(found.parts))
+        for waiting, part in zip(range(len(found.parts), 0, -1), found.parts, strict=True):
+            writer.one_action(part, max(writer.left // waiting, _LEAST_PART))
     else:
         writer.hits(found.tools)
     writer.more(found.further)
@@ -111,7 +114,7 @@ class _Writer:
         if _key(best.tool) in self.seen and not best.is_named:
             self.lines.append(f"{best.tool.name} (shown above)")
         else:
-            self._write(best.tool, self._first(best, budget))
+            self._write(best.tool, self._best_that_fits(best, budget))
         if others:
             self.lines.append(f"or: {', '.join(_call(hit.tool) for hit in others[:_MOST_OTHERS])}")
 
@@ -136,7 +139,7 @@ class _Writer:
         return self.sources.about(server)
 
     def _complete(self, hit: FoundTool) -> str:
-        return self._within(hit, self.sources.forms.text(hit.tool, Notes.FULL))
+        return self._within(hit, self.sources.forms.text(hit.tool, Notes.SENTENCE))
 
     def _first(self, hit: FoundTool, most: int) -> str:
         """All of the best tool; if that is long, its optional parameters by name."""
@@ -144,6 +147,14 @@ class _Writer:
         if self.sources.count(text) > most:
             text = folded(text, hit.tool.record.details, self.wanted)
         return self._within(hit, text)
+
+    def _best_that_fits(self, hit: FoundTool, most: int) -> str:
+        """As `_first`; if even that is too long, what it requires."""
+        text = self._first(hit, most)
+        if self.sources.count(text) <= most or hit.is_named:
+            return text
+        *_, least = self._forms_of(hit.tool, is_close=False)
+        return min(text, least, key=len)
 
     def _within(self, hit: FoundTool, text: str) -> str:
         """The text, or if a reply has no room for it, as much as the form of the tool has."""

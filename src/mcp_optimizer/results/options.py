@@ -15,7 +15,7 @@ class Treatment:
     """How the results of one tool are handled."""
 
     max_rows: int = 1_000
-    max_tokens: int = 20_000
+    max_tokens: int = 10_000
     encoding: Encoding = Encoding.COMPACT
     cache_seconds: float = 0
     is_cached_by_name: bool = False

@@ -13,9 +13,12 @@ from typing import Final
 from mcp_optimizer.search.actions import actions
 from mcp_optimizer.search.words import words
 
-MOST_PARTS: Final = 6
+MOST_PARTS: Final = 8
 LONGEST: Final = 60
-"""Words of a request that may be several. A longer one tells a story, and its sentences are no requests."""
+"""Words of a request that may be several without saying so. A longer one tells a story, not a list of requests."""
+
+LONGEST_CERTAIN: Final = 200
+"""Words of a request whose parts are separated by semicolons."""
 
 _BULLET = re.compile(r"^(?:[-*•]|\d{1,2}[.)]) ")
 _NUMBERED = re.compile(r"(?:^| )\d{1,2}[.)] ")
@@ -46,11 +49,11 @@ def several(request: str) -> Several | None:
     lines = [" ".join(line.split()) for line in request.split("\n")]
     # One blank between two words from here on, so that no text takes long to be looked through.
     request = " ".join(line for line in lines if line)
+    certain = [part.strip() for part in request.split(";") if words(part)]
+    if len(certain) > 1 and request.count(" ") < LONGEST_CERTAIN:
+        return Several(tuple(_at_most(certain)), is_certain=True)
     if request.count(" ") >= LONGEST:
         return None
-    certain = [part.strip() for part in request.split(";") if words(part)]
-    if len(certain) > 1:
-        return Several(tuple(_at_most(certain)), is_certain=True)
     listed = [_BULLET.sub("", line) for line in lines if words(line)]
     listed = listed if len(listed) > 1 else [part for part in _NUMBERED.split(request) if words(part)]
     if len(listed) > 1 and all(map(_begins_action, listed)):

@@ -75,7 +75,9 @@ def test_what_requires_very_much_has_no_brief_form() -> None:
 
 
 def test_the_parameters_of_a_call_are_named_if_they_are_few() -> None:
-    assert call_of(tool({"board": NUMBER, "page": NUMBER}, ["board"])) == "(board)"
+    assert call_of(tool({"board": NUMBER}, ["board"])) == "(board)"
+    assert call_of(tool({"board": NUMBER, "page": NUMBER}, ["board"])) == "(board, …)"
+    assert call_of(tool({"page": NUMBER})) == "(…)"
     assert call_of(tool({})) == "()"
     assert call_of(tool({}, [f"p{number}" for number in range(9)])) == "(…)"
 
@@ -87,7 +89,7 @@ def test_a_folded_signature_names_its_optional_parameters_and_keeps_the_others()
     made = tool({**many, **owner, **board}, ["board"])
     lines = folded(signature(made), made, ["owner"]).split("\n")
     assert lines[1:3] == [
-        "board: int - Where to look, as list_boards returns it.",
+        "board: int - Where to look, as list_boards returns it",
         "owner?: str - Whose cards to list.",
     ]
     assert lines[3].startswith("+20 optional: filter_0, filter_1")

@@ -53,7 +53,8 @@ def test_a_new_action_begins_a_new_part(request_: str, parts: list[str] | None) 
         "",
         ";;;",
         ", and then ,",
-        "read " * 61 + "; write",
+        "read " * 61 + ", write",
+        "read " * 201 + "; write",
     ],
 )
 def test_a_list_of_things_is_one_request(request_: str) -> None:
