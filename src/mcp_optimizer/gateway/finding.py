@@ -102,7 +102,7 @@ class Finder:
         hits, further = self._searched(snapshot, query.tool_description, query.tool_keywords, min(limit, at_once))
         parts = self._parts(snapshot, query, hits)
         if parts:
-            hits = _together(parts, hits)[: min(max(limit, len(parts) + 1), at_once)]
+            hits = _together(parts, hits)[: min(max(limit, 2 * len(parts)), at_once)]
         forms = self._forms.reply([tool for tool, _ in hits], query.detail, room)
         tools = tuple(
             FoundTool(tool, hit.score, form, hit.is_general, hit.is_named and query.names(tool))

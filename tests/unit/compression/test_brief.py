@@ -90,7 +90,7 @@ def test_a_folded_signature_names_its_optional_parameters_and_keeps_the_others()
     lines = folded(signature(made), made, ["owner"]).split("\n")
     assert lines[1:3] == [
         "board: int - Where to look, as list_boards returns it",
-        "owner?: str - Whose cards to list.",
+        "owner?: str - Whose cards to list",
     ]
     assert lines[3].startswith("+20 optional: filter_0, filter_1")
     assert lines[3].endswith("filter_11, …")

@@ -71,7 +71,7 @@ async def test_no_schema_and_no_metrics_cost_the_model_anything(gateway: Gateway
 async def test_a_large_tool_is_shown_with_what_it_requires_and_what_the_request_is_about(gateway: Gateway) -> None:
     text = await text_of(gateway, "create a card with a deadline", limit=1)
     assert " title: str - What is shown on the board" in text
-    assert " deadline?: str - The day by which it must be done" in text
+    assert " deadline?: str - Day by which it must be done" in text
     assert "+60 optional: field_0, field_1" in text
     assert COUNT(text) < 200
 
