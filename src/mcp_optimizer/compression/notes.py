@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from mcp_optimizer.compression.lossless import joined, tidy
+from mcp_optimizer.compression.sentences import sentences
 from mcp_optimizer.compression.walk import Schema
 from mcp_optimizer.domain.json_schema import properties_of
 from mcp_optimizer.search.deprecation import sentence as deprecation
@@ -25,6 +26,10 @@ _UNDERLINE = re.compile(r"^[ \t]*[-=~]{3,}[ \t]*$")
 _NOTE = re.compile(
     r"^[ \t]*(?:[-*•][ \t]*)?[`*\"']*(\w[\w.\-]*)[`*\"']*[ \t]*(?:\(([^)]*)\)\**)?[ \t]*(?::\**|-|–|—)[ \t]+(.+)$"
 )
+_LOOSE = re.compile(
+    r"^[ \t]*(?:[-*•][ \t]*)?[`*\"']*(\w[\w.\-]*)[`*\"']*[ \t]*(?:\(([^)]*)\)\**)?[ \t]*(?:\*(?:required|optional)\*)?"
+    r"(?::\**|[ \t]+[-–—])[ \t]+(.+)$"
+)
 _TAG = re.compile(
     r"^[ \t]*(?::param(?:[ \t]+\w+)?[ \t]+(\w+):|@param[ \t]+(?:\{[^}]*\}[ \t]*)?(\w+)[ \t]*-?)[ \t]*(.*)$"
 )
@@ -34,9 +39,6 @@ _TYPE_WORDS = frozenset(
     "string tuple union".split()
 )
 
-# A full stop that does not end a sentence.
-_ABBREVIATION = re.compile(r"(?:\b(?:e\.g|i\.e|etc|vs|cf|approx|incl|no|fig|st|dr|mr|ms)|\b[A-Z])\.$", re.I)
-_SENTENCE_END = re.compile(r"[.!?](?=\s|$)|[。！？]|\n\s*\n|\n(?=\s*(?:[-*•#|]|\d+[.)]))|:\s*\n")
 _LONGEST_SENTENCE = 240
 _LOOKED_AT = 2_000
 _LONGEST_RESTATEMENT = 120
@@ -73,6 +75,27 @@ def lift_notes(description: str, parameters: frozenset[str]) -> Documentation:
             kept.append(lines[number])
             number += 1
     return Documentation(tidy("\n".join(kept)), notes) if notes else Documentation(text, {})
+
+
+def lift_loose(documentation: Documentation, parameters: frozenset[str]) -> Documentation:
+    """Also moves the lines that begin with a parameter's name, wherever they stand: `- limit: How many (max 200)`.
+
+    For signatures only: the lines may be part of a list whose other items stay.
+    """
+    notes = dict(documentation.notes)
+    kept: list[str] = []
+    current, indent = "", 0
+    for line in documentation.description.split("\n"):
+        note = _LOOSE.match(line)
+        if note and note.group(1) in parameters and note.group(1) not in notes:
+            current, indent = note.group(1), _indent(line)
+            notes[current] = _said(note, underlined=False)
+        elif current and line.strip() and _indent(line) > indent:
+            notes[current] = f"{notes[current]}\n{line.strip()}"
+        else:
+            current = ""
+            kept.append(line)
+    return Documentation(tidy("\n".join(kept)), notes)
 
 
 def _read_tag(
@@ -173,13 +196,7 @@ def first_sentence(text: str) -> str:
     """The first sentence, in one line; cut at a word if it is very long."""
     # Later text cannot be shown, and might be a hundred thousand abbreviations.
     text = tidy(text)[:_LOOKED_AT]
-    position = 0
-    while (end := _SENTENCE_END.search(text, position)) is not None:
-        candidate = text[: end.end()]
-        if not _ABBREVIATION.search(candidate) and candidate.strip():
-            text = candidate
-            break
-        position = end.end()
+    text = next(sentences(text), text)
     sentence = " ".join(text.split()).rstrip(":").lstrip("#* ")
     if len(sentence) <= _LONGEST_SENTENCE:
         return sentence

@@ -2,7 +2,7 @@
 
 Without notes: `(title: str, column_id: int, lane_id?: int = 3, kind?: 'bug'|'task') Create a card.` With notes, one
 line per parameter: `title: str - What is shown on the board`, with nested objects indented. Required parameters come
-first and none is ever hidden; `?` marks the optional ones. Repeated types are written once and named.
+first and none is ever hidden; `?` marks the optional ones. Repeated types are named. `rules` shortens the texts.
 """
 
 from __future__ import annotations
@@ -16,8 +16,10 @@ from enum import StrEnum
 from typing import Any
 
 from mcp_optimizer.compression.lossless import joined, repeats, tidy
-from mcp_optimizer.compression.notes import first_sentence, lift_notes, opening, restates
+from mcp_optimizer.compression.notes import Documentation, lift_loose, lift_notes, opening
 from mcp_optimizer.compression.references import resolve
+from mcp_optimizer.compression.rules import Setting, described, noted, once
+from mcp_optimizer.compression.spelling import bound, enclosed, is_one_object, literal
 from mcp_optimizer.compression.walk import Schema, children
 from mcp_optimizer.domain.json_schema import listed, named, properties_of, reference_of, required_of
 from mcp_optimizer.domain.tools import McpTool
@@ -29,7 +31,6 @@ _COMBINING = frozenset("anyOf oneOf allOf".split())
 _HOLDING = _COMBINING | frozenset("items prefixItems additionalProperties patternProperties".split())
 _CONDITIONAL = frozenset("then else dependentSchemas".split())
 _PLAIN_NAME = re.compile(r"[\w$@.\-\[\]/]+")
-_LAST_SAFE_INTEGER = 2**53 - 1
 _DEEPEST = 40
 NOTE_MARK = " - "
 _MOST_NODES = 5_000
@@ -37,7 +38,7 @@ _MOST_NODES = 5_000
 
 
 class Notes(StrEnum):
-    "How much parameter documentation a signature keeps."
+    """How much parameter documentation a signature keeps; with SENTENCE, first sentences and rules."""
 
     FULL = "full"
     SENTENCE = "sentence"
@@ -47,13 +48,29 @@ class Notes(StrEnum):
 def signature(tool: McpTool, notes: Notes = Notes.SENTENCE) -> str:
     """The description and the parameters, with as many notes as requested."""
     schema = _of_an_object(tool.input_schema)
-    documentation = lift_notes(tool.description or "", frozenset(properties_of(schema)))
-    said = documentation.description if notes is Notes.FULL else opening(documentation.description)
+    parameters = properties_of(schema)
+    documentation = lift_notes(tool.description or "", frozenset(parameters))
+    if notes is Notes.SENTENCE:
+        documentation = lift_loose(documentation, frozenset(parameters))
+    said = _description(documentation, parameters, notes)
     try:
-        return _written(schema, said, documentation.notes, notes)
+        return _written(schema, said, documentation.notes, notes, tool.name)
     except (_TooLarge, RecursionError):
         # Nothing required may be hidden, so the schema is given unchanged.
         return f"{tidy(tool.description or '')}\n{compact(schema)}".strip()
+
+
+def _description(documentation: Documentation, parameters: Schema, notes: Notes) -> str:
+    if notes is Notes.FULL:
+        return documentation.description
+    if notes is Notes.NONE:
+        return opening(documentation.description)
+    own = {name: text for name, child in parameters.items() if isinstance(text := _own_note(child), str)}
+    return described(documentation.description, {**dict.fromkeys(parameters, ""), **own, **documentation.notes})
+
+
+def _own_note(schema: Any) -> Any:
+    return schema.get("description") if isinstance(schema, dict) else None
 
 
 def _of_an_object(schema: Schema) -> Schema:
@@ -65,15 +82,16 @@ def _of_an_object(schema: Schema) -> Schema:
     return schema if hiding.isdisjoint(schema) else {key: schema[key] for key in schema if key not in hiding}
 
 
-def _written(schema: Schema, said: str, lifted: Mapping[str, str], notes: Notes) -> str:
-    writer = _Writer(schema, notes)
+def _written(schema: Schema, said: str, lifted: Mapping[str, str], notes: Notes, tool: str) -> str:
+    writer = _Writer(schema, lifted, notes, tool)
     writer.name_documented(writer.branches(schema), "Arguments")
     lines = list(writer.lines(schema, lifted, 0))
     if any(NOTE_MARK in line for line in lines):
         rest = writer.unfolded(schema).removeprefix("{}")
-        return "\n".join([said, *lines, *([rest] if rest else []), *writer.shared_types()]).strip()
+        lines = [*lines, *([rest] if rest else []), *writer.shared_types()]
+        return "\n".join([said, *(once(lines, NOTE_MARK) if notes is Notes.SENTENCE else lines)]).strip()
     text = writer.type(schema)
-    shown = f"({text[1:-1]})" if _is_one_object(text) else "()" if text in ("obj", "any") else f"({text})"
+    shown = f"({text[1:-1]})" if is_one_object(text) else "()" if text in ("obj", "any") else f"({text})"
     return "\n".join([f"{shown} {said}".strip(), *writer.shared_types()])
 
 
@@ -84,8 +102,11 @@ class _TooLarge(Exception):
 class _Writer:
     """Writes the types of one tool. Knows its root, for references, and which types are shared."""
 
-    def __init__(self, root: Schema, notes: Notes) -> None:
+    def __init__(self, root: Schema, lifted: Mapping[str, str], notes: Notes, tool: str) -> None:
         self._root = root
+        self._lifted = lifted
+        self._tool = tool
+        self._count = len(_members(root))
         self._detail = notes
         self._shared = _shared_objects(root)
         self._pending: list[str] = []
@@ -102,21 +123,34 @@ class _Writer:
         required = frozenset(required_of(schema))
         members = _members(schema)
         ordered = sorted(members, key=lambda name: name not in required)
-        shown = [self._parameter(name, members[name], name in required, depth) for name in ordered]
+        lifted = self._lifted if schema is self._root else {}
+        shown = [self._parameter(name, members[name], name in required, lifted, depth)[0] for name in ordered]
         for pattern, values in named(schema, "patternProperties").items():
             shown.append(f"/{pattern}/: {self.type(values, depth + 1)}")
         if members and isinstance(values := schema.get("additionalProperties"), dict) and values:
             shown.append(f"*: {self.type(values, depth + 1)}")
         return ", ".join(shown)
 
-    def _parameter(self, name: str, schema: Any, required: bool, depth: int) -> str:
-        spelled = name if _PLAIN_NAME.fullmatch(name) else _literal(name)
+    def _parameter(
+        self, name: str, schema: Any, required: bool, lifted: Mapping[str, str], depth: int
+    ) -> tuple[str, str]:
+        """The parameter's name, type and default, and its note."""
+        spelled = name if _PLAIN_NAME.fullmatch(name) else literal(name)
         mark = "" if required else "?"
         if schema is _UNDECLARED:
-            return f"{spelled}{mark}"
+            return f"{spelled}{mark}", ""
         shown = f"{spelled}{mark}: {self.type(schema, depth + 1)}"
-        default = schema.get("default") if isinstance(schema, dict) else None
-        return shown if default in (None, [], {}, "") else f"{shown} = {_literal(default)}"
+        if not isinstance(schema, dict):
+            return shown, ""
+        default = schema.get("default")
+        if default not in (None, [], {}, ""):
+            shown = f"{shown} = {literal(default)}"
+        if self._detail is Notes.NONE or not (note := self._documented(schema, lifted.get(name, ""))):
+            return shown, ""
+        if self._detail is Notes.FULL:
+            return shown, "" if repeats(note, name) else tidy(note)
+        said = noted(note, name, shown, Setting(self._tool, self._count, is_nested=depth > 0))
+        return (f"{shown} = {said.default}" if said.default else shown), said.text
 
     def type(self, schema: Any, depth: int = 0) -> str:
         """The type of a value, as short as possible."""
@@ -124,9 +158,9 @@ class _Writer:
         if not isinstance(schema, dict):
             return "never" if schema is False else "any"
         if "const" in schema:
-            return _literal(schema["const"])
+            return literal(schema["const"])
         if isinstance(values := schema.get("enum"), list) and values:
-            return "|".join(map(_literal, values))
+            return "|".join(map(literal, values))
         parts = list(self._parts(schema, depth))
         if not parts:
             kind = schema.get("type")
@@ -134,7 +168,7 @@ class _Writer:
                 return "|".join(dict.fromkeys(self._plain(schema, one, depth) for one in kind)) or "any"
             return self._plain(schema, kind, depth)
         telling = list(dict.fromkeys(part for part in parts if part not in ("any", "obj"))) or parts[:1]
-        return telling[0] if len(telling) == 1 else "&".join(map(_enclosed, telling))
+        return telling[0] if len(telling) == 1 else "&".join(map(enclosed, telling))
 
     def _parts(self, schema: Schema, depth: int) -> Iterator[str]:
         """Everything that applies to a value: the object's own members, its reference, and combined schemas."""
@@ -169,7 +203,7 @@ class _Writer:
         parts = schema.get("prefixItems") or items
         if isinstance(parts, list):
             return f"[{', '.join(self.type(part, depth + 1) for part in parts)}]"
-        return f"{_enclosed(self.type(items, depth + 1))}[]"
+        return f"{enclosed(self.type(items, depth + 1))}[]"
 
     def _use(self, schema: Schema) -> str:
         """The name of this type if it is shared; shared types are written at the end."""
@@ -194,9 +228,9 @@ class _Writer:
     def _limits(self, schema: Schema, shown: str) -> str:
         if self._detail is Notes.NONE:
             return ""
-        low, high = _bound(schema.get("minimum")), _bound(schema.get("maximum"))
+        low, high = bound(schema.get("minimum")), bound(schema.get("maximum"))
         if shown in ("int", "num") and (low is not None or high is not None):
-            return f" {'' if low is None else _literal(low)}..{'' if high is None else _literal(high)}"
+            return f" {'' if low is None else literal(low)}..{'' if high is None else literal(high)}"
         form = schema.get("format")
         return f" {form}" if isinstance(form, str) and shown == "str" else ""
 
@@ -221,24 +255,17 @@ class _Writer:
                 self._unfolded = _key(nested[0])
             else:
                 inner = []
-            shown = self._parameter(name, child, name in required, depth)
+            shown, note = self._parameter(name, child, name in required, lifted, depth)
             self._unfolded = ""
-            note = self._note(name, child, lifted.get(name, "")) if isinstance(child, dict) else ""
             yield " " * depth + (f"{shown}{NOTE_MARK}{note}" if note else shown)
             yield from inner
 
-    def _note(self, name: str, schema: Schema, lifted: str) -> str:
-        if self._detail is Notes.NONE:
-            return ""
+    def _documented(self, schema: Schema, lifted: str) -> str:
         note = schema.get("description")
         if not isinstance(note, str) and (reference := reference_of(schema)) is not None:
             target = resolve(self._root, reference)
             note = target.get("description") if isinstance(target, dict) else None
-        note = joined(note, lifted) if isinstance(note, str) else lifted
-        if self._detail is Notes.FULL:
-            return "" if repeats(note, name) else tidy(note)
-        short = first_sentence(note)
-        return "" if restates(short, name) else short
+        return joined(note, lifted) if isinstance(note, str) else lifted
 
     def _nested(self, schema: Any, depth: int = 0) -> Iterator[Schema]:
         """The objects inside a parameter that are written in place, not as a shared type."""
@@ -363,43 +390,3 @@ def _members(schema: Schema) -> dict[str, Any]:
                 found = {**_members(part), **found}
     undeclared = set(required_of(schema)) - found.keys() if "required" in schema else ()
     return {**found, **dict.fromkeys(sorted(undeclared), _UNDECLARED)} if undeclared else found
-
-
-def _bound(value: Any) -> Any:
-    """A bound that means something: not the limits of safe integers, which generators write everywhere."""
-    return None if isinstance(value, int | float) and abs(value) >= _LAST_SAFE_INTEGER else value
-
-
-def _is_one_object(text: str) -> bool:
-    return text.startswith("{") and not _top_level(text, "|&") and text.endswith("}")
-
-
-def _enclosed(text: str) -> str:
-    """A type in brackets if what follows would otherwise apply to only a part of it."""
-    return f"({text})" if _top_level(text, "|& ") else text
-
-
-def _top_level(text: str, marks: str) -> bool:
-    """Whether one of the marks is outside all brackets and quotes."""
-    depth, quoted, escaped = 0, False, False
-    for letter in text:
-        if quoted:
-            quoted = escaped or letter != "'"
-            escaped = letter == "\\" and not escaped
-        elif letter == "'":
-            quoted = True
-        elif letter in "{[(":
-            depth += 1
-        elif letter in "}])":
-            depth -= 1
-        elif depth == 0 and letter in marks:
-            return True
-    return False
-
-
-def _literal(value: Any) -> str:
-    """A value as it would be sent, but with single quotes, because double ones must be escaped inside JSON."""
-    shown = compact(value)
-    if not isinstance(value, str):
-        return shown
-    return "'" + shown[1:-1].replace('\\"', '"').replace("'", "\\'") + "'"

@@ -1,0 +1,222 @@
+"""Keeps the sentences of a text that carry a rule for callers, each in its shortest form. Pure.
+
+`signature` shows a description as its first sentence and these rules, and a parameter's note in the same way. A rule is
+what a caller would otherwise get wrong: a default, a limit, a format, what is required, refused or ignored. What the
+schema declares is not repeated. Only the beginning of a text is read, and what is kept has a maximum length.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from mcp_optimizer.compression.cues import HINTING, TELLING, of_a_description, of_a_note, plainly
+from mcp_optimizer.compression.defaults import Said, lift_default
+from mcp_optimizer.compression.notes import first_sentence, opening, restates
+from mcp_optimizer.compression.sentences import sentences, units
+from mcp_optimizer.compression.shortest import LONGEST, clause_before, cut, ended, plain, shortest, without_filler
+from mcp_optimizer.search.deprecation import sentence as deprecation
+
+_LOOKED_AT = 4_000
+_LONG_RULE = 40
+_LONGEST_HINT = 120
+_SHORTEST_CUT = 80
+_HEADING_WORDS = 3
+_MOSTLY = 0.65
+_AS_ABOVE = " (As above.)"
+
+_FEW = 6
+_LETTERS_OF_A_NOTE = 190
+_LETTERS_OF_ONE_OF_MANY = 120
+_LETTERS_OF_ALL_NOTES = 1_600
+
+
+@dataclass(frozen=True)
+class _Room:
+    """How many rules are kept of a text, how long they are together, and how much each must weigh."""
+
+    rules: int
+    letters: int
+    least: int = TELLING
+
+
+_OF_A_DESCRIPTION = _Room(rules=3, letters=250)
+_OF_A_TOOL_WITHOUT_PARAMETERS = _Room(rules=2, letters=150)
+_OF_A_NESTED_NOTE = _Room(rules=1, letters=60)
+
+
+@dataclass(frozen=True)
+class Setting:
+    """Where a parameter stands: its tool's name, how many parameters that has, and whether an object is around it."""
+
+    tool: str = ""
+    parameters: int = 1
+    is_nested: bool = False
+
+    def room(self) -> _Room:
+        """The more parameters a tool has, the less is kept of each note."""
+        if self.is_nested:
+            return _OF_A_NESTED_NOTE
+        if self.parameters <= _FEW:
+            return _Room(3, _LETTERS_OF_A_NOTE, HINTING)
+        share = max(_LETTERS_OF_ONE_OF_MANY, _LETTERS_OF_ALL_NOTES // self.parameters)
+        return _Room(3, min(_LETTERS_OF_A_NOTE, share))
+
+
+ALONE = Setting()
+
+_FILLER = re.compile(
+    r"^\W{0,8}(?:\w[\w.-]{0,60}\W{1,3}(?:parameter |field )?(?:is )?)?(?:optional|required|mandatory)\W{0,8}$", re.I
+)
+_BRACKETS = re.compile(r"\s?\(([^()\n]{1,60})\)")
+_THIS_TOOL = re.compile(
+    r"^(?:purpose|description|summary|overview): |^use this (?:tool )?(?:to |for )(?=[a-z])"
+    r"|^(?:this|the) (?:tool|function|endpoint|operation|method|api) (?:is (?:used|designed) to |can be used to |will "
+    r"|(?:allows|enables) (?:you|users) to |lets (?:you|users) |helps )?(?=[a-z]{3})"
+    r"(?!is |was |has |can |must |should |requires? |does |only )",
+    re.I,
+)
+_PURPOSE = re.compile(r"^\W{0,4}purpose\W{0,4}\n[ \t]*(?:[-*•]|\d[.)])?[ \t]*", re.I | re.M)
+_SUCCESSOR = re.compile(r"\b(?:use|replaced by|instead)\b", re.I)
+_WARNING = re.compile(r"\W{0,4}(?:security|important|warning|caution|deprecated|critical)\b", re.I)
+_ARTICLE = re.compile(r"^(?:(?:optional|required)[:,]? )?(?:(?:the|an?) )?(?=\w{2})(\w)", re.I)
+_EMPHATIC = re.compile(r"\b(?:MUST|NOT|ONLY|NEVER|ALWAYS|REQUIRES?|REQUIRED|EXACTLY)\b")
+_WORD = re.compile(r"\w+")
+_LITERAL = re.compile(r"\d+(?:\.\d+)?|'[^']{1,60}'|\"[^\"]{1,60}\"|`[^`]{1,60}`|\b(?:true|false)\b", re.I)
+_DECLARING = frozenset(
+    "must be one of valid values value are is the can could should or and default defaults to between from in range "
+    "maximum minimum max min limit a an allowed options option possible supported accepts either up at most least it "
+    "this available choose number types type".split()
+)
+
+
+def described(description: str, notes: Mapping[str, str] = MappingProxyType({})) -> str:
+    """A tool's description: its first sentence, the sentence that deprecates it, and the rules of the rest.
+
+    `notes` are the notes on the tool's parameters: what they say is not repeated.
+    """
+    first = _opening(description)
+    rest = _after_first(list(_units(description)), first_sentence(description))
+    if deprecation(description):
+        successor = next((unit for unit in rest[:2] if _SUCCESSOR.search(unit)), "")
+        first = f"{first} {shortest(successor)}".strip() if successor not in first else first
+    if _WARNING.match(first):
+        # What the tool does is said after the warning.
+        purpose = first_sentence(description.partition("\n\n")[2])
+        first = f"{ended(first)} {purpose}".strip()
+    told = [unit for unit in rest if not _is_noted(unit, notes)]
+    room = _OF_A_DESCRIPTION if notes else _OF_A_TOOL_WITHOUT_PARAMETERS
+    kept = _kept(told, lambda unit: of_a_description(unit, notes), first, room)
+    return " ".join([ended(first), *kept]) if kept else first
+
+
+def noted(note: str, name: str, shown: str, setting: Setting = ALONE) -> Said:
+    """A parameter's note: its first sentence unless it restates the name, its rules, and its default.
+
+    `shown` is how the signature writes the parameter: what it says is not repeated.
+    """
+    said = lift_default(note[:_LOOKED_AT], shown)
+    text = _BRACKETS.sub(lambda found: "" if _is_declared(found.group(1), shown) else found.group(), said.text)
+    told = [unit for unit in _units(text) if not _is_declared(unit, shown)]
+    first = first_sentence(without_filler(told[0])) if told else ""
+    rest = _after_first(told, first)
+    first = _ARTICLE.sub(lambda found: found.group(1).upper(), first, count=1)
+    if restates(first, name, setting.tool):
+        first = ""
+    kept = _kept(rest, of_a_note, first, setting.room())
+    whole = " ".join([ended(first), *kept] if first and kept else [first, *kept]).strip()
+    return Said(whole.removesuffix("."), said.default)
+
+
+def once(lines: list[str], mark: str) -> list[str]:
+    """The lines of a signature, each long rule written out only once; notes begin after the mark."""
+    said: set[str] = set()
+    written = []
+    for line in lines:
+        first, *rules = sentences(line) if mark in line else [line]
+        written.append("".join([first, *(_AS_ABOVE if rule.strip(" .") in said else rule for rule in rules)]).rstrip())
+        said.update(text for rule in rules if len(text := rule.strip(" .")) > _LONG_RULE)
+    return written
+
+
+def _opening(description: str) -> str:
+    """The first sentence that says what the tool does, without "This tool"."""
+    first = opening(description)
+    if len(first.split()) <= _HEADING_WORDS and (purpose := _PURPOSE.search(description, 0, _LOOKED_AT)):
+        # The first line is a heading, and another heading says where the purpose is.
+        first = first_sentence(description[purpose.end() : purpose.end() + _LOOKED_AT])
+    whole = plain(first)
+    text = _THIS_TOOL.sub("", whole, count=1)
+    return whole if text == whole else text[:1].upper() + text[1:]
+
+
+def _units(text: str) -> Iterator[str]:
+    found = units(text[:_LOOKED_AT], lambda item: plainly(item) >= TELLING)
+    return (unit for unit in found if not _FILLER.match(unit))
+
+
+def _after_first(told: list[str], first: str) -> list[str]:
+    """All but the first sentence, and what that lost if it was very long."""
+    whole = " ".join(told[0].split()) if told else ""
+    if not first.endswith("…") or len(whole) <= len(first):
+        return told[1:]
+    return [whole[clause_before(whole, len(first) - 1, _SHORTEST_CUT) :].strip(" ,;"), *told[1:]]
+
+
+def _is_noted(unit: str, notes: Mapping[str, str]) -> bool:
+    """Whether a sentence about a parameter says hardly more than the parameter's note."""
+    words = _long_words(unit)
+    return any(
+        name in unit and len(words & _long_words(f"{name} {note[:_LOOKED_AT]}")) >= _MOSTLY * len(words)
+        for name, note in notes.items()
+    )
+
+
+def _long_words(text: str) -> set[str]:
+    return {word for word in _words(text) if len(word) > 3 or word.isdigit()}
+
+
+def _words(text: str) -> set[str]:
+    return {word.lower() for word in _WORD.findall(text)}
+
+
+def _kept(told: list[str], weight: Callable[[str], int], first: str, room: _Room) -> list[str]:
+    """The weightiest rules that fit, in their order."""
+    left = room.letters
+    kept: list[tuple[int, str]] = []
+    for _, place, rule in sorted(_new_rules(told, weight, first, room.least))[: room.rules]:
+        text = rule if len(rule) <= left else cut(rule, left) if left >= _SHORTEST_CUT else ""
+        left -= len(text)
+        kept.append((place, text))
+    return [ended(text) for _, text in sorted(kept) if text]
+
+
+def _new_rules(told: list[str], weight: Callable[[str], int], first: str, least: int) -> Iterator[tuple[int, int, str]]:
+    """The rules that say something new, with what they weigh (the heaviest is the lowest) and where they stand."""
+    opened = _words(first)
+    said: set[str] = set()
+    for place, unit in enumerate(told):
+        weighed = weight(unit)
+        text = shortest(unit) if weighed >= least else ""
+        new = _words(text) - opened
+        is_long_hint = weighed == HINTING and len(text) > _LONGEST_HINT
+        says_little = len(new) < 2 and not any(word.isdigit() or not word.isascii() for word in new)
+        if is_long_hint or says_little or new <= said:
+            continue
+        said |= new
+        yield -weighed - bool(_EMPHATIC.search(unit)), place, text
+
+
+def _is_declared(unit: str, shown: str) -> bool:
+    """Whether all that a short sentence says is in the parameter's type: its limits, values or default."""
+    if len(unit) > LONGEST:
+        return False
+    declared = _literals(shown.partition(": ")[2])
+    named, others = _literals(unit), _words(_LITERAL.sub("", unit)) - _DECLARING
+    return bool(declared) and bool(named or others) and named <= declared and others <= declared
+
+
+def _literals(text: str) -> set[str]:
+    return {literal.strip("'\"`").lower() for literal in _LITERAL.findall(text)}
