@@ -24,92 +24,115 @@ _BINDING_WORDS = frozenset(
     "must mandatory require requires prerequisite prerequisites never cannot can't don't mustn't shouldn't won't "
     "doesn't isn't aren't unsupported invalid only exclusively solely always exactly exclusive refuse refused refuses "
     "reject rejected rejects ignore ignored ignores fail fails throw throws blocked denied exclude excluded excludes "
-    "disabled clamped truncated overwrite overwrites overwritten irreversible irreversibly irrevocable permanent permanently undone undo destructive "
-    "precedence override overrides overridden".split()
-)
-_BINDING_PHRASE = re.compile(
-    r"\brequired (?:if|when|for|in|to|unless|by|with)\b|\bneeds? (?:to be|the|an?)\b|\b(?:can|do|may|must|should|will|does|is|are)"
-    r" not\b|\bnot (?:an?|the|valid|supported|allowed|available|just|both)\b|\bno longer\b|\bat (?:least|most) one\b|\b(?:up to|at most|max(?:imum)?(?: of)?:?) \d"
-    r"|必须|必須|只能|仅限|仅支持|只支持|不能|不可|不得|不支持|禁止|必填|需要先|のみ|필수",
-    re.I,
+    "disabled clamped truncated overwrite overwrites overwritten irreversible irreversibly irrevocable permanent "
+    "permanently undone undo destructive precedence override overrides overridden".split()
 )
 _TELLING_WORDS = frozenset(
     "default defaults defaulting omit omits omitted omitting unset unless otherwise none null max maximum min minimum "
     "limited cap caps capped range ranges format formats formatted yyyy utc epoch unix json glob regex regexp csv "
     "markdown html yaml prefix prefixed wildcard wildcards placeholder placeholders relative absolute exact uppercase "
     "lowercase notation syntax argument arguments allowed accepts accepted accept either obtain obtained constraints "
-    "merge merges merged replace replaces replaced preserved unchanged environment cost costs credits charged charges billed "
-    "instead sensitive insensitive separated quoted escaped encoded".split()
+    "merge merges merged replace replaces replaced preserved unchanged environment cost costs credits charged charges "
+    "billed instead sensitive insensitive separated quoted escaped encoded".split()
 )
-_TELLING_PHRASE = re.compile(
-    r"\b(?:if|when|where) (?:it is |this is |you |the )?(?:not|no|empty|absent|blank|missing|unspecified|true|false|set"
-    r"|provided|specified)\b|\bnot (?:provided|specified|set|given|supplied|passed)\b|\b(?:left|leave)(?: it)? (?:blank|empty)\b"
-    r"|\bempty string|\bwithout (?:an?|the|it|this)\b|\bat (?:most|least)\b|\bno more than\b|\bup to \d|\blimits? (?:of|is|to)\b"
-    r"|\bbetween \d|\brate limit|\biso[ -]?8601|\brfc ?\d|\bbase64|\bregular expression|\b(?:zero|0|1)[ -]based"
-    r"|\b\d+(?:\.\d+)?[ -]?(?:seconds?|milliseconds?|minutes?|ms|hours?|days?|bytes|[kmg]b|km|characters|chars|items|results|records"
-    r"|requests|ids|per)\b|\b(?:seconds?|milliseconds?|minutes?|ms|hours?|bytes|pixels?|px|percent|cents|degrees)\)"
-    r"|\bvalid (?:\w+ )?(?:values?|are|types?|options?)|\b(?:values?|scopes?|options?|optional|required|patterns|ids):|\bone of\b"
-    r"|\bchoose from\b|\bas the value\b|\bno (?:leading|trailing|spaces)\b|\balready exists?\b|\btakes? effect\b"
-    r"|\b(?:before (?:calling|using)|first (?:call|use|run)|call(?:ed)? first|returned (?:by|from)|from (?:an? |the )?(?:previous|prior|last))\b"
-    r"|\bfirst\b(?=[ .]*(?:$|to |before ))|\bbefore \w+ing\b|\brather than\b|\b(?:result in|cause|raise)s? an? error\b|\b(?:true|false) ?(?:=|to|for|\(default)|\bset (?:to|this)\b|\bshould (?:be|contain|include|have|either)\b"
-    r"|\b(?:from|via|with|by|call|see|run|using):? (?:the )?[`'\"]?[a-z]+[a-z0-9]*[_-][a-z0-9_-]+"
-    r"|['\"][^'\" ]{0,30}[*%$][^'\" ]{0,30}['\"]"
-    r"|默认|預設|默認|省略|留空|为空|最大|最多|最小|最少|至少|不超过|格式|范围|範圍|取值|可选值|单位|單位|区分|區分|デフォルト|기본값|по умолчанию"
-    r"|por defecto|padrão|par défaut|standardmäßig",
-    re.I,
+_CUES = _BINDING_WORDS | _TELLING_WORDS
+
+
+def _any(*phrases: str) -> re.Pattern[str]:
+    return re.compile("|".join(phrases), re.I)
+
+
+_GIVEN = "(?:provided|specified|set|given|supplied|passed)"
+_UNIT = (
+    "(?:seconds?|milliseconds?|minutes?|ms|hours?|days?|bytes|[kmg]b|km|characters|chars|items|results|records|requests"
+    "|ids|per)"
 )
-_CONDITION = re.compile(
-    r"^\W{0,3}(?:if|when|unless|with|without|each|every|any|both|no|to|for(?! example| more| information| details)) ",
-    re.I,
+_BINDING_PHRASE = _any(
+    r"\brequired (?:if|when|for|in|to|unless|by|with)\b",
+    r"\bneeds? (?:to be|the|an?)\b",
+    r"\b(?:can|do|may|must|should|will|does|is|are) not\b",
+    r"\bnot (?:an?|the|valid|supported|allowed|available|just|both)\b",
+    r"\bno longer\b",
+    r"\bat (?:least|most) one\b",
+    r"\b(?:up to|at most|max(?:imum)?(?: of)?:?) \d",
+    "必须|必須|只能|仅限|仅支持|只支持|不能|不可|不得|不支持|禁止|必填|需要先|のみ|필수",
 )
-_IMPERATIVE = re.compile(
-    r"^\W{0,3}(?:pass|provide|set|specify|include|start|add|choose|select|enter|keep|get|call|put|send|give|use(?! this| it| when| cases?)) ",
-    re.I,
+_TELLING_PHRASE = _any(
+    r"\b(?:if|when|where) (?:it is |this is |you |the )?(?:not|no|empty|absent|blank|missing|unspecified|true|false)\b",
+    rf"\b(?:if|when|where|not) (?:it is |this is |you |the )?{_GIVEN}\b",
+    r"\b(?:left|leave)(?: it)? (?:blank|empty)\b|\bempty string|\bwithout (?:an?|the|it|this)\b",
+    r"\bat (?:most|least)\b|\bno more than\b|\blimits? (?:of|is|to)\b|\bbetween \d|\brate limit",
+    r"\biso[ -]?8601|\brfc ?\d|\bbase64|\bregular expression|\b(?:zero|0|1)[ -]based",
+    rf"\b\d+(?:\.\d+)?[ -]?{_UNIT}\b",
+    r"\b(?:seconds?|milliseconds?|minutes?|ms|hours?|bytes|pixels?|px|percent|cents|degrees)\)",
+    r"\bin (?:seconds|milliseconds|minutes|hours|bytes|pixels|met(?:re|er)s|cents|degrees|percent)\b",
+    r"\bvalid (?:\w+ )?(?:values?|are|types?|options?)|\bone of\b|\bchoose from\b|\bas the value\b",
+    r"\b(?:values?|scopes?|options?|optional|required|patterns|ids):",
+    r"\bno (?:leading|trailing|spaces)\b|\balready exists?\b|\btakes? effect\b|\brather than\b",
+    r"\bfirst (?:call|use|run)\b|\bfirst\b(?=[ .]*(?:$|to |before ))|\bbefore \w+ing\b",
+    r"\breturned (?:by|from)\b|\bfrom (?:an? |the )?(?:previous|prior|last)\b",
+    r"\b(?:result in|cause|raise)s? an? error\b",
+    r"\b(?:true|false) ?(?:=|to|for|\(default)|\bset (?:to|this)\b|\bshould (?:be|contain|include|have|either)\b",
+    r"\b(?:from|via|with|by|call|see|run|using):? (?:the )?[`'\"]?[a-z][a-z0-9]{0,40}[_-][a-z0-9_-]",
+    r"['\"][^'\" ]{0,30}[*%$][^'\" ]{0,30}['\"]",
+    "默认|預設|默認|省略|留空|为空|最大|最多|最小|最少|至少|不超过|格式|范围|範圍|取值|可选值|单位|單位|区分|區分",
+    "デフォルト|기본값|по умолчанию|por defecto|padrão|par défaut|standardmäßig",
+)
+_CONDITION = _any(
+    r"^\W{0,3}(?:if|when|unless|with|without|each|every|any|both|no|to) ",
+    r"^\W{0,3}for (?!example|more|information|details)",
+)
+_IMPERATIVE = _any(
+    r"^\W{0,3}(?:pass|provide|set|specify|include|start|add|choose|select|enter|keep|get|call|put|send|give) ",
+    r"^\W{0,3}use (?!this|it|when|cases?)",
 )
 _QUOTED = re.compile(r"'[^' ]{1,40}'|\"[^\" ]{1,40}\"|`[^`]{1,60}`")
-_NO_RULE = re.compile(
-    r"^\W{0,4}(?:useful|essential|helpful|helps|ideal|see|for more|this (?:helps|reduces|is|allows)|reduces|improves|learn more|defines how|determines|note)\b",
-    re.I,
-)
-_ABOUT_RESULTS = re.compile(
-    r"^\W{0,4}(?:(?:it|this tool|also|optionally) )?(?:only )?(?:returns?|the (?:response|result|output)|output|response|shows?|displays|provides|includes|lists?|handles|supports"
-    r"|retrieves?|fetches|gets?)\b",
-    re.I,
-)
-_HARMLESS = re.compile(
-    r"^\W{0,4}(?:(?:this|it)(?: tool| operation)? )?(?:is )?(?:a )?read[ -]only|\b(?:does|do|will) not (?:modify|mutate|change|alter|write)\b|\bmay not return\b|\breturned as errors?\b|\bas documented\b|\bby the schema\b|\bsee (?:the )?schema\b",
-    re.I,
-)
-_ABOUT_READING = re.compile(
-    r"^\((?:e\.g|for example)|\bonly returned\b|\bto retrieve\b|\bnot populated\b|\bsee (?:below|above|also)\b|\bif (?:needed|necessary)\b|\bprefer\b",
-    re.I,
-)
-_BOUNDING = re.compile(
-    r"\b(?:when|if) (?:no|not|omitted|\w+ (?:is|are) (?:omitted|not|empty))\b|\bby default\b|\bwithout\b|\bat most\b|\bup to \d|\bmax|\blimited\b|\bcapped\b|\bunless\b|\bonly\b|\btruncated\b|\bpartial\b",
-    re.I,
-)
-_ADVERTISING = re.compile(
-    r"^\W{0,4}(?:usage: )?(?:use (?:this|it)\b(?! param| value| field| option| only)|use (?:when|for|cases?)\b|best for|useful|ideal|perfect|great for|suitable"
-    r"|helpful|essential|efficient|this (?:tool|is|operation|endpoint|function|method|helps)|when (?:not )?to use|allows|enables|read[ -]only)",
-    re.I,
-)
-_OTHER_TOOLS = re.compile(
-    r"\b(?:don't|do not|never) use (?:this|it|when|for)\b|\binstead\b(?! of)|\bprefer\b|\bnot for\b|\b(?:for|to|if) [^.]{1,80}, (?:use|call|see) ",
-    re.I,
-)
-_FIRST = re.compile(r"\bfirst\b|\bbefore\b|\bmust\b|\bfail|\berror|\brefuse|\breject", re.I)
-_READ_ONLY = re.compile(r"\b(?:read|write)[ -]only\b", re.I)
 _IDENTIFIER = re.compile(r"\b[a-z][a-z0-9]*(?:_[a-z0-9]+)+\b|\b[a-z]\w*=\w|[{$%]")
+
+_NO_RULE = _any(
+    r"^\W{0,4}(?:useful|essential|helpful|helps|ideal|see|for more|reduces|improves|learn more|defines how)\b",
+    r"^\W{0,4}(?:determines|note|this (?:helps|reduces|is|allows))\b",
+)
+_ABOUT_READING = _any(
+    r"^\((?:e\.g|for example)|\bonly returned\b|\bto retrieve\b|\bnot populated\b|\bsee (?:below|above|also)\b",
+    r"\bif (?:needed|necessary)\b|\bprefer\b",
+)
+_HARMLESS = _any(
+    r"^\W{0,4}(?:(?:this|it)(?: tool| operation)? )?(?:is )?(?:a )?read[ -]only",
+    r"\b(?:does|do|will) not (?:modify|mutate|change|alter|write)\b|\bmay not return\b|\breturned as errors?\b",
+    r"\bas documented\b|\bby the schema\b|\bsee (?:the )?schema\b",
+)
+_ABOUT_RESULTS = _any(
+    r"^\W{0,4}(?:(?:it|this tool|also|optionally) )?(?:only )?(?:returns?|output|response|shows?|displays|provides)\b",
+    r"^\W{0,4}(?:(?:it|this tool|also|optionally) )?(?:only )?(?:includes|lists?|handles|supports|retrieves?)\b",
+    r"^\W{0,4}(?:(?:it|this tool|also|optionally) )?(?:only )?(?:fetches|gets?|the (?:response|result|output))\b",
+)
+_BOUNDING = _any(
+    r"\b(?:when|if) (?:no|not|omitted|\w+ (?:is|are) (?:omitted|not|empty))\b|\bby default\b|\bwithout\b|\bunless\b",
+    r"\bat most\b|\bup to \d|\bmax|\blimited\b|\bcapped\b|\bonly\b|\btruncated\b|\bpartial\b",
+)
+_ADVERTISING = _any(
+    r"^\W{0,4}(?:usage: )?use (?:this|it)\b(?! param| value| field| option| only)|^\W{0,4}use (?:when|for|cases?)\b",
+    r"^\W{0,4}(?:best for|useful|ideal|perfect|great for|suitable|helpful|essential|efficient|allows|enables)",
+    r"^\W{0,4}(?:this (?:tool|is|operation|endpoint|function|method|helps)|when (?:not )?to use|read[ -]only)",
+)
+_OTHER_TOOLS = _any(
+    r"\b(?:don't|do not|never) use (?:this|it|when|for)\b|\binstead\b(?! of)|\bprefer\b|\bnot for\b",
+    r"\b(?:for|to|if) [^.]{1,80}, (?:use|call|see) ",
+)
+_BEFORE_THE_CALL = re.compile(r"\bfirst\b|\bbefore\b|\bmust\b|\bfail|\berror|\brefuse|\breject", re.I)
+_READ_ONLY = re.compile(r"\b(?:read|write)[ -]only\b", re.I)
 
 
 def of_a_note(sentence: str) -> int:
     """How much a caller needs a sentence of a parameter's note: 0 for not at all, up to BINDING."""
     if _ABOUT_READING.search(sentence):
         return 0
-    found = plainly(sentence)
-    if found < TELLING and (_CONDITION.match(sentence) or _IDENTIFIER.search(sentence) or _IMPERATIVE.match(sentence)):
+    if found := plainly(sentence):
+        return found
+    if _CONDITION.match(sentence) or _IDENTIFIER.search(sentence) or _IMPERATIVE.match(sentence):
         return TELLING
-    return found or (0 if _NO_RULE.match(sentence) else HINTING)
+    return 0 if _NO_RULE.match(sentence) else HINTING
 
 
 def of_a_description(sentence: str, parameters: Collection[str]) -> int:
@@ -118,27 +141,42 @@ def of_a_description(sentence: str, parameters: Collection[str]) -> int:
     What the tool returns, what it is good for and which tool is better for something else is not about the call.
     """
     found = plainly(_READ_ONLY.sub("", sentence))
-    if found < TELLING and (
+    if not found and (
         sentence.startswith("If ")
         or _IMPERATIVE.match(sentence)
         or len(_QUOTED.findall(sentence)) > 1
-        or names_one(sentence, parameters)
+        or _names_one(sentence, parameters)
     ):
         found = TELLING
-    if found < TELLING:
-        return found
+    if not found:
+        return 0
     if _HARMLESS.search(sentence):
         return HINTING
     if _ABOUT_RESULTS.match(sentence):
-        is_about_call = _BOUNDING.search(sentence) or names_one(sentence, parameters)
-        return TELLING if is_about_call else 0
-    if _OTHER_TOOLS.search(sentence) and not _FIRST.search(sentence):
+        return TELLING if _BOUNDING.search(sentence) or _names_one(sentence, parameters) else 0
+    if _OTHER_TOOLS.search(sentence) and not _BEFORE_THE_CALL.search(sentence):
         return HINTING
     return found - 1 if _ADVERTISING.match(sentence) else found
 
 
-def names_one(sentence: str, parameters: Collection[str]) -> bool:
-    """Whether a sentence names one of the parameters, and not just uses the same word."""
+def plainly(sentence: str) -> int:
+    """How much a caller needs a sentence, by its words alone: BINDING, TELLING or 0."""
+    words = {word.lower() for word in _WORD.findall(sentence)}
+    if not _BINDING_WORDS.isdisjoint(words) or _BINDING_PHRASE.search(sentence):
+        return BINDING
+    return TELLING if not _TELLING_WORDS.isdisjoint(words) or _TELLING_PHRASE.search(sentence) else 0
+
+
+def first_cue(sentence: str) -> int:
+    """Where the first word stands that makes the sentence a rule; 0 if there is none."""
+    phrases = (_BINDING_PHRASE.search(sentence), _TELLING_PHRASE.search(sentence))
+    places = [phrase.start() for phrase in phrases if phrase]
+    places += [word.start() for word in _WORD.finditer(sentence) if word.group().lower() in _CUES][:1]
+    return min(places, default=0)
+
+
+def _names_one(sentence: str, parameters: Collection[str]) -> bool:
+    """Whether a sentence names one of the parameters, and does not just use the same word."""
     return any(name in sentence and _is_named(name, sentence) for name in parameters)
 
 
@@ -146,21 +184,3 @@ def _is_named(name: str, sentence: str) -> bool:
     if "_" in name or name != name.lower():
         return True
     return any(f"{mark}{name}{mark}" in sentence for mark in "`'\"") or f"{name}=" in sentence
-
-
-def plainly(sentence: str) -> int:
-    """How much a caller needs a sentence, by its words alone."""
-    words = {word.lower() for word in _WORD.findall(sentence)}
-    if not _BINDING_WORDS.isdisjoint(words) or _BINDING_PHRASE.search(sentence):
-        return BINDING
-    if not _TELLING_WORDS.isdisjoint(words) or _TELLING_PHRASE.search(sentence):
-        return TELLING
-    return 0
-
-
-def first_cue(sentence: str) -> int:
-    """Where the first word stands that makes the sentence a rule; 0 if there is none."""
-    places = [found.start() for found in (_BINDING_PHRASE.search(sentence), _TELLING_PHRASE.search(sentence)) if found]
-    cues = _BINDING_WORDS | _TELLING_WORDS
-    places += [word.start() for word in _WORD.finditer(sentence) if word.group().lower() in cues][:1]
-    return min(places, default=0)

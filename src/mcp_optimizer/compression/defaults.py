@@ -15,8 +15,8 @@ _IS = r"(?: value)?(?: is(?: set)? to| is| to)? ?[:=]? ?"
 _END = r"(?=\.(?:\s|$)|\n|$)"
 _BEGIN = r"(?:^|(?<=[.!?]\s)|(?<=\n))"
 _OMITTED = (
-    r"(?:if|when) (?:it is |this is |none is |not |)(?:omitted|unset|absent|empty|provided|specified|set|given|supplied|passed"
-    r"|not (?:provided|specified|set|given|supplied|passed)),?(?: then)? "
+    r"(?:if|when) (?:it is |this is |none is )?(?:omitted|unset|absent|empty|(?:not )?"
+    r"(?:provided|specified|set|given|supplied|passed)),?(?: then)? "
 )
 
 _IN_BRACKETS = re.compile(rf"\s?\((?:optional[,;] ?)?(?:the )?default(s?{_IS}){_VALUE}(?:[;,] ?optional)?\)", re.I)
@@ -26,7 +26,8 @@ _AT_HEAD_OF_BRACKETS = re.compile(
 )
 _AT_END_OF_BRACKETS = re.compile(rf"[,;] (?:and )?default(s?{_IS}){_VALUE}\)", re.I)
 _IF_OMITTED = re.compile(
-    rf"{_BEGIN}{_OMITTED}(?:(?:it |this )?(?:will )?(?:default(s? to| is) |use(s? )){_VALUE}|(){_VALUE} (?:is|are|will be) used){_END}",
+    rf"{_BEGIN}{_OMITTED}(?:(?:it |this )?(?:will )?(?:default(s? to| is) |use(s? )){_VALUE}"
+    rf"|(){_VALUE} (?:is|are|will be) used){_END}",
     re.I,
 )
 _BY_DEFAULT = re.compile(
@@ -40,7 +41,7 @@ _PATTERNS = (_IN_BRACKETS, _AT_HEAD_OF_BRACKETS, _AT_END_OF_BRACKETS, _IF_OMITTE
 _MARK = re.compile(r"\b(?:is|to)\b|[:=]")
 _OF_PARTS = re.compile(r": (?:obj|any|\{)")
 _MENTIONS = re.compile(r"default| used?\b| uses\b", re.I)
-_WRAPPED = re.compile(r"\n(?!\s*(?:\n|[-*•#|]|\d+[.)]))[ \t]*")
+_WRAPPED = re.compile(r"\n(?!\s{0,40}(?:\n|[-*•#|]|\d+[.)]))[ \t]*")
 _CONDITION = re.compile(r"\b(?:if|when|unless|for)\b[^.\n]{0,120}$", re.I)
 _MORE_THAN_A_VALUE = re.compile(
     r"^(?:to|of|in|for|from|as|set|match|value|names?)\b|^\W*$|\b(?:returns?|will|is|are|has|have|if|when|only|which|that|this|it|uses?"

@@ -2,7 +2,7 @@
 
 Without notes: `(title: str, column_id: int, lane_id?: int = 3, kind?: 'bug'|'task') Create a card.` With notes, one
 line per parameter: `title: str - What is shown on the board`, with nested objects indented. Required parameters come
-first and none is ever hidden; `?` marks the optional ones. Repeated types are written once and named.
+first and none is ever hidden; `?` marks the optional ones. Repeated types are named. `rules` shortens the texts.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any
 from mcp_optimizer.compression.lossless import joined, repeats, tidy
 from mcp_optimizer.compression.notes import Documentation, lift_loose, lift_notes, opening
 from mcp_optimizer.compression.references import resolve
-from mcp_optimizer.compression.rules import Place, described, noted, once
+from mcp_optimizer.compression.rules import Setting, described, noted, once
 from mcp_optimizer.compression.spelling import bound, enclosed, is_one_object, literal
 from mcp_optimizer.compression.walk import Schema, children
 from mcp_optimizer.domain.json_schema import listed, named, properties_of, reference_of, required_of
@@ -38,7 +38,7 @@ _MOST_NODES = 5_000
 
 
 class Notes(StrEnum):
-    "How much parameter documentation a signature keeps."
+    """How much parameter documentation a signature keeps; with SENTENCE, first sentences and rules."""
 
     FULL = "full"
     SENTENCE = "sentence"
@@ -149,7 +149,7 @@ class _Writer:
             return shown, ""
         if self._detail is Notes.FULL:
             return shown, "" if repeats(note, name) else tidy(note)
-        said = noted(note, name, shown, Place(self._tool, self._count, is_nested=depth > 0))
+        said = noted(note, name, shown, Setting(self._tool, self._count, is_nested=depth > 0))
         return (f"{shown} = {said.default}" if said.default else shown), said.text
 
     def type(self, schema: Any, depth: int = 0) -> str:
