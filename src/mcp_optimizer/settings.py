@@ -157,6 +157,10 @@ class Settings(BaseModel):
         default=10_000,
         description="Maximum tokens sent of a result, at least 200; 0 means no limit. The rest stays readable.",
     )
+    preview_tokens: int = Field(
+        default=2_000,
+        description="Tokens shown at first of a result that exceeds max_tokens, at least 200; 0 shows as many as fit.",
+    )
     result_encoding: ResultEncoding = Field(
         default="compact",
         description="How JSON results are sent: compact (no whitespace), original, or flat tables as csv or toon "
@@ -263,7 +267,7 @@ class Settings(BaseModel):
         "extra otel.",
     )
 
-    @field_validator("max_tokens")
+    @field_validator("max_tokens", "preview_tokens")
     @classmethod
     def _enough(cls, value: int) -> int:
         return enough_tokens(value)

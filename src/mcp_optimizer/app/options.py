@@ -62,6 +62,7 @@ def result_options(settings: Settings) -> ResultOptions:
         everywhere=Treatment(
             max_rows=settings.max_rows,
             max_tokens=settings.max_tokens,
+            preview_tokens=settings.preview_tokens,
             encoding=Encoding(settings.result_encoding),
             cache_seconds=settings.cache_seconds,
         ),

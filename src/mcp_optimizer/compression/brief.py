@@ -36,8 +36,9 @@ _LONGEST_NAME = 40
 _DEEPEST = 3
 
 
-def brief(tool: McpTool, wanted: Collection[str]) -> str | None:
-    """The required parameters, and the optional ones that have a wanted term in their names.
+def brief(tool: McpTool, wanted: Collection[str], named: int = 0) -> str | None:
+    """The required parameters, and the optional ones that have a wanted term in their names; `named`: how many more
+    optional ones are named, without their types.
 
     None if the schema combines others, because then only the signature says what is required, or requires too much.
     """
@@ -50,7 +51,9 @@ def brief(tool: McpTool, wanted: Collection[str]) -> str | None:
     matching = [name for name in optional if not terms_of(name).isdisjoint(wanted)][:_MOST_MATCHING]
     shown = [f"{_spelt(name)}: {_type(members.get(name), schema, 0)}" for name in required]
     shown += [f"{_spelt(name)}?: {_type(members[name], schema, 0)}" for name in matching]
-    if rest := len(optional) - len(matching):
+    others = [name for name in optional if name not in matching]
+    shown += [f"{_spelt(name)}?" for name in others[:named] if len(name) <= _LONGEST_NAME]
+    if rest := len(optional) + len(required) - len(shown):
         shown.append(f"+{rest} optional")
     return f"({', '.join(shown)}) {short(opening(tool.description or ''))}".strip()
 

@@ -214,8 +214,13 @@ def _together(parts: Sequence[tuple[str, _Hits]], whole: _Hits) -> _Hits:
 def _in_parts(parts: Sequence[tuple[str, _Hits]], tools: Sequence[FoundTool]) -> tuple[FoundPart, ...]:
     by_key = {found.tool.key: found for found in tools}
     return tuple(
-        FoundPart(request, tuple(by_key[tool.key] for tool, _ in hits if tool.key in by_key)) for request, hits in parts
+        FoundPart(part, tuple(_of_part(by_key[tool.key], part, hit) for tool, hit in hits if tool.key in by_key))
+        for part, hits in parts
     )
+
+
+def _of_part(found: FoundTool, part: str, hit: Hit) -> FoundTool:
+    return replace(found, score=hit.score, is_named=hit.is_named and Query(part).names(found.tool))
 
 
 def _worth_naming(tools: Sequence[FoundTool], further: Sequence[CatalogTool]) -> tuple[CatalogTool, ...]:

@@ -31,7 +31,10 @@ _MOST_MORE = 6
 _MOST_OTHERS = 2
 """Maximum other tools that are named for each of several actions."""
 
-_LEAST_PART = 80
+_OPTIONAL_NAMED = 10
+"""Optional parameters that the short form of the best tool names."""
+
+_LEAST_PART = 70
 """Tokens that the tool for one of several actions may have, however many they are."""
 
 _LONGEST_PART = 60
@@ -111,7 +114,9 @@ class _Writer:
             self.lines.append("No tool fits.")
             return
         best, *others = part.tools
-        if _key(best.tool) in self.seen and not best.is_named:
+        if best.is_named:
+            self._write(best.tool, self._complete(best))
+        elif _key(best.tool) in self.seen:
             self.lines.append(f"{best.tool.name} (shown above)")
         else:
             self._write(best.tool, self._best_that_fits(best, budget))
@@ -151,10 +156,10 @@ class _Writer:
     def _best_that_fits(self, hit: FoundTool, most: int) -> str:
         """As `_first`; if even that is too long, what it requires."""
         text = self._first(hit, most)
-        if self.sources.count(text) <= most or hit.is_named:
+        short = brief(hit.tool.record.details, self.wanted, _OPTIONAL_NAMED)
+        if self.sources.count(text) <= most or short is None:
             return text
-        *_, least = self._forms_of(hit.tool, is_close=False)
-        return min(text, least, key=len)
+        return min(text, _headed(hit.tool, short), key=len)
 
     def _within(self, hit: FoundTool, text: str) -> str:
         """The text, or if a reply has no room for it, as much as the form of the tool has."""
@@ -184,7 +189,9 @@ class _Writer:
             text = f"{text}\n -> {shape}"
         self.lines.append(text)
         self.left -= self.sources.count(text) + _AROUND
-        self.seen.add(_key(tool))
+        if " optional" not in text:
+            # What was shown in part may be needed in full.
+            self.seen.add(_key(tool))
         if tool.server not in self._servers:
             self._servers.append(tool.server)
 

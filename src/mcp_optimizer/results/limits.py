@@ -7,7 +7,7 @@ in the encoding used for counting. Pure; the caller keeps the pieces.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -30,6 +30,9 @@ PIECE_ROOM = 100
 STRUCTURED = -1
 """The block number of the structured content."""
 
+_MOST_PER_TOKEN = 12
+"""Bytes that a token has at most, in texts that are not made to have more."""
+
 PAGE_TOKENS = 20_000
 """Tokens of a page of a result that has no token limit."""
 
@@ -45,6 +48,14 @@ class ResultLimits:
     max_tokens: int = 0
     reserved: int = 0
     """Tokens for what follows the result."""
+    preview_tokens: int = 0
+    """The maximum of a result that exceeds `max_tokens`, if it is to be less."""
+
+    @property
+    def of_a_preview(self) -> ResultLimits:
+        """The limits of a result that is too long."""
+        shown = min(self.preview_tokens or self.max_tokens, self.max_tokens)
+        return replace(self, max_tokens=shown, preview_tokens=0)
 
     @property
     def tokens(self) -> int:
@@ -80,11 +91,15 @@ def limited(
     if reading.size <= PARSED and not reading.has_large_structure:
         data = reading.data()
         too_many = bool(limits.max_rows and data and (data.row_count or 0) > limits.max_rows)
-        if not too_many and _within(shown, limits, measure):
+        is_within = _within(shown, limits, measure)
+        if not too_many and is_within:
             return Limited(dict(shown.result), data)
     elif limits == ResultLimits() and len(reading.slots) > 1:
         # Nothing to cut, and several texts are not a table.
         return Limited(dict(shown.result), None)
+    else:
+        is_within = not limits.max_tokens or reading.size <= limits.max_tokens * _MOST_PER_TOKEN
+    limits = limits if is_within else limits.of_a_preview
     is_valid = is_valid or (lambda _value: True)
     return _Cutting(reading, limits, measure, result_id, is_valid, compact_json=compact_json).limited()
 

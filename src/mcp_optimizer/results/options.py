@@ -16,6 +16,8 @@ class Treatment:
 
     max_rows: int = 1_000
     max_tokens: int = 10_000
+    preview_tokens: int = 0
+    """Tokens shown of a result that is longer than `max_tokens`; 0: as many as fit."""
     encoding: Encoding = Encoding.COMPACT
     cache_seconds: float = 0
     is_cached_by_name: bool = False
@@ -23,7 +25,9 @@ class Treatment:
 
     @property
     def limits(self) -> ResultLimits:
-        return ResultLimits(self.max_rows, self.max_tokens)
+        return ResultLimits(
+            self.max_rows, self.max_tokens, preview_tokens=self.preview_tokens if self.max_tokens else 0
+        )
 
 
 @dataclass(frozen=True)

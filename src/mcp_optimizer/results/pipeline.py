@@ -291,7 +291,8 @@ class Results:
             selection = await self._selecting.of_result(select, reading)
         except InvalidRequest as error:
             # Of much that was not asked for, a sample is enough; all of it is kept.
-            sample = treatment if is_at_most(_SAMPLE, reading) else replace(treatment, max_tokens=_SAMPLE)
+            most = min(limits.max_tokens or _SAMPLE, _SAMPLE)
+            sample = treatment if is_at_most(most, reading) else replace(treatment, max_tokens=most)
             return await self._finished(reading, sample, call, performance, not_selected(error))
         most = limits.max_tokens - SELECTED_ROOM if limits.max_tokens else SENT_WHOLE
         if selection.is_guess and is_at_most(min(most, SENT_WHOLE), reading):

@@ -13,7 +13,7 @@ from typing import Final
 from mcp_optimizer.search.actions import actions
 from mcp_optimizer.search.words import words
 
-MOST_PARTS: Final = 8
+MOST_PARTS: Final = 12
 LONGEST: Final = 60
 """Words of a request that may be several without saying so. A longer one tells a story, not a list of requests."""
 

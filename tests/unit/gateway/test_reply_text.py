@@ -105,6 +105,20 @@ async def test_several_actions_get_their_tools_in_one_reply(gateway: Gateway) ->
     assert shown == ["git_add", "git_commit", "git_log"]
 
 
+async def test_a_name_among_several_actions_gives_all_of_that_tool(gateway: Gateway) -> None:
+    text = await text_of(gateway, "show the commit logs; create_card")
+    assert "field_59?: str" in text
+
+
+async def test_what_was_shown_in_part_is_shown_again(gateway: Gateway) -> None:
+    caller = Caller("claude-code", "session 3")
+    for _ in range(2):
+        found = await gateway.search(
+            "create a card on a board", detail=Detail.SIGNATURE, caller=caller, is_conversation=True
+        )
+        assert "create_card [kanban]: Create a card" in found.text
+
+
 async def test_a_list_of_requests_is_several(gateway: Gateway) -> None:
     assert gateway.find("show commit logs; move a card").parts
     assert not gateway.find("show commit logs").parts
