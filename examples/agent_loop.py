@@ -47,8 +47,8 @@ async def main() -> None:
             print(f"-> {name} {json.dumps(parameters)}")
             result = await client.call_tool(name, parameters)
             assert isinstance(result.content[0], TextContent)
-            # A failed call is an answer, too: a model reads it, and tries again.
-            replies.append(json.loads(result.content[0].text))
+            # A real model reads the text; a failed call is an answer, too, and it tries again.
+            replies.append(result.structured_content)
             await asyncio.sleep(1)  # a real model takes longer to think
         print(step)
 

@@ -37,6 +37,12 @@ _LIKELY = 0.4
 """How likely each part's tool must be for a request to count as several that does not separate them itself."""
 
 
+_OBVIOUS = 0.7
+"""How likely a part's tool must be for the part to be taken alone."""
+
+_BETTER = 0.5
+"""How likely a tool of the other parts' servers must be to be preferred."""
+
 _CERTAIN = 0.9
 """How likely a tool must be for the whole request to count as one, although it is worded like several."""
 
@@ -55,9 +61,13 @@ class Query:
         return f"{self.tool_description} {self.tool_keywords}"
 
     def names(self, tool: CatalogTool) -> bool:
-        """Whether the request is nothing but names of tools, this one among them."""
+        """Whether the request is nothing but names of tools, this one among them: "create card" is a request like any
+        other, `create_card` is a name.
+        """
         own = {name_key(tool.name), name_key(tool.record.name), name_key(f"{tool.server} {tool.record.name}")}
         asked = [word for word in _BETWEEN.split(self.tool_description) if word and word.lower() not in _FILLERS]
+        if len(asked) > 1 and not any(map(_JOINED.search, asked)):
+            return False
         are_names = all(_JOINED.search(word) or name_key(word) in own for word in asked)
         return (are_names and any(name_key(word) in own for word in asked)) or name_key(self.tool_description) in own
 
@@ -118,6 +128,7 @@ class Finder:
             len(tools) < len(hits) or len(hits) == at_once < limit,
             further=() if parts else _worth_naming(tools, further),
             parts=_in_parts(parts, tools),
+            not_searched=_beyond(query, parts),
         )
         return replace(found, text=self._text(found, snapshot, query, seen))
 
@@ -158,17 +169,22 @@ class Finder:
             return []
         keywords = query.tool_keywords
         parts = [(part, self._searched(snapshot, part, keywords, _OF_A_PART)[0]) for part in asked.parts]
-        if servers := {hits[0][0].server for part, hits in parts if _is_likely(hits) and _says_enough(part)}:
-            parts = [(part, self._among(snapshot, part, hits, keywords, servers)) for part, hits in parts]
+        clear = [hits[0][0].server if _is_likely(hits) and _says_enough(part) else "" for part, hits in parts]
+        parts = [
+            (part, self._among(snapshot, part, hits, keywords, {*clear[:at], *clear[at + 1 :]} - {""}))
+            for at, (part, hits) in enumerate(parts)
+        ]
         return parts if _are_several(asked, parts, whole) else []
 
     def _among(self, snapshot: Snapshot, part: str, hits: _Hits, keywords: str, servers: set[str]) -> _Hits:
-        """The tools for a part that says too little alone: those of the servers that do the other parts."""
-        if _is_likely(hits) and _says_enough(part):
+        """The tools for a part that says little alone: those of the servers that do the other parts, if they fit."""
+        best = hits[0][1].score if hits else 0.0
+        if not servers or best >= (_OBVIOUS if _says_enough(part) else _CERTAIN):
             return hits
         named, _ = self._searched(snapshot, part, f"{keywords} {' '.join(sorted(servers))}", _OF_A_PART)
         own = [(tool, hit) for tool, hit in named if tool.server in servers and not hit.is_general]
-        return own or hits
+        least = max(_BETTER, best + 0.05) if _says_enough(part) else _BETTER
+        return own if own and own[0][1].score >= least else hits
 
     def _text(self, found: FoundTools, snapshot: Snapshot, query: Query, seen: Seen | None) -> str:
         if query.detail is not Detail.SIGNATURE:
@@ -176,6 +192,12 @@ class Finder:
         room = self._limits.reply_tokens - _AROUND
         sources = TextSources(self._forms, self._count, room, self._shape, lambda server: _about(snapshot, server))
         return reply_text(found, sources, self._find_tokens, frozenset(terms(query.text)), seen)
+
+
+def _beyond(query: Query, parts: Sequence[tuple[str, _Hits]]) -> str:
+    """The actions that were too many."""
+    asked = several(query.tool_description) if parts else None
+    return asked.rest if asked is not None else ""
 
 
 def _about(snapshot: Snapshot, server: str) -> str:

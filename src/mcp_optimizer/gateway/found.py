@@ -54,6 +54,8 @@ class FoundTools:
     """The tools that follow in the ranking; a reply only names them."""
     parts: tuple[FoundPart, ...] = ()
     """The actions that the request asks for, if it asks for several."""
+    not_searched: str = ""
+    """The actions beyond those that one search is for."""
     text: str = ""
     """What a model reads, if it is not the definitions themselves."""
 
@@ -77,6 +79,8 @@ class FoundTools:
             notes.append("Searched by words only: the encoder is still loading.")
         if self.abbreviated:
             notes.append(self._how_to_read_all())
+        if self.not_searched:
+            notes.append(f'Too many actions for one search; not searched: "{self.not_searched}".')
         if self.left_out:
             notes.append("More tools fit than a reply has room for: ask for one action at a time.")
         if self.missing:

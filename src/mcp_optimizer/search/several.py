@@ -13,12 +13,14 @@ from typing import Final
 from mcp_optimizer.search.actions import actions
 from mcp_optimizer.search.words import words
 
-MOST_PARTS: Final = 12
+MOST_PARTS: Final = 16
 LONGEST: Final = 60
 """Words of a request that may be several without saying so. A longer one tells a story, not a list of requests."""
 
 LONGEST_CERTAIN: Final = 200
 """Words of a request whose parts are separated by semicolons."""
+
+_LONGEST_REST = 300
 
 _BULLET = re.compile(r"^(?:[-*•]|\d{1,2}[.)]) ")
 _NUMBERED = re.compile(r"(?:^| )\d{1,2}[.)] ")
@@ -42,6 +44,8 @@ class Several:
 
     parts: tuple[str, ...]
     is_certain: bool
+    rest: str = ""
+    """The parts beyond the first `MOST_PARTS`, which are not looked for."""
 
 
 def several(request: str) -> Several | None:
@@ -51,13 +55,13 @@ def several(request: str) -> Several | None:
     request = " ".join(line for line in lines if line)
     certain = [part.strip() for part in request.split(";") if words(part)]
     if len(certain) > 1 and request.count(" ") < LONGEST_CERTAIN:
-        return Several(tuple(_at_most(certain)), is_certain=True)
+        return _first(certain, is_certain=True)
     if request.count(" ") >= LONGEST:
         return None
     listed = [_BULLET.sub("", line) for line in lines if words(line)]
     listed = listed if len(listed) > 1 else [part for part in _NUMBERED.split(request) if words(part)]
     if len(listed) > 1 and all(map(_begins_action, listed)):
-        return Several(tuple(_at_most(listed)), is_certain=True)
+        return _first(listed, is_certain=True)
     parts: list[str] = []
     for piece in _POSSIBLE.split(request):
         if not words(piece):
@@ -68,11 +72,11 @@ def several(request: str) -> Several | None:
             parts.append(piece)
     if len(parts) < 2 or not _has_action(parts[0]):
         return None
-    return Several(tuple(_at_most(parts)), is_certain=False)
+    return _first(parts, is_certain=False)
 
 
-def _at_most(parts: list[str]) -> list[str]:
-    return parts if len(parts) <= MOST_PARTS else [*parts[: MOST_PARTS - 1], ", ".join(parts[MOST_PARTS - 1 :])]
+def _first(parts: list[str], *, is_certain: bool) -> Several:
+    return Several(tuple(parts[:MOST_PARTS]), is_certain, "; ".join(parts[MOST_PARTS:])[:_LONGEST_REST])
 
 
 def _has_action(piece: str) -> bool:

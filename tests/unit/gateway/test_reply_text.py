@@ -110,6 +110,16 @@ async def test_a_name_among_several_actions_gives_all_of_that_tool(gateway: Gate
     assert "field_59?: str" in text
 
 
+async def test_the_words_of_a_name_are_a_request_and_not_a_name(gateway: Gateway) -> None:
+    assert "+61 optional" in await text_of(gateway, "create card")
+    assert "field_59?: str" not in await text_of(gateway, "show the commit logs; create card")
+
+
+async def test_actions_that_are_too_many_for_one_search_are_named(gateway: Gateway) -> None:
+    text = await text_of(gateway, "; ".join(["show the commit logs", "move a card", *["record changes"] * 16]))
+    assert 'Too many actions for one search; not searched: "record changes; record changes".' in text
+
+
 async def test_what_was_shown_in_part_is_shown_again(gateway: Gateway) -> None:
     caller = Caller("claude-code", "session 3")
     for _ in range(2):
