@@ -151,8 +151,8 @@ def _type(schema: Any, root: Schema, depth: int) -> str:
             kinds.pop("null", None)
             return "|".join(kinds) or "any"
     kind = schema.get("type")
-    kinds = [one for one in kind if one != "null"] if isinstance(kind, list) else [kind]
-    return "|".join(_plain(schema, one, root, depth) for one in kinds[:4]) or "any"
+    plain = [one for one in kind if one != "null"] if isinstance(kind, list) else [kind]
+    return "|".join(_plain(schema, one, root, depth) for one in plain[:4]) or "any"
 
 
 def _plain(schema: Schema, kind: Any, root: Schema, depth: int) -> str:

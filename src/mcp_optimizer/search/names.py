@@ -20,6 +20,11 @@ from mcp_optimizer.search.words import name_key, terms
 _IDENTIFIER = re.compile(r"\b(?:[^\W_]+(?:[_-]+[^\W_]+)+|[a-z]+(?:[A-Z][a-z0-9]*)+)\b")
 
 
+def is_identifier(query: str) -> bool:
+    """Whether a query has, or is, a name as programs write it: joined words, or a single one."""
+    return _IDENTIFIER.search(query) is not None or len(query.split()) == 1
+
+
 @dataclass(frozen=True)
 class Names:
     """The tools' names in the spellings that a request may use."""

@@ -18,7 +18,7 @@ from mcp_optimizer.search.actions import actions, asks_to_destroy, negated
 from mcp_optimizer.search.deprecation import NONE_SUPERSEDED, Superseded
 from mcp_optimizer.search.learned import FEATURES, Fusion, Regime
 from mcp_optimizer.search.lexical import FIELDS, Floats, LexicalIndex
-from mcp_optimizer.search.names import Names
+from mcp_optimizer.search.names import Names, is_identifier
 from mcp_optimizer.search.tooltext import query_parts, split_words
 from mcp_optimizer.search.words import terms, words
 
@@ -157,7 +157,7 @@ def rank(
         return NOTHING
     regime = fusion.long if query_parts(query) else fusion.short
     matrix = feature_matrix(index, names, query, cosines)
-    exact = [position for position in names.exactly(query) if allowed is None or allowed[position]]
+    exact = [position for position in _named(names, query, beside) if allowed is None or allowed[position]]
     scores = _scores(matrix, regime, exact, allowed, beside) - _unasked(names, query, exact)
     order = _first(scores, eligible, max(limit, 10) + 1)
     known = fit_features(matrix, scores, order)
@@ -177,6 +177,15 @@ def _scores(matrix: Floats, regime: Regime, exact: Sequence[int], allowed: Mask 
     scores = beside.superseded.moved(scores, allowed)
     scores[list(exact)] += EXACT_NAME_BONUS
     return scores
+
+
+def _named(names: Names, query: str, beside: Beside) -> list[int]:
+    """The tools that the query names. "Read a file" asks for something, so it does not name a deprecated read_file."""
+    found = names.exactly(query)
+    if not found or is_identifier(query):
+        return found
+    deprecated = frozenset(beside.superseded.old.tolist())
+    return [position for position in found if position not in deprecated]
 
 
 def _unasked(names: Names, query: str, exact: Sequence[int]) -> Floats:
@@ -202,7 +211,7 @@ def contributions(
     regime = fusion.long if query_parts(query) else fusion.short
     matrix = feature_matrix(index, names, query, cosines)
     parts = regime.weights[:, None] * matrix[:, list(positions)]
-    exact = set(names.exactly(query))
+    exact = set(_named(names, query, beside))
     plain = regime.weights @ matrix
     used = np.zeros_like(plain) if beside.prior is None else beside.prior
     moved = beside.superseded.moved(plain + used, allowed) - plain - used

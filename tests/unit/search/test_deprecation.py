@@ -9,6 +9,7 @@ from mcp_optimizer.compression.descriptions import Level, ShortDescription, at_l
 from mcp_optimizer.compression.signature import Notes, signature
 from mcp_optimizer.db.models import McpTool
 from mcp_optimizer.search.deprecation import Superseded, sentence, successors
+from tests.unit.catalogs import gateway_over, mcp_tool, running
 
 READ = "Read the complete contents of a file as text. DEPRECATED: Use read_text_file instead. It takes a path."
 
@@ -65,3 +66,11 @@ def test_no_form_of_a_tool_hides_that_it_is_deprecated() -> None:
 def test_a_description_without_end_is_looked_through_only_so_far() -> None:
     assert sentence("a" * 2_000_000 + " deprecated") == ""
     assert successors("t" * 2_000_000, "deprecated " * 200_000, {}) == ()
+
+
+async def test_a_request_in_the_words_of_a_deprecated_name_gets_the_successor_and_the_name_itself_does_not() -> None:
+    gateway = await gateway_over(
+        running("files", mcp_tool("read_file", READ), mcp_tool("read_text_file", "Read a file as text."))
+    )
+    assert gateway.find("read a file").tools[0].tool.name == "read_text_file"
+    assert gateway.find("read_file").tools[0].tool.name == "read_file"
