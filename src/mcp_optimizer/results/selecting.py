@@ -79,14 +79,14 @@ class Selecting:
     async def of_result(self, projection: Projection, reading: Reading) -> Selection:
         """What the expression selects of a result that has just come.
 
-        A value that stands alone in an object is what an expression means, as long as it selects something there.
+        A value that stands alone in an object is what an expression means, unless it names the object's key.
         """
         inner = unwrapped(reading)
         if inner is None:
             return await self._of(projection, reading)
-        for one in (inner, reading):
+        if next(iter(reading.structured)) in projection.expression:
             with suppress(InvalidRequest):
-                selection = await self._of(projection, one)
+                selection = await self._of(projection, reading)
                 if not selection.is_guess:
                     return selection
         return await self._of(projection, inner)

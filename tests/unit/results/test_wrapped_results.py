@@ -41,6 +41,12 @@ async def test_an_expression_may_name_the_envelope() -> None:
         assert texts(result)[0] == '"[1]"'
 
 
+async def test_an_expression_never_says_that_a_list_is_an_object() -> None:
+    async with gate(max_tokens=5_000) as opened:
+        result = await opened.pass_through(wrapped(ROWS), select=Projection("keys(@)"))
+        assert texts(result)[-1].startswith("[Not selected: keys() takes object, not array")
+
+
 async def test_what_is_kept_is_what_the_expression_meant() -> None:
     async with gate(max_tokens=5_000) as opened:
         result = await opened.pass_through(wrapped(ROWS), select=Projection("[0].id"))
