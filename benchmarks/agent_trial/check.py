@@ -1,4 +1,4 @@
-"""Checks what a player changed: the files of its world, and the calls that its log says succeeded.
+"""Checks what a player changed, in the files of its world and in its log.
 
     python -m benchmarks.agent_trial.check DIR
 

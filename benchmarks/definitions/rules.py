@@ -20,13 +20,17 @@ from pathlib import Path
 
 from benchmarks.paths import RESULTS
 from benchmarks.tools import dumped_tools
+from mcp_optimizer.compression.brief import folded
 from mcp_optimizer.compression.descriptions import Level
 from mcp_optimizer.compression.documentation import shorten
 from mcp_optimizer.compression.signature import Notes, signature
+from mcp_optimizer.domain.tools import McpTool
 from mcp_optimizer.token_counter import TokenCounter
 
 LIST = Path(__file__).with_name("rule_sentences.jsonl")
 RESULT = RESULTS / "rules.md"
+FOLDED = 600
+"""Tokens above which a reply only names the optional parameters of its best tool, except those that are asked for."""
 
 
 @dataclass(frozen=True)
@@ -49,6 +53,12 @@ class Rule:
         return all(word.lower() in said for word in self.words)
 
 
+def first_hit(tool: McpTool, counter: TokenCounter) -> str:
+    """The signature as a reply shows its best tool, for a request that mentions none of the optional parameters."""
+    text = signature(tool)
+    return folded(text, tool, ()) if counter.count_or_zero(text) > FOLDED else text
+
+
 def rules() -> list[Rule]:
     rows = [json.loads(line) for line in LIST.read_text(encoding="utf-8").splitlines()]
     return [Rule(**{**row, "words": tuple(row["words"])}) for row in rows]
@@ -65,8 +75,10 @@ def report(rows: Mapping[str, Mapping[tuple[str, str], str]], tokens: Mapping[st
     lines = [
         "# What signatures keep of the rules for callers",
         "",
-        "Measured with `python -m benchmarks.definitions.rules` on all tools of the dumps; tokens (cl100k_base) of a",
-        f"signature as the first hit of a reply shows it. {len(found)} rules were chosen by reading random samples:",
+        "Measured with `python -m benchmarks.definitions.rules` on all tools of the dumps; tokens are cl100k_base. The",
+        "first hit of a reply shows a signature with its rules; above 600 tokens it only names the optional parameters",
+        "that the request does not mention (last row: it mentions none).",
+        f"{len(found)} rules were chosen by reading random samples:",
         f"{len(chosen)} while the code was written, and {len(held_out)} of other servers afterwards. Of those, 63 were",
         "kept at first; what was missing led to the last change, that short sentences of notes are kept by default.",
         "",
@@ -92,6 +104,7 @@ def main() -> None:
     written = {
         "first sentences": [signature(shorten(tool, Level.SENTENCE), Notes.FULL) for _, tool in tools],
         "with rules": [signature(tool) for _, tool in tools],
+        "of a first hit": [first_hit(tool, counter) for _, tool in tools],
     }
     tokens = {label: counter.count_many(texts) for label, texts in written.items()}
     keys = [(server, tool.name) for server, tool in tools]

@@ -22,8 +22,8 @@ from mcp_optimizer.gateway.found import FoundPart, FoundTool, FoundTools
 _CLOSE = 0.6
 """A tool at least this likely, compared with the best, is shown like the best."""
 
-_FIRST = 0.75
-"""The share of the budget above which even the best tool's optional parameters are only named."""
+_FIRST = 1.5
+"""The best tool may cost this much of the budget before its optional parameters are only named."""
 
 _MOST_MORE = 6
 """Maximum tools that a reply names beyond those that were asked for."""
