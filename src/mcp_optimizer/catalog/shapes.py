@@ -1,4 +1,4 @@
-"""Learns from results which keys a tool returns, by the hash of its definition. Never a value of a result.
+"""Learns from results which keys a server's tool returns, by the hash of its definition. Never a value of a result.
 
 Told by `results` of every result that succeeded, and asked by the gateway. The first few results of a tool are looked
 at, the rest costs nothing. The database keeps what was learned, in the background, and its failure costs only that.
@@ -17,7 +17,7 @@ from mcp_optimizer.compression.output_schemas import shape_of_schema
 from mcp_optimizer.compression.result_shapes import shape_of_value
 from mcp_optimizer.compression.shape_text import described
 from mcp_optimizer.compression.shapes import NOTHING, Shape, from_text, merged, to_text, without_data, without_envelope
-from mcp_optimizer.domain.tools import Definition
+from mcp_optimizer.domain.tools import Definition, shape_key
 from mcp_optimizer.errors import CatalogError
 from mcp_optimizer.runtime.tasks import BackgroundTasks
 
@@ -144,9 +144,9 @@ def _read(text: str) -> Shape | None:
     return from_text(text) if text else None
 
 
-def shape_text(definition: Definition, learned: LearnedShapes | None) -> str:
+def shape_text(server: str, definition: Definition, learned: LearnedShapes | None) -> str:
     """What a tool returns, by its output schema and, where that says too little, by its results; "" if nobody knows."""
-    found = learned.of(definition.definition_hash) if learned is not None else None
+    found = learned.of(shape_key(server, definition.definition_hash)) if learned is not None else None
     return described(_declared(definition), without_envelope(found) if found is not None else None)
 
 

@@ -13,6 +13,7 @@ from typing import Any
 
 from mcp_optimizer.compression.notes import opening
 from mcp_optimizer.compression.references import resolve
+from mcp_optimizer.compression.spelling import literal
 from mcp_optimizer.compression.walk import Schema
 from mcp_optimizer.domain.json_schema import listed, properties_of, reference_of, required_of
 from mcp_optimizer.domain.tools import McpTool
@@ -25,7 +26,10 @@ _PLAIN_NAME = re.compile(r"[\w$@.\-]+")
 _PARAMETER = re.compile(r"(?P<name>'(?:\\.|[^'\\])+'|[\w$@.\-\[\]/]+)(?P<optional>\?)?(?=:| - |$)")
 _SHARED = re.compile(r"(\w+) = ")
 _WORD = re.compile(r"\w+")
+_FORMAT = re.compile(r"[\w-]{1,20}")
 _LONGEST_VALUES = 60
+_MOST_VALUES = 20
+_MOST_NODES = 300
 _LONGEST_OBJECT = 100
 _MOST_MEMBERS = 8
 _MOST_REQUIRED = 30
@@ -49,8 +53,9 @@ def brief(tool: McpTool, wanted: Collection[str], named: int = 0) -> str | None:
     optional = [name for name in members if name not in frozenset(required)]
     wanted = frozenset(wanted) - terms_of(tool.name)
     matching = [name for name in optional if not terms_of(name).isdisjoint(wanted)][:_MOST_MATCHING]
-    shown = [f"{_spelt(name)}: {_type(members.get(name), schema, 0)}" for name in required]
-    shown += [f"{_spelt(name)}?: {_type(members[name], schema, 0)}" for name in matching]
+    types = _Types(schema)
+    shown = [f"{_spelt(name)}: {types.of(members.get(name))}" for name in required]
+    shown += [f"{_spelt(name)}?: {types.of(members[name])}" for name in matching]
     others = [name for name in optional if name not in matching]
     shown += [f"{_spelt(name)}?" for name in others[:named] if len(name) <= _LONGEST_NAME]
     if rest := len(optional) + len(required) - len(shown):
@@ -135,50 +140,52 @@ def _spelt(name: str) -> str:
     return name if _PLAIN_NAME.fullmatch(name) else compact(name)
 
 
-def _type(schema: Any, root: Schema, depth: int) -> str:
-    """The type of a value in a few words; an object that needs more is only `obj`."""
-    if not isinstance(schema, dict) or depth > _DEEPEST:
-        return "any"
-    if (reference := reference_of(schema)) is not None:
-        return _type(resolve(root, reference), root, depth + 1)
-    if values := listed(schema, "enum"):
-        shown = "|".join(_literal(value) for value in values[:20])
-        if len(values) <= 20 and len(shown) <= _LONGEST_VALUES:
-            return shown
-    for key in ("anyOf", "oneOf"):
-        if branches := listed(schema, key)[:8]:
-            kinds = dict.fromkeys(_type(branch, root, depth + 1) for branch in branches)
-            kinds.pop("null", None)
-            return "|".join(kinds) or "any"
-    kind = schema.get("type")
-    plain = [one for one in kind if one != "null"] if isinstance(kind, list) else [kind]
-    return "|".join(_plain(schema, one, root, depth) for one in plain[:4]) or "any"
+class _Types:
+    """Writes types in a few words; an object that needs more is only `obj`. A schema may unfold without end."""
 
+    def __init__(self, root: Schema) -> None:
+        self._root = root
+        self._left = _MOST_NODES
 
-def _plain(schema: Schema, kind: Any, root: Schema, depth: int) -> str:
-    if kind == "array":
-        inner = _type(schema.get("items"), root, depth + 1)
-        return f"({inner})[]" if "|" in inner else f"{inner}[]"
-    if kind == "object" or (kind is None and properties_of(schema)):
-        return _object(schema, root, depth)
-    if kind == "null":
-        return "null"
-    shown = _TYPES.get(kind, "any") if isinstance(kind, str) else "any"
-    form = schema.get("format")
-    return f"{shown} {form}" if shown == "str" and isinstance(form, str) and len(form) <= 20 else shown
+    def of(self, schema: Any, depth: int = 0) -> str:
+        self._left -= 1
+        if not isinstance(schema, dict) or depth > _DEEPEST or self._left < 0:
+            return "any"
+        if (reference := reference_of(schema)) is not None:
+            return self.of(resolve(self._root, reference), depth + 1)
+        if values := listed(schema, "enum"):
+            shown = "|".join(literal(value) for value in values[:_MOST_VALUES])
+            if len(values) <= _MOST_VALUES and len(shown) <= _LONGEST_VALUES:
+                return shown
+        for key in ("anyOf", "oneOf"):
+            if branches := listed(schema, key)[:_MOST_MEMBERS]:
+                kinds = dict.fromkeys(self.of(branch, depth + 1) for branch in branches)
+                kinds.pop("null", None)
+                return "|".join(kinds) or "any"
+        kind = schema.get("type")
+        if isinstance(kind, list):
+            plain = dict.fromkeys(one for one in kind if isinstance(one, str) and one != "null")
+            return "|".join(self._plain(schema, one, depth) for one in plain) or "any"
+        return self._plain(schema, kind, depth)
 
+    def _plain(self, schema: Schema, kind: Any, depth: int) -> str:
+        if kind == "array":
+            inner = self.of(schema.get("items"), depth + 1)
+            return f"({inner})[]" if "|" in inner else f"{inner}[]"
+        if kind == "object" or (kind is None and properties_of(schema)):
+            return self._object(schema, depth)
+        if kind == "null":
+            return "null"
+        shown = _TYPES.get(kind, "any") if isinstance(kind, str) else "any"
+        form = schema.get("format")
+        is_shown = shown == "str" and isinstance(form, str) and _FORMAT.fullmatch(form)
+        return f"{shown} {form}" if is_shown else shown
 
-def _object(schema: Schema, root: Schema, depth: int) -> str:
-    """What an object must have, if that is short."""
-    members, required = properties_of(schema), required_of(schema)
-    if not required or not _COMBINED.isdisjoint(schema) or len(required) > _MOST_MEMBERS:
-        return "obj"
-    inside = ", ".join(f"{_spelt(name)}: {_type(members.get(name), root, depth + 1)}" for name in required)
-    more = ", ..." if len(members) > len(required) else ""
-    return f"{{{inside}{more}}}" if len(inside) <= _LONGEST_OBJECT else "obj"
-
-
-def _literal(value: Any) -> str:
-    if isinstance(value, str) and len(value) <= _LONGEST_VALUES:
-        return f"'{value}'"
-    return compact(value)[:_LONGEST_VALUES]
+    def _object(self, schema: Schema, depth: int) -> str:
+        """What an object must have, if that is short."""
+        members, required = properties_of(schema), list(dict.fromkeys(required_of(schema)))
+        if not required or not _COMBINED.isdisjoint(schema) or len(required) > _MOST_MEMBERS:
+            return "obj"
+        inside = ", ".join(f"{_spelt(name)}: {self.of(members.get(name), depth + 1)}" for name in required)
+        more = ", ..." if len(members) > len(required) else ""
+        return f"{{{inside}{more}}}" if len(inside) <= _LONGEST_OBJECT else "obj"

@@ -18,7 +18,8 @@ from mcp_optimizer.domain.json_schema import properties_of
 from mcp_optimizer.search.deprecation import sentence as deprecation
 from mcp_optimizer.search.words import terms, words
 
-_SECTION = re.compile(r"^[ \t]*\**(?:args|arguments|parameters|params|inputs?)\**[ \t]*:?\**[ \t]*$", re.I | re.M)
+_SECTION = re.compile(r"^[ \t]*+\**+(?:args|arguments|parameters|params|inputs?)\**+[ \t]*+:?\**+[ \t]*+$", re.I | re.M)
+_BLANKS = re.compile(r"[ \t]{2,}")
 _NEXT_SECTION = re.compile(
     r"^[ \t]*\**(?:returns?|raises|yields|examples?|notes?|output|usage|see also)\**[ \t]*:", re.I
 )
@@ -65,7 +66,7 @@ def lift_notes(description: str, parameters: frozenset[str]) -> Documentation:
         end = number
         if _SECTION.match(lines[number]):
             found, end = _read_section(lines, number + 1, parameters)
-        elif tag := _TAG.match(lines[number]):
+        elif tag := _TAG.match(_BLANKS.sub(" ", lines[number])):
             found, end = _read_tag(lines, number, tag, parameters)
         # A second note on one parameter stays where it is.
         if found and not found.keys() & notes.keys():
@@ -86,7 +87,7 @@ def lift_loose(documentation: Documentation, parameters: frozenset[str]) -> Docu
     kept: list[str] = []
     current, indent = "", 0
     for line in documentation.description.split("\n"):
-        note = _LOOSE.match(line)
+        note = _LOOSE.match(_BLANKS.sub(" ", line))
         if note and note.group(1) in parameters and note.group(1) not in notes:
             current, indent = note.group(1), _indent(line)
             notes[current] = _said(note, underlined=False)
@@ -121,14 +122,14 @@ def _read_section(lines: list[str], start: int, parameters: frozenset[str]) -> t
         line = lines[number]
         if not line.strip():
             following = next((later for later in lines[number:] if later.strip()), "")
-            if not _NOTE.match(following) or _NEXT_SECTION.match(following):
+            if not _NOTE.match(_BLANKS.sub(" ", following)) or _NEXT_SECTION.match(following):
                 break
             number += 1
             continue
         depth = _indent(line)
         if _begins_section(lines, number) and (indent is None or depth <= indent):
             break
-        note = _NOTE.match(line)
+        note = _NOTE.match(_BLANKS.sub(" ", line))
         if note and note.group(1) in parameters and note.group(1) not in found and (indent is None or depth <= indent):
             current, indent = note.group(1), depth if indent is None else indent
             found[current] = _said(note, underlined)

@@ -26,7 +26,10 @@ def shape_of_schema(output_schema: Mapping[str, Any] | None) -> Shape | None:
     if output_schema is None:
         return None
     root = dict(output_schema)
-    found = without_envelope(_Reader(root).shape(root, 0, ()))
+    try:
+        found = without_envelope(_Reader(root).shape(root, 0, ()))
+    except RecursionError:
+        return None
     return None if found == NOTHING else found
 
 
@@ -43,7 +46,8 @@ class _Reader:
         if not isinstance(schema, dict) or self._left < 0 or depth > DEEPEST:
             return NOTHING
         found = self._own(schema, depth)
-        if (reference := reference_of(schema)) is not None and reference not in inside:
+        reference = reference_of(schema)
+        if reference is not None and reference not in inside and len(inside) < _MOST_BRANCHES:
             target = resolve(self._root, reference)
             found = _both(found, self.shape(target, depth, (*inside, reference)))
         for part in listed(schema, "allOf")[:_MOST_BRANCHES]:

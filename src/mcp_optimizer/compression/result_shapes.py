@@ -6,6 +6,7 @@ such a map, and only those of its keys are kept that are surely names of fields.
 
 from __future__ import annotations
 
+from collections import Counter
 from itertools import islice
 from typing import Any
 
@@ -64,8 +65,15 @@ class _Reader:
 
 def _may_be_named(value: dict[str, Any]) -> Any:
     """What decides whether a key of an object may be kept."""
-    kinds = {_kind(member) for member in value.values()} - {_kind(None)}
-    return is_plain if len(kinds) > 1 else _is_surely_name
+    kinds = Counter(_kind(member) for member in value.values() if member is not None)
+    if len(kinds) < 2:
+        return _is_surely_name
+    # Several objects or lists side by side may be a map among other members.
+    return lambda key: _is_surely_name(key) if kinds[_kind(value[key])] > 1 and _holds(value[key]) else is_plain(key)
+
+
+def _holds(value: Any) -> bool:
+    return isinstance(value, dict | list)
 
 
 def _is_surely_name(key: str) -> bool:

@@ -31,6 +31,7 @@ _COMBINING = frozenset("anyOf oneOf allOf".split())
 _HOLDING = _COMBINING | frozenset("items prefixItems additionalProperties patternProperties".split())
 _CONDITIONAL = frozenset("then else dependentSchemas".split())
 _PLAIN_NAME = re.compile(r"[\w$@.\-\[\]/]+")
+_FORMAT = re.compile(r"[\w.:+-]{1,40}")
 _DEEPEST = 40
 NOTE_MARK = " - "
 _MOST_NODES = 5_000
@@ -126,7 +127,7 @@ class _Writer:
         lifted = self._lifted if schema is self._root else {}
         shown = [self._parameter(name, members[name], name in required, lifted, depth)[0] for name in ordered]
         for pattern, values in named(schema, "patternProperties").items():
-            shown.append(f"/{pattern}/: {self.type(values, depth + 1)}")
+            shown.append(f"/{literal(pattern)[1:-1]}/: {self.type(values, depth + 1)}")
         if members and isinstance(values := schema.get("additionalProperties"), dict) and values:
             shown.append(f"*: {self.type(values, depth + 1)}")
         return ", ".join(shown)
@@ -232,7 +233,7 @@ class _Writer:
         if shown in ("int", "num") and (low is not None or high is not None):
             return f" {'' if low is None else literal(low)}..{'' if high is None else literal(high)}"
         form = schema.get("format")
-        return f" {form}" if isinstance(form, str) and shown == "str" else ""
+        return f" {form}" if isinstance(form, str) and shown == "str" and _FORMAT.fullmatch(form) else ""
 
     def unfolded(self, schema: Schema) -> str:
         """The type of an object whose own members are on separate lines."""

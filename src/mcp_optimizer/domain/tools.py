@@ -92,6 +92,11 @@ def _recently_parsed(definition: Definition) -> McpTool:
     return definition.parsed()
 
 
+def shape_key(server: str, definition_hash: str) -> str:
+    """The key of what a server's tool returns: two servers may define a tool alike and return different things."""
+    return _hash(f"{server}\0{definition_hash}")
+
+
 def _hash(wire_json: str) -> str:
     return hashlib.sha256(_bytes(wire_json)).hexdigest()
 

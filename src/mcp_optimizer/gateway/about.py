@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+from functools import lru_cache
 
 from mcp_optimizer.compression.notes import opening
 from mcp_optimizer.upstream.spec import ServerSpec, Transport
@@ -24,6 +24,9 @@ _PROGRAMS = re.compile(r"\.(?:[cm]?[jt]s|py|pyz|jar|sh|exe|dll|rb|php|wasm|json|
 _NOT_DATA = frozenset("--directory --project --prefix --config --cache --cwd -C -c -m --from --env-file --log".split())
 """Options whose value says where a program is, not where it works."""
 
+_SECRET = re.compile(r"key|token|secret|cred|cert|pass|auth|/\.", re.I)
+"""Options and paths that lead to secrets, or to hidden folders."""
+
 
 def about_server(state: UpstreamState, listing: str = "") -> str:
     """Its purpose, where it works, and the beginning of its instructions; in a line.
@@ -31,7 +34,7 @@ def about_server(state: UpstreamState, listing: str = "") -> str:
     `listing`: its tool that lists the places it may use. It is named, not called: nobody asked for that call.
     """
     said = [_line(state.spec.description)] if state.spec.description else []
-    if paths := list(places(state.spec)):
+    if paths := places(state.spec):
         said.append(f"paths: {', '.join(paths)}")
     elif listing:
         said.append(f"where it may work: {listing}()")
@@ -40,21 +43,33 @@ def about_server(state: UpstreamState, listing: str = "") -> str:
     return "; ".join(said)
 
 
-def places(spec: ServerSpec) -> Iterator[str]:
-    """The existing files and folders that a local server was started with, except its own program."""
-    if spec.transport is not Transport.STDIO:
-        return
-    found, before = 0, ""
-    for argument in spec.args:
+def places(spec: ServerSpec) -> tuple[str, ...]:
+    """The existing files and folders that a local server was started with, except its own program and its secrets."""
+    return _places(spec.args) if spec.transport is Transport.STDIO else ()
+
+
+@lru_cache(maxsize=1_024)
+def _places(arguments: tuple[str, ...]) -> tuple[str, ...]:
+    """Looked up once: a folder on another machine may take long to answer."""
+    found, before = [], ""
+    for argument in arguments:
         value = argument.partition("=")[2] if argument.startswith("-") and "=" in argument else argument
         option, before = (argument.partition("=")[0] if value is not argument else before), argument
-        is_place = value.startswith(("/", "~", "\\\\")) or value[1:3] == ":\\"
-        if not is_place or option in _NOT_DATA or len(value) > _LONGEST_PATH or _PROGRAMS.search(value):
+        if option in _NOT_DATA or _SECRET.search(option) or not _is_place(value):
             continue
-        path = os.path.expanduser(value)
-        if path.isprintable() and "node_modules" not in path and os.path.exists(path) and found < _MOST_PATHS:
-            found += 1
-            yield path
+        found.append(os.path.expanduser(value))
+    more = ("…",) if len(found) > _MOST_PATHS else ()
+    return (*found[:_MOST_PATHS], *more)
+
+
+def _is_place(value: str) -> bool:
+    is_path = value.startswith(("/", "~/")) or value[1:3] == ":\\"
+    if not is_path or len(value) > _LONGEST_PATH or _PROGRAMS.search(value) or _SECRET.search(value):
+        return False
+    path = os.path.expanduser(value)
+    if not path.isprintable() or "node_modules" in path or not os.path.exists(path):
+        return False
+    return os.path.isdir(path) or not os.access(path, os.X_OK)
 
 
 def _line(text: str) -> str:

@@ -13,7 +13,8 @@ _MOST_CONVERSATIONS = 1_000
 _MOST_SHOWN = 100
 """Things one conversation is remembered to have seen. A model that reads on loses what is further back."""
 
-_SECONDS = 3_600.0
+_SECONDS = 900.0
+"""After this long, a model may have lost what it was shown."""
 
 
 class Seen:

@@ -112,7 +112,8 @@ class Finder:
         hits, further = self._searched(snapshot, query.tool_description, query.tool_keywords, min(limit, at_once))
         parts = self._parts(snapshot, query, hits)
         if parts:
-            hits = _together(parts, hits)[: min(max(limit, 2 * len(parts)), at_once)]
+            most = max(limit, 2 * len(parts)) if query.limit is None else limit
+            hits = _together(parts, hits)[: min(most, at_once)]
         forms = self._forms.reply([tool for tool, _ in hits], query.detail, room)
         tools = tuple(
             FoundTool(tool, hit.score, form, hit.is_general, hit.is_named and query.names(tool))
@@ -236,7 +237,11 @@ def _together(parts: Sequence[tuple[str, _Hits]], whole: _Hits) -> _Hits:
 def _in_parts(parts: Sequence[tuple[str, _Hits]], tools: Sequence[FoundTool]) -> tuple[FoundPart, ...]:
     by_key = {found.tool.key: found for found in tools}
     return tuple(
-        FoundPart(part, tuple(_of_part(by_key[tool.key], part, hit) for tool, hit in hits if tool.key in by_key))
+        FoundPart(
+            part,
+            tuple(_of_part(by_key[tool.key], part, hit) for tool, hit in hits if tool.key in by_key),
+            any(tool.key not in by_key for tool, _ in hits),
+        )
         for part, hits in parts
     )
 

@@ -33,6 +33,8 @@ class FoundPart:
 
     request: str
     tools: tuple[FoundTool, ...]
+    has_more: bool = False
+    """Whether tools fit for which the reply has no room."""
 
 
 @dataclass(frozen=True)

@@ -210,7 +210,7 @@ class Gateway:
 
     def shape(self, tool: CatalogTool) -> str:
         """What a tool returns, in about 35 tokens: by its output schema, else by its results; "" if nobody knows."""
-        return shape_text(tool.record.definition, self._shapes)
+        return shape_text(tool.server, tool.record.definition, self._shapes)
 
     def input_schema(self, tool_name: str) -> Mapping[str, Any] | None:
         """The schema of a tool that has parameters sent as headers; None for any other."""

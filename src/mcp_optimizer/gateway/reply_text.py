@@ -78,6 +78,15 @@ def reply_text(
     return "\n".join(writer.lines)
 
 
+@dataclass(frozen=True)
+class _Form:
+    """A tool as it is written: whether all of it is there, and whether it should say what it returns."""
+
+    text: str
+    is_whole: bool = False
+    has_shape: bool = False
+
+
 @dataclass
 class _Writer:
     """Writes one reply, line by line, and spends its budget."""
@@ -111,13 +120,13 @@ class _Writer:
         asked = part.request if len(part.request) <= _LONGEST_PART else f"{part.request[:_LONGEST_PART].rstrip()}…"
         self.lines.append(f'For "{" ".join(asked.split())}":')
         if not part.tools:
-            self.lines.append("No tool fits.")
+            self.lines.append("No room: search for this alone." if part.has_more else "No tool fits.")
             return
         best, *others = part.tools
         if best.is_named:
             self._write(best.tool, self._complete(best))
         elif _key(best.tool) in self.seen:
-            self.lines.append(f"{best.tool.name} (shown above)")
+            self.lines.append(f"{_call(best.tool)} (shown earlier)")
         else:
             self._write(best.tool, self._best_that_fits(best, budget))
         if others:
@@ -125,9 +134,10 @@ class _Writer:
 
     def more(self, further: Iterable[CatalogTool]) -> None:
         """Servers, and the tools that are only named."""
-        self.lines += [f"[{server}] {about}" for server in self._servers if (about := self._about(server))]
+        self.lines += [_printable(f"[{server}] {about}") for server in self._servers if (about := self._about(server))]
         if self._repeated:
-            self.lines.append(f"shown above: {', '.join(tool.name for tool in self._repeated)}")
+            called = ", ".join(map(_call, self._repeated))
+            self.lines.append(f"shown earlier (a search for its name shows it again): {called}")
         shown = [*self._named, *list(further)[: max(_MOST_MORE - len(self._named), 0)]]
         if shown:
             # With what they require, where there is room: then the next request may be the call itself.
@@ -143,53 +153,54 @@ class _Writer:
         self.seen.add(key)
         return self.sources.about(server)
 
-    def _complete(self, hit: FoundTool) -> str:
-        return self._within(hit, self.sources.forms.text(hit.tool, Notes.SENTENCE))
+    def _complete(self, hit: FoundTool) -> _Form:
+        return self._within(hit, self.sources.forms.text(hit.tool, Notes.SENTENCE), is_whole=True)
 
-    def _first(self, hit: FoundTool, most: int) -> str:
+    def _first(self, hit: FoundTool, most: int) -> _Form:
         """All of the best tool; if that is long, its optional parameters by name."""
-        text = self.sources.forms.text(hit.tool, Notes.SENTENCE)
-        if self.sources.count(text) > most:
-            text = folded(text, hit.tool.record.details, self.wanted)
-        return self._within(hit, text)
+        whole = self.sources.forms.text(hit.tool, Notes.SENTENCE)
+        text = folded(whole, hit.tool.record.details, self.wanted) if self.sources.count(whole) > most else whole
+        return self._within(hit, text, is_whole=text == whole)
 
-    def _best_that_fits(self, hit: FoundTool, most: int) -> str:
+    def _best_that_fits(self, hit: FoundTool, most: int) -> _Form:
         """As `_first`; if even that is too long, what it requires."""
-        text = self._first(hit, most)
+        form = self._first(hit, most)
         short = brief(hit.tool.record.details, self.wanted, _OPTIONAL_NAMED)
-        if self.sources.count(text) <= most or short is None:
-            return text
-        return min(text, _headed(hit.tool, short), key=len)
+        if self.sources.count(form.text) <= most or short is None:
+            return form
+        least = _Form(_headed(hit.tool, short))
+        return least if len(least.text) < len(form.text) else form
 
-    def _within(self, hit: FoundTool, text: str) -> str:
+    def _within(self, hit: FoundTool, text: str, *, is_whole: bool) -> _Form:
         """The text, or if a reply has no room for it, as much as the form of the tool has."""
         if self.sources.count(text) <= min(self.sources.room, self.sources.room + self.left):
-            return _headed(hit.tool, text)
+            return _Form(_headed(hit.tool, text), is_whole, has_shape=True)
         has_signature = hit.form.definition.input_schema == ANY_OBJECT
-        return _headed(hit.tool, (hit.form.definition.description or "") if has_signature else "(…)")
+        return _Form(_headed(hit.tool, (hit.form.definition.description or "") if has_signature else "(…)"))
 
-    def _forms_of(self, tool: CatalogTool, *, is_close: bool) -> Iterable[str]:
+    def _forms_of(self, tool: CatalogTool, *, is_close: bool) -> Iterable[_Form]:
         """From much to little."""
         if is_close:
-            yield _headed(tool, self.sources.forms.text(tool, Notes.SENTENCE))
+            yield _Form(_headed(tool, self.sources.forms.text(tool, Notes.SENTENCE)), is_whole=True, has_shape=True)
         short = brief(tool.record.details, self.wanted)
-        yield _headed(tool, self.sources.forms.text(tool, Notes.NONE) if short is None else short)
+        yield _Form(_headed(tool, self.sources.forms.text(tool, Notes.NONE) if short is None else short))
 
-    def _write_if_room(self, tool: CatalogTool, forms: Iterable[str]) -> None:
-        for text in forms:
-            if self.sources.count(text) + _AROUND <= self.left:
-                self._write(tool, text, is_short=text.startswith(f"{tool.name}("))
+    def _write_if_room(self, tool: CatalogTool, forms: Iterable[_Form]) -> None:
+        for form in forms:
+            if self.sources.count(form.text) + _AROUND <= self.left:
+                self._write(tool, form)
                 return
         self._named.append(tool)
 
-    def _write(self, tool: CatalogTool, text: str, *, is_short: bool = False) -> None:
-        shape = "" if is_short or self._shapes == _WITH_SHAPES else self.sources.shape(tool)
+    def _write(self, tool: CatalogTool, form: _Form) -> None:
+        text = form.text
+        shape = self.sources.shape(tool) if form.has_shape and self._shapes < _WITH_SHAPES else ""
         if shape and not _SAYS_LITTLE.fullmatch(shape):
             self._shapes += 1
             text = f"{text}\n -> {shape}"
         self.lines.append(text)
         self.left -= self.sources.count(text) + _AROUND
-        if " optional" not in text:
+        if form.is_whole:
             # What was shown in part may be needed in full.
             self.seen.add(_key(tool))
         if tool.server not in self._servers:
@@ -202,12 +213,23 @@ def _key(tool: CatalogTool) -> str:
 
 def _headed(tool: CatalogTool, text: str) -> str:
     """`name(parameters) [server]: description`, or the parameters on the lines below."""
-    if text.startswith("("):
-        end = _end_of_parameters(text)
+    if text.startswith("(") and (end := _end_of_parameters(text)):
         said = text[end:].strip()
-        return f"{tool.name}{text[:end]} [{tool.server}]" + (f": {said}" if said else "")
+        return _block(f"{_name(tool)}{text[:end]} [{tool.server}]" + (f": {said}" if said else ""))
     between = "\n" if begins_with_parameter(text, properties_of(tool.record.details.input_schema)) else " "
-    return f"{tool.name} [{tool.server}]:{between}{text}".replace("\n", "\n ")
+    head = f"{_name(tool)} [{tool.server}]:{between}"
+    return _block(head + text.replace("\n", "\n "))
+
+
+def _block(text: str) -> str:
+    """The lines of one tool, all but the first indented: no server's text may look like another line of the reply."""
+    first, *rest = text.splitlines() or [""]
+    lines = [first, *(line if line.startswith(" ") else f" {line}" for line in rest)]
+    return "\n".join(_printable(line) for line in lines)
+
+
+def _printable(line: str) -> str:
+    return line if line.isprintable() else "".join(letter if letter.isprintable() else " " for letter in line)
 
 
 def _end_of_parameters(text: str) -> int:
@@ -229,11 +251,11 @@ def _end_of_parameters(text: str) -> int:
 
 
 def _name(tool: CatalogTool) -> str:
-    return tool.name
+    return _printable(tool.name)
 
 
 def _call(tool: CatalogTool) -> str:
-    return f"{tool.name}{call_of(tool.record.details)}"
+    return _printable(f"{tool.name}{call_of(tool.record.details)}")
 
 
 def _by_server(tools: Sequence[CatalogTool], known: str, written: Callable[[CatalogTool], str]) -> str:

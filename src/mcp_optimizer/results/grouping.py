@@ -17,11 +17,18 @@ _HASHED = 64
 def grouped(
     elements: Sequence[Any], key_of: Callable[[Any], Any], spend: Callable[[int], None], function: str
 ) -> dict[str, list[Any]]:
-    """The elements by the text of their key, in the order of their first element."""
-    groups: dict[str, list[Any]] = {}
+    """The elements by the text of their key, in the order of their first element.
+
+    The number 1 and the text "1" are different keys: where both are there, the one that is no text is put in brackets.
+    """
+    groups: dict[tuple[str, bool], list[Any]] = {}
     for element in elements:
-        groups.setdefault(_text_of(key_of(element), spend, function), []).append(element)
-    return groups
+        key = key_of(element)
+        groups.setdefault((_text_of(key, spend, function), isinstance(key, str)), []).append(element)
+    return {
+        text if is_text or (text, True) not in groups else f"({text})": found
+        for (text, is_text), found in groups.items()
+    }
 
 
 def counts(groups: Mapping[str, Sequence[Any]]) -> dict[str, int]:

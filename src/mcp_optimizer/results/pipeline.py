@@ -17,6 +17,7 @@ from typing import Any
 from mcp_optimizer.compression.validation import SchemaCheck
 from mcp_optimizer.domain.caller import LOCAL, Caller
 from mcp_optimizer.domain.result_type import ANSWERS, is_input_required
+from mcp_optimizer.domain.tools import shape_key
 from mcp_optimizer.errors import InvalidRequest
 from mcp_optimizer.largejson.raw import has_large, wire_size
 from mcp_optimizer.limits import DEFAULT_LIMITS, Limits
@@ -215,7 +216,7 @@ class Results:
         performance = _performance(started)
         reading = Reading(result)
         if self._learn is not None and not result.get("isError"):
-            self._learn(call.definition_hash, partial(example, reading))
+            self._learn(shape_key(call.server, call.definition_hash), partial(example, reading))
         if call.select is not None and not result.get("isError"):
             return await self._selected(reading, call.select, treatment, call, performance)
         return await self._finished(reading, treatment, call, performance)

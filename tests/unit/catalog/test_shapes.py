@@ -15,7 +15,7 @@ from mcp_optimizer.catalog.shapes import LearnedShapes, shape_text
 from mcp_optimizer.compression.shape_text import written
 from mcp_optimizer.db.database import Database, open_database
 from mcp_optimizer.db.shapes import StoredShapes
-from mcp_optimizer.domain.tools import Definition
+from mcp_optimizer.domain.tools import Definition, shape_key
 from mcp_optimizer.errors import CatalogError
 from tests.unit.catalogs import mcp_tool, no_database
 
@@ -142,7 +142,8 @@ async def test_a_tool_says_what_its_schema_declares_and_what_was_learned_where_t
     typed = Definition.of(mcp_tool("typed", outputSchema={"properties": {"id": {}}, "required": ["id"]}))
     plain = Definition.of(mcp_tool("plain"))
     for definition in (typed, plain):
-        teach(shapes, {"result": [CARD, CARD]}, {"result": [CARD]}, definition_hash=definition.definition_hash)
-    assert shape_text(typed, shapes) == shape_text(typed, None) == "{id}"
-    assert shape_text(plain, shapes) == f"[{CARD_TEXT}]"
-    assert shape_text(plain, None) == ""
+        key = shape_key("s", definition.definition_hash)
+        teach(shapes, {"result": [CARD, CARD]}, {"result": [CARD]}, definition_hash=key)
+    assert shape_text("s", typed, shapes) == shape_text("s", typed, None) == "{id}"
+    assert shape_text("s", plain, shapes) == f"[{CARD_TEXT}]"
+    assert shape_text("other", plain, shapes) == shape_text("s", plain, None) == ""

@@ -149,11 +149,11 @@ async def test_a_conversation_is_not_shown_the_same_tool_twice(gateway: Gateway)
 
     first = await ask("record changes")
     again = await ask("record changes to the repository")
-    assert "git_commit(" in first
-    assert "git_commit(" not in again
-    assert "shown above: git_commit" in again
-    assert "git_commit(" in await ask("git_commit")
-    assert "git_commit(" in await ask("record changes", Caller("claude-code", "session 2"))
+    assert "git_commit(message: str" in first
+    assert "git_commit(message: str" not in again
+    assert "shown earlier (a search for its name shows it again): git_commit(message, …)" in again
+    assert "git_commit(message: str" in await ask("git_commit")
+    assert "git_commit(message: str" in await ask("record changes", Caller("claude-code", "session 2"))
 
 
 async def test_without_a_known_conversation_everything_is_shown_again(gateway: Gateway) -> None:
@@ -257,3 +257,18 @@ async def test_a_tool_without_a_description_has_its_parameters_on_their_own_line
     plain = tool("scan_disk", "", {"path": {**TEXT, "description": "Where to begin, such as C:."}}, "path")
     gateway = await gateway_over(running("disks", plain))
     assert (await text_of(gateway, "scan disk")).startswith("scan_disk [disks]:\n path: str - Where to begin")
+
+
+async def test_what_is_shown_in_a_word_does_not_count_as_shown() -> None:
+    nine = {f"k{at}": TEXT for at in range(9)}
+    box = {"type": "object", "properties": nine, "required": list(nine)}
+    pack = tool("pack_box", "Pack a box", {"box": box}, "box")
+    opened = await gateway_over(running("boxes", mcp_tool("open_box", "Open a box"), pack))
+    caller = Caller("claude-code", "session 4")
+    for request in ("open a box", "open a box", "pack a box"):
+        found = await opened.search(request, detail=Detail.SIGNATURE, caller=caller, is_conversation=True)
+    assert "k8: str" in found.text
+
+
+async def test_more_tools_than_asked_for_are_never_returned(gateway: Gateway) -> None:
+    assert len(gateway.find("show commit logs; move a card", limit=2).tools) <= 2

@@ -10,6 +10,7 @@ import pytest
 
 from mcp_optimizer.compression.result_shapes import shape_of_value
 from mcp_optimizer.compression.shape_text import written
+from mcp_optimizer.domain.tools import shape_key
 from mcp_optimizer.largejson.raw import LargeText, LargeValue
 from mcp_optimizer.results.estimates import Estimator
 from mcp_optimizer.results.examples import example
@@ -82,4 +83,4 @@ async def test_a_result_that_succeeded_is_learned_before_anything_is_selected_an
     await results.answer(Call("s", "t", select=select, definition_hash="h"), partial(answered, result('{"total": 3}')))
     failed = result('{"code": 3}', isError=True)
     await results.answer(Call("s", "t", definition_hash="e"), partial(answered, failed))
-    assert learned == {"h": {"total": 3}}
+    assert learned == {shape_key("s", "h"): {"total": 3}}

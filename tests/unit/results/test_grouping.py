@@ -121,3 +121,9 @@ def test_no_element_is_lost_and_none_counts_twice(rows: list[dict[str, Any]]) ->
     sums = Projection("sum_by(@, &k, &n)").of(rows)
     assert sums == {key: sum(row["n"] or 0 for row in group) for key, group in groups.items()}
     assert list(sums.values()) == sorted(sums.values(), reverse=True)
+
+
+def test_a_number_and_its_text_are_different_keys() -> None:
+    rows = [{"k": key} for key in ("1", 1, None, "null", True, "true", "1", 2)]
+    found = Projection("count_by(@, &k)").of(rows)
+    assert found == {"1": 2, "(1)": 1, "(null)": 1, "null": 1, "(true)": 1, "true": 1, "2": 1}
