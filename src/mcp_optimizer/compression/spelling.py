@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from mcp_optimizer.largejson.text import compact
@@ -25,20 +26,26 @@ def enclosed(text: str) -> str:
 
 def _top_level(text: str, marks: str) -> bool:
     """Whether one of the marks is outside all brackets and quotes."""
+    return any(depth == 0 and letter in marks for _, letter, depth in _unquoted(text))
+
+
+def end_of_brackets(text: str) -> int:
+    """Where the brackets that a text begins with are closed; 0 if they are not."""
+    return next((at + 1 for at, letter, depth in _unquoted(text) if depth == 0 and letter in "}])"), 0)
+
+
+def _unquoted(text: str) -> Iterator[tuple[int, str, int]]:
+    """The letters outside quotes, each with its place and how many brackets are open after it."""
     depth, quoted, escaped = 0, False, False
-    for letter in text:
+    for at, letter in enumerate(text):
         if quoted:
             quoted = escaped or letter != "'"
             escaped = letter == "\\" and not escaped
         elif letter == "'":
             quoted = True
-        elif letter in "{[(":
-            depth += 1
-        elif letter in "}])":
-            depth -= 1
-        elif depth == 0 and letter in marks:
-            return True
-    return False
+        else:
+            depth += (letter in "{[(") - (letter in "}])")
+            yield at, letter, depth
 
 
 def literal(value: Any) -> str:

@@ -110,7 +110,8 @@ class Finder:
         room = self._limits.reply_tokens - _AROUND
         at_once = room // _LEAST_TOOL
         hits, further = self._searched(snapshot, query.tool_description, query.tool_keywords, min(limit, at_once))
-        parts = self._parts(snapshot, query, hits)
+        asked = several(query.tool_description)
+        parts = self._parts(snapshot, query, asked, hits) if asked is not None else []
         if parts:
             most = max(limit, 2 * len(parts)) if query.limit is None else limit
             hits = _together(parts, hits)[: min(most, at_once)]
@@ -129,7 +130,7 @@ class Finder:
             len(tools) < len(hits) or len(hits) == at_once < limit,
             further=() if parts else _worth_naming(tools, further),
             parts=_in_parts(parts, tools),
-            not_searched=_beyond(query, parts),
+            not_searched=asked.rest if asked is not None and parts else "",
         )
         return replace(found, text=self._text(found, snapshot, query, seen))
 
@@ -160,13 +161,12 @@ class Finder:
         asked = terms(request)
         return lambda positions: use.prior(asked, [tool.key for at in positions if (tool := snapshot.tools[at])])
 
-    def _parts(self, snapshot: Snapshot, query: Query, whole: _Hits) -> list[tuple[str, _Hits]]:
+    def _parts(self, snapshot: Snapshot, query: Query, asked: Several, whole: _Hits) -> list[tuple[str, _Hits]]:
         """The parts of a request for several actions, each with its tools; none if it is one request.
 
         Whoever asks for fewer tools than actions gets the best for the whole.
         """
-        asked = several(query.tool_description)
-        if asked is None or (query.limit is not None and len(asked.parts) > query.limit):
+        if query.limit is not None and len(asked.parts) > query.limit:
             return []
         keywords = query.tool_keywords
         parts = [(part, self._searched(snapshot, part, keywords, _OF_A_PART)[0]) for part in asked.parts]
@@ -193,12 +193,6 @@ class Finder:
         room = self._limits.reply_tokens - _AROUND
         sources = TextSources(self._forms, self._count, room, self._shape, lambda server: _about(snapshot, server))
         return reply_text(found, sources, self._find_tokens, frozenset(terms(query.text)), seen)
-
-
-def _beyond(query: Query, parts: Sequence[tuple[str, _Hits]]) -> str:
-    """The actions that were too many."""
-    asked = several(query.tool_description) if parts else None
-    return asked.rest if asked is not None else ""
 
 
 def _about(snapshot: Snapshot, server: str) -> str:

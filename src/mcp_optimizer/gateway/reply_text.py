@@ -15,6 +15,7 @@ from mcp_optimizer.catalog import CatalogTool
 from mcp_optimizer.catalog.forms import ToolForms
 from mcp_optimizer.compression.brief import begins_with_parameter, brief, call_of, folded
 from mcp_optimizer.compression.signature import Notes
+from mcp_optimizer.compression.spelling import end_of_brackets
 from mcp_optimizer.domain.json_schema import ANY_OBJECT, properties_of
 from mcp_optimizer.gateway.conversations import Seen
 from mcp_optimizer.gateway.found import FoundPart, FoundTool, FoundTools
@@ -213,7 +214,7 @@ def _key(tool: CatalogTool) -> str:
 
 def _headed(tool: CatalogTool, text: str) -> str:
     """`name(parameters) [server]: description`, or the parameters on the lines below."""
-    if text.startswith("(") and (end := _end_of_parameters(text)):
+    if text.startswith("(") and (end := end_of_brackets(text)):
         said = text[end:].strip()
         return _block(f"{_name(tool)}{text[:end]} [{tool.server}]" + (f": {said}" if said else ""))
     between = "\n" if begins_with_parameter(text, properties_of(tool.record.details.input_schema)) else " "
@@ -230,24 +231,6 @@ def _block(text: str) -> str:
 
 def _printable(line: str) -> str:
     return line if line.isprintable() else "".join(letter if letter.isprintable() else " " for letter in line)
-
-
-def _end_of_parameters(text: str) -> int:
-    """Where the brackets that the text begins with are closed."""
-    depth, quoted, escaped = 0, False, False
-    for at, letter in enumerate(text):
-        if quoted:
-            quoted = escaped or letter != "'"
-            escaped = letter == "\\" and not escaped
-        elif letter == "'":
-            quoted = True
-        elif letter in "([{":
-            depth += 1
-        elif letter in ")]}":
-            depth -= 1
-            if not depth:
-                return at + 1
-    return 0
 
 
 def _name(tool: CatalogTool) -> str:
