@@ -1,16 +1,17 @@
 """A tool in less than its signature: only what must be given, and what the request is about. Pure.
 
 `brief` is one line: `(board_id: int, owner?: str, +31 optional) List the cards of a board.` `folded` is a signature
-whose optional parameters are listed by name, except those that the request mentions. Nothing required is ever left
-out, and what is left out is counted.
+whose optional parameters are listed by name, except those that the request mentions or that have rules. Nothing
+required is ever left out, and what is left out is counted.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
+from mcp_optimizer.compression.cues import plainly
 from mcp_optimizer.compression.notes import opening
 from mcp_optimizer.compression.references import resolve
 from mcp_optimizer.compression.spelling import literal
@@ -38,6 +39,8 @@ _MOST_MATCHING = 4
 _MOST_NAMED = 12
 _LONGEST_NAME = 40
 _DEEPEST = 3
+_LETTERS_OF_RULES = 1_200
+"""How long the lines may be together that a folded signature keeps for their rules."""
 
 
 def brief(tool: McpTool, wanted: Collection[str], named: int = 0) -> str | None:
@@ -90,27 +93,37 @@ def terms_of(name: str) -> frozenset[str]:
 
 
 def folded(signature: str, tool: McpTool, wanted: Collection[str]) -> str:
-    """The tool's signature with its optional parameters by name only, except those that the request mentions."""
+    """The tool's signature with its optional parameters by name only, except those that the request mentions and the
+    ones with the weightiest rules."""
     optional = properties_of(tool.input_schema)
     # Every parameter of list_cards may speak of cards.
     wanted = frozenset(wanted) - terms_of(tool.name)
-    kept: list[str] = []
-    left_out: list[str] = []
-    shared: list[list[str]] = []
-    for block in _blocks(signature):
+    blocks = list(_blocks(signature))
+    named: dict[int, str] = {}
+    for place, block in enumerate(blocks):
         found = _PARAMETER.match(block[0])
-        if _SHARED.match(block[0]):
-            shared.append(block)
-        elif found and found["optional"] and found["name"] in optional and terms_of(found["name"]).isdisjoint(wanted):
-            left_out.append(found["name"])
-        else:
-            kept += block
-    if not left_out:
+        if found and found["optional"] and found["name"] in optional and terms_of(found["name"]).isdisjoint(wanted):
+            named[place] = found["name"]
+    for place in _with_rules({place: "\n".join(blocks[place]) for place in named}):
+        del named[place]
+    if not named:
         return signature
+    shared = [block for block in blocks if _SHARED.match(block[0])]
+    kept = [line for place, block in enumerate(blocks) if place not in named and block not in shared for line in block]
     kept += _used(shared, kept)
-    names = [name if len(name) <= _LONGEST_NAME else f"{name[:_LONGEST_NAME]}…" for name in left_out[:_MOST_NAMED]]
-    more = ", …" if len(left_out) > _MOST_NAMED else ""
-    return "\n".join([*kept, f"+{len(left_out)} optional: {', '.join(names)}{more}"])
+    names = [name if len(name) <= _LONGEST_NAME else f"{name[:_LONGEST_NAME]}…" for name in named.values()]
+    more = ", …" if len(names) > _MOST_NAMED else ""
+    return "\n".join([*kept, f"+{len(names)} optional: {', '.join(names[:_MOST_NAMED])}{more}"])
+
+
+def _with_rules(lines: Mapping[int, str]) -> Iterator[int]:
+    """The places of the lines with the weightiest rules, as many as there is room for."""
+    left = _LETTERS_OF_RULES
+    weighed = {place: plainly(line) for place, line in lines.items()}
+    for place in sorted(lines, key=lambda place: -weighed[place]):
+        if weighed[place] and len(lines[place]) <= left:
+            left -= len(lines[place])
+            yield place
 
 
 def _blocks(signature: str) -> Iterator[list[str]]:

@@ -113,8 +113,10 @@ _BOUNDING = _any(
 )
 _ADVERTISING = _any(
     r"^\W{0,4}(?:usage: )?use (?:this|it)\b(?! param| value| field| option| only)|^\W{0,4}use (?:when|for|cases?)\b",
-    r"^\W{0,4}(?:best for|useful|ideal|perfect|great for|suitable|helpful|essential|efficient|allows|enables)",
     r"^\W{0,4}(?:this (?:tool|is|operation|endpoint|function|method|helps)|when (?:not )?to use|read[ -]only)",
+)
+_PRAISING = _any(
+    r"^\W{0,4}(?:best for|useful|ideal|perfect|great for|suitable|helpful|essential|efficient|allows|enables)",
 )
 _OTHER_TOOLS = _any(
     r"\b(?:don't|do not|never) use (?:this|it|when|for)\b|\binstead\b(?! of)|\bprefer\b|\bnot for\b",
@@ -150,7 +152,7 @@ def of_a_description(sentence: str, parameters: Collection[str]) -> int:
         found = TELLING
     if not found:
         return 0
-    if _HARMLESS.search(sentence):
+    if _HARMLESS.search(sentence) or _PRAISING.match(sentence):
         return HINTING
     if _ABOUT_RESULTS.match(sentence):
         return TELLING if _BOUNDING.search(sentence) or _names_one(sentence, parameters) else 0

@@ -42,8 +42,8 @@ class _Room:
     least: int = TELLING
 
 
-_OF_A_DESCRIPTION = _Room(rules=3, letters=250)
-_OF_A_TOOL_WITHOUT_PARAMETERS = _Room(rules=2, letters=150)
+_OF_A_DESCRIPTION = _Room(rules=4, letters=330)
+_OF_A_TOOL_WITHOUT_PARAMETERS = _Room(rules=3, letters=220)
 _OF_A_NESTED_NOTE = _Room(rules=1, letters=60)
 
 

@@ -83,7 +83,7 @@ def test_the_parameters_of_a_call_are_named_if_they_are_few() -> None:
 
 
 def test_a_folded_signature_names_its_optional_parameters_and_keeps_the_others() -> None:
-    many = {f"filter_{number}": {**TEXT, "description": f"Only cards of kind {number}."} for number in range(20)}
+    many = {f"filter_{number}": {**TEXT, "description": f"Cards of kind {number}."} for number in range(20)}
     owner = {"owner": {**TEXT, "description": "Whose cards to list."}}
     board = {"board": {**NUMBER, "description": "Where to look, as list_boards returns it."}}
     made = tool({**many, **owner, **board}, ["board"])
@@ -95,6 +95,21 @@ def test_a_folded_signature_names_its_optional_parameters_and_keeps_the_others()
     assert lines[3].startswith("+20 optional: filter_0, filter_1")
     assert lines[3].endswith("filter_11, …")
     assert len(lines) == 4
+
+
+def test_a_folded_signature_keeps_optional_parameters_with_rules_while_there_is_room() -> None:
+    plain = {"label": {**TEXT, "description": "A word on the card."}}
+    ruled = {f"date_{number}": {**TEXT, "description": "Must be a date of this year."} for number in range(100)}
+    telling = {"page": {**NUMBER, "description": "Counted in seconds."}}
+    made = tool({**telling, **plain, **ruled})
+    text = folded(signature(made), made, [])
+    assert "date_0?: str - Must be a date of this year" in text
+    assert "label?" not in text
+    assert "date_99?" not in text
+    # The weightiest rules come first.
+    assert "page?" not in text
+    few = tool({**telling, **plain})
+    assert "page?: int - Counted in seconds" in folded(signature(few), few, [])
 
 
 def test_a_folded_signature_keeps_the_types_it_still_uses_and_no_others() -> None:

@@ -36,7 +36,7 @@ CARD = tool(
     {
         "title": {**TEXT, "description": "What is shown on the board."},
         **{f"field_{number}": {**TEXT, "description": f"The value of field number {number}."} for number in range(60)},
-        "deadline": {**TEXT, "description": "The day by which it must be done."},
+        "deadline": {**TEXT, "description": "The day by which it is wanted."},
     },
     "title",
 )
@@ -71,7 +71,7 @@ async def test_no_schema_and_no_metrics_cost_the_model_anything(gateway: Gateway
 async def test_a_large_tool_is_shown_with_what_it_requires_and_what_the_request_is_about(gateway: Gateway) -> None:
     text = await text_of(gateway, "create a card with a deadline", limit=1)
     assert " title: str - What is shown on the board" in text
-    assert " deadline?: str - Day by which it must be done" in text
+    assert " deadline?: str - Day by which it is wanted" in text
     assert "+60 optional: field_0, field_1" in text
     assert COUNT(text) < 200
 
