@@ -30,7 +30,7 @@ _AROUND = 500
 _LEAST_TOOL = 30
 """Tokens of the smallest tool, which bounds how many tools a reply could hold."""
 
-_OF_A_PART = 3
+_OF_A_PART = 4
 """Tools that are looked at for each of several actions."""
 
 _LIKELY = 0.4
@@ -113,7 +113,7 @@ class Finder:
         asked = several(query.tool_description)
         parts = self._parts(snapshot, query, asked, hits) if asked is not None else []
         if parts:
-            most = max(limit, 2 * len(parts)) if query.limit is None else limit
+            most = max(limit, _OF_A_PART * len(parts)) if query.limit is None else limit
             hits = _together(parts, hits)[: min(most, at_once)]
         forms = self._forms.reply([tool for tool, _ in hits], query.detail, room)
         tools = tuple(

@@ -29,7 +29,7 @@ _FIRST = 1.5
 _MOST_MORE = 6
 """Maximum tools that a reply names beyond those that were asked for."""
 
-_MOST_OTHERS = 2
+_MOST_OTHERS = 3
 """Maximum other tools that are named for each of several actions."""
 
 _OPTIONAL_NAMED = 10

@@ -105,6 +105,11 @@ async def test_several_actions_get_their_tools_in_one_reply(gateway: Gateway) ->
     assert shown == ["git_add", "git_commit", "git_log"]
 
 
+async def test_each_of_several_actions_names_the_next_tools(gateway: Gateway) -> None:
+    text = await text_of(gateway, "see what changed; list all commits; show the difference of branches")
+    assert "or: git_log(repo_path, …), git_add(repo_path, …)" in text
+
+
 async def test_a_name_among_several_actions_gives_all_of_that_tool(gateway: Gateway) -> None:
     text = await text_of(gateway, "show the commit logs; create_card")
     assert "field_59?: str" in text
