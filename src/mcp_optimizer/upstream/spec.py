@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from mcp_optimizer.upstream.auth_spec import NO_AUTH, AuthSpec
 from mcp_optimizer.upstream.failure import FailureKind
 from mcp_optimizer.upstream.selection import EVERY_TOOL, ToolSelection
 
@@ -37,6 +38,7 @@ class ServerSpec:
     cwd: str | None = None
     url: str = field(default="", repr=False)
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    auth: AuthSpec = NO_AUTH
     description: str = ""
     """What the server is for, as the server file says: searched, and shown with its tools."""
     timeout: float | None = None
