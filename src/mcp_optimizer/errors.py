@@ -5,6 +5,7 @@
     ├── CatalogError              the catalog database cannot be used
     ├── UpstreamError             one MCP server behind the gateway failed; the others are not affected
     │   ├── ServerUnavailable     it is not running (still starting, dead, disabled)
+    │   ├── LoginRequired         it wants a login that only a person can make
     │   ├── ServerBusy            the maximum number of calls is waiting for it; says when to try again
     │   ├── CallTimeout           it did not respond within the call's deadline
     │   ├── CallLost              the connection broke in this call; the server may be alive
@@ -53,6 +54,10 @@ class UpstreamError(OptimizerError):
 
 class ServerUnavailable(UpstreamError):
     """The server is not running."""
+
+
+class LoginRequired(UpstreamError):
+    """The server wants a login that only a person can make; the message says how."""
 
 
 class ServerBusy(UpstreamError):

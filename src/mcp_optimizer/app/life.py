@@ -36,6 +36,7 @@ class Life:
         # Ended from the last to the first, whether or not they were started: some are used without that.
         self._ending = Ending()
         self._ending.add("the database", parts.storage.close)
+        self._ending.add("the logins", parts.logins.close)
         if parts.use is not None:
             self._ending.add("what was learned from use", parts.use.stop)
         if parts.shapes is not None:

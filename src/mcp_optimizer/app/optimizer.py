@@ -62,6 +62,7 @@ class Optimizer:
         self.settings = settings
         self.news = parts.news
         self.storage = parts.storage
+        self.logins = parts.logins
         self.ingestion = parts.ingestion
         self.catalog = parts.catalog
         self.forms = parts.forms

@@ -29,6 +29,7 @@ from mcp_optimizer.compression.signature import Notes
 from mcp_optimizer.db.storage import Storage
 from mcp_optimizer.domain.own_tools import OWN_TOOLS
 from mcp_optimizer.gateway.gateway import Gateway
+from mcp_optimizer.identity.logins import Logins
 from mcp_optimizer.metrics.accounts import Accounts
 from mcp_optimizer.metrics.event_log import event_logger, log_event
 from mcp_optimizer.metrics.recorder import Recorder
@@ -61,6 +62,7 @@ class Parts:
     counter: TokenCounter
     news: ServerNews
     pool: UpstreamPool
+    logins: Logins
     storage: Storage
     ingestion: Ingestion
     catalog: LiveCatalog
@@ -80,8 +82,10 @@ def build_parts(specs: Sequence[ServerSpec], settings: Settings, *, has_one_clie
     """The only place that knows what each part is given."""
     check_driver(settings)
     counter, vocabulary, news, pace = TokenCounter(settings.encoding), Vocabulary(), ServerNews(), ForegroundFirst()
-    pool = UpstreamPool(specs, pool_options(settings, has_one_client=has_one_client), __version__, news)
     storage = Storage(settings.database_place)
+    logins = Logins()
+    options = pool_options(settings, has_one_client=has_one_client)
+    pool = UpstreamPool(specs, options, __version__, news, authorize=logins.of)
     ingestion = Ingestion(counter, vocabulary, storage.catalog, pace)
     own_names = () if is_transparent(settings) else tuple(tool["name"] for tool in OWN_TOOLS)
     catalog = LiveCatalog(ingestion, vocabulary, counter, own_names)
@@ -114,6 +118,7 @@ def build_parts(specs: Sequence[ServerSpec], settings: Settings, *, has_one_clie
         counter=counter,
         news=news,
         pool=pool,
+        logins=logins,
         storage=storage,
         ingestion=ingestion,
         catalog=catalog,

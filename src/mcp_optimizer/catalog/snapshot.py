@@ -67,7 +67,7 @@ class Snapshot:
     @property
     def is_starting(self) -> bool:
         """Whether a server is still starting, or its tools are still being ingested."""
-        return any(state.status is not ServerStatus.FAILED for state in self._missing)
+        return any(not state.status.has_failed for state in self._missing)
 
     def missing(self) -> list[UpstreamState]:
         """Servers whose tools cannot be found now, although they are configured and not disabled."""
@@ -78,7 +78,8 @@ class Snapshot:
         return tuple(
             state
             for state in self.states.values()
-            if state.status in (ServerStatus.STARTING, ServerStatus.FAILED)
+            if state.status is ServerStatus.STARTING
+            or state.status.has_failed
             or (state.status is ServerStatus.RUNNING and state.listing.size and state.name not in self.names.ranges)
         )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -112,6 +113,7 @@ _ADVICE = {
     "not_mcp": "It must write only MCP messages to stdout. Look for an option that sends its logs to stderr.",
     "exited": "Run its command in a terminal to see the full message. Usually an argument, a key or a file is missing.",
     "entry": "Correct its entry in the server file.",
+    "login": "Log in once: mcp-optimizer login {name}",
     "unauthorised": 'It wants credentials: set them in the server\'s "headers".',
     "fault": "This is a bug in mcp-optimizer. Please report it, with the traceback from the log.",
 }
@@ -128,7 +130,7 @@ def advise(state: UpstreamState) -> str:
     if state.failure is None:
         return ""
     if advice := _ADVICE.get(state.failure):
-        return advice.format(target=state.spec.target)
+        return advice.format(target=state.spec.target, name=shlex.quote(state.name))
     if not state.spec.command:
         return f"Check that {state.spec.target} is correct and that its server is running."
     return _SILENT if state.failure == "silent" else "Run its command in a terminal, and check its entry."
@@ -139,6 +141,7 @@ def _show_diagnosis(rows: list[dict[str, Any]]) -> None:
 
     out = console()
     marks = {"running": ("✓", "green"), "failed": ("✗", "red"), "stopped": ("–", "dim"), "starting": ("…", "yellow")}
+    marks["login needed"] = ("!", "yellow")
     for row in rows:
         mark, style = marks[row["status"]]
         line = Text(f"{mark} {row['name']}", style=style)

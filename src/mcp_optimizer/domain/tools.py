@@ -112,7 +112,13 @@ class ServerStatus(StrEnum):
     STARTING = "starting"
     RUNNING = "running"
     FAILED = "failed"
+    LOGIN_NEEDED = "login needed"
     STOPPED = "stopped"
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether it does not run, and nothing is being done about it this moment."""
+        return self in (ServerStatus.FAILED, ServerStatus.LOGIN_NEEDED)
 
 
 class McpServer(BaseModel):

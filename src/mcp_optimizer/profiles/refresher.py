@@ -15,7 +15,6 @@ from mcp_optimizer.catalog import CatalogTool, LiveCatalog
 from mcp_optimizer.catalog.forms import ToolForms
 from mcp_optimizer.compression.compress import Dialect
 from mcp_optimizer.compression.descriptions import Level
-from mcp_optimizer.domain.tools import ServerStatus
 from mcp_optimizer.errors import CatalogError
 from mcp_optimizer.profiles.lists import Presentation, Registered, ToolLists
 from mcp_optimizer.profiles.tiers import ProfileName
@@ -94,7 +93,7 @@ class ListRefresher:
 
     async def _settle(self) -> None:
         """Waits until no server is in its first start and the running ones are ingested."""
-        while any(state.status is not ServerStatus.FAILED for state in self._catalog.snapshot.missing()):
+        while any(not state.status.has_failed for state in self._catalog.snapshot.missing()):
             await self._catalog.changed()
 
     async def _watch(self) -> None:

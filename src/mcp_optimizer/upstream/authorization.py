@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
 from typing import Protocol
 
 from mcp_optimizer.upstream.spec import ServerSpec
 
 
-class LoginNeeded(Exception):
-    """The server wants a login that only a person can make."""
+@dataclass(frozen=True)
+class LoginOffer:
+    """Where a person can log in now, and the end of that."""
+
+    address: str
+    done: Callable[[], Awaitable[object]]
 
 
 class Authorization(Protocol):
@@ -21,6 +27,14 @@ class Authorization(Protocol):
 
     async def refused(self, status: int, challenges: str, sent: Mapping[str, str]) -> bool:
         """The server refused a request with these headers. True if other headers are worth another attempt."""
+        ...
+
+    async def until_login(self) -> None:
+        """Wait until a person has logged in."""
+        ...
+
+    def offered(self) -> AbstractAsyncContextManager[LoginOffer]:
+        """A login that can be made while the context is open."""
         ...
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
+from mcp_optimizer.upstream.authorization import Authorization, Authorize, nobody
 from mcp_optimizer.upstream.diagnostics import Diagnostics
 from mcp_optimizer.upstream.legacy_sse import legacy_sse
 from mcp_optimizer.upstream.peer import Peer
@@ -16,18 +17,31 @@ Connect = Callable[[ServerSpec, Transport, Peer, Diagnostics], AbstractAsyncCont
 """Binds a peer to a server for as long as the context is open."""
 
 
+def connecting(authorize: Authorize = nobody) -> Connect:
+    """The real transports; `authorize` says how servers over HTTP are told who calls."""
+
+    def connect(
+        spec: ServerSpec, transport: Transport, peer: Peer, diagnostics: Diagnostics
+    ) -> AbstractAsyncContextManager[None]:
+        return _connected(spec, transport, peer, diagnostics, authorize(spec))
+
+    return connect
+
+
+connected = connecting()
+
+
 @asynccontextmanager
-async def connected(
-    spec: ServerSpec, transport: Transport, peer: Peer, diagnostics: Diagnostics
+async def _connected(
+    spec: ServerSpec, transport: Transport, peer: Peer, diagnostics: Diagnostics, authorization: Authorization | None
 ) -> AsyncIterator[None]:
-    """The real transports."""
     if transport is Transport.STDIO:
         async with run_child(spec, peer) as child:
             diagnostics.runs(child)
             yield
     elif transport is Transport.HTTP:
-        async with streamable_http(spec, peer, diagnostics):
+        async with streamable_http(spec, peer, diagnostics, authorization):
             yield
     else:
-        async with legacy_sse(spec, peer, diagnostics):
+        async with legacy_sse(spec, peer, diagnostics, authorization):
             yield

@@ -1,12 +1,16 @@
-"""The three ways in which a request to a server ends without a result.
+"""The ways in which a request to a server ends without a result.
 
-Refused: the server responded with an error and is alive. Lost: this one exchange broke, and the server may be alive.
-Gone: the server or its session has ended. Confusing them restarts healthy servers, or waits for dead ones.
+Refused: the server responded with an error and is alive; if it wants a login, only a person can help. Lost: this one
+exchange broke, and the server may be alive. Gone: the server or its session has ended. Confusing them restarts healthy
+servers, or waits for dead ones.
 """
 
 from __future__ import annotations
 
 from typing import Any
+
+_LOGIN_NEEDED = -32001
+"""Of the range that the protocol leaves to implementations."""
 
 
 class RpcError(Exception):
@@ -17,6 +21,13 @@ class RpcError(Exception):
         self.code = code
         self.message = message
         self.data = data
+
+
+class LoginNeeded(RpcError):
+    """Refused: the server wants a login that only a person can make. The message says how."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(_LOGIN_NEEDED, message)
 
 
 class ExchangeLost(Exception):

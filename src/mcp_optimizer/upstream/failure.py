@@ -8,7 +8,7 @@ from enum import StrEnum
 import httpx2
 
 from mcp_optimizer.runtime.logs import first_of
-from mcp_optimizer.upstream.endings import ExchangeLost, RpcError, RpcTimeout
+from mcp_optimizer.upstream.endings import ExchangeLost, LoginNeeded, RpcError, RpcTimeout
 
 _STATUS_ADVICE = {
     401: " (not authorised: check its headers)",
@@ -37,6 +37,8 @@ class FailureKind(StrEnum):
     """Nothing answers at its URL."""
     UNAUTHORISED = "unauthorised"
     """It answered with HTTP status 401 or 403."""
+    LOGIN = "login"
+    """It wants a login that only a person can make."""
     REFUSED = "refused"
     """It answered with an error."""
     FAULT = "fault"
@@ -82,6 +84,8 @@ def explained(error: BaseException, start_timeout: float) -> Failure:
         return Failure(FailureKind.SILENT, f"it did not answer within {start_timeout:g} s")
     if isinstance(error, httpx2.ConnectError):
         return Failure(FailureKind.UNREACHABLE, "nothing answers at its url")
+    if isinstance(error, LoginNeeded):
+        return Failure(FailureKind.LOGIN, error.message)
     if isinstance(error, RpcError):
         return Failure(FailureKind.REFUSED, f"it refused: {error.message}")
     return Failure(_kind_of(error), text)

@@ -15,7 +15,7 @@ from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, LATEST_HANDSHAKE_VERS
 
 from mcp_optimizer.domain.caller import LOCAL, Caller
 from mcp_optimizer.limits import Limits
-from mcp_optimizer.upstream.endings import ExchangeLost, RpcError
+from mcp_optimizer.upstream.endings import ExchangeLost, LoginNeeded, RpcError
 from mcp_optimizer.upstream.messages import capabilities_of, shortened
 from mcp_optimizer.upstream.peer import Peer
 
@@ -62,6 +62,8 @@ class Handshake:
                 return await self._discover(_mutual(error) or MODERN_PROTOCOL_VERSIONS[-1])
         try:
             return await self._discover(MODERN_PROTOCOL_VERSIONS[-1])
+        except LoginNeeded:
+            raise
         except RpcError as error:
             if (version := _mutual(error)) is not None:
                 return await self._discover(version)

@@ -13,8 +13,10 @@ import anyio
 import httpx2
 import mcp_types as types
 
+from mcp_optimizer.upstream.authorization import Authorization
+from mcp_optimizer.upstream.authorized_http import AuthorizedHttp
 from mcp_optimizer.upstream.diagnostics import Diagnostics
-from mcp_optimizer.upstream.endings import ExchangeLost, RpcError, ServerGone
+from mcp_optimizer.upstream.endings import ExchangeLost, LoginNeeded, RpcError, ServerGone
 from mcp_optimizer.upstream.failure import refused_with
 from mcp_optimizer.upstream.http_bodies import events, json_of
 from mcp_optimizer.upstream.http_client import http_client
@@ -27,10 +29,12 @@ _LONGEST_ENDPOINT = 4_000
 
 
 @asynccontextmanager
-async def legacy_sse(spec: ServerSpec, peer: Peer, diagnostics: Diagnostics) -> AsyncIterator[None]:
+async def legacy_sse(
+    spec: ServerSpec, peer: Peer, diagnostics: Diagnostics, authorization: Authorization | None = None
+) -> AsyncIterator[None]:
     """Bind the peer to a server at a URL, for as long as its stream is open."""
     async with http_client(spec, peer.limits) as client, anyio.create_task_group() as tasks:
-        wire = _LegacySse(httpx2.URL(spec.url), client, peer, diagnostics)
+        wire = _LegacySse(httpx2.URL(spec.url), AuthorizedHttp(client, authorization), peer, diagnostics)
         peer.bind(wire)
         tasks.start_soon(wire.read)
         try:
@@ -41,9 +45,9 @@ async def legacy_sse(spec: ServerSpec, peer: Peer, diagnostics: Diagnostics) -> 
 
 
 class _LegacySse:
-    def __init__(self, url: httpx2.URL, client: httpx2.AsyncClient, peer: Peer, diagnostics: Diagnostics) -> None:
+    def __init__(self, url: httpx2.URL, http: AuthorizedHttp, peer: Peer, diagnostics: Diagnostics) -> None:
         self._url = url
-        self._client = client
+        self._http = http
         self._peer = peer
         self._diagnostics = diagnostics
         self._endpoint: asyncio.Future[httpx2.URL] = asyncio.get_running_loop().create_future()
@@ -52,26 +56,28 @@ class _LegacySse:
         endpoint = await asyncio.shield(self._endpoint)
         headers = {"content-type": "application/json"}
         with broken_exchanges():
-            async with self._client.stream("POST", endpoint, content=to_wire(message), headers=headers) as response:
+            async with self._http.stream("POST", endpoint, headers, to_wire(message)) as response:
                 if (status := response.status_code) >= 300:
                     raise RpcError(types.INVALID_REQUEST, str(refused_with(status)))
 
     async def read(self) -> None:
         """Pass on what arrives on the stream, until it ends."""
-        reason = "its stream ended"
+        reason: Exception = ServerGone("its stream ended")
         try:
             with broken_exchanges():
-                async with self._client.stream("GET", self._url, headers={"accept": "text/event-stream"}) as response:
+                async with self._http.stream("GET", self._url, {"accept": "text/event-stream"}) as response:
                     self._diagnostics.answered(response.status_code)
                     if response.status_code == 200:
                         await self._read_events(response)
                     else:
-                        reason = f"it answers with HTTP status {response.status_code}"
+                        reason = ServerGone(f"it answers with HTTP status {response.status_code}")
+        except LoginNeeded as needed:
+            reason = needed
         except ExchangeLost as error:
-            reason = str(error)
+            reason = ServerGone(str(error))
         finally:
             if not self._endpoint.done():
-                self._endpoint.set_exception(ServerGone(reason))
+                self._endpoint.set_exception(reason)
                 self._endpoint.exception()
             self._peer.close()
 

@@ -7,6 +7,7 @@ with its name and the reason, and the others stay exactly as they were sent.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -18,6 +19,8 @@ from mcp_optimizer.limits import DEFAULT_LIMITS, Limits
 from mcp_optimizer.upstream.cursor import Cursor
 from mcp_optimizer.upstream.messages import shortened
 from mcp_optimizer.upstream.selection import ToolSelection
+
+logger = logging.getLogger(__name__)
 
 _AT_A_TIME = 50
 """Tools read in one turn of the event loop."""
@@ -178,3 +181,18 @@ def _read_tool(entry: Any) -> McpTool:
 def _name(entry: Any, position: int) -> str:
     name = entry.get("name") if isinstance(entry, dict) else None
     return name if isinstance(name, str) and name else f"#{position}"
+
+
+def log_unusable(server: str, listing: Listing) -> None:
+    """Tell of tools that are left out, and of names in the entry that no tool has."""
+    if listing.left_out:
+        first = listing.left_out[0]
+        logger.warning(
+            "Server %s: %d of its tools cannot be used and are left out, such as %r (%s). See `doctor`.",
+            server,
+            len(listing.left_out),
+            first.name,
+            first.reason,
+        )
+    for name in listing.idle:
+        logger.warning("Server %s: its entry names the tool %r, which it does not have. See `doctor`.", server, name)

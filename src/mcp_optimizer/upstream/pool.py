@@ -19,7 +19,8 @@ from mcp_optimizer.domain.caller import LOCAL, Caller, ClientLink
 from mcp_optimizer.domain.tools import ServerStatus
 from mcp_optimizer.errors import UpstreamError
 from mcp_optimizer.upstream import processes
-from mcp_optimizer.upstream.connecting import Connect, connected
+from mcp_optimizer.upstream.authorization import Authorize, nobody
+from mcp_optimizer.upstream.connecting import Connect, connecting
 from mcp_optimizer.upstream.news import ServerNews
 from mcp_optimizer.upstream.only_client import OnlyClient
 from mcp_optimizer.upstream.parked import Parked, ParkedCalls
@@ -39,9 +40,13 @@ class UpstreamPool:
         options: PoolOptions,
         version: str,
         news: ServerNews | None = None,
-        connect: Connect = connected,
+        connect: Connect | None = None,
+        authorize: Authorize = nobody,
     ) -> None:
-        """`news` is told what happens to the servers; `connect` is how they are reached."""
+        """`news` is told what happens to the servers; `connect` is how they are reached; `authorize`, how they are told
+        who calls.
+        """
+        reach = connect or connecting(authorize)
         self._options = options
         self._news = news or ServerNews()
         self._only_client = OnlyClient()
@@ -49,7 +54,15 @@ class UpstreamPool:
         client_info = {"name": "mcp-optimizer", "version": version}
         self._servers = {
             spec.name: Supervisor(
-                spec, options, client_info, self._changed, self._news.noticed, self._only_client, self._parked, connect
+                spec,
+                options,
+                client_info,
+                self._changed,
+                self._news.noticed,
+                self._only_client,
+                self._parked,
+                reach,
+                authorize(spec),
             )
             for spec in specs
         }

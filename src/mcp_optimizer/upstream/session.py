@@ -28,12 +28,12 @@ from mcp.shared.inbound import (
 from opentelemetry.propagate import inject
 
 from mcp_optimizer.domain.caller import LOCAL, Caller, ClientLink
-from mcp_optimizer.errors import CallInterrupted, CallLost, CallTimeout, UpstreamRefusal
+from mcp_optimizer.errors import CallInterrupted, CallLost, CallTimeout, LoginRequired, UpstreamRefusal
 from mcp_optimizer.limits import DEFAULT_LIMITS, Limits
 from mcp_optimizer.runtime.tasks import BackgroundTasks
 from mcp_optimizer.upstream.connecting import Connect, connected
 from mcp_optimizer.upstream.diagnostics import Diagnostics
-from mcp_optimizer.upstream.endings import ExchangeLost, RpcError, RpcTimeout, ServerGone
+from mcp_optimizer.upstream.endings import ExchangeLost, LoginNeeded, RpcError, RpcTimeout, ServerGone
 from mcp_optimizer.upstream.failure import CONNECTION_CLOSED, Failure
 from mcp_optimizer.upstream.handshake import Agreement, Handshake, envelope
 from mcp_optimizer.upstream.listing import Listing, list_tools
@@ -179,6 +179,8 @@ class UpstreamSession:
 
     def _translate(self, error: RpcError | ExchangeLost | ServerGone, timeout: float) -> Exception:
         name = self._spec.name
+        if isinstance(error, LoginNeeded):
+            return LoginRequired(name, f"The server {name!r} did not take the call: {error.message}.")
         if isinstance(error, RpcError):
             said = self._redactor
             return UpstreamRefusal(name, error.code, said.text(error.message), said.value(error.data))

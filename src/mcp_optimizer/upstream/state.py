@@ -56,3 +56,16 @@ class UpstreamState:
     @property
     def name(self) -> str:
         return self.spec.name
+
+
+AGREED = ("protocol_version", "server_version", "capabilities", "instructions")
+"""What a state repeats of the agreement with its server."""
+
+
+def at_first(spec: ServerSpec) -> UpstreamState:
+    """The state of a server before anything was tried."""
+    if spec.problem:
+        return UpstreamState(spec, ServerStatus.FAILED, reason=spec.problem, failure=spec.problem_kind)
+    if spec.disabled:
+        return UpstreamState(spec, ServerStatus.STOPPED, reason="disabled in its server file")
+    return UpstreamState(spec, ServerStatus.STARTING)

@@ -19,8 +19,10 @@ import mcp_types as types
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from mcp_optimizer.runtime.tasks import BackgroundTasks
+from mcp_optimizer.upstream.authorization import Authorization
+from mcp_optimizer.upstream.authorized_http import AuthorizedHttp
 from mcp_optimizer.upstream.diagnostics import Diagnostics
-from mcp_optimizer.upstream.endings import ExchangeLost, RpcError, ServerGone
+from mcp_optimizer.upstream.endings import ExchangeLost, LoginNeeded, RpcError, ServerGone
 from mcp_optimizer.upstream.failure import refused_with
 from mcp_optimizer.upstream.http_bodies import events, json_of, too_long, whole_body
 from mcp_optimizer.upstream.http_client import http_client
@@ -46,10 +48,12 @@ _GOODBYE = 1.0
 
 
 @asynccontextmanager
-async def streamable_http(spec: ServerSpec, peer: Peer, diagnostics: Diagnostics) -> AsyncIterator[None]:
+async def streamable_http(
+    spec: ServerSpec, peer: Peer, diagnostics: Diagnostics, authorization: Authorization | None = None
+) -> AsyncIterator[None]:
     """Bind the peer to a server at a URL; on exit, end the session there."""
     async with http_client(spec, peer.limits) as client:
-        wire = _StreamableHttp(spec.url, client, peer, diagnostics)
+        wire = _StreamableHttp(spec.url, AuthorizedHttp(client, authorization), peer, diagnostics)
         peer.bind(wire)
         try:
             yield
@@ -60,9 +64,9 @@ async def streamable_http(spec: ServerSpec, peer: Peer, diagnostics: Diagnostics
 
 
 class _StreamableHttp:
-    def __init__(self, url: str, client: httpx2.AsyncClient, peer: Peer, diagnostics: Diagnostics) -> None:
+    def __init__(self, url: str, http: AuthorizedHttp, peer: Peer, diagnostics: Diagnostics) -> None:
         self._url = httpx2.URL(url)
-        self._client = client
+        self._http = http
         self._peer = peer
         self._most = peer.limits.message_bytes
         self._diagnostics = diagnostics
@@ -79,11 +83,8 @@ class _StreamableHttp:
         if method == "notifications/cancelled" and self._headers.get(_VERSION_HEADER) in MODERN_PROTOCOL_VERSIONS:
             # In modern, closing the response was the message.
             return
-        request = self._client.build_request(
-            "POST", self._url, content=to_wire(message), headers={**self._headers, **headers}
-        )
         with broken_exchanges():
-            response = await self._client.send(request, stream=True)
+            response = await self._http.send("POST", self._url, {**self._headers, **headers}, to_wire(message))
             try:
                 await self._take(response, message)
             finally:
@@ -137,9 +138,8 @@ class _StreamableHttp:
                 # The session ended during the pause, and its HTTP client with it.
                 raise ServerGone
             failures += 1
-            async with self._client.stream(
-                "GET", self._url, headers={**self._headers, "last-event-id": last_event}
-            ) as again:
+            resumed = {**self._headers, "last-event-id": last_event}
+            async with self._http.stream("GET", self._url, resumed) as again:
                 if again.status_code < 400:
                     newest, pause = await self._read_events(again, asked, last_event)
                     failures = failures if newest == last_event else 0
@@ -173,14 +173,14 @@ class _StreamableHttp:
         while failures < _MOST_RECONNECTS:
             opened_at, pause = loop.time(), _RECONNECT
             try:
-                async with self._client.stream("GET", self._url, headers=headers) as response:
+                async with self._http.stream("GET", self._url, headers) as response:
                     if response.status_code >= 400:
                         # The server has no such stream.
                         return
                     failures = 0
                     last_event, pause = await self._read_events(response, None, headers.get("last-event-id"))
                     headers |= {"last-event-id": last_event} if last_event else {}
-            except (httpx2.HTTPError, ExchangeLost):
+            except (httpx2.HTTPError, ExchangeLost, LoginNeeded):
                 failures += 1
             # A stream that ends as soon as it opens is requested less and less often.
             patience = _RECONNECT if loop.time() - opened_at > _LONGEST_PAUSE else min(2 * patience, _LONGEST_PAUSE)
@@ -189,11 +189,8 @@ class _StreamableHttp:
     async def end(self) -> None:
         await self._listening.close()
         if _SESSION_HEADER in self._headers:
-            with contextlib.suppress(httpx2.HTTPError, TimeoutError):
-                async with (
-                    asyncio.timeout(_GOODBYE),
-                    self._client.stream("DELETE", self._url, headers=self._headers),
-                ):
+            with contextlib.suppress(httpx2.HTTPError, TimeoutError, ExchangeLost, LoginNeeded):
+                async with asyncio.timeout(_GOODBYE), self._http.stream("DELETE", self._url, self._headers):
                     pass
 
 

@@ -14,6 +14,7 @@ import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import anyio
@@ -26,12 +27,14 @@ from mcp_optimizer.errors import CallInterrupted, CallLost, CallNotWaiting, Serv
 from mcp_optimizer.largejson.text import compact
 from mcp_optimizer.runtime.logs import frames
 from mcp_optimizer.upstream.admission import Admission
+from mcp_optimizer.upstream.authorization import Authorization
 from mcp_optimizer.upstream.connecting import Connect, connected
 from mcp_optimizer.upstream.diagnostics import Diagnostics, Dropped
 from mcp_optimizer.upstream.endings import ExchangeLost, RpcError, ServerGone
 from mcp_optimizer.upstream.failure import CONNECTION_CLOSED, Failure, FailureKind, explained, fault_of_ours
 from mcp_optimizer.upstream.input_required import answered
-from mcp_optimizer.upstream.listing import Listing
+from mcp_optimizer.upstream.listing import Listing, log_unusable
+from mcp_optimizer.upstream.login_in_call import LoginInCall
 from mcp_optimizer.upstream.news import OnServerNotice, OnState
 from mcp_optimizer.upstream.notifications import Merged, OnNotice, ignored
 from mcp_optimizer.upstream.only_client import OnlyClient
@@ -41,7 +44,7 @@ from mcp_optimizer.upstream.questions import asked_by, can_be_asked
 from mcp_optimizer.upstream.redaction import Redactor
 from mcp_optimizer.upstream.session import UpstreamSession, open_session
 from mcp_optimizer.upstream.spec import ServerSpec, Transport
-from mcp_optimizer.upstream.state import PoolOptions, UpstreamState
+from mcp_optimizer.upstream.state import AGREED, PoolOptions, at_first
 from mcp_optimizer.upstream.vital_signs import Relisting, Suspicion, until_gone
 
 logger = logging.getLogger(__name__)
@@ -70,9 +73,12 @@ class Supervisor:
         only_client: OnlyClient,
         parked: ParkedCalls,
         connect: Connect = connected,
+        authorization: Authorization | None = None,
     ) -> None:
         self._spec = spec
         self._connect = connect
+        self._authorization = authorization
+        self._login = LoginInCall(spec.name, authorization, parked)
         self._options = options
         self._client_info = client_info
         self._changed = changed
@@ -93,12 +99,7 @@ class Supervisor:
         self._is_stopped = False
         self.admission = Admission(spec.name, options.most_under_way, options.most_waiting)
         self.own = OwnSessions(self._open_own, options.own_sessions, _EXPECTED)
-        if spec.problem:
-            self.state = UpstreamState(spec, ServerStatus.FAILED, reason=spec.problem, failure=spec.problem_kind)
-        elif spec.disabled:
-            self.state = UpstreamState(spec, ServerStatus.STOPPED, reason="disabled in its server file")
-        else:
-            self.state = UpstreamState(spec, ServerStatus.STARTING)
+        self.state = at_first(spec)
 
     @property
     def can_run(self) -> bool:
@@ -120,18 +121,23 @@ class Supervisor:
         async with self.admission.admit():
             if self._parked.find(caller) is not None:
                 return await self._parked.go_on(request, caller)
-            session = await self._session_for(caller.link)
-            link = caller.link
-            if link is None or not link.is_modern or session.is_modern:
-                return await self._asked(session, method, params, caller)
-            if "requestState" in caller.passed_on:
-                # Legacy servers issue no request states, and this one is not ours.
-                raise CallNotWaiting
-            if method not in INPUT_REQUIRED_METHODS or not can_be_asked(link.capabilities):
-                return await self._asked(session, method, params, caller)
-            return await self._parked.begin(
-                request, caller, lambda parked: self._asked(session, method, params, parked)
-            )
+            call = partial(self._answered, request, method, params)
+            return await self._login.around(request, caller, call, partial(self._anew, method, params))
+
+    async def _answered(self, request: Request, method: str, params: dict[str, Any], caller: Caller) -> dict[str, Any]:
+        session = await self._session_for(caller.link)
+        link = caller.link
+        if link is None or not link.is_modern or session.is_modern:
+            return await self._asked(session, method, params, caller)
+        if "requestState" in caller.passed_on:
+            # Legacy servers issue no request states, and this one is not ours.
+            raise CallNotWaiting
+        if method not in INPUT_REQUIRED_METHODS or not can_be_asked(link.capabilities):
+            return await self._asked(session, method, params, caller)
+        return await self._parked.begin(request, caller, lambda parked: self._asked(session, method, params, parked))
+
+    async def _anew(self, method: str, params: dict[str, Any], caller: Caller) -> dict[str, Any]:
+        return await self._asked(await self._session_for(caller.link), method, params, caller)
 
     async def _asked(
         self, session: UpstreamSession, method: str, params: dict[str, Any], caller: Caller
@@ -226,6 +232,11 @@ class Supervisor:
             if retry_at_once:
                 continue
             self._down(failure)
+            if failure.kind is FailureKind.LOGIN and self._authorization is not None:
+                restarts.warning("Server %s: %s.", self._spec.name, self.state.reason.rstrip("."))
+                await self._authorization.until_login()
+                self._set(status=ServerStatus.STARTING)
+                continue
             if time.monotonic() - started > _HEALTHY_AFTER:
                 pause = self._options.first_pause
             reason = self.state.reason.rstrip(".")
@@ -254,6 +265,8 @@ class Supervisor:
         except* Exception as group:  # noqa: BLE001 - whatever it is, it ends this server's life and no other's
             problem = fault_of_ours(group)
             logger.error("Server %s: a fault of the gateway ended its session.\n%s", self._spec.name, frames(group))
+        if problem.kind is FailureKind.LOGIN:
+            return problem, False
         return diagnostics.failure() or problem, not was_up and self._try_another_way(diagnostics)
 
     def _diagnostics(self) -> Diagnostics:
@@ -310,36 +323,15 @@ class Supervisor:
 
     def _up(self, session: UpstreamSession, listing: Listing, seconds: float) -> None:
         self._session = session
-        agreed = session.agreement
-        self._set(
-            status=ServerStatus.RUNNING,
-            listing=listing,
-            reason="",
-            failure=None,
-            protocol_version=agreed.protocol_version,
-            server_version=agreed.server_version,
-            started_in=seconds,
-            capabilities=agreed.capabilities,
-            instructions=agreed.instructions,
-        )
-        if listing.left_out:
-            first = listing.left_out[0]
-            logger.warning(
-                "Server %s: %d of its tools cannot be used and are left out, such as %r (%s). See `doctor`.",
-                self._spec.name,
-                len(listing.left_out),
-                first.name,
-                first.reason,
-            )
-        for name in listing.idle:
-            logger.warning(
-                "Server %s: its entry names the tool %r, which it does not have. See `doctor`.", self._spec.name, name
-            )
+        said = {name: getattr(session.agreement, name) for name in AGREED}
+        self._set(status=ServerStatus.RUNNING, listing=listing, reason="", failure=None, started_in=seconds, **said)
+        log_unusable(self._spec.name, listing)
 
     def _down(self, failure: Failure) -> None:
         self._session = None
         reason = self._redactor.text(failure.text)
-        self._set(status=ServerStatus.FAILED, reason=reason, failure=failure.kind, listing=Listing())
+        status = ServerStatus.LOGIN_NEEDED if failure.kind is FailureKind.LOGIN else ServerStatus.FAILED
+        self._set(status=status, reason=reason, failure=failure.kind, listing=Listing())
 
     def _set(self, **changes: Any) -> None:
         state = replace(self.state, **changes)

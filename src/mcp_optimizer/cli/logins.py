@@ -1,0 +1,224 @@
+"""`login`, `logout` and `auth`: a person's side of the logins to servers."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import time
+import webbrowser
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from mcp_optimizer.cli.options import JsonFlag, with_settings
+from mcp_optimizer.cli.running import run
+from mcp_optimizer.cli.show import console, print_json
+from mcp_optimizer.errors import ConfigurationError, OptimizerError
+from mcp_optimizer.runtime.terminal_text import counted, in_a_line
+from mcp_optimizer.settings import Settings
+
+if TYPE_CHECKING:
+    from mcp_optimizer.app import Optimizer
+    from mcp_optimizer.identity.login import LoginStatus
+    from mcp_optimizer.upstream.spec import ServerSpec
+
+_PATIENCE = 900.0
+"""Seconds for a person to log in."""
+
+_Server = Annotated[str, typer.Argument(help="The server's name in the server file.", show_default=False)]
+_NoBrowser = Annotated[bool, typer.Option("--no-browser", help="Print the address instead of opening a browser.")]
+_Paste = Annotated[
+    bool,
+    typer.Option("--paste", help="For a machine without a browser: log in elsewhere and paste the address it ends at."),
+]
+
+auth = typer.Typer(no_args_is_help=True, help="How the logins to servers stand.")
+
+
+def register(app: typer.Typer) -> None:
+    for command in (login, logout):
+        app.command()(command)
+    auth.command("status")(status)
+    app.add_typer(auth, name="auth")
+
+
+@with_settings()
+def login(server: _Server, *, settings: Settings, no_browser: _NoBrowser = False, paste: _Paste = False) -> None:
+    """Log in to a server in a browser. A gateway that is running uses the login at once."""
+    run(_login(_of_one(settings, server), server, opens=not (no_browser or paste), paste=paste))
+
+
+@with_settings()
+def logout(server: _Server, *, settings: Settings) -> None:
+    """Forget a login, and tell its authorization server."""
+    run(_logout(_of_one(settings, server), server))
+
+
+@with_settings()
+def status(*, settings: Settings, as_json: JsonFlag = False) -> None:
+    """Show the logins: issuer, permissions, expiry, last refresh, last error. Never a token."""
+    run(_status(settings, as_json))
+
+
+def _of_one(settings: Settings, server: str) -> Settings:
+    """The settings for one server alone. Nothing is searched or recorded."""
+    return settings.model_copy(update={"servers": server, "history": False, "encoder": "none"})
+
+
+def _started(settings: Settings) -> tuple[Optimizer, list[ServerSpec]]:
+    import logging
+
+    from mcp_optimizer.app import Optimizer, server_specs
+    from mcp_optimizer.upstream.supervisor import restarts
+
+    if "log_level" not in settings.model_fields_set:
+        restarts.setLevel(logging.ERROR)
+    return Optimizer.from_settings(settings), server_specs(settings)
+
+
+async def _login(settings: Settings, name: str, *, opens: bool, paste: bool) -> None:
+    from mcp_optimizer.identity.logins import by_name, wants_login, why_no_login
+
+    optimizer, specs = _started(settings)
+    spec = by_name(specs, name)
+    if not wants_login(spec):
+        raise ConfigurationError(why_no_login(spec))
+    if settings.database_place is None:
+        raise ConfigurationError("A login cannot be kept with --database none. Name a database, or leave it out.")
+    optimizer.start()
+    try:
+        # What the server asks for decides where to log in, and with which permissions.
+        await optimizer.wait_for_servers(settings.start_timeout)
+        await (_by_paste(optimizer, spec) if paste else _by_browser(optimizer, spec, opens=opens))
+        await optimizer.wait_for_servers(settings.start_timeout)
+        _tell_outcome(optimizer, name)
+    finally:
+        await optimizer.stop()
+
+
+async def _by_browser(optimizer: Optimizer, spec: ServerSpec, *, opens: bool) -> None:
+    from mcp_optimizer.identity.callback import waiting_for_browser
+
+    async with waiting_for_browser(optimizer.logins.finish, spec.auth.callback_port) as callback:
+        attempt = await optimizer.logins.begin(spec, callback.address)
+        if opens and webbrowser.open(attempt.address):
+            print(f"Log in to {spec.name} in your browser. If none has opened, open this address:\n", file=sys.stderr)
+        else:
+            print(f"Open this address in a browser on this machine to log in to {spec.name}:\n", file=sys.stderr)
+        print(attempt.address, flush=True)
+        try:
+            async with asyncio.timeout(_PATIENCE):
+                await callback.done
+        except TimeoutError:
+            raise OptimizerError(f"Nobody logged in within {_PATIENCE / 60:.0f} minutes.") from None
+
+
+async def _by_paste(optimizer: Optimizer, spec: ServerSpec) -> None:
+    from mcp_optimizer.identity.callback import PATH
+
+    # Nothing listens there: the browser shows an error page, whose address is what counts.
+    redirect = f"http://localhost:{spec.auth.callback_port or 33418}{PATH}"
+    attempt = await optimizer.logins.begin(spec, redirect)
+    print(
+        f"1. Open this address in a browser, on any machine, and log in to {spec.name}:\n\n{attempt.address}\n\n"
+        "2. The browser ends at a page that cannot be shown. Copy the whole address of that page.\n"
+        "3. Paste it here and press Enter:",
+        file=sys.stderr,
+        flush=True,
+    )
+    redirected = await asyncio.to_thread(sys.stdin.readline)
+    if not redirected.strip():
+        raise OptimizerError("Nothing was pasted. Begin again.")
+    await optimizer.logins.finish(redirected, attempt)
+
+
+def _tell_outcome(optimizer: Optimizer, name: str) -> None:
+    from mcp_optimizer.domain.tools import ServerStatus
+
+    state = next(state for state in optimizer.servers() if state.name == name)
+    if state.status is ServerStatus.RUNNING:
+        print(f"Logged in to {name}: {counted(state.listing.size, 'tool')}.", file=sys.stderr)
+    else:
+        print(in_a_line(f"Logged in to {name}, but it is not running: {state.reason}"), file=sys.stderr)
+
+
+async def _logout(settings: Settings, name: str) -> None:
+    from mcp_optimizer.identity.logins import by_name, wants_login, why_no_login
+
+    optimizer, specs = _started(settings)
+    spec = by_name(specs, name)
+    if not wants_login(spec):
+        raise ConfigurationError(why_no_login(spec))
+    optimizer.storage.open()
+    try:
+        was = await optimizer.logins.log_out(spec)
+        print(f"Logged out of {name}." if was else f"There was no login to {name}.", file=sys.stderr)
+    finally:
+        await optimizer.stop()
+
+
+async def _status(settings: Settings, as_json: bool) -> None:
+    optimizer, specs = _started(settings.model_copy(update={"history": False, "encoder": "none"}))
+    optimizer.storage.open()
+    try:
+        found = await optimizer.logins.statuses(specs)
+    finally:
+        await optimizer.stop()
+    if as_json:
+        print_json({"logins": [_facts(one) for one in found]})
+        return
+    _show(found)
+
+
+def _facts(one: LoginStatus) -> dict[str, Any]:
+    facts: dict[str, Any] = {"server": one.server, "state": one.state}
+    if one.issuer:
+        facts |= {"issuer": one.issuer, "scopes": list(one.scopes), "refreshable": one.can_refresh}
+    for key, moment in (("expires_at", one.expires_at), ("refreshed_at", one.refreshed_at)):
+        if moment is not None:
+            facts[key] = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(moment))
+    if one.wanted:
+        facts["wanted_scopes"] = list(one.wanted)
+    if one.error:
+        facts["error"] = one.error
+    return facts
+
+
+def _show(found: list[LoginStatus]) -> None:
+    from rich.text import Text
+
+    out = console()
+    if not found:
+        out.print("No server of the server file can want a login.")
+    for one in found:
+        style = {"logged in": "green", "none": "dim"}.get(one.state, "yellow")
+        line = Text(f"{one.server}: {one.state}", style=style)
+        out.print(line)
+        for text in _lines(one):
+            out.print(Text(f"    {in_a_line(text)}", style="default"))
+
+
+def _lines(one: LoginStatus) -> list[str]:
+    said = []
+    if one.issuer:
+        said.append(f"by {one.issuer}, for {', '.join(one.scopes) or 'what the server gives by default'}")
+    if one.expires_at is not None:
+        left = one.expires_at - time.time()
+        when = f"expires in {_span(left)}" if left > 0 else f"expired {_span(-left)} ago"
+        said.append(f"{when}; {'refreshed by itself' if one.can_refresh else 'not refreshable'}")
+    if one.refreshed_at is not None:
+        said.append(f"last given {_span(time.time() - one.refreshed_at)} ago")
+    if one.wanted:
+        said.append(f"a call needed more permissions: {', '.join(one.wanted)}; log in again to give them")
+    if one.error:
+        said.append(f"last error: {one.error}")
+    if one.state in ("login needed", "more permissions needed"):
+        said.append(f"mcp-optimizer login {one.server}")
+    return said
+
+
+def _span(seconds: float) -> str:
+    for unit, length in (("day", 86_400), ("hour", 3_600), ("minute", 60)):
+        if seconds >= length:
+            return counted(int(seconds // length), unit)
+    return counted(int(seconds), "second")

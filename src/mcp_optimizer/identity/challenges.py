@@ -1,0 +1,53 @@
+"""Reads `WWW-Authenticate`: what a server that refused wants. Pure; every text is a stranger's."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+_LONGEST = 8_000
+_PARAMETER = re.compile(r'([A-Za-z0-9_\-]{1,40})\s{0,4}=\s{0,4}(?:"((?:[^"\\]|\\.){0,4000})"|([^\s,"]{1,4000}))')
+_BEARER = re.compile(r"(?:^|[\s,])bearer(?=\s|,|$)", re.I)
+_ANOTHER = re.compile(r",\s{0,4}(?:basic|digest|negotiate|dpop|ntlm|mutual)(?=\s)", re.I)
+_SCOPE = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]{1,200}")
+_MOST_SCOPES = 100
+
+
+@dataclass(frozen=True)
+class Challenge:
+    """The bearer challenge of a refusal."""
+
+    error: str = ""
+    scopes: tuple[str, ...] | None = None
+    """What this request needs; None if the server does not say."""
+    resource_metadata: str = ""
+
+    @property
+    def wants_more_scopes(self) -> bool:
+        return self.error == "insufficient_scope"
+
+
+def challenge_in(header: str) -> Challenge | None:
+    """The bearer challenge among the challenges of a refusal, if there is one."""
+    header = header[:_LONGEST]
+    found = _BEARER.search(header)
+    if found is None:
+        return None
+    rest = header[found.end() :]
+    if another := _ANOTHER.search(rest):
+        rest = rest[: another.start()]
+    given: dict[str, str] = {}
+    for name, quoted, plain in _PARAMETER.findall(rest):
+        given.setdefault(name.lower(), re.sub(r"\\(.)", r"\1", quoted) if quoted else plain)
+    scope = given.get("scope")
+    return Challenge(
+        error=given.get("error", ""),
+        scopes=None if scope is None else scopes_of(scope),
+        resource_metadata=given.get("resource_metadata", ""),
+    )
+
+
+def scopes_of(text: str | None) -> tuple[str, ...]:
+    """The scopes in a text that separates them by blanks, each once."""
+    found = dict.fromkeys(scope for scope in (text or "").split(" ") if _SCOPE.fullmatch(scope))
+    return tuple(found)[:_MOST_SCOPES]

@@ -1,0 +1,163 @@
+"""Finds out who gives tokens for a server, and where: RFC 9728, then RFC 8414 and OpenID, in the protocol's order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from urllib.parse import urljoin, urlsplit
+
+from mcp.client.auth.utils import (
+    build_oauth_authorization_server_metadata_discovery_urls,
+    build_protected_resource_metadata_discovery_urls,
+    get_client_metadata_scopes,
+    issuers_match,
+)
+from mcp.shared.auth import OAuthMetadata, ProtectedResourceMetadata
+from mcp.shared.auth_utils import check_resource_allowed, resource_url_from_server_url
+from mcp_types.version import LATEST_PROTOCOL_VERSION
+from pydantic import ValidationError
+
+from mcp_optimizer.identity.challenges import Challenge, scopes_of
+from mcp_optimizer.identity.web import LoginFailed, Unanswered, Web, checked
+from mcp_optimizer.upstream.auth_spec import AuthSpec
+
+_HEADERS = {"mcp-protocol-version": LATEST_PROTOCOL_VERSION}
+_GRANTS = ["authorization_code", "refresh_token"]
+_PKCE = "S256"
+
+
+@dataclass(frozen=True)
+class Provider:
+    """An authorization server, and what it was found to be asked for."""
+
+    issuer: str
+    authorization_endpoint: str
+    token_endpoint: str
+    resource: str
+    scopes: tuple[str, ...] = ()
+    registration_endpoint: str = ""
+    revocation_endpoint: str = ""
+    auth_methods: tuple[str, ...] = ()
+    """How clients may authenticate at the token endpoint; empty if it does not say."""
+    takes_metadata_urls: bool = False
+    has_pkce: bool = False
+    says_issuer: bool = False
+    """It promises to name itself when it redirects back."""
+
+
+async def discovered(url: str, auth: AuthSpec, challenge: Challenge, web: Web) -> Provider:
+    """The authorization server of the MCP server at `url`."""
+    described = await _resource_metadata(url, challenge, web)
+    resource = _resource(url, auth, described)
+    wanted = auth.issuer or (str(described.authorization_servers[0]) if described is not None else "")
+    metadata = await _server_metadata(wanted, url, web)
+    if metadata is None:
+        if wanted:
+            raise LoginFailed(f"its authorization server {_host(wanted)!r} does not describe itself (no metadata)")
+        return _guessed(url, resource, challenge, auth)
+    issuer = str(metadata.issuer)
+    expected = wanted or _origin(url)
+    if not (issuer == expected or (not wanted and issuers_match(issuer, expected))):
+        raise LoginFailed(f"its authorization server calls itself {issuer!r} instead of {expected!r}")
+    return Provider(
+        issuer=issuer,
+        authorization_endpoint=_usable(metadata.authorization_endpoint),
+        token_endpoint=_usable(metadata.token_endpoint),
+        resource=resource,
+        scopes=_scopes(auth, challenge, described, metadata),
+        registration_endpoint=_usable(metadata.registration_endpoint),
+        revocation_endpoint=_usable(metadata.revocation_endpoint),
+        auth_methods=tuple(metadata.token_endpoint_auth_methods_supported or ())[:20],
+        takes_metadata_urls=metadata.client_id_metadata_document_supported is True,
+        has_pkce=_PKCE in (metadata.code_challenge_methods_supported or ()),
+        says_issuer=metadata.authorization_response_iss_parameter_supported is True,
+    )
+
+
+async def _resource_metadata(url: str, challenge: Challenge, web: Web) -> ProtectedResourceMetadata | None:
+    named = challenge.resource_metadata
+    for place in build_protected_resource_metadata_discovery_urls(named or None, url):
+        try:
+            reply = await web.get(place, _HEADERS)
+        except LoginFailed:
+            continue
+        if reply.status == 200 and reply.body:
+            try:
+                return ProtectedResourceMetadata.model_validate(dict(reply.body))
+            except ValidationError:
+                continue
+        if reply.status >= 500:
+            raise Unanswered(f"{_host(place)} answers with HTTP status {reply.status}")
+    return None
+
+
+async def _server_metadata(issuer: str, url: str, web: Web) -> OAuthMetadata | None:
+    if issuer:
+        checked(issuer)
+    for place in build_oauth_authorization_server_metadata_discovery_urls(issuer or None, url):
+        reply = await web.get(place, _HEADERS)
+        if reply.status == 200 and reply.body:
+            try:
+                return OAuthMetadata.model_validate(dict(reply.body))
+            except ValidationError:
+                continue
+        if reply.status >= 500:
+            raise Unanswered(f"{_host(place)} answers with HTTP status {reply.status}")
+    return None
+
+
+def _resource(url: str, auth: AuthSpec, described: ProtectedResourceMetadata | None) -> str:
+    if auth.resource:
+        return auth.resource
+    own = resource_url_from_server_url(url)
+    if described is None:
+        return own
+    said = str(described.resource)
+    if not check_resource_allowed(requested_resource=own, configured_resource=said):
+        raise LoginFailed(f"its metadata is for another server ({said!r}); if that is right, write it as `resource`")
+    return said
+
+
+def _scopes(
+    auth: AuthSpec, challenge: Challenge, described: ProtectedResourceMetadata | None, metadata: OAuthMetadata
+) -> tuple[str, ...]:
+    """What to ask for: the entry's word, else what this refusal named, else what the server has."""
+    if auth.scopes:
+        return auth.scopes
+    asked = None if challenge.scopes is None else " ".join(challenge.scopes)
+    return scopes_of(get_client_metadata_scopes(asked, described, metadata, _GRANTS))
+
+
+def _guessed(url: str, resource: str, challenge: Challenge, auth: AuthSpec) -> Provider:
+    """The endpoints of a server of the protocol's first revision with logins, which describes nothing."""
+    origin = _origin(url)
+    checked(origin)
+    return Provider(
+        issuer=origin,
+        authorization_endpoint=urljoin(origin, "/authorize"),
+        token_endpoint=urljoin(origin, "/token"),
+        registration_endpoint=urljoin(origin, "/register"),
+        resource=resource,
+        scopes=auth.scopes or challenge.scopes or (),
+    )
+
+
+def _usable(endpoint: object) -> str:
+    if endpoint is None:
+        return ""
+    checked(str(endpoint))
+    return str(endpoint)
+
+
+def _origin(url: str) -> str:
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc}"
+
+
+def _host(url: str) -> str:
+    return urlsplit(url).hostname or "?"
+
+
+def with_more(scopes: Iterable[str], more: Iterable[str]) -> tuple[str, ...]:
+    """All scopes of both, each once, in order."""
+    return tuple(dict.fromkeys([*scopes, *more]))

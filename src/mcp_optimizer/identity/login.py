@@ -1,0 +1,124 @@
+"""A login as it is kept: who gave it, to which client, for what, and how long it lasts. Pure values and their JSON."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from mcp_optimizer.identity.client_ids import ClientId
+from mcp_optimizer.identity.tokens import TokenEndpoint, Tokens
+from mcp_optimizer.upstream.auth_spec import AuthSpec
+
+SHARED = "shared"
+"""The principal of a login that serves every caller."""
+
+_AHEAD = 0.2
+"""Share of a token's life that is left when it is refreshed."""
+
+_LONGEST_AHEAD = 300.0
+
+
+@dataclass(frozen=True)
+class Login:
+    """One principal's login to one server."""
+
+    issuer: str
+    token_endpoint: str
+    resource: str
+    client: ClientId
+    revocation_endpoint: str = ""
+    scopes: tuple[str, ...] = ()
+    """What was asked for."""
+    tokens: Tokens | None = None
+    given_at: float = 0.0
+    """When the tokens were last given or refreshed, in the clock's time."""
+    error: str = ""
+    """Why the last refresh failed, if it did."""
+    is_over: bool = False
+    """Only a new login helps."""
+    wanted: tuple[str, ...] = ()
+    """Scopes that a call needed and the login does not have."""
+
+    @property
+    def headers(self) -> dict[str, str]:
+        return {"authorization": f"Bearer {self.tokens.access}"} if self.tokens is not None else {}
+
+    def is_expired(self, now: float) -> bool:
+        expires = self.tokens.expires_at if self.tokens is not None else 0.0
+        return expires is not None and now >= expires
+
+    def is_stale(self, now: float) -> bool:
+        """Whether it is time for a refresh: some time before it expires."""
+        expires = self.tokens.expires_at if self.tokens is not None else 0.0
+        if expires is None:
+            return False
+        ahead = min(_LONGEST_AHEAD, _AHEAD * max(0.0, expires - self.given_at))
+        return now >= expires - ahead
+
+    def endpoint(self, auth: AuthSpec) -> TokenEndpoint:
+        return TokenEndpoint(
+            self.token_endpoint, self.issuer, self.client, self.resource, auth.private_key, auth.algorithm
+        )
+
+    def to_json(self) -> bytes:
+        return json.dumps(asdict(self)).encode()
+
+
+def login_of(text: bytes) -> Login | None:
+    """A stored login; None if it is not one, as a row of a later version may be."""
+    try:
+        found = json.loads(text)
+        tokens, client = found.pop("tokens"), found.pop("client")
+        return Login(
+            **{key: _tuple(value) for key, value in found.items()},
+            client=ClientId(**client),
+            tokens=None if tokens is None else Tokens(**{key: _tuple(value) for key, value in tokens.items()}),
+        )
+    except (ValueError, TypeError, KeyError, AttributeError):
+        return None
+
+
+def _tuple(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value
+
+
+@dataclass(frozen=True)
+class LoginStatus:
+    """What people may know of a login: never a token."""
+
+    server: str
+    state: str
+    """`none`, `logged in`, `expired`, `login needed` or `more permissions needed`."""
+    issuer: str = ""
+    scopes: tuple[str, ...] = ()
+    expires_at: float | None = None
+    refreshed_at: float | None = None
+    can_refresh: bool = False
+    error: str = ""
+    wanted: tuple[str, ...] = field(default=())
+
+
+def status_of(server: str, login: Login | None, now: float) -> LoginStatus:
+    """How a login stands."""
+    if login is None or login.tokens is None:
+        return LoginStatus(server, "none")
+    state = "logged in"
+    if login.is_over:
+        state = "login needed"
+    elif login.wanted:
+        state = "more permissions needed"
+    elif login.is_expired(now):
+        state = "expired" if login.tokens.refresh else "login needed"
+    granted = login.tokens.scopes
+    return LoginStatus(
+        server,
+        state,
+        login.issuer,
+        login.scopes if granted is None else granted,
+        login.tokens.expires_at,
+        login.given_at or None,
+        bool(login.tokens.refresh),
+        login.error,
+        login.wanted,
+    )

@@ -1,0 +1,196 @@
+"""All logins of a gateway: one per server that wants one. Begins and ends logins; `server_login` keeps them.
+
+A login begins with an address that a person opens in a browser and ends with the address that the browser is sent back
+to, whichever way it comes: to a port of this machine, to the dashboard, or pasted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import AsyncIterator, Iterable, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+
+from mcp_optimizer.errors import ConfigurationError, OptimizerError
+from mcp_optimizer.identity.attempt import Attempt
+from mcp_optimizer.identity.client_ids import ClientId, configured, registered
+from mcp_optimizer.identity.discovery import discovered, with_more
+from mcp_optimizer.identity.login import SHARED, Login, LoginStatus, status_of
+from mcp_optimizer.identity.server_login import ServerLogin
+from mcp_optimizer.identity.store import LoginStore, Place, in_memory
+from mcp_optimizer.identity.web import LoginFailed, Unanswered, Web
+from mcp_optimizer.upstream.auth_spec import AuthKind
+from mcp_optimizer.upstream.authorization import Authorization, LoginOffer
+from mcp_optimizer.upstream.spec import ServerSpec, Transport
+
+logger = logging.getLogger(__name__)
+
+_MOST_ATTEMPTS = 100
+_ATTEMPT_SECONDS = 900.0
+"""How long a person may take to log in."""
+
+
+class Logins:
+    """The logins to the servers of one gateway."""
+
+    def __init__(self, place: Place | None = None, web: Web | None = None) -> None:
+        self._place = place or in_memory()
+        self._web = web or Web()
+        self._specs: dict[str, ServerSpec] = {}
+        self._logins: dict[str, ServerLogin] = {}
+        self._attempts: dict[str, tuple[float, str, Attempt]] = {}
+        self.callback_address = ""
+        """Where browsers come back to from elsewhere; empty: only to a port of this machine."""
+
+    def of(self, spec: ServerSpec) -> Authorization | None:
+        """What the server is told about who calls; None if it gets only the headers of its entry."""
+        return self.login(spec) if wants_login(spec) else None
+
+    def login(self, spec: ServerSpec) -> ServerLogin:
+        if spec.name not in self._logins:
+            self._specs[spec.name] = spec
+            self._logins[spec.name] = ServerLogin(spec, LoginStore(spec, SHARED, self._place), self._web, self._offered)
+        return self._logins[spec.name]
+
+    async def begin(self, spec: ServerSpec, redirect_uri: str) -> Attempt:
+        """Find out where to log in, and as whom."""
+        if not wants_login(spec) or spec.auth.kind is AuthKind.CLIENT_CREDENTIALS:
+            raise ConfigurationError(why_no_login(spec))
+        login = self.login(spec)
+        known = await login.current()
+        provider = await discovered(spec.url, spec.auth, login.challenge, self._web)
+        if not provider.has_pkce and not spec.auth.assumes_pkce:
+            raise LoginFailed(
+                f"the authorization server {provider.issuer} does not say that it supports PKCE (S256), without which "
+                'a login can be stolen; if it does support it, write "pkce": "assume" in the auth of the entry'
+            )
+        client = configured(spec.auth, provider) or _reusable(known, provider.issuer, redirect_uri)
+        if client is None:
+            client = await registered(provider, redirect_uri, self._web)
+        scopes = provider.scopes
+        if known is not None and known.issuer == provider.issuer:
+            # More permissions do not cost those that were given before.
+            scopes = with_more(with_more(known.scopes, scopes), known.wanted) if known.wanted else scopes
+        attempt = Attempt(provider, client, redirect_uri, scopes)
+        self._remember(spec.name, attempt)
+        return attempt
+
+    @asynccontextmanager
+    async def _offered(self, spec: ServerSpec) -> AsyncIterator[LoginOffer]:
+        """A login that a person can make now, on a machine whose browser reaches this one."""
+        made = asyncio.Event()
+        login = self.login(spec)
+        async with AsyncExitStack() as stack:
+            address = self.callback_address
+            if not address:
+                from mcp_optimizer.identity.callback import waiting_for_browser
+
+                waiting = waiting_for_browser(self.finish, spec.auth.callback_port)
+                address = (await stack.enter_async_context(waiting)).address
+            attempt = await self.begin(spec, address)
+            stack.enter_context(login.telling(made.set))
+            yield LoginOffer(attempt.address, made.wait)
+
+    async def finish(self, redirect: str, attempt: Attempt | None = None) -> str:
+        """A person is back from the authorization server. Returns the name of the server."""
+        name, attempt = self._attempt_of(redirect, attempt)
+        # Also if it fails: a code or state is used once.
+        self._attempts.pop(attempt.state, None)
+        code = attempt.code_in(redirect)
+        provider = attempt.provider
+        login = Login(
+            provider.issuer,
+            provider.token_endpoint,
+            provider.resource,
+            attempt.client,
+            provider.revocation_endpoint,
+            attempt.scopes,
+        )
+        endpoint = login.endpoint(self._specs[name].auth)
+        tokens = await endpoint.for_code(self._web, code, attempt.verifier, attempt.redirect_uri)
+        kept = Login(**{**login.__dict__, "tokens": tokens, "given_at": time.time()})
+        await self._logins[name].keep(kept)
+        return name
+
+    async def log_out(self, spec: ServerSpec) -> bool:
+        """Forget the login, and tell the authorization server that its tokens are not used any more."""
+        login = self.login(spec)
+        known = await login.current()
+        found = await login.forget()
+        if known is not None and known.tokens is not None and known.revocation_endpoint:
+            token = known.tokens.refresh or known.tokens.access
+            form = {"token": token, "client_id": known.client.client_id}
+            if known.client.secret:
+                form["client_secret"] = known.client.secret
+            try:
+                await self._web.post_form(known.revocation_endpoint, form)
+            except (Unanswered, LoginFailed) as failure:
+                logger.warning("Logged out of %s here; its authorization server was not told: %s", spec.name, failure)
+        return found
+
+    async def statuses(self, specs: Iterable[ServerSpec]) -> list[LoginStatus]:
+        """How the logins of servers that may want one stand."""
+        found = []
+        for spec in specs:
+            if wants_login(spec):
+                login = self.login(spec)
+                found.append(status_of(spec.name, await login.current(), time.time()))
+        return found
+
+    async def close(self) -> None:
+        await asyncio.gather(*(login.close() for login in self._logins.values()))
+        await self._web.close()
+
+    def _remember(self, server: str, attempt: Attempt) -> None:
+        now = time.monotonic()
+        waiting = {state: kept for state, kept in self._attempts.items() if now - kept[0] < _ATTEMPT_SECONDS}
+        self._attempts = dict(list(waiting.items())[-_MOST_ATTEMPTS + 1 :])
+        self._attempts[attempt.state] = (now, server, attempt)
+
+    def _attempt_of(self, redirect: str, attempt: Attempt | None) -> tuple[str, Attempt]:
+        from mcp_optimizer.identity.attempt import parameters
+
+        state = attempt.state if attempt is not None else parameters(redirect).get("state", "")
+        found = self._attempts.get(state)
+        if found is None or time.monotonic() - found[0] > _ATTEMPT_SECONDS:
+            raise LoginFailed("no login waits for this answer: it was used, took too long, or is not from here")
+        return found[1], found[2]
+
+
+def wants_login(spec: ServerSpec) -> bool:
+    """Whether a server is told who calls by a login, if it asks."""
+    if spec.transport is Transport.STDIO or spec.problem or spec.auth.kind is AuthKind.NONE:
+        return False
+    if spec.auth.headers_command:
+        return False
+    is_given = any(name.lower() == "authorization" for name in spec.headers)
+    return spec.auth.kind is not AuthKind.AUTO or not is_given
+
+
+def why_no_login(spec: ServerSpec) -> str:
+    """Why nobody can log in to a server."""
+    if spec.problem:
+        return f"The entry of {spec.name!r} cannot be used: {spec.problem}"
+    if spec.transport is Transport.STDIO:
+        return f"{spec.name!r} is a command on this machine; its secrets are in the env of its entry."
+    if spec.auth.kind is AuthKind.CLIENT_CREDENTIALS:
+        return f"{spec.name!r} uses the gateway's own account (client_credentials); nobody logs in."
+    return f"The entry of {spec.name!r} has its own headers, or says that there is no login."
+
+
+def _reusable(known: Login | None, issuer: str, redirect_uri: str) -> ClientId | None:
+    """The client id that was registered before, with the same authorization server for the same address."""
+    client = known.client if known is not None else None
+    is_same = client is not None and client.issuer == issuer and client.redirect_uri == redirect_uri
+    return client if is_same else None
+
+
+def by_name(specs: Iterable[ServerSpec], name: str) -> ServerSpec:
+    found: Mapping[str, ServerSpec] = {spec.name: spec for spec in specs}
+    if name not in found:
+        raise ConfigurationError(f"There is no server {name!r}. Servers: {', '.join(found) or 'none'}.")
+    return found[name]
+
+
+__all__ = ["LoginFailed", "Logins", "OptimizerError", "by_name", "wants_login", "why_no_login"]

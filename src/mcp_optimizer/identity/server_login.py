@@ -1,0 +1,298 @@
+"""Keeps one principal logged in to one server: sends its token, refreshes it, and says when a person must log in.
+
+Nothing is locked while a request is under way. A refresh happens once for all calls, and once for all processes that
+share the store. What is transient keeps the tokens and is tried again later; what is final is said once. Nothing here
+opens a browser.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import shlex
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractAsyncContextManager
+from dataclasses import replace
+
+from mcp_optimizer.errors import OptimizerError
+from mcp_optimizer.identity.challenges import Challenge, challenge_in
+from mcp_optimizer.identity.client_ids import configured
+from mcp_optimizer.identity.discovery import discovered, with_more
+from mcp_optimizer.identity.login import Login
+from mcp_optimizer.identity.patience import Patience
+from mcp_optimizer.identity.store import CLAIM, LoginStore
+from mcp_optimizer.identity.tokens import TokenRefused, Tokens
+from mcp_optimizer.identity.web import LoginFailed, Unanswered, Web
+from mcp_optimizer.runtime.tasks import BackgroundTasks
+from mcp_optimizer.upstream.auth_spec import AuthKind
+from mcp_optimizer.upstream.authorization import LoginOffer
+from mcp_optimizer.upstream.endings import LoginNeeded
+from mcp_optimizer.upstream.spec import ServerSpec
+
+logger = logging.getLogger(__name__)
+
+_JUST_GIVEN = 5.0
+"""Seconds after which a token that is refused may have become invalid; before, another one would be refused, too."""
+
+_LOOK = 0.1
+_LOOK_FOR_LOGIN = 2.0
+"""Seconds between two looks whether another process has refreshed, or logged in."""
+
+
+Offer = Callable[[ServerSpec], AbstractAsyncContextManager[LoginOffer]]
+
+
+class ServerLogin:
+    """What a server is told about who calls. One object serves any number of concurrent requests."""
+
+    def __init__(self, spec: ServerSpec, store: LoginStore, web: Web, offer: Offer) -> None:
+        """`offer` begins a login that a person can make."""
+        self._spec = spec
+        self._offer = offer
+        self._store = store
+        self._web = web
+        self._login: Login | None = None
+        self._is_loaded = False
+        self._challenge: Challenge | None = None
+        self._refreshing: asyncio.Task[None] | None = None
+        self._tasks = BackgroundTasks(logger, "A refresh of a login failed", (OptimizerError, LoginNeeded))
+        self._patience = Patience()
+        self._has_changed = asyncio.Event()
+        self._listeners: list[Callable[[], None]] = []
+
+    @property
+    def challenge(self) -> Challenge:
+        """What the server last asked for."""
+        return self._challenge or Challenge()
+
+    @property
+    def is_needed(self) -> bool:
+        """Whether the server has asked for a login."""
+        return self._challenge is not None
+
+    # What the transports ask.
+
+    async def headers(self) -> Mapping[str, str]:
+        """The token; refreshed first if it has expired, and meanwhile if it soon will."""
+        login = await self.current()
+        if self._has_account and (login is None or login.is_expired(time.time())):
+            await self._renewed(login)
+            login = self._login
+        if login is None or login.tokens is None:
+            if self._challenge is not None or self._spec.auth.kind is AuthKind.OAUTH:
+                raise self._needed()
+            return {}
+        now = time.time()
+        can_renew = (bool(login.tokens.refresh) or self._has_account) and not login.is_over
+        if login.is_expired(now):
+            if not can_renew:
+                raise self._needed(login.error or "it has expired")
+            await self._renewed(login)
+        elif can_renew and login.is_stale(now) and self._patience.is_over:
+            self._renewing(login)
+        return self._login.headers if self._login is not None else {}
+
+    async def refused(self, status: int, challenges: str, sent: Mapping[str, str]) -> bool:
+        """Whether another token is worth another attempt."""
+        challenge = challenge_in(challenges)
+        if status == 403:
+            if challenge is None or not challenge.wants_more_scopes:
+                return False
+            return await self._need_scopes(challenge)
+        if status != 401 or (challenge is None and self._spec.auth.kind is AuthKind.AUTO and self._login is None):
+            return False
+        login = self._login
+        if login is not None and login.tokens is not None and not login.is_over:
+            if dict(sent).get("authorization") != login.headers["authorization"]:
+                # Another call has a newer token meanwhile.
+                return True
+            if (login.tokens.refresh or self._has_account) and time.time() - login.given_at > _JUST_GIVEN:
+                await self._renewed(login)
+                return True
+        self._challenge = challenge or Challenge()
+        if self._has_account:
+            if login is None:
+                await self._renewed(None)
+                return True
+            raise LoginFailed("it refuses the token that its authorization server gave; check scopes and resource")
+        raise self._needed("it refuses the token" if login is not None else "")
+
+    async def until_login(self) -> None:
+        """Wait until somebody has logged in, here or in another process that shares the store."""
+        known = self._login
+        while True:
+            self._has_changed.clear()
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._has_changed.wait(), _LOOK_FOR_LOGIN)
+            stored = await self._read()
+            if stored is not None and stored.tokens is not None and not stored.is_over and stored != known:
+                self._take(stored)
+                return
+
+    def offered(self) -> AbstractAsyncContextManager[LoginOffer]:
+        """A login that can be made while the context is open."""
+        return self._offer(self._spec)
+
+    # What logging in asks.
+
+    async def current(self) -> Login | None:
+        """The login, as far as this process knows."""
+        if not self._is_loaded:
+            self._login = await self._read()
+            self._is_loaded = True
+        return self._login
+
+    async def keep(self, login: Login) -> None:
+        """A person has logged in."""
+        await self._store.write(login)
+        self._challenge = None
+        self._take(login)
+        for listener in list(self._listeners):
+            listener()
+
+    @contextlib.contextmanager
+    def telling(self, listener: Callable[[], None]) -> Iterator[None]:
+        """Tell of logins that are made while the context is open."""
+        self._listeners.append(listener)
+        try:
+            yield
+        finally:
+            self._listeners.remove(listener)
+
+    async def forget(self) -> bool:
+        """The person has logged out."""
+        found = await self._store.delete()
+        self._login = None
+        return found
+
+    async def close(self) -> None:
+        await self._tasks.close()
+
+    # Renewing.
+
+    @property
+    def _has_account(self) -> bool:
+        return self._spec.auth.kind is AuthKind.CLIENT_CREDENTIALS
+
+    async def _renewed(self, login: Login | None) -> None:
+        """A new token; any number of calls wait for the same one."""
+        await asyncio.shield(self._renewing(login))
+
+    def _renewing(self, login: Login | None) -> asyncio.Task[None]:
+        if self._refreshing is None or self._refreshing.done():
+            work = self._get_account_token() if self._has_account else self._refresh(login)
+            self._refreshing = self._tasks.spawn(work)
+        return self._refreshing
+
+    async def _refresh(self, old: Login | None) -> None:
+        assert old is not None
+        assert old.tokens is not None
+        self._patience.check()
+        if not await self._claimed(old):
+            return
+        try:
+            tokens = await old.endpoint(self._spec.auth).for_refresh(self._web, old.tokens.refresh)
+        except TokenRefused as refusal:
+            over = replace(old, is_over=True, error=str(refusal), given_at=old.given_at)
+            await self._write(over)
+            self._login = over
+            logger.warning("Server %s: %s. %s", self._spec.name, refusal, self._advice())
+            raise self._needed(str(refusal)) from None
+        except OptimizerError as failure:
+            await self._later(failure)
+            raise
+        await self._renew(old, tokens)
+
+    async def _claimed(self, old: Login) -> bool:
+        """Whether it is ours to refresh; if another process just did, its tokens are taken."""
+        give_up = time.monotonic() + CLAIM + 5
+        while True:
+            stored = await self._read()
+            if stored is not None and stored.tokens is not None and stored.tokens != old.tokens:
+                self._take(stored)
+                return False
+            if stored is not None and stored.is_over:
+                self._login = stored
+                raise self._needed(stored.error)
+            if await self._store.claim():
+                return True
+            if time.monotonic() > give_up:
+                raise Unanswered("another process has been refreshing its token for too long")
+            await asyncio.sleep(_LOOK)
+
+    async def _renew(self, old: Login, tokens: Tokens) -> None:
+        assert old.tokens is not None
+        kept = replace(
+            tokens,
+            refresh=tokens.refresh or old.tokens.refresh,
+            scopes=old.tokens.scopes if tokens.scopes is None else tokens.scopes,
+        )
+        await self._write(replace(old, tokens=kept, given_at=time.time(), error=""))
+
+    async def _later(self, failure: OptimizerError) -> None:
+        self._patience.failed(str(failure))
+        with contextlib.suppress(OptimizerError):
+            await self._store.release()
+        if self._login is not None:
+            self._login = replace(self._login, error=str(failure))
+
+    async def _get_account_token(self, more: tuple[str, ...] = ()) -> None:
+        """With the gateway's own credentials."""
+        self._patience.check()
+        auth = self._spec.auth
+        try:
+            provider = await discovered(self._spec.url, auth, self.challenge, self._web)
+            client = configured(auth, provider)
+            assert client is not None
+            login = Login(provider.issuer, provider.token_endpoint, provider.resource, client)
+            scopes = with_more(provider.scopes, more)
+            tokens = await login.endpoint(auth).for_client(self._web, scopes)
+        except OptimizerError as failure:
+            await self._later(failure)
+            raise
+        self._take(replace(login, scopes=scopes, tokens=tokens, given_at=time.time()))
+
+    async def _need_scopes(self, challenge: Challenge) -> bool:
+        """A call needs permissions that the login does not have."""
+        login = self._login
+        wanted = challenge.scopes or ()
+        self._challenge = challenge
+        if self._has_account:
+            if login is not None and set(wanted) <= set(login.scopes):
+                return False
+            await self._get_account_token(with_more(login.scopes if login is not None else (), wanted))
+            return True
+        if login is not None and not set(wanted) <= set(login.wanted):
+            await self._write(replace(login, wanted=with_more(login.wanted, wanted)))
+        permissions = f" ({', '.join(wanted)})" if wanted else ""
+        raise LoginNeeded(f"the call needs more permissions than its login has{permissions}: {self._advice()}")
+
+    # Small parts.
+
+    async def _read(self) -> Login | None:
+        try:
+            return await self._store.read()
+        except OptimizerError as failure:
+            logger.error("The login to server %s cannot be read: %s", self._spec.name, failure)
+            return self._login
+
+    async def _write(self, login: Login) -> None:
+        self._take(login)
+        try:
+            await self._store.write(login)
+        except OptimizerError as failure:
+            logger.error("The login to server %s cannot be stored: %s", self._spec.name, failure)
+
+    def _take(self, login: Login) -> None:
+        self._login = login
+        self._is_loaded = True
+        self._patience.succeeded()
+        self._has_changed.set()
+
+    def _needed(self, reason: str = "") -> LoginNeeded:
+        return LoginNeeded(f"login needed{f' ({reason})' if reason else ''}: {self._advice()}")
+
+    def _advice(self) -> str:
+        return f"run `mcp-optimizer login {shlex.quote(self._spec.name)}`"

@@ -1,0 +1,104 @@
+"""Requests to authorization servers: bounded, without redirects, never logged. Knows no OAuth."""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import urlsplit
+
+import httpx2
+
+from mcp_optimizer.errors import OptimizerError
+from mcp_optimizer.upstream.endings import ExchangeLost, RpcError
+from mcp_optimizer.upstream.http_bodies import whole_body
+
+_SECONDS = 15.0
+_MOST_BYTES = 256 * 1024
+_LONGEST_ADDRESS = 4_000
+
+
+class Unanswered(OptimizerError):
+    """An authorization server cannot be reached, or is not well just now. Trying again later may help."""
+
+
+class LoginFailed(OptimizerError):
+    """A login, or what it rests on, cannot work as things are; the message says why and what to do."""
+
+
+@dataclass(frozen=True)
+class Reply:
+    """The status and the JSON object of a response; an empty object if it was something else."""
+
+    status: int
+    body: Mapping[str, Any] = field(default_factory=dict, repr=False)
+
+
+class Web:
+    """One HTTP client for all authorization servers."""
+
+    def __init__(self, transport: httpx2.AsyncBaseTransport | None = None) -> None:
+        self._transport = transport
+        self._client: httpx2.AsyncClient | None = None
+
+    async def get(self, url: str, headers: Mapping[str, str] | None = None) -> Reply:
+        return await self._send("GET", url, headers=dict(headers or {}))
+
+    async def post_form(self, url: str, form: Mapping[str, str], headers: Mapping[str, str] | None = None) -> Reply:
+        return await self._send("POST", url, data=dict(form), headers=dict(headers or {}))
+
+    async def post_json(self, url: str, body: Mapping[str, Any]) -> Reply:
+        return await self._send("POST", url, json=dict(body), headers={})
+
+    async def close(self) -> None:
+        if self._client is not None:
+            await self._client.aclose()
+            self._client = None
+
+    async def _send(self, method: str, url: str, **given: Any) -> Reply:
+        where = checked(url)
+        if self._client is None:
+            self._client = httpx2.AsyncClient(transport=self._transport, timeout=_SECONDS, follow_redirects=False)
+        given["headers"] = {"accept": "application/json", "accept-encoding": "gzip", **given["headers"]}
+        try:
+            async with asyncio.timeout(_SECONDS), self._client.stream(method, url, **given) as response:
+                text = await whole_body(response, _MOST_BYTES)
+                return Reply(response.status_code, _object(text))
+        except (httpx2.HTTPError, httpx2.StreamError, httpx2.InvalidURL, TimeoutError, OSError) as error:
+            raise Unanswered(f"{where} does not answer ({type(error).__name__})") from None
+        except (ExchangeLost, RpcError):
+            raise Unanswered(f"{where} sends more than {_MOST_BYTES // 1024} KB") from None
+
+
+def _object(text: bytearray) -> dict[str, Any]:
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def checked(url: str) -> str:
+    """The host of an address that tokens or codes may be sent to: HTTPS, or this machine."""
+    try:
+        parts = urlsplit(url)
+        host = parts.hostname or ""
+    except ValueError:
+        parts, host = urlsplit(""), ""
+    if len(url) > _LONGEST_ADDRESS or not host or parts.username or parts.password:
+        raise LoginFailed("an address of its authorization server cannot be used")
+    if parts.scheme == "https" or (parts.scheme == "http" and is_this_machine(host)):
+        return host
+    raise LoginFailed(f"its authorization server {host!r} must use https")
+
+
+def is_this_machine(host: str) -> bool:
+    if host == "localhost" or host.endswith(".localhost"):
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False

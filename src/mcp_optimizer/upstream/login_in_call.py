@@ -1,0 +1,74 @@
+"""A login in the middle of a call, for clients that can show an address to their user. The call goes on afterwards.
+
+The address comes from the gateway, never from a server. Called by supervisors.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Any
+
+from mcp_types.methods import INPUT_REQUIRED_METHODS
+
+from mcp_optimizer.domain.caller import Caller
+from mcp_optimizer.errors import LoginRequired, OptimizerError
+from mcp_optimizer.upstream.authorization import Authorization
+from mcp_optimizer.upstream.endings import RpcError
+from mcp_optimizer.upstream.parked import ParkedCalls, Request
+from mcp_optimizer.upstream.questions import refusal
+
+_QUESTION = "elicitation/create"
+_PATIENCE = 300.0
+"""Seconds for a person to log in after the client has shown the address."""
+
+Call = Callable[[Caller], Awaitable[dict[str, Any]]]
+
+
+class LoginInCall:
+    """Logins to one server, made by whoever called."""
+
+    def __init__(self, server: str, authorization: Authorization | None, parked: ParkedCalls) -> None:
+        self._server = server
+        self._authorization = authorization
+        self._parked = parked
+
+    async def around(self, request: Request, caller: Caller, call: Call, again: Call) -> dict[str, Any]:
+        """The result of `call`, or after a login, if that was all it needed, of `again`."""
+        try:
+            return await call(caller)
+        except LoginRequired as needed:
+            authorization, link = self._authorization, caller.link
+            if authorization is None or link is None:
+                raise
+            if refusal(link.capabilities, _QUESTION, {"mode": "url"}) is not None:
+                raise
+            after = partial(self._after_login, authorization, needed, again)
+            # A modern client is asked by a result, and calls again when its user has answered.
+            is_parked = link.is_modern and request.method in INPUT_REQUIRED_METHODS
+            return await (self._parked.begin(request, caller, after) if is_parked else after(caller))
+
+    async def _after_login(
+        self, authorization: Authorization, needed: LoginRequired, again: Call, caller: Caller
+    ) -> dict[str, Any]:
+        assert caller.link is not None
+        try:
+            async with authorization.offered() as offer:
+                answer = await caller.link.ask(_QUESTION, self._question(offer.address))
+                if answer.get("action") != "accept":
+                    raise needed
+                async with asyncio.timeout(_PATIENCE):
+                    await offer.done()
+        except (RpcError, OptimizerError, TimeoutError):
+            raise needed from None
+        return await again(caller)
+
+    def _question(self, address: str) -> dict[str, Any]:
+        return {
+            "mode": "url",
+            "elicitationId": uuid.uuid4().hex,
+            "url": address,
+            "message": f"Log in to {self._server}; the call goes on afterwards.",
+        }
