@@ -1,0 +1,1 @@
+"""Secrets and logins: what the gateway keeps to prove who it is towards servers, encrypted."""
