@@ -59,16 +59,21 @@ def check_name(name: str) -> None:
         )
 
 
-def _encoded(value: str) -> bytes:
-    try:
-        body = value.encode()
-    except UnicodeEncodeError:
-        raise ConfigurationError("The value of a secret must be text in UTF-8.") from None
-    if not body:
+def value_of(given: bytes) -> str:
+    """A value that came as bytes. One that cannot be used is an error that says why."""
+    if not given:
         raise ConfigurationError("The value of a secret must not be empty.")
-    if len(body) > MOST_BYTES:
+    if len(given) > MOST_BYTES:
         raise ConfigurationError(f"The value of a secret has at most {MOST_BYTES:,} bytes.")
-    return body
+    try:
+        return given.decode()
+    except UnicodeDecodeError:
+        raise ConfigurationError("The value of a secret must be text in UTF-8.") from None
+
+
+def _encoded(value: str) -> bytes:
+    # What a terminal could not decode arrives as halves of characters.
+    return value_of(value.encode("utf-8", "surrogatepass")).encode()
 
 
 @asynccontextmanager
