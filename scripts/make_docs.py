@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -53,8 +54,7 @@ def commands_page() -> str:
         "[options](options.md). Every command that prints has `--json`.",
         "",
     ]
-    group: Any = typer.main.get_command(app)
-    for name, command in group.commands.items():
+    for name, command in _commands(typer.main.get_command(app)):
         arguments = [p for p in command.params if p.param_type_name == "argument"]
         usage = " ".join([f"mcp-optimizer {name}", *(_shown(argument) for argument in arguments), "[OPTIONS]"])
         lines += [f"## {name}", "", f"    {usage}", "", command.help or "", ""]
@@ -64,6 +64,15 @@ def commands_page() -> str:
             lines.append(f"- `{label}`: {parameter.help}")
         lines += [""] if [*arguments, *own] else []
     return "\n".join(lines).rstrip() + "\n"
+
+
+def _commands(group: Any, before: str = "") -> Iterator[tuple[str, Any]]:
+    """All commands by name; one of a group is called by both names."""
+    for name, command in group.commands.items():
+        if hasattr(command, "commands"):
+            yield from _commands(command, f"{before}{name} ")
+        else:
+            yield f"{before}{name}", command
 
 
 def limits_page() -> str:

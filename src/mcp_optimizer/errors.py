@@ -3,6 +3,7 @@
     OptimizerError                something went wrong; the message says what, and what to do
     ├── ConfigurationError        the user must change a setting or a server file (exit code 2)
     ├── CatalogError              the catalog database cannot be used
+    ├── SecretUnreadable          a stored secret cannot be opened with the keys at hand
     ├── UpstreamError             one MCP server behind the gateway failed; the others are not affected
     │   ├── ServerUnavailable     it is not running (still starting, dead, disabled)
     │   ├── LoginRequired         it wants a login that only a person can make
@@ -42,6 +43,10 @@ class ConfigurationError(OptimizerError):
 
 class CatalogError(OptimizerError):
     """The catalog database cannot be used."""
+
+
+class SecretUnreadable(OptimizerError):
+    """A stored secret cannot be opened with the keys at hand."""
 
 
 class UpstreamError(OptimizerError):

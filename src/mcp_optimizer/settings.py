@@ -27,8 +27,8 @@ PREFIX = "MCP_OPTIMIZER_"
 DEPTH_VARIABLE = f"{PREFIX}DEPTH"
 """How many gateways a process is nested in. Passed to every server, which may be a gateway; not an option."""
 
-_NO_OPTIONS = ("settings", "depth", "child")
-"""Variables that name the settings file, or that a gateway passes to its children."""
+_NO_OPTIONS = ("settings", "depth", "child", "secret_key")
+"""Variables that name the settings file, that a gateway passes to its children, or that no flag or file may give."""
 
 SERVER_FILE = "mcp.json"
 SETTINGS_FILE = "mcp-optimizer.toml"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -29,7 +30,10 @@ from mcp_optimizer.compression.signature import Notes
 from mcp_optimizer.db.storage import Storage
 from mcp_optimizer.domain.own_tools import OWN_TOOLS
 from mcp_optimizer.gateway.gateway import Gateway
+from mcp_optimizer.identity.keys import keys_of
 from mcp_optimizer.identity.logins import Logins
+from mcp_optimizer.identity.store import InVault, SecretRows
+from mcp_optimizer.identity.vault import Vault
 from mcp_optimizer.metrics.accounts import Accounts
 from mcp_optimizer.metrics.event_log import event_logger, log_event
 from mcp_optimizer.metrics.recorder import Recorder
@@ -83,7 +87,7 @@ def build_parts(specs: Sequence[ServerSpec], settings: Settings, *, has_one_clie
     check_driver(settings)
     counter, vocabulary, news, pace = TokenCounter(settings.encoding), Vocabulary(), ServerNews(), ForegroundFirst()
     storage = Storage(settings.database_place)
-    logins = Logins()
+    logins = Logins(_kept_logins(settings, storage))
     options = pool_options(settings, has_one_client=has_one_client)
     pool = UpstreamPool(specs, options, __version__, news, authorize=logins.of)
     ingestion = Ingestion(counter, vocabulary, storage.catalog, pace)
@@ -133,6 +137,12 @@ def build_parts(specs: Sequence[ServerSpec], settings: Settings, *, has_one_clie
         use=use,
         shapes=shapes,
     )
+
+
+def _kept_logins(settings: Settings, storage: Storage) -> SecretRows | None:
+    """Where logins are kept; without a database they end with the process."""
+    place = settings.database_place
+    return None if place is None else InVault(Vault(storage.secrets, keys_of(place, os.environ)))
 
 
 def _results(settings: Settings, counter: TokenCounter, storage: Storage, shapes: LearnedShapes | None) -> Results:

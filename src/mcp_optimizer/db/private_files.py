@@ -7,9 +7,11 @@ permissions.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import stat
+import tempfile
 from pathlib import Path
 
 logger = logging.getLogger(__name__)
@@ -40,6 +42,32 @@ def write_file(path: Path, text: str) -> None:
         # While it is still empty.
         mend(path)
         file.write(text)
+
+
+def replace_file(path: Path, text: str) -> None:
+    """Write a text into a file. Whatever happens meanwhile, even a power failure, leaves the old content or the new."""
+    descriptor, beside = tempfile.mkstemp(prefix=f".{path.name}-", dir=path.parent)
+    try:
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(beside, path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(beside)
+        raise
+    _sync_folder(path.parent)
+
+
+def _sync_folder(folder: Path) -> None:
+    # Only POSIX opens folders; elsewhere the system writes them down by itself.
+    with contextlib.suppress(OSError):
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
 
 
 def mend(path: Path) -> None:

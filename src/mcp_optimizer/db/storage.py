@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from mcp_optimizer.db.forms import StoredForms
     from mcp_optimizer.db.history import History
     from mcp_optimizer.db.kept_results import KeptResults
+    from mcp_optimizer.db.secrets import StoredSecrets
     from mcp_optimizer.db.shapes import StoredShapes
     from mcp_optimizer.db.use import StoredUse
 
@@ -108,6 +109,15 @@ class Storage:
         from mcp_optimizer.db.shapes import StoredShapes
 
         return StoredShapes(self._database)
+
+    async def secrets(self) -> StoredSecrets | None:
+        """Encrypted secrets."""
+        await self.opened()
+        if self._database is None:
+            return None
+        from mcp_optimizer.db.secrets import StoredSecrets
+
+        return StoredSecrets(self._database)
 
     async def history(self) -> History | None:
         """The stored events."""

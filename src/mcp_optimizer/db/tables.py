@@ -147,6 +147,18 @@ result_shape = Table(
     Column("at_ms", BigInteger, nullable=False),
 )
 
+# Secrets by kind and name. `body` is encrypted before it gets here; an empty one is only a claim. One process at a time
+# claims a row, until a moment. The row of the kind `key` has the id of the key that all others are encrypted with.
+secret = Table(
+    "secret",
+    metadata,
+    Column("kind", Text, primary_key=True),
+    Column("name", Text, primary_key=True),
+    Column("body", LargeBinary, nullable=False),
+    Column("at_ms", BigInteger, nullable=False),
+    Column("claimed_until_ms", BigInteger, nullable=False),
+)
+
 # Complete results that were cut, in pieces; a chunk contains several. No pieces means not yet written.
 kept_result = Table(
     "kept_result",

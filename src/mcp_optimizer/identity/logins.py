@@ -18,7 +18,7 @@ from mcp_optimizer.identity.client_ids import ClientId, configured, registered
 from mcp_optimizer.identity.discovery import discovered, with_more
 from mcp_optimizer.identity.login import SHARED, Login, LoginStatus, status_of
 from mcp_optimizer.identity.server_login import ServerLogin
-from mcp_optimizer.identity.store import LoginStore, Place, in_memory
+from mcp_optimizer.identity.store import InMemory, LoginStore, SecretRows
 from mcp_optimizer.identity.web import LoginFailed, Unanswered, Web
 from mcp_optimizer.upstream.auth_spec import AuthKind
 from mcp_optimizer.upstream.authorization import Authorization, LoginOffer
@@ -34,8 +34,8 @@ _ATTEMPT_SECONDS = 900.0
 class Logins:
     """The logins to the servers of one gateway."""
 
-    def __init__(self, place: Place | None = None, web: Web | None = None) -> None:
-        self._place = place or in_memory()
+    def __init__(self, rows: SecretRows | None = None, web: Web | None = None) -> None:
+        self._rows = rows or InMemory()
         self._web = web or Web()
         self._specs: dict[str, ServerSpec] = {}
         self._logins: dict[str, ServerLogin] = {}
@@ -50,7 +50,7 @@ class Logins:
     def login(self, spec: ServerSpec) -> ServerLogin:
         if spec.name not in self._logins:
             self._specs[spec.name] = spec
-            self._logins[spec.name] = ServerLogin(spec, LoginStore(spec, SHARED, self._place), self._web, self._offered)
+            self._logins[spec.name] = ServerLogin(spec, LoginStore(spec, SHARED, self._rows), self._web, self._offered)
         return self._logins[spec.name]
 
     async def begin(self, spec: ServerSpec, redirect_uri: str) -> Attempt:

@@ -187,8 +187,7 @@ class ServerLogin:
         return self._refreshing
 
     async def _refresh(self, old: Login | None) -> None:
-        assert old is not None
-        assert old.tokens is not None
+        assert old is not None and old.tokens is not None  # noqa: PT018 - both are what the caller promises
         self._patience.check()
         if not await self._claimed(old):
             return
@@ -197,7 +196,7 @@ class ServerLogin:
         except TokenRefused as refusal:
             over = replace(old, is_over=True, error=str(refusal), given_at=old.given_at)
             await self._write(over)
-            self._login = over
+            await self._release()
             logger.warning("Server %s: %s. %s", self._spec.name, refusal, self._advice())
             raise self._needed(str(refusal)) from None
         except OptimizerError as failure:
@@ -230,11 +229,11 @@ class ServerLogin:
             scopes=old.tokens.scopes if tokens.scopes is None else tokens.scopes,
         )
         await self._write(replace(old, tokens=kept, given_at=time.time(), error=""))
+        await self._release()
 
     async def _later(self, failure: OptimizerError) -> None:
         self._patience.failed(str(failure))
-        with contextlib.suppress(OptimizerError):
-            await self._store.release()
+        await self._release()
         if self._login is not None:
             self._login = replace(self._login, error=str(failure))
 
@@ -284,6 +283,10 @@ class ServerLogin:
             await self._store.write(login)
         except OptimizerError as failure:
             logger.error("The login to server %s cannot be stored: %s", self._spec.name, failure)
+
+    async def _release(self) -> None:
+        with contextlib.suppress(OptimizerError):
+            await self._store.release()
 
     def _take(self, login: Login) -> None:
         self._login = login

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Awaitable, Callable
 from typing import Protocol
 
 from mcp_optimizer.identity.login import Login, login_of
+from mcp_optimizer.identity.vault import Vault
 from mcp_optimizer.upstream.spec import ServerSpec
 
 KIND = "login"
@@ -16,7 +16,7 @@ CLAIM = 30.0
 
 
 class SecretRows(Protocol):
-    """Encrypted rows by kind and name."""
+    """Secrets by kind and name."""
 
     async def read(self, kind: str, name: str) -> bytes | None: ...
     async def write(self, kind: str, name: str, body: bytes) -> None: ...
@@ -25,15 +25,8 @@ class SecretRows(Protocol):
     async def release(self, kind: str, name: str) -> None: ...
 
 
-class Sealing(Protocol):
-    """Encrypts and decrypts what a row holds."""
-
-    def seal(self, kind: str, name: str, body: bytes) -> bytes: ...
-    def open(self, kind: str, name: str, body: bytes) -> bytes: ...
-
-
 class InMemory:
-    """SecretRows of one process, which end with it."""
+    """Secrets of one process, which end with it."""
 
     def __init__(self) -> None:
         self._rows: dict[tuple[str, str], bytes] = {}
@@ -55,56 +48,51 @@ class InMemory:
     async def release(self, kind: str, name: str) -> None:
         del kind, name
 
-    def seal(self, kind: str, name: str, body: bytes) -> bytes:
-        del kind, name
-        return body
 
-    def open(self, kind: str, name: str, body: bytes) -> bytes:
-        del kind, name
-        return body
+class InVault:
+    """Secrets in the database, sealed."""
 
+    def __init__(self, vault: Vault) -> None:
+        self._vault = vault
 
-Place = Callable[[], Awaitable[tuple[SecretRows, Sealing]]]
-"""Opens the rows and what seals them, when they are first needed."""
+    async def read(self, kind: str, name: str) -> bytes | None:
+        return await self._vault.read(kind, name)
 
+    async def write(self, kind: str, name: str, body: bytes) -> None:
+        await self._vault.write(kind, name, body)
 
-def in_memory() -> Place:
-    """A place without a database."""
-    rows = InMemory()
+    async def delete(self, kind: str, name: str) -> bool:
+        return await (await self._vault.stored()).delete(kind, name)
 
-    async def place() -> tuple[SecretRows, Sealing]:
-        return rows, rows
+    async def claim(self, kind: str, name: str, until_ms: int, now_ms: int) -> bool:
+        return await (await self._vault.stored()).claim(kind, name, until_ms, now_ms)
 
-    return place
+    async def release(self, kind: str, name: str) -> None:
+        await (await self._vault.stored()).release(kind, name)
 
 
 class LoginStore:
     """The row of one principal's login to one server. Another address under the same name is another server."""
 
-    def __init__(self, spec: ServerSpec, principal: str, place: Place) -> None:
-        self._place = place
+    def __init__(self, spec: ServerSpec, principal: str, rows: SecretRows) -> None:
+        self._rows = rows
         address = hashlib.sha256(spec.url.encode()).hexdigest()[:16]
         self._name = f"{principal}\n{spec.name}\n{address}"
 
     async def read(self) -> Login | None:
-        rows, sealing = await self._place()
-        body = await rows.read(KIND, self._name)
-        return None if body is None else login_of(sealing.open(KIND, self._name, body))
+        body = await self._rows.read(KIND, self._name)
+        return None if body is None else login_of(body)
 
     async def write(self, login: Login) -> None:
-        rows, sealing = await self._place()
-        await rows.write(KIND, self._name, sealing.seal(KIND, self._name, login.to_json()))
+        await self._rows.write(KIND, self._name, login.to_json())
 
     async def delete(self) -> bool:
-        rows, _ = await self._place()
-        return await rows.delete(KIND, self._name)
+        return await self._rows.delete(KIND, self._name)
 
     async def claim(self) -> bool:
         """The right to refresh: one process at a time, and none forever."""
-        rows, _ = await self._place()
         now = time.time_ns() // 1_000_000
-        return await rows.claim(KIND, self._name, now + int(CLAIM * 1_000), now)
+        return await self._rows.claim(KIND, self._name, now + int(CLAIM * 1_000), now)
 
     async def release(self) -> None:
-        rows, _ = await self._place()
-        await rows.release(KIND, self._name)
+        await self._rows.release(KIND, self._name)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from mcp_optimizer.db.database import open_database
-from mcp_optimizer.db.private_files import make_folder, write_file
+from mcp_optimizer.db.private_files import make_folder, replace_file, write_file
 from mcp_optimizer.settings import Settings
 from tests.e2e.running import command
 
@@ -109,3 +109,14 @@ async def test_the_server_file_and_the_report_that_commands_write_are_private(tm
     (dumps / "one.json").write_text('{"tools": [{"name": "a", "inputSchema": {"type": "object"}}]}')
     assert (await command("report", "--tools-dir", dumps, "--html", tmp_path / "report.html")).code == 0
     assert mode(tmp_path / "report.html") == "0o600"
+
+
+def test_a_replaced_file_is_private_and_leaves_nothing_beside_it(tmp_path: Path) -> None:
+    path = tmp_path / "key"
+    path.write_text("old")
+    path.chmod(0o644)
+    replace_file(path, "new")
+    assert (path.read_text(), stat.S_IMODE(path.stat().st_mode)) == ("new", 0o600)
+    with pytest.raises(UnicodeEncodeError):
+        replace_file(path, "half \ud800")
+    assert [(file.name, file.read_text()) for file in tmp_path.iterdir()] == [("key", "new")]

@@ -1,0 +1,145 @@
+"""`secret set`, `list`, `delete` and `rotate`: values that server files refer to by name. Starts no server.
+
+A value is typed without being shown, or read from stdin. It is never an argument, because other users of the machine
+can see those, and shells remember them. No command prints one.
+"""
+
+from __future__ import annotations
+
+import getpass
+import os
+import sys
+import warnings
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from mcp_optimizer.cli.options import JsonFlag, with_settings
+from mcp_optimizer.cli.running import run
+from mcp_optimizer.cli.show import console, print_json
+from mcp_optimizer.errors import ConfigurationError
+from mcp_optimizer.runtime.terminal_text import counted
+from mcp_optimizer.settings import Settings
+
+if TYPE_CHECKING:
+    from mcp_optimizer.identity.secrets import Secrets
+
+Name = Annotated[str, typer.Argument(help="The secret's name.")]
+
+
+def register(app: typer.Typer) -> None:
+    group = typer.Typer(no_args_is_help=True, help="Store secrets, encrypted, for server files to refer to by name.")
+    for name, command in (("set", set_secret), ("list", list_secrets), ("delete", delete_secret), ("rotate", rotate)):
+        group.command(name)(command)
+    app.add_typer(group, name="secret")
+
+
+@with_settings()
+def set_secret(name: Name, *, settings: Settings) -> None:
+    """Store a secret, which server files use as ${secret:NAME}. The value is asked for, or read from stdin."""
+    run(_set(settings, name))
+
+
+@with_settings()
+def list_secrets(*, settings: Settings, as_json: JsonFlag = False) -> None:
+    """List the names of all secrets and when each was set; never their values."""
+    run(_list(settings, as_json))
+
+
+@with_settings()
+def delete_secret(name: Name, *, settings: Settings) -> None:
+    """Delete a secret."""
+    run(_delete(settings, name))
+
+
+@with_settings()
+def rotate(*, settings: Settings) -> None:
+    """Encrypt all secrets and logins with a new key, and drop the old one."""
+    run(_rotate(settings))
+
+
+@asynccontextmanager
+async def _secrets(settings: Settings) -> AsyncIterator[Secrets]:
+    place = settings.database_place
+    if place is None:
+        raise ConfigurationError(
+            "Secrets are kept in the catalog database, and --database none stores nothing. Use a file or PostgreSQL."
+        )
+    from mcp_optimizer.app.options import check_driver
+    from mcp_optimizer.identity.secrets import opened_secrets
+
+    check_driver(settings)
+    async with opened_secrets(place, os.environ) as secrets:
+        yield secrets
+
+
+async def _set(settings: Settings, name: str) -> None:
+    from mcp_optimizer.identity.secrets import check_name
+
+    # Before anybody types a value in vain.
+    check_name(name)
+    async with _secrets(settings) as secrets:
+        await secrets.set(name, _asked_value(name))
+    print(f"Stored. Server files use it as ${{secret:{name}}}." if _is_own(name) else "Stored.")
+
+
+def _is_own(name: str) -> bool:
+    """Whether the user chose the name, not a VS Code file, which refers to it in its own way."""
+    return not name.startswith("input:")
+
+
+async def _list(settings: Settings, as_json: bool) -> None:
+    async with _secrets(settings) as secrets:
+        names = await secrets.names()
+    found = [{"name": name, "set_at": _moment(at_ms)} for name, at_ms in names.items()]
+    if as_json:
+        print_json({"secrets": found})
+        return
+    out = console()
+    for one in found:
+        out.print(f"{one['set_at']}  {one['name']}", markup=False, soft_wrap=True)
+    out.print(counted(len(found), "secret"), markup=False)
+
+
+def _moment(at_ms: int) -> str:
+    return datetime.fromtimestamp(at_ms / 1000, UTC).isoformat(timespec="seconds")
+
+
+async def _delete(settings: Settings, name: str) -> None:
+    async with _secrets(settings) as secrets:
+        if not await secrets.delete(name):
+            raise ConfigurationError(f"There is no secret {name!r}. `mcp-optimizer secret list` lists all.")
+    print("Deleted.")
+
+
+async def _rotate(settings: Settings) -> None:
+    async with _secrets(settings) as secrets:
+        count = await secrets.rotate()
+    from mcp_optimizer.identity.keys import VARIABLE
+
+    given = f" You can remove the old key from {VARIABLE} now." if os.environ.get(VARIABLE) else ""
+    print(f"Encrypted {counted(count, 'secret')} with a new key.{given}")
+
+
+def _asked_value(name: str) -> str:
+    """The value: typed at a terminal, or all of stdin without the newline at its end."""
+    if not sys.stdin.isatty():
+        return _value_of_stdin()
+    with warnings.catch_warnings():
+        # A terminal that cannot hide what is typed: better no value than a shown one.
+        warnings.simplefilter("error", getpass.GetPassWarning)
+        try:
+            return getpass.getpass(f"Value of {name} (not shown): ")
+        except getpass.GetPassWarning:
+            raise ConfigurationError("This terminal shows what is typed; give the value on stdin.") from None
+
+
+def _value_of_stdin() -> str:
+    from mcp_optimizer.identity.secrets import MOST_BYTES, value_of
+
+    # One byte more than allowed, and a newline: a longer value is noticed, and never read completely.
+    given = sys.stdin.buffer.read(MOST_BYTES + 3)
+    return value_of(given.removesuffix(b"\n").removesuffix(b"\r"))
