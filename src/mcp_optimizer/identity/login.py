@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -77,6 +78,11 @@ def login_of(text: bytes) -> Login | None:
         )
     except (ValueError, TypeError, KeyError, AttributeError):
         return None
+
+
+def advice(server: str) -> str:
+    """What a person can do to log in."""
+    return f"run `mcp-optimizer login {shlex.quote(server)}`"
 
 
 def _tuple(value: Any) -> Any:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import shlex
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager
@@ -20,7 +19,7 @@ from mcp_optimizer.errors import OptimizerError
 from mcp_optimizer.identity.challenges import Challenge, challenge_in
 from mcp_optimizer.identity.client_ids import configured
 from mcp_optimizer.identity.discovery import discovered, with_more
-from mcp_optimizer.identity.login import Login
+from mcp_optimizer.identity.login import Login, advice
 from mcp_optimizer.identity.patience import Patience
 from mcp_optimizer.identity.store import CLAIM, LoginStore
 from mcp_optimizer.identity.tokens import TokenRefused, Tokens
@@ -34,7 +33,7 @@ from mcp_optimizer.upstream.spec import ServerSpec
 logger = logging.getLogger(__name__)
 
 _JUST_GIVEN = 5.0
-"""Seconds after which a token that is refused may have become invalid; before, another one would be refused, too."""
+"""Seconds in which a token that replaced a refused one is not replaced again: the next would be refused, too."""
 
 _LOOK = 0.1
 _LOOK_FOR_LOGIN = 2.0
@@ -59,6 +58,7 @@ class ServerLogin:
         self._refreshing: asyncio.Task[None] | None = None
         self._tasks = BackgroundTasks(logger, "A refresh of a login failed", (OptimizerError, LoginNeeded))
         self._patience = Patience()
+        self._replacement = ""
         self._has_changed = asyncio.Event()
         self._listeners: list[Callable[[], None]] = []
 
@@ -108,8 +108,10 @@ class ServerLogin:
             if dict(sent).get("authorization") != login.headers["authorization"]:
                 # Another call has a newer token meanwhile.
                 return True
-            if (login.tokens.refresh or self._has_account) and time.time() - login.given_at > _JUST_GIVEN:
+            is_new = login.tokens.access == self._replacement and time.time() - login.given_at < _JUST_GIVEN
+            if (login.tokens.refresh or self._has_account) and not is_new:
                 await self._renewed(login)
+                self._replacement = self._login.tokens.access if self._login and self._login.tokens else ""
                 return True
         self._challenge = challenge or Challenge()
         if self._has_account:
@@ -187,7 +189,8 @@ class ServerLogin:
         return self._refreshing
 
     async def _refresh(self, old: Login | None) -> None:
-        assert old is not None and old.tokens is not None  # noqa: PT018 - both are what the caller promises
+        assert old is not None
+        assert old.tokens is not None
         self._patience.check()
         if not await self._claimed(old):
             return
@@ -197,7 +200,7 @@ class ServerLogin:
             over = replace(old, is_over=True, error=str(refusal), given_at=old.given_at)
             await self._write(over)
             await self._release()
-            logger.warning("Server %s: %s. %s", self._spec.name, refusal, self._advice())
+            logger.warning("Server %s: %s. %s", self._spec.name, refusal, advice(self._spec.name))
             raise self._needed(str(refusal)) from None
         except OptimizerError as failure:
             await self._later(failure)
@@ -266,7 +269,7 @@ class ServerLogin:
         if login is not None and not set(wanted) <= set(login.wanted):
             await self._write(replace(login, wanted=with_more(login.wanted, wanted)))
         permissions = f" ({', '.join(wanted)})" if wanted else ""
-        raise LoginNeeded(f"the call needs more permissions than its login has{permissions}: {self._advice()}")
+        raise LoginNeeded(f"the call needs more permissions than its login has{permissions}: {advice(self._spec.name)}")
 
     # Small parts.
 
@@ -295,7 +298,4 @@ class ServerLogin:
         self._has_changed.set()
 
     def _needed(self, reason: str = "") -> LoginNeeded:
-        return LoginNeeded(f"login needed{f' ({reason})' if reason else ''}: {self._advice()}")
-
-    def _advice(self) -> str:
-        return f"run `mcp-optimizer login {shlex.quote(self._spec.name)}`"
+        return LoginNeeded(f"login needed{f' ({reason})' if reason else ''}: {advice(self._spec.name)}")
