@@ -44,7 +44,12 @@ class AuthSpec:
     per_caller: bool = False
     """Each caller logs in; otherwise one login serves all."""
     headers_command: str = field(default="", repr=False)
-    """A command that prints headers as JSON."""
+    """A command that prints headers as JSON; they are used instead of a login."""
+
+    @property
+    def identity(self) -> tuple[str, ...]:
+        """What tells two accounts at one server apart; without secrets."""
+        return (self.kind, self.client_id, self.issuer, self.resource)
 
 
 NO_AUTH = AuthSpec()

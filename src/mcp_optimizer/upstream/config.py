@@ -10,12 +10,21 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
 from mcp_optimizer.errors import ConfigurationError
-from mcp_optimizer.upstream.failure import FailureKind
+from mcp_optimizer.upstream.auth_config import KEYS_OF_AUTH, configured_headers, login, refuse_login_of_a_child
+from mcp_optimizer.upstream.entry_values import (
+    UnusableEntry,
+    VariableNotSet,
+    located,
+    mapping,
+    meant,
+    required,
+    text_at,
+    texts,
+)
 from mcp_optimizer.upstream.itself import SAME_FILE, starts_itself
 from mcp_optimizer.upstream.selection import ALL, ToolSelection
 from mcp_optimizer.upstream.spec import ServerSpec, Transport
@@ -32,11 +41,13 @@ _TRANSPORT_NAMES = {
 _KEYS = frozenset(
     "type transport transportType description command args env cwd url httpUrl serverUrl headers timeout disabled "
     "enabled tools includeTools enabledTools excludeTools disabledTools".split()
-)
+).union(KEYS_OF_AUTH)
+_AS_WRITTEN = ("description", "headersHelper")
+"""Keys whose variables stay: those in a command are replaced by its shell."""
 _USED = ("tools", "includeTools", "enabledTools")
 _TURNED_OFF = ("excludeTools", "disabledTools")
-_ALIKE = 0.8
-"""Similarity from which one word counts as a mistyped form of the other."""
+_OF_OTHERS = frozenset({"author", "scope"})
+"""Other programs' keys that resemble ours and mean something else."""
 
 _LONGEST_PURPOSE = 300
 
@@ -50,18 +61,6 @@ _NAME = re.compile(r"(?:env:)?([A-Za-z_][A-Za-z0-9_]*)(?::-(.*))?", re.DOTALL)
 
 # Existing files give seconds (Cline: at most 3,600) or milliseconds (Gemini CLI: 600,000).
 _LONGEST_IN_SECONDS = 3_600
-
-
-class _Unusable(Exception):
-    """An unusable entry; the message becomes the spec's problem."""
-
-    kind = FailureKind.ENTRY
-
-
-class _NotSet(_Unusable):
-    """An entry that uses an environment variable that is not set."""
-
-    kind = FailureKind.VARIABLE
 
 
 def read_server_file(path: Path, environment: Mapping[str, str]) -> list[ServerSpec]:
@@ -112,7 +111,7 @@ def _entries(document: Any, path: Path) -> dict[str, Any]:
 def _spec(name: str, entry: Any, path: Path, environment: Mapping[str, str]) -> ServerSpec:
     try:
         return _usable_spec(name, entry, path, environment)
-    except _Unusable as problem:
+    except UnusableEntry as problem:
         if isinstance(entry, dict) and _is_disabled(entry):
             # A disabled server need not report what it lacks.
             return ServerSpec(name=name, transport=_guess_transport(entry), disabled=True)
@@ -130,42 +129,52 @@ def _guess_transport(entry: Any) -> Transport:
 
 def _usable_spec(name: str, entry: Any, path: Path, environment: Mapping[str, str]) -> ServerSpec:
     if not isinstance(entry, dict):
-        raise _Unusable("the entry is not an object")
+        raise UnusableEntry("the entry is not an object")
     _refuse_mistyped(entry)
     description = entry.get("description")
-    entry = {key: _expand(value, key, environment) for key, value in entry.items() if key != "description"}
+    entry = {key: value if key in _AS_WRITTEN else _expand(value, key, environment) for key, value in entry.items()}
     transport, certain = _transport(entry)
     disabled = _is_disabled(entry)
     timeout = _timeout(entry.get("timeout"))
     tools = _tools(entry)
     if transport is Transport.STDIO:
-        cwd = _text(entry, "cwd")
+        refuse_login_of_a_child(entry)
         spec = ServerSpec(
             name=name,
             transport=transport,
             description=_purpose(description),
-            command=_required(entry, "command"),
-            args=tuple(_texts(entry.get("args", []), "args")),
-            env=_mapping(entry.get("env", {}), "env"),
-            cwd=str((path.parent / Path(cwd).expanduser()).resolve()) if cwd else None,
+            command=required(entry, "command"),
+            args=tuple(texts(entry.get("args", []), "args")),
+            env=mapping(entry.get("env", {}), "env"),
+            cwd=_folder(entry, path),
             timeout=timeout,
             disabled=disabled,
             tools=tools,
         )
         if starts_itself(spec, path):
-            raise _Unusable(SAME_FILE)
+            raise UnusableEntry(SAME_FILE)
         return spec
+    auth = login(entry, path.parent, environment)
     return ServerSpec(
         name=name,
         transport=transport,
         description=_purpose(description),
         url=_url(entry),
-        headers=_mapping(entry.get("headers", {}), "headers"),
+        headers=configured_headers(entry, environment),
+        auth=auth,
+        # Of the command that prints headers, which is the only process of such a server.
+        env=mapping(entry.get("env", {}), "env") if auth.headers_command else {},
+        cwd=_folder(entry, path) if auth.headers_command else None,
         timeout=timeout,
         disabled=disabled,
         tools=tools,
         transport_is_certain=certain,
     )
+
+
+def _folder(entry: Mapping[str, Any], path: Path) -> str | None:
+    cwd = text_at(entry, "cwd")
+    return str(located(cwd, "cwd", path.parent)) if cwd else None
 
 
 def _purpose(description: Any) -> str:
@@ -178,8 +187,8 @@ def _refuse_mistyped(entry: Mapping[str, Any]) -> None:
     as they are.
     """
     for key in entry.keys() - _KEYS:
-        if meant := get_close_matches(key.lower(), sorted(_KEYS - entry.keys()), n=1, cutoff=_ALIKE):
-            raise _Unusable(f'"{key}" is not a key of a server; did you mean "{meant[0]}"?')
+        if key not in _OF_OTHERS and (ours := meant(key, _KEYS - entry.keys())):
+            raise UnusableEntry(f'"{key}" is not a key of a server; did you mean "{ours}"?')
 
 
 def _transport(entry: Mapping[str, Any]) -> tuple[Transport, bool]:
@@ -188,14 +197,14 @@ def _transport(entry: Mapping[str, Any]) -> tuple[Transport, bool]:
     if declared is not None:
         known = _TRANSPORT_NAMES.get(str(declared).lower())
         if known is None:
-            raise _Unusable(f'unknown "type" {declared!r}; use "stdio", "http" or "sse"')
+            raise UnusableEntry(f'unknown "type" {declared!r}; use "stdio", "http" or "sse"')
         return known, True
     if "command" in entry:
         return Transport.STDIO, True
     if "url" in entry or "serverUrl" in entry or "httpUrl" in entry:
         url = _url(entry).partition("?")[0].rstrip("/")
         return (Transport.SSE, True) if url.endswith("/sse") else (Transport.HTTP, "httpUrl" in entry)
-    raise _Unusable('the entry needs a "command" or a "url"')
+    raise UnusableEntry('the entry needs a "command" or a "url"')
 
 
 def _expand(value: Any, where: str, environment: Mapping[str, str]) -> Any:
@@ -212,7 +221,7 @@ def _expand(value: Any, where: str, environment: Mapping[str, str]) -> Any:
 def _variable(expression: str, where: str, environment: Mapping[str, str]) -> str:
     match = _NAME.fullmatch(expression)
     if match is None:
-        raise _Unusable(
+        raise UnusableEntry(
             f'"{where}" uses ${{{expression}}}, which only the original client can replace; '
             "use ${VAR}, ${VAR:-default} or ${env:VAR}"
         )
@@ -222,7 +231,7 @@ def _variable(expression: str, where: str, environment: Mapping[str, str]) -> st
     if default is not None:
         return found or default
     if found is None:
-        raise _NotSet(f'"{where}" uses ${{{name}}}, but the environment variable {name} is not set')
+        raise VariableNotSet(f'"{where}" uses ${{{name}}}, but the environment variable {name} is not set')
     return found
 
 
@@ -230,7 +239,7 @@ def _timeout(value: Any) -> float | None:
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, int | float) or value <= 0:
-        raise _Unusable(f'"timeout" must be a positive number of seconds, not {value!r}')
+        raise UnusableEntry(f'"timeout" must be a positive number of seconds, not {value!r}')
     return value / 1000 if value > _LONGEST_IN_SECONDS else float(value)
 
 
@@ -247,43 +256,13 @@ def _tool_names(entry: Mapping[str, Any], keys: Sequence[str]) -> list[str] | No
         if (value := entry.get(key)) is None:
             continue
         if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
-            raise _Unusable(f'"{key}" must be a list of tool names')
+            raise UnusableEntry(f'"{key}" must be a list of tool names')
         found = [*(found or []), *value]
     return found
 
 
-def _required(entry: Mapping[str, Any], key: str) -> str:
-    value = _text(entry, key)
-    if not value:
-        raise _Unusable(f'"{key}" is missing or empty')
-    return value
-
-
-def _text(entry: Mapping[str, Any], key: str) -> str:
-    value = entry.get(key, "")
-    if not isinstance(value, str):
-        raise _Unusable(f'"{key}" must be a string, not {type(value).__name__}')
-    return value
-
-
-def _texts(value: Any, key: str) -> list[str]:
-    if not isinstance(value, list) or not all(isinstance(item, str | int | float) for item in value):
-        raise _Unusable(f'"{key}" must be a list of strings')
-    return [str(item) for item in value]
-
-
-def _mapping(value: Any, key: str) -> dict[str, str]:
-    if not isinstance(value, dict) or not all(isinstance(item, str | int | float | None) for item in value.values()):
-        raise _Unusable(f'"{key}" must be an object of strings')
-    return {name: _plain(item) for name, item in value.items() if item is not None}
-
-
-def _plain(value: Any) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
-
-
 def _url(entry: Mapping[str, Any]) -> str:
-    url = _text(entry, "url") or _text(entry, "httpUrl") or _text(entry, "serverUrl")
+    url = text_at(entry, "url") or text_at(entry, "httpUrl") or text_at(entry, "serverUrl")
     if not url.startswith(("http://", "https://")):
-        raise _Unusable('"url" must start with http:// or https://')
+        raise UnusableEntry('"url" must start with http:// or https://')
     return url

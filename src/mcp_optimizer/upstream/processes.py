@@ -1,8 +1,8 @@
 """Starts servers as child processes, and ends them and everything they started, even if we are killed.
 
 Each child leads its own process group and has a mark in its environment. A watcher process (`orphans`) holds the other
-end of a pipe; when the pipe closes, it ends what is left. Called by `stdio`, which talks to the children; the pool
-releases the watcher when it stops. Windows has no watcher.
+end of a pipe; when the pipe closes, it ends what is left. Called by `stdio`, which talks to the children, and by
+`header_command`; the pool releases the watcher when it stops. Windows has no watcher.
 """
 
 from __future__ import annotations
@@ -122,26 +122,26 @@ def _why_not(error: OSError) -> str:
     )
 
 
-async def end(process: asyncio.subprocess.Process) -> None:
+async def end(process: asyncio.subprocess.Process, grace: float = EOF_GRACE) -> None:
     """Close stdin, as the protocol prescribes; then SIGTERM; then SIGKILL. For the complete group."""
     assert process.stdin is not None
     try:
         with contextlib.suppress(OSError, RuntimeError):
             process.stdin.close()
-        if not await _ended(process, EOF_GRACE):
+        if not await ended(process, grace):
             _signal_group(process, signal.SIGTERM)
-            await _ended(process, TERM_GRACE)
+            await ended(process, TERM_GRACE)
     finally:
         # Even if we are cancelled here: a remaining process would outlive us and hold its pipes open.
         _signal_group(process, _KILL)
         _watch.ended(process.pid)
-    await _ended(process, _KILL_GRACE)
+    await ended(process, _KILL_GRACE)
     transport = getattr(process, "_transport", None)
     if transport is not None:
         transport.close()
 
 
-async def _ended(process: asyncio.subprocess.Process, seconds: float) -> bool:
+async def ended(process: asyncio.subprocess.Process, seconds: float) -> bool:
     """Whether it ends in time. Not `process.wait()`, which also waits for pipes that a grandchild may hold."""
     deadline = time.monotonic() + seconds
     while process.returncode is None:

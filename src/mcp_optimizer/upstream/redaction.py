@@ -1,8 +1,9 @@
 """Removes a server's secrets from its output: its stderr, its errors, and what HTTP libraries quote of its URL.
 
 A secret is anything configured for a server that the user would not show to others: values of its environment and
-headers, credentials and parameters of its URL, arguments named like secrets. Each is replaced by its name, in all
-common encodings. Pure; called wherever a server's text leaves its connection. Results of tools are not changed.
+headers, its client secret and private key, credentials and parameters of its URL, arguments named like secrets. Each
+is replaced by its name, in all common encodings. Pure; called wherever a server's text leaves its connection. Results
+of tools are not changed.
 """
 
 from __future__ import annotations
@@ -93,6 +94,9 @@ def _secrets(spec: ServerSpec) -> Iterator[tuple[str, str]]:
     for name, value in spec.headers.items():
         yield from _inside(name, value)
     yield from _of_arguments(spec.args)
+    yield from _inside("client_secret", spec.auth.client_secret)
+    yield from _inside("private_key", spec.auth.private_key)
+    yield from _of_arguments(spec.auth.headers_command.split())
     if spec.url:
         yield from _of_url(spec.url)
 

@@ -53,7 +53,8 @@ class ServerSpec:
         """Distinguishes two servers of the same name. Excludes values of variables and headers, which are secrets."""
         chosen = [self.tools.used, self.tools.turned_off] if self.tools else []
         named = [sorted(self.env), sorted(self.headers)]
-        identity = [self.transport, self.command, self.args, self.url, *named, *chosen]
+        account = [self.auth.identity] if self.auth.identity != NO_AUTH.identity else []
+        identity = [self.transport, self.command, self.args, self.url, *named, *chosen, *account]
         return hashlib.sha256(json.dumps(identity).encode()).hexdigest()[:16]
 
     @property

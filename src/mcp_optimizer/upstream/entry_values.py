@@ -1,0 +1,87 @@
+"""Reads single values of a server's entry, or says what is wrong with them. Pure; knows no keys.
+
+A message never quotes a value: it may be a secret in the wrong place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+from mcp_optimizer.upstream.failure import FailureKind
+
+_ALIKE = 0.8
+"""Similarity from which one word counts as a mistyped form of the other."""
+
+
+class UnusableEntry(Exception):
+    """An unusable entry; the message becomes the spec's problem."""
+
+    kind = FailureKind.ENTRY
+
+
+class VariableNotSet(UnusableEntry):
+    """An entry that uses an environment variable that is not set."""
+
+    kind = FailureKind.VARIABLE
+
+
+def meant(key: str, keys: Iterable[str]) -> str | None:
+    """Which of the keys this one probably is, mistyped."""
+    return next(iter(get_close_matches(key.lower(), sorted(keys), n=1, cutoff=_ALIKE)), None)
+
+
+def required(entry: Mapping[str, Any], key: str) -> str:
+    """A text that must be there."""
+    value = text_at(entry, key)
+    if not value:
+        raise UnusableEntry(f'"{key}" is missing or empty')
+    return value
+
+
+def text_at(entry: Mapping[str, Any], key: str) -> str:
+    """A text; empty if it is not there."""
+    return text_of(entry.get(key, ""), key)
+
+
+def text_of(value: Any, where: str) -> str:
+    """A value that must be a text."""
+    if not isinstance(value, str):
+        raise UnusableEntry(f'"{where}" must be a string, not {type(value).__name__}')
+    return value
+
+
+def texts(value: Any, key: str) -> list[str]:
+    """A list of texts; numbers are written as text."""
+    if not isinstance(value, list) or not all(isinstance(item, str | int | float) for item in value):
+        raise UnusableEntry(f'"{key}" must be a list of strings')
+    return [str(item) for item in value]
+
+
+def mapping(value: Any, key: str) -> dict[str, str]:
+    """Texts by name, without those that are null."""
+    if not isinstance(value, dict) or not all(isinstance(item, str | int | float | None) for item in value.values()):
+        raise UnusableEntry(f'"{key}" must be an object of strings')
+    return {name: _plain(item) for name, item in value.items() if item is not None}
+
+
+def _plain(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def located(named: str, where: str, folder: Path) -> Path:
+    """The path of a file or folder, relative to that of the server file."""
+    try:
+        return (folder / Path(named).expanduser()).resolve()
+    except (OSError, RuntimeError, ValueError):
+        # The home of a user who does not exist, a null character, a loop of links.
+        raise UnusableEntry(f'"{where}" is not a usable path') from None
+
+
+def from_environment(name: str, where: str, environment: Mapping[str, str]) -> str:
+    """The value of the environment variable that a key names."""
+    if not (found := environment.get(name, "").strip()):
+        raise VariableNotSet(f'"{where}" must name an environment variable; the one that it names is not set')
+    return found

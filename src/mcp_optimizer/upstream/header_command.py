@@ -1,0 +1,187 @@
+"""Headers from a command: Claude Code's `headersHelper`, run when headers are missing, expired or refused.
+
+The command runs in a shell as a child of ours, like a server: in its own process group, watched, and with no more of
+our environment. What it prints is never shown, because it is a secret.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import math
+import re
+import sys
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import anyio
+
+from mcp_optimizer.errors import UpstreamError
+from mcp_optimizer.upstream import processes
+from mcp_optimizer.upstream.spec import ServerSpec, Transport
+
+_TIMEOUT = 10.0
+"""Seconds that Claude Code waits too."""
+_MOST_BYTES = 64 * 1024
+_LONGEST_KEPT = 3_600.0
+"""Seconds that headers are kept at most."""
+_PAUSE = 5.0
+"""Seconds between two runs for refused headers, so that a server that refuses everybody starts no storm of them."""
+_CHUNK = 64 * 1024
+_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_VALUE = re.compile(r"[\t\x20-\x7e]*")
+
+
+class _CommandFailed(Exception):
+    """How the command failed; completes "it ..."."""
+
+
+@dataclass(frozen=True)
+class _Printed:
+    headers: Mapping[str, str]
+    lasts: float
+
+
+class HeaderCommand:
+    """The headers of one server, as its command prints them; an `Authorization`."""
+
+    def __init__(
+        self, spec: ServerSpec, *, timeout: float = _TIMEOUT, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._server = spec.name
+        self._child = _as_child(spec)
+        self._timeout = timeout
+        self._clock = clock
+        self._turn = asyncio.Lock()
+        self._runs = 0
+        self._headers: Mapping[str, str] = {}
+        self._until = -math.inf
+        self._rerun_at = -math.inf
+        self._failure: str | None = None
+
+    async def headers(self) -> Mapping[str, str]:
+        """The headers for the next request."""
+        if self._clock() >= self._until:
+            await self._run()
+        return self._headers
+
+    async def refused(self, status: int, _challenges: str, sent: Mapping[str, str]) -> bool:
+        """Whether the command has other headers than those that the server refused."""
+        if status != 401:
+            return False
+        if dict(sent) == self._headers and self._clock() >= self._rerun_at + _PAUSE:
+            await self._run()
+            self._rerun_at = self._clock()
+        return dict(sent) != self._headers
+
+    async def until_login(self) -> None:
+        """Nobody logs in: the command knows who calls."""
+        await anyio.sleep_forever()
+
+    async def _run(self) -> None:
+        """Run the command, unless it ran while we waited for our turn: then its result is ours too."""
+        seen = self._runs
+        async with self._turn:
+            if self._runs == seen:
+                await self._renew()
+        if self._failure is not None:
+            raise UpstreamError(self._server, self._failure)
+
+    async def _renew(self) -> None:
+        self._until = -math.inf
+        try:
+            printed = _parsed(await _output(self._child, self._timeout))
+        except _CommandFailed as how:
+            self._failure = (
+                f"The headersHelper of the server {self._server!r} failed: it {how}. Run it in a terminal to see why."
+            )
+        else:
+            self._headers, self._until, self._failure = printed.headers, self._clock() + printed.lasts, None
+        # Not if we are cancelled: whoever waits runs it instead.
+        self._runs += 1
+
+
+def _as_child(spec: ServerSpec) -> ServerSpec:
+    """The command as a process to start. Claude Code tells it which server it is for."""
+    shell = ("cmd", "/d", "/s", "/c") if sys.platform == "win32" else ("/bin/sh", "-c")
+    told = {"CLAUDE_CODE_MCP_SERVER_NAME": spec.name, "CLAUDE_CODE_MCP_SERVER_URL": spec.url}
+    return ServerSpec(
+        name=spec.name,
+        transport=Transport.STDIO,
+        command=shell[0],
+        args=(*shell[1:], spec.auth.headers_command),
+        env={**spec.env, **told},
+        cwd=spec.cwd,
+    )
+
+
+async def _output(child: ServerSpec, timeout: float) -> bytes:
+    """What the command prints; it and everything it started has ended then."""
+    try:
+        process = await processes.spawn(child)
+    except OSError as error:
+        raise _CommandFailed(f"was not started: {error.strerror or error}") from None
+    except ValueError:
+        raise _CommandFailed("was not started: it or its environment has a null character in it") from None
+    try:
+        async with asyncio.timeout(timeout):
+            output = await _read(process)
+    except TimeoutError:
+        raise _CommandFailed(f"did not end within {timeout:g} s") from None
+    finally:
+        with anyio.CancelScope(shield=True):
+            # No grace: its stdin is closed, and its time is over.
+            await processes.end(process, grace=0)
+    if len(output) > _MOST_BYTES:
+        raise _CommandFailed(f"printed more than {_MOST_BYTES // 1024} KB")
+    if code := process.returncode:
+        raise _CommandFailed(f"ended with exit code {code}" if code > 0 else f"was ended by signal {-code}")
+    return output
+
+
+async def _read(process: asyncio.subprocess.Process) -> bytes:
+    """Its complete output, or more than it may print; then it has ended, unless it printed too much."""
+    assert process.stdin is not None
+    assert process.stdout is not None
+    assert process.stderr is not None
+    # It has nobody to ask: a command that reads gets the end of its input.
+    process.stdin.close()
+    output = bytearray()
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(_ignore, process.stderr)
+        while len(output) <= _MOST_BYTES and (chunk := await process.stdout.read(_CHUNK)):
+            output.extend(chunk)
+        if len(output) <= _MOST_BYTES:
+            await processes.ended(process, math.inf)
+        tasks.cancel_scope.cancel()
+    return bytes(output)
+
+
+async def _ignore(stream: asyncio.StreamReader) -> None:
+    while await stream.read(_CHUNK):
+        pass
+
+
+def _parsed(output: bytes) -> _Printed:
+    """An object of headers, or one that also says for how many seconds they are good."""
+    try:
+        said: Any = json.loads(output)
+    except (ValueError, RecursionError):
+        raise _CommandFailed("printed something else than a JSON object of headers") from None
+    lasts = _LONGEST_KEPT
+    if isinstance(said, dict) and isinstance(said.get("headers"), dict):
+        lasts = min(lasts, _seconds(said.get("expires_in", lasts)))
+        said = said["headers"]
+    if not isinstance(said, dict) or not all(
+        _NAME.fullmatch(name) and isinstance(value, str) and _VALUE.fullmatch(value) for name, value in said.items()
+    ):
+        raise _CommandFailed("printed something else than a JSON object of headers")
+    return _Printed(said, lasts)
+
+
+def _seconds(value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
+        raise _CommandFailed('printed an "expires_in" that is not a positive number of seconds')
+    return float(min(value, _LONGEST_KEPT))
