@@ -45,6 +45,13 @@ class Login:
     def headers(self) -> dict[str, str]:
         return {"authorization": f"Bearer {self.tokens.access}"} if self.tokens is not None else {}
 
+    @property
+    def secrets(self) -> dict[str, str]:
+        """What may never be shown, by name."""
+        given = self.tokens or Tokens("")
+        found = {"token": given.access, "refresh token": given.refresh, "client secret": self.client.secret}
+        return {name: secret for name, secret in found.items() if secret}
+
     def is_expired(self, now: float) -> bool:
         expires = self.tokens.expires_at if self.tokens is not None else 0.0
         return expires is not None and now >= expires

@@ -22,6 +22,7 @@ from mcp_optimizer.identity.store import InMemory, LoginStore, SecretRows
 from mcp_optimizer.identity.web import LoginFailed, Unanswered, Web
 from mcp_optimizer.upstream.auth_spec import AuthKind
 from mcp_optimizer.upstream.authorization import Authorization, LoginOffer
+from mcp_optimizer.upstream.header_command import HeaderCommand
 from mcp_optimizer.upstream.spec import ServerSpec, Transport
 
 logger = logging.getLogger(__name__)
@@ -39,12 +40,16 @@ class Logins:
         self._web = web or Web()
         self._specs: dict[str, ServerSpec] = {}
         self._logins: dict[str, ServerLogin] = {}
+        self._commands: dict[str, HeaderCommand] = {}
         self._attempts: dict[str, tuple[float, str, Attempt]] = {}
         self.callback_address = ""
         """Where browsers come back to from elsewhere; empty: only to a port of this machine."""
 
     def of(self, spec: ServerSpec) -> Authorization | None:
         """What the server is told about who calls; None if it gets only the headers of its entry."""
+        if spec.auth.headers_command and not spec.problem:
+            # One for each server, because it keeps the headers.
+            return self._commands.setdefault(spec.name, HeaderCommand(spec))
         return self.login(spec) if wants_login(spec) else None
 
     def login(self, spec: ServerSpec) -> ServerLogin:

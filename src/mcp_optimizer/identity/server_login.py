@@ -16,9 +16,9 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 
 from mcp_optimizer.errors import OptimizerError
+from mcp_optimizer.identity.account import account_login
 from mcp_optimizer.identity.challenges import Challenge, challenge_in
-from mcp_optimizer.identity.client_ids import configured
-from mcp_optimizer.identity.discovery import discovered, with_more
+from mcp_optimizer.identity.discovery import with_more
 from mcp_optimizer.identity.login import Login, advice
 from mcp_optimizer.identity.patience import Patience
 from mcp_optimizer.identity.store import CLAIM, LoginStore
@@ -133,6 +133,10 @@ class ServerLogin:
                 self._take(stored)
                 return
 
+    def secrets(self) -> Mapping[str, str]:
+        """The tokens, which no text of the server may show."""
+        return self._login.secrets if self._login is not None else {}
+
     def offered(self) -> AbstractAsyncContextManager[LoginOffer]:
         """A login that can be made while the context is open."""
         return self._offer(self._spec)
@@ -243,18 +247,12 @@ class ServerLogin:
     async def _get_account_token(self, more: tuple[str, ...] = ()) -> None:
         """With the gateway's own credentials."""
         self._patience.check()
-        auth = self._spec.auth
         try:
-            provider = await discovered(self._spec.url, auth, self.challenge, self._web)
-            client = configured(auth, provider)
-            assert client is not None
-            login = Login(provider.issuer, provider.token_endpoint, provider.resource, client)
-            scopes = with_more(provider.scopes, more)
-            tokens = await login.endpoint(auth).for_client(self._web, scopes)
+            login = await account_login(self._spec, self.challenge, more, self._web)
         except OptimizerError as failure:
             await self._later(failure)
             raise
-        self._take(replace(login, scopes=scopes, tokens=tokens, given_at=time.time()))
+        self._take(login)
 
     async def _need_scopes(self, challenge: Challenge) -> bool:
         """A call needs permissions that the login does not have."""

@@ -29,6 +29,10 @@ class Authorization(Protocol):
         """The server refused a request with these headers. True if other headers are worth another attempt."""
         ...
 
+    def secrets(self) -> Mapping[str, str]:
+        """What is sent now, by name: never to be shown."""
+        ...
+
     async def until_login(self) -> None:
         """Wait until a person has logged in."""
         ...

@@ -35,6 +35,8 @@ connected = connecting()
 async def _connected(
     spec: ServerSpec, transport: Transport, peer: Peer, diagnostics: Diagnostics, authorization: Authorization | None
 ) -> AsyncIterator[None]:
+    if authorization is not None:
+        diagnostics.tells(authorization.secrets)
     if transport is Transport.STDIO:
         async with run_child(spec, peer) as child:
             diagnostics.runs(child)

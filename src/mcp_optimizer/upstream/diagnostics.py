@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -43,12 +44,18 @@ class Diagnostics:
     dropped: Dropped = field(default_factory=Dropped)
     child: Child | None = None
     http_status: int | None = None
+    secrets: Callable[[], Mapping[str, str]] = dict
+    """What the server is told about who calls, by name: never to be shown, even if it repeats it."""
     verdict: Failure | None = None
     """Why we ended the session ourselves, if we did."""
 
     def runs(self, child: Child) -> None:
         """The server runs as this process."""
         self.child = child
+
+    def tells(self, secrets: Callable[[], Mapping[str, str]]) -> None:
+        """The server is told these secrets."""
+        self.secrets = secrets
 
     def answered(self, http_status: int) -> None:
         """The server last answered with this status."""

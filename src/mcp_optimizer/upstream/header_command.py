@@ -13,6 +13,7 @@ import re
 import sys
 import time
 from collections.abc import Callable, Mapping
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,6 +21,7 @@ import anyio
 
 from mcp_optimizer.errors import UpstreamError
 from mcp_optimizer.upstream import processes
+from mcp_optimizer.upstream.authorization import LoginOffer
 from mcp_optimizer.upstream.spec import ServerSpec, Transport
 
 _TIMEOUT = 10.0
@@ -75,6 +77,14 @@ class HeaderCommand:
             await self._run()
             self._rerun_at = self._clock()
         return dict(sent) != self._headers
+
+    def secrets(self) -> Mapping[str, str]:
+        """The headers that it printed, which no text of the server may show."""
+        return self._headers
+
+    def offered(self) -> AbstractAsyncContextManager[LoginOffer]:
+        """There is none."""
+        raise UpstreamError(self._server, "Nobody can log in: its headers come from a command.")
 
     async def until_login(self) -> None:
         """Nobody logs in: the command knows who calls."""

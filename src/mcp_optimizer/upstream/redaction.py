@@ -12,7 +12,7 @@ import base64
 import binascii
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 from urllib.parse import parse_qsl, quote, quote_plus, unquote, urlsplit
 
@@ -49,20 +49,20 @@ _KNOWN = re.compile(r"(?:gh[a-z]_|github_pat_|glpat-|sk-|xox[a-z]-|AKIA|ya29\.|e
 class Redactor:
     """Knows the secrets of one server. `text` and `value` return their argument without them."""
 
-    def __init__(self, spec: ServerSpec) -> None:
-        labels: dict[str, str] = {}
-        for name, secret in _secrets(spec):
-            for form in _forms(secret):
-                labels.setdefault(form, f"[redacted: {name}]")
-        self._labels = dict(sorted(labels.items(), key=lambda item: -len(item[0])))
+    def __init__(self, spec: ServerSpec, current: Callable[[], Mapping[str, str]] = dict) -> None:
+        """`current`: secrets that change, such as tokens, by name."""
+        self._configured = _labelled(_secrets(spec))
+        self._current = current
 
     def text(self, text: str) -> str:
         """A text without secrets, including the rest of one that was cut at its end."""
-        found = [form for form in self._labels if form in text]
+        current = self._current()
+        labels = self._configured | _labelled(current.items()) if current else self._configured
+        found = sorted((form for form in labels if form in text), key=len, reverse=True)
         if found:
             # In one pass and longest first, so that a replacement is not mistaken for another secret.
-            text = re.sub("|".join(map(re.escape, found)), lambda match: self._labels[match.group()], text)
-        return self._without_cut(text) if len(text) >= _CUT else text
+            text = re.sub("|".join(map(re.escape, found)), lambda match: labels[match.group()], text)
+        return _without_cut(text, labels) if len(text) >= _CUT else text
 
     def value(self, value: Any) -> Any:
         """The same for any JSON value, such as the data of an error."""
@@ -79,12 +79,22 @@ class Redactor:
             return [self._walked(item, level + 1) for item in value]
         return value
 
-    def _without_cut(self, text: str) -> str:
-        for form, label in self._labels.items():
-            for length in range(min(len(form), len(text)) - 1, _LEAST_OF_CUT - 1, -1):
-                if text.endswith(form[:length]):
-                    return text[:-length] + label
-        return text
+
+def _labelled(secrets: Iterable[tuple[str, str]]) -> dict[str, str]:
+    """What replaces each secret, by the forms in which it may appear; the longest first."""
+    labels: dict[str, str] = {}
+    for name, secret in secrets:
+        for form in _forms(secret):
+            labels.setdefault(form, f"[redacted: {name}]")
+    return dict(sorted(labels.items(), key=lambda item: -len(item[0])))
+
+
+def _without_cut(text: str, labels: Mapping[str, str]) -> str:
+    for form, label in labels.items():
+        for length in range(min(len(form), len(text)) - 1, _LEAST_OF_CUT - 1, -1):
+            if text.endswith(form[:length]):
+                return text[:-length] + label
+    return text
 
 
 def _secrets(spec: ServerSpec) -> Iterator[tuple[str, str]]:

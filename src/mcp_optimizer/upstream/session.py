@@ -60,7 +60,7 @@ class UpstreamSession:
         self._peer = peer
         self._client_info = client_info
         self._diagnostics = diagnostics
-        self._redactor = Redactor(spec)
+        self._redactor = Redactor(spec, lambda: diagnostics.secrets())
         self._param_headers: dict[str, dict[tuple[str, ...], str]] = {}
         self._watching = BackgroundTasks(logger, "A resource could not be watched")
         self._watches: dict[str, asyncio.Task[None]] = {}

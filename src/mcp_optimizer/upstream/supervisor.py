@@ -85,7 +85,7 @@ class Supervisor:
         self._noticed = Merged(
             lambda method, params: noticed(spec.name, method, params), options.limits.pending_notifications
         )
-        self._redactor = Redactor(spec)
+        self._redactor = Redactor(spec, authorization.secrets if authorization is not None else dict)
         self._only_client = only_client
         self._parked = parked
         self._session: UpstreamSession | None = None
