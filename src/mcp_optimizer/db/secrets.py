@@ -112,7 +112,7 @@ class StoredSecrets(Transactions):
             return True
         async with self._reading() as connection:
             done = await connection.exec_driver_sql("PRAGMA wal_checkpoint(TRUNCATE)")
-            return done.scalar_one() == 0
+            return bool(done.scalar_one() == 0)
 
 
 def _is(key: tuple[str, str]) -> ColumnElement[bool]:

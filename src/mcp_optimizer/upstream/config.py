@@ -1,8 +1,8 @@
 """Reads the server files that MCP clients use, and turns them into specs.
 
 `mcpServers` (Claude Desktop, Cursor, Cline, Gemini CLI ...) and `servers` (VS Code), JSON with comments and trailing
-commas, and variables: `${VAR}`, `${VAR:-default}`, `${env:VAR}`. An unreadable file is an error; an unusable entry is a
-spec with a `problem`.
+commas, and variables, which `variables` replaces. An unreadable file is an error; an unusable entry is a spec with a
+`problem`.
 """
 
 from __future__ import annotations
@@ -15,10 +15,19 @@ from pathlib import Path
 from typing import Any
 
 from mcp_optimizer.errors import ConfigurationError
-from mcp_optimizer.upstream.failure import FailureKind
 from mcp_optimizer.upstream.itself import SAME_FILE, starts_itself
 from mcp_optimizer.upstream.selection import ALL, ToolSelection
 from mcp_optimizer.upstream.spec import ServerSpec, Transport
+from mcp_optimizer.upstream.variables import (
+    LookUp,
+    SecretValues,
+    Unusable,
+    Variables,
+    expanded,
+    input_descriptions,
+    nothing_stored,
+    secrets_used,
+)
 
 _TRANSPORT_NAMES = {
     "stdio": Transport.STDIO,
@@ -33,6 +42,8 @@ _KEYS = frozenset(
     "type transport transportType description command args env cwd url httpUrl serverUrl headers timeout disabled "
     "enabled tools includeTools enabledTools excludeTools disabledTools".split()
 )
+_SHOWN = _KEYS - frozenset("args env url httpUrl serverUrl headers description".split())
+"""Keys whose values appear in messages, in lists of servers and in the catalog."""
 _USED = ("tools", "includeTools", "enabledTools")
 _TURNED_OFF = ("excludeTools", "disabledTools")
 _ALIKE = 0.8
@@ -45,27 +56,13 @@ _LONGEST_PURPOSE = 300
 _JSONC = re.compile(
     r"""("(?:\\.|[^"\\])*")|//[^\n]*|(?>/\*.*?\*/)|,(?=(?:\s|//[^\n]*\n|(?>/\*.*?\*/))*+[}\]])""", re.DOTALL
 )
-_VARIABLE = re.compile(r"\$\{([^}]*)\}")
-_NAME = re.compile(r"(?:env:)?([A-Za-z_][A-Za-z0-9_]*)(?::-(.*))?", re.DOTALL)
 
 # Existing files give seconds (Cline: at most 3,600) or milliseconds (Gemini CLI: 600,000).
 _LONGEST_IN_SECONDS = 3_600
 
 
-class _Unusable(Exception):
-    """An unusable entry; the message becomes the spec's problem."""
-
-    kind = FailureKind.ENTRY
-
-
-class _NotSet(_Unusable):
-    """An entry that uses an environment variable that is not set."""
-
-    kind = FailureKind.VARIABLE
-
-
-def read_server_file(path: Path, environment: Mapping[str, str]) -> list[ServerSpec]:
-    """The servers of a file, in its order."""
+def read_server_file(path: Path, environment: Mapping[str, str], look_up: LookUp = nothing_stored) -> list[ServerSpec]:
+    """The servers of a file, in its order. `look_up` finds the secrets that it uses, if any."""
     try:
         text = path.read_text(encoding="utf-8-sig")
     except FileNotFoundError:
@@ -75,10 +72,12 @@ def read_server_file(path: Path, environment: Mapping[str, str]) -> list[ServerS
         ) from None
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigurationError(f"Cannot read the server file {path}: {error}.") from error
-    return parse_server_file(text, path, environment)
+    return parse_server_file(text, path, environment, look_up)
 
 
-def parse_server_file(text: str, path: Path, environment: Mapping[str, str]) -> list[ServerSpec]:
+def parse_server_file(
+    text: str, path: Path, environment: Mapping[str, str], look_up: LookUp = nothing_stored
+) -> list[ServerSpec]:
     """The servers in `text`; `path` is for messages and for relative folders."""
     try:
         document = json.loads(_JSONC.sub(_blank_out, text))
@@ -86,7 +85,11 @@ def parse_server_file(text: str, path: Path, environment: Mapping[str, str]) -> 
         raise ConfigurationError(
             f"{path} is not valid JSON: {error.msg} at line {error.lineno}, column {error.colno}."
         ) from None
-    return [_spec(name, entry, path, environment) for name, entry in _entries(document, path).items()]
+    entries = _entries(document, path)
+    names = secrets_used(entries)
+    secrets = look_up(names) if names else SecretValues()
+    variables = Variables(environment, secrets, input_descriptions(document))
+    return [_spec(name, entry, path, variables) for name, entry in entries.items()]
 
 
 def _blank_out(match: re.Match[str]) -> str:
@@ -109,10 +112,10 @@ def _entries(document: Any, path: Path) -> dict[str, Any]:
     return found
 
 
-def _spec(name: str, entry: Any, path: Path, environment: Mapping[str, str]) -> ServerSpec:
+def _spec(name: str, entry: Any, path: Path, variables: Variables) -> ServerSpec:
     try:
-        return _usable_spec(name, entry, path, environment)
-    except _Unusable as problem:
+        return _usable_spec(name, entry, path, variables)
+    except Unusable as problem:
         if isinstance(entry, dict) and _is_disabled(entry):
             # A disabled server need not report what it lacks.
             return ServerSpec(name=name, transport=_guess_transport(entry), disabled=True)
@@ -128,12 +131,15 @@ def _guess_transport(entry: Any) -> Transport:
     return Transport.HTTP if isinstance(entry, dict) and "url" in entry else Transport.STDIO
 
 
-def _usable_spec(name: str, entry: Any, path: Path, environment: Mapping[str, str]) -> ServerSpec:
+def _usable_spec(name: str, entry: Any, path: Path, variables: Variables) -> ServerSpec:
     if not isinstance(entry, dict):
-        raise _Unusable("the entry is not an object")
+        raise Unusable("the entry is not an object")
     _refuse_mistyped(entry)
+    _refuse_shown_secrets(entry)
     description = entry.get("description")
-    entry = {key: _expand(value, key, environment) for key, value in entry.items() if key != "description"}
+    entry = {key: value for key, value in entry.items() if key != "description"}
+    secrets = {secret: variables.secrets.values.get(secret, "") for secret in secrets_used(entry)}
+    entry = {key: expanded(value, key, variables) for key, value in entry.items()}
     transport, certain = _transport(entry)
     disabled = _is_disabled(entry)
     timeout = _timeout(entry.get("timeout"))
@@ -151,9 +157,10 @@ def _usable_spec(name: str, entry: Any, path: Path, environment: Mapping[str, st
             timeout=timeout,
             disabled=disabled,
             tools=tools,
+            secrets=secrets,
         )
         if starts_itself(spec, path):
-            raise _Unusable(SAME_FILE)
+            raise Unusable(SAME_FILE)
         return spec
     return ServerSpec(
         name=name,
@@ -165,6 +172,7 @@ def _usable_spec(name: str, entry: Any, path: Path, environment: Mapping[str, st
         disabled=disabled,
         tools=tools,
         transport_is_certain=certain,
+        secrets=secrets,
     )
 
 
@@ -179,7 +187,14 @@ def _refuse_mistyped(entry: Mapping[str, Any]) -> None:
     """
     for key in entry.keys() - _KEYS:
         if meant := get_close_matches(key.lower(), sorted(_KEYS - entry.keys()), n=1, cutoff=_ALIKE):
-            raise _Unusable(f'"{key}" is not a key of a server; did you mean "{meant[0]}"?')
+            raise Unusable(f'"{key}" is not a key of a server; did you mean "{meant[0]}"?')
+
+
+def _refuse_shown_secrets(entry: Mapping[str, Any]) -> None:
+    """Rejects a secret where it would be shown to people, or could not work anyway."""
+    for key in _SHOWN & entry.keys():
+        if names := secrets_used(entry[key]):
+            raise Unusable(f'"{key}" is not kept secret, so it cannot contain the secret {min(names)!r}')
 
 
 def _transport(entry: Mapping[str, Any]) -> tuple[Transport, bool]:
@@ -188,49 +203,21 @@ def _transport(entry: Mapping[str, Any]) -> tuple[Transport, bool]:
     if declared is not None:
         known = _TRANSPORT_NAMES.get(str(declared).lower())
         if known is None:
-            raise _Unusable(f'unknown "type" {declared!r}; use "stdio", "http" or "sse"')
+            raise Unusable(f'unknown "type" {declared!r}; use "stdio", "http" or "sse"')
         return known, True
     if "command" in entry:
         return Transport.STDIO, True
     if "url" in entry or "serverUrl" in entry or "httpUrl" in entry:
         url = _url(entry).partition("?")[0].rstrip("/")
         return (Transport.SSE, True) if url.endswith("/sse") else (Transport.HTTP, "httpUrl" in entry)
-    raise _Unusable('the entry needs a "command" or a "url"')
-
-
-def _expand(value: Any, where: str, environment: Mapping[str, str]) -> Any:
-    """Replace the variables in every string of `value`."""
-    if isinstance(value, str):
-        return _VARIABLE.sub(lambda match: _variable(match.group(1), where, environment), value)
-    if isinstance(value, list):
-        return [_expand(item, where, environment) for item in value]
-    if isinstance(value, dict):
-        return {key: _expand(item, f"{where}.{key}", environment) for key, item in value.items()}
-    return value
-
-
-def _variable(expression: str, where: str, environment: Mapping[str, str]) -> str:
-    match = _NAME.fullmatch(expression)
-    if match is None:
-        raise _Unusable(
-            f'"{where}" uses ${{{expression}}}, which only the original client can replace; '
-            "use ${VAR}, ${VAR:-default} or ${env:VAR}"
-        )
-    name, default = match.groups()
-    # As in a shell, `:-` also replaces an empty value.
-    found = environment.get(name)
-    if default is not None:
-        return found or default
-    if found is None:
-        raise _NotSet(f'"{where}" uses ${{{name}}}, but the environment variable {name} is not set')
-    return found
+    raise Unusable('the entry needs a "command" or a "url"')
 
 
 def _timeout(value: Any) -> float | None:
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, int | float) or value <= 0:
-        raise _Unusable(f'"timeout" must be a positive number of seconds, not {value!r}')
+        raise Unusable(f'"timeout" must be a positive number of seconds, not {value!r}')
     return value / 1000 if value > _LONGEST_IN_SECONDS else float(value)
 
 
@@ -247,7 +234,7 @@ def _tool_names(entry: Mapping[str, Any], keys: Sequence[str]) -> list[str] | No
         if (value := entry.get(key)) is None:
             continue
         if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
-            raise _Unusable(f'"{key}" must be a list of tool names')
+            raise Unusable(f'"{key}" must be a list of tool names')
         found = [*(found or []), *value]
     return found
 
@@ -255,26 +242,26 @@ def _tool_names(entry: Mapping[str, Any], keys: Sequence[str]) -> list[str] | No
 def _required(entry: Mapping[str, Any], key: str) -> str:
     value = _text(entry, key)
     if not value:
-        raise _Unusable(f'"{key}" is missing or empty')
+        raise Unusable(f'"{key}" is missing or empty')
     return value
 
 
 def _text(entry: Mapping[str, Any], key: str) -> str:
     value = entry.get(key, "")
     if not isinstance(value, str):
-        raise _Unusable(f'"{key}" must be a string, not {type(value).__name__}')
+        raise Unusable(f'"{key}" must be a string, not {type(value).__name__}')
     return value
 
 
 def _texts(value: Any, key: str) -> list[str]:
     if not isinstance(value, list) or not all(isinstance(item, str | int | float) for item in value):
-        raise _Unusable(f'"{key}" must be a list of strings')
+        raise Unusable(f'"{key}" must be a list of strings')
     return [str(item) for item in value]
 
 
 def _mapping(value: Any, key: str) -> dict[str, str]:
     if not isinstance(value, dict) or not all(isinstance(item, str | int | float | None) for item in value.values()):
-        raise _Unusable(f'"{key}" must be an object of strings')
+        raise Unusable(f'"{key}" must be an object of strings')
     return {name: _plain(item) for name, item in value.items() if item is not None}
 
 
@@ -285,5 +272,5 @@ def _plain(value: Any) -> str:
 def _url(entry: Mapping[str, Any]) -> str:
     url = _text(entry, "url") or _text(entry, "httpUrl") or _text(entry, "serverUrl")
     if not url.startswith(("http://", "https://")):
-        raise _Unusable('"url" must start with http:// or https://')
+        raise Unusable('"url" must start with http:// or https://')
     return url
