@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
+from collections.abc import Collection
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 
-from mcp_optimizer.app.options import items
+from mcp_optimizer.app.options import check_driver, items
 from mcp_optimizer.demo import demo_server_commands
-from mcp_optimizer.errors import ConfigurationError
+from mcp_optimizer.errors import ConfigurationError, OptimizerError
 from mcp_optimizer.settings import Settings
 from mcp_optimizer.upstream.config import read_server_file
 from mcp_optimizer.upstream.itself import SAME_ADDRESS, is_own_address
 from mcp_optimizer.upstream.processes import DEEPEST, depth
 from mcp_optimizer.upstream.spec import ServerSpec, Transport
+from mcp_optimizer.upstream.variables import SecretValues
 
 
 def server_specs(settings: Settings) -> list[ServerSpec]:
@@ -22,7 +27,8 @@ def server_specs(settings: Settings) -> list[ServerSpec]:
             f"This gateway runs inside of {deep} others, each started by the one before: most likely a server file "
             "starts the gateway itself. Remove that entry, or give it another --config."
         )
-    specs = _demo_specs() if settings.demo else read_server_file(settings.server_file, os.environ)
+    look_up = partial(_stored_secrets, settings)
+    specs = _demo_specs() if settings.demo else read_server_file(settings.server_file, os.environ, look_up)
     if settings.http is not None:
         host, port = settings.http_address
         ours = {spec.name for spec in specs if spec.url and is_own_address(spec.url, host, port)}
@@ -31,6 +37,27 @@ def server_specs(settings: Settings) -> list[ServerSpec]:
     if unknown := [name for name in wanted if name not in known]:
         raise ConfigurationError(f"There is no server {unknown[0]!r}. Servers: {', '.join(known) or 'none'}.")
     return [spec for spec in specs if spec.name in wanted] if wanted else specs
+
+
+def _stored_secrets(settings: Settings, names: Collection[str]) -> SecretValues:
+    """The secrets that a server file uses. If the database cannot be used, only the servers that need it are not."""
+    place = settings.database_place
+    if place is None:
+        return SecretValues(problems=dict.fromkeys(names, "secrets are in the database, and --database none has none"))
+    check_driver(settings)
+    # Most files use no secrets, and cryptography takes a moment to load.
+    from mcp_optimizer.identity.secrets import opened_secrets
+
+    async def read() -> SecretValues:
+        async with opened_secrets(place, os.environ) as secrets:
+            return await secrets.values(names)
+
+    try:
+        # In a thread with a loop of its own, because the caller may be inside of one.
+        with ThreadPoolExecutor(1) as thread:
+            return thread.submit(asyncio.run, read()).result()
+    except OptimizerError as error:
+        return SecretValues(problems=dict.fromkeys(names, str(error)))
 
 
 def _demo_specs() -> list[ServerSpec]:

@@ -110,6 +110,7 @@ async def _doctor(settings: Settings, as_json: bool) -> bool:
 _ADVICE = {
     "command": 'Install {target!r}, or set the server\'s "command" to its full path.',
     "variable": 'Set the variable in the environment of mcp-optimizer, or put the value in the server\'s "env".',
+    "secret": "Secrets are in the catalog database: set them with the same --database as the gateway's.",
     "not_mcp": "It must write only MCP messages to stdout. Look for an option that sends its logs to stderr.",
     "exited": "Run its command in a terminal to see the full message. Usually an argument, a key or a file is missing.",
     "entry": "Correct its entry in the server file.",

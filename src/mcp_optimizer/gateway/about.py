@@ -45,7 +45,7 @@ def about_server(state: UpstreamState, listing: str = "") -> str:
 
 def places(spec: ServerSpec) -> tuple[str, ...]:
     """The existing files and folders that a local server was started with, except its own program and its secrets."""
-    return _places(spec.args) if spec.transport is Transport.STDIO else ()
+    return _places(tuple(map(spec.without_secrets, spec.args))) if spec.transport is Transport.STDIO else ()
 
 
 @lru_cache(maxsize=1_024)

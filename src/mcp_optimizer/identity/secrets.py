@@ -5,15 +5,16 @@ A name can be written in a server file and shown in a line; a value is text. Bot
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Collection, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 from mcp_optimizer.db.database import open_database
 from mcp_optimizer.db.secrets import StoredSecrets
-from mcp_optimizer.errors import ConfigurationError, quoted
+from mcp_optimizer.errors import ConfigurationError, SecretUnreadable, quoted
 from mcp_optimizer.identity.keys import keys_of
 from mcp_optimizer.identity.vault import Vault
+from mcp_optimizer.upstream.variables import SecretValues
 
 LONGEST_NAME = 200
 """Maximum characters of a name."""
@@ -42,6 +43,20 @@ class Secrets:
         """Whether there was one. Needs no key, so that a secret whose key is lost can be deleted."""
         check_name(name)
         return await (await self._vault.stored()).delete(_KIND, name)
+
+    async def values(self, names: Collection[str]) -> SecretValues:
+        """The secrets with these names. One that cannot be read does not affect the others."""
+        values, problems = {}, {}
+        for name in sorted(names):
+            try:
+                check_name(name)
+                body = await self._vault.read(_KIND, name)
+            except (ConfigurationError, SecretUnreadable) as error:
+                problems[name] = str(error)
+            else:
+                if body is not None:
+                    values[name] = body.decode()
+        return SecretValues(values, problems)
 
     async def rotate(self) -> int:
         """Encrypt everything in the database with a new key, logins too; how many that were."""

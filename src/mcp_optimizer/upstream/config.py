@@ -1,8 +1,8 @@
 """Reads the server files that MCP clients use, and turns them into specs.
 
 `mcpServers` (Claude Desktop, Cursor, Cline, Gemini CLI ...) and `servers` (VS Code), JSON with comments and trailing
-commas, and variables: `${VAR}`, `${VAR:-default}`, `${env:VAR}`. An unreadable file is an error; an unusable entry is a
-spec with a `problem`.
+commas, and variables, which `variables` replaces. An unreadable file is an error; an unusable entry is a spec with a
+`problem`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ from mcp_optimizer.errors import ConfigurationError
 from mcp_optimizer.upstream.auth_config import KEYS_OF_AUTH, configured_headers, login, refuse_login_of_a_child
 from mcp_optimizer.upstream.entry_values import (
     UnusableEntry,
-    VariableNotSet,
     located,
     mapping,
     meant,
@@ -28,6 +27,15 @@ from mcp_optimizer.upstream.entry_values import (
 from mcp_optimizer.upstream.itself import SAME_FILE, starts_itself
 from mcp_optimizer.upstream.selection import ALL, ToolSelection
 from mcp_optimizer.upstream.spec import ServerSpec, Transport
+from mcp_optimizer.upstream.variables import (
+    LookUp,
+    SecretValues,
+    Variables,
+    expanded,
+    input_descriptions,
+    nothing_stored,
+    secrets_used,
+)
 
 _TRANSPORT_NAMES = {
     "stdio": Transport.STDIO,
@@ -44,6 +52,8 @@ _KEYS = frozenset(
 ).union(KEYS_OF_AUTH)
 _AS_WRITTEN = ("description", "headersHelper")
 """Keys whose variables stay: those in a command are replaced by its shell."""
+_SHOWN = _KEYS.difference("args env url httpUrl serverUrl headers description".split(), KEYS_OF_AUTH)
+"""Keys whose values appear in messages, in lists of servers and in the catalog."""
 _USED = ("tools", "includeTools", "enabledTools")
 _TURNED_OFF = ("excludeTools", "disabledTools")
 _OF_OTHERS = frozenset({"author", "scope"})
@@ -56,15 +66,13 @@ _LONGEST_PURPOSE = 300
 _JSONC = re.compile(
     r"""("(?:\\.|[^"\\])*")|//[^\n]*|(?>/\*.*?\*/)|,(?=(?:\s|//[^\n]*\n|(?>/\*.*?\*/))*+[}\]])""", re.DOTALL
 )
-_VARIABLE = re.compile(r"\$\{([^}]*)\}")
-_NAME = re.compile(r"(?:env:)?([A-Za-z_][A-Za-z0-9_]*)(?::-(.*))?", re.DOTALL)
 
 # Existing files give seconds (Cline: at most 3,600) or milliseconds (Gemini CLI: 600,000).
 _LONGEST_IN_SECONDS = 3_600
 
 
-def read_server_file(path: Path, environment: Mapping[str, str]) -> list[ServerSpec]:
-    """The servers of a file, in its order."""
+def read_server_file(path: Path, environment: Mapping[str, str], look_up: LookUp = nothing_stored) -> list[ServerSpec]:
+    """The servers of a file, in its order. `look_up` finds the secrets that it uses, if any."""
     try:
         text = path.read_text(encoding="utf-8-sig")
     except FileNotFoundError:
@@ -74,10 +82,12 @@ def read_server_file(path: Path, environment: Mapping[str, str]) -> list[ServerS
         ) from None
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigurationError(f"Cannot read the server file {path}: {error}.") from error
-    return parse_server_file(text, path, environment)
+    return parse_server_file(text, path, environment, look_up)
 
 
-def parse_server_file(text: str, path: Path, environment: Mapping[str, str]) -> list[ServerSpec]:
+def parse_server_file(
+    text: str, path: Path, environment: Mapping[str, str], look_up: LookUp = nothing_stored
+) -> list[ServerSpec]:
     """The servers in `text`; `path` is for messages and for relative folders."""
     try:
         document = json.loads(_JSONC.sub(_blank_out, text))
@@ -85,7 +95,11 @@ def parse_server_file(text: str, path: Path, environment: Mapping[str, str]) -> 
         raise ConfigurationError(
             f"{path} is not valid JSON: {error.msg} at line {error.lineno}, column {error.colno}."
         ) from None
-    return [_spec(name, entry, path, environment) for name, entry in _entries(document, path).items()]
+    entries = _entries(document, path)
+    names = secrets_used(entries)
+    secrets = look_up(names) if names else SecretValues()
+    variables = Variables(environment, secrets, input_descriptions(document))
+    return [_spec(name, entry, path, variables) for name, entry in entries.items()]
 
 
 def _blank_out(match: re.Match[str]) -> str:
@@ -108,9 +122,9 @@ def _entries(document: Any, path: Path) -> dict[str, Any]:
     return found
 
 
-def _spec(name: str, entry: Any, path: Path, environment: Mapping[str, str]) -> ServerSpec:
+def _spec(name: str, entry: Any, path: Path, variables: Variables) -> ServerSpec:
     try:
-        return _usable_spec(name, entry, path, environment)
+        return _usable_spec(name, entry, path, variables)
     except UnusableEntry as problem:
         if isinstance(entry, dict) and _is_disabled(entry):
             # A disabled server need not report what it lacks.
@@ -127,12 +141,16 @@ def _guess_transport(entry: Any) -> Transport:
     return Transport.HTTP if isinstance(entry, dict) and "url" in entry else Transport.STDIO
 
 
-def _usable_spec(name: str, entry: Any, path: Path, environment: Mapping[str, str]) -> ServerSpec:
+def _usable_spec(name: str, entry: Any, path: Path, variables: Variables) -> ServerSpec:
     if not isinstance(entry, dict):
         raise UnusableEntry("the entry is not an object")
     _refuse_mistyped(entry)
+    _refuse_shown_secrets(entry)
     description = entry.get("description")
-    entry = {key: value if key in _AS_WRITTEN else _expand(value, key, environment) for key, value in entry.items()}
+    kept = {key: value for key, value in entry.items() if key in _AS_WRITTEN}
+    entry = {key: value for key, value in entry.items() if key not in _AS_WRITTEN}
+    secrets = {secret: variables.secrets.values.get(secret, "") for secret in secrets_used(entry)}
+    entry = {key: expanded(value, key, variables) for key, value in entry.items()} | kept
     transport, certain = _transport(entry)
     disabled = _is_disabled(entry)
     timeout = _timeout(entry.get("timeout"))
@@ -150,17 +168,18 @@ def _usable_spec(name: str, entry: Any, path: Path, environment: Mapping[str, st
             timeout=timeout,
             disabled=disabled,
             tools=tools,
+            secrets=secrets,
         )
         if starts_itself(spec, path):
             raise UnusableEntry(SAME_FILE)
         return spec
-    auth = login(entry, path.parent, environment)
+    auth = login(entry, path.parent, variables.environment)
     return ServerSpec(
         name=name,
         transport=transport,
         description=_purpose(description),
         url=_url(entry),
-        headers=configured_headers(entry, environment),
+        headers=configured_headers(entry, variables.environment),
         auth=auth,
         # Of the command that prints headers, which is the only process of such a server.
         env=mapping(entry.get("env", {}), "env") if auth.headers_command else {},
@@ -169,6 +188,7 @@ def _usable_spec(name: str, entry: Any, path: Path, environment: Mapping[str, st
         disabled=disabled,
         tools=tools,
         transport_is_certain=certain,
+        secrets=secrets,
     )
 
 
@@ -191,6 +211,13 @@ def _refuse_mistyped(entry: Mapping[str, Any]) -> None:
             raise UnusableEntry(f'"{key}" is not a key of a server; did you mean "{ours}"?')
 
 
+def _refuse_shown_secrets(entry: Mapping[str, Any]) -> None:
+    """Rejects a secret where it would be shown to people, or could not work anyway."""
+    for key in _SHOWN & entry.keys():
+        if names := secrets_used(entry[key]):
+            raise UnusableEntry(f'"{key}" is not kept secret, so it cannot contain the secret {min(names)!r}')
+
+
 def _transport(entry: Mapping[str, Any]) -> tuple[Transport, bool]:
     """The entry's transport, and whether the entry itself states it."""
     declared = next((entry[key] for key in ("type", "transport", "transportType") if key in entry), None)
@@ -205,34 +232,6 @@ def _transport(entry: Mapping[str, Any]) -> tuple[Transport, bool]:
         url = _url(entry).partition("?")[0].rstrip("/")
         return (Transport.SSE, True) if url.endswith("/sse") else (Transport.HTTP, "httpUrl" in entry)
     raise UnusableEntry('the entry needs a "command" or a "url"')
-
-
-def _expand(value: Any, where: str, environment: Mapping[str, str]) -> Any:
-    """Replace the variables in every string of `value`."""
-    if isinstance(value, str):
-        return _VARIABLE.sub(lambda match: _variable(match.group(1), where, environment), value)
-    if isinstance(value, list):
-        return [_expand(item, where, environment) for item in value]
-    if isinstance(value, dict):
-        return {key: _expand(item, f"{where}.{key}", environment) for key, item in value.items()}
-    return value
-
-
-def _variable(expression: str, where: str, environment: Mapping[str, str]) -> str:
-    match = _NAME.fullmatch(expression)
-    if match is None:
-        raise UnusableEntry(
-            f'"{where}" uses ${{{expression}}}, which only the original client can replace; '
-            "use ${VAR}, ${VAR:-default} or ${env:VAR}"
-        )
-    name, default = match.groups()
-    # As in a shell, `:-` also replaces an empty value.
-    found = environment.get(name)
-    if default is not None:
-        return found or default
-    if found is None:
-        raise VariableNotSet(f'"{where}" uses ${{{name}}}, but the environment variable {name} is not set')
-    return found
 
 
 def _timeout(value: Any) -> float | None:

@@ -25,6 +25,8 @@ class FailureKind(StrEnum):
     """Its entry in the server file cannot be used."""
     VARIABLE = "variable"
     """Its entry uses an environment variable that is not set."""
+    UNSTORED = "secret"
+    """Its entry uses a secret that is not stored, or cannot be read."""
     COMMAND = "command"
     """Its command was not found."""
     SILENT = "silent"

@@ -1,9 +1,9 @@
 """Removes a server's secrets from its output: its stderr, its errors, and what HTTP libraries quote of its URL.
 
-A secret is anything configured for a server that the user would not show to others: values of its environment and
-headers, its client secret and private key, credentials and parameters of its URL, arguments named like secrets. Each
-is replaced by its name, in all common encodings. Pure; called wherever a server's text leaves its connection. Results
-of tools are not changed.
+A secret is anything configured for a server that the user would not show to others: stored secrets, values of its
+environment and headers, its client secret and private key, credentials and parameters of its URL, arguments named like
+secrets. Each is replaced by its name, in all common encodings. Pure; called wherever a server's text leaves its
+connection. Results of tools are not changed.
 """
 
 from __future__ import annotations
@@ -98,7 +98,10 @@ def _without_cut(text: str, labels: Mapping[str, str]) -> str:
 
 
 def _secrets(spec: ServerSpec) -> Iterator[tuple[str, str]]:
-    """The names and values of all secrets of a server."""
+    """The names and values of all secrets of a server. What was stored as a secret is one, whatever it looks like."""
+    for name, value in spec.secrets.items():
+        yield name, value
+        yield from _inside(name, value)
     for name, value in spec.env.items():
         yield from _inside(name, value)
     for name, value in spec.headers.items():

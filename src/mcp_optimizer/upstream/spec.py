@@ -41,6 +41,8 @@ class ServerSpec:
     auth: AuthSpec = NO_AUTH
     description: str = ""
     """What the server is for, as the server file says: searched, and shown with its tools."""
+    secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """The stored secrets that the entry uses, by name. Their values are part of the other fields."""
     timeout: float | None = None
     disabled: bool = False
     tools: ToolSelection = EVERY_TOOL
@@ -50,11 +52,12 @@ class ServerSpec:
 
     @property
     def fingerprint(self) -> str:
-        """Distinguishes two servers of the same name. Excludes values of variables and headers, which are secrets."""
+        """Distinguishes two servers of the same name. Excludes values of variables and headers, and stored secrets."""
         chosen = [self.tools.used, self.tools.turned_off] if self.tools else []
         named = [sorted(self.env), sorted(self.headers)]
         account = [self.auth.identity] if self.auth.identity != NO_AUTH.identity else []
-        identity = [self.transport, self.command, self.args, self.url, *named, *chosen, *account]
+        args = [self.without_secrets(argument) for argument in self.args]
+        identity = [self.transport, self.command, args, self.without_secrets(self.url), *named, *chosen, *account]
         return hashlib.sha256(json.dumps(identity).encode()).hexdigest()[:16]
 
     @property
@@ -62,4 +65,10 @@ class ServerSpec:
         """What is started or reached, for people; without arguments, password or query, which may be secrets."""
         if self.transport is Transport.STDIO:
             return self.command
-        return re.sub(r"(?<=://)[^/?#]*@|[?#].*", "", self.url)
+        return re.sub(r"(?<=://)[^/?#]*@|[?#].*", "", self.without_secrets(self.url))
+
+    def without_secrets(self, text: str) -> str:
+        """A part of this spec with the names of its stored secrets instead of their values."""
+        for name, value in sorted(self.secrets.items(), key=lambda item: -len(item[1])):
+            text = text.replace(value, f"[secret {name}]")
+        return text

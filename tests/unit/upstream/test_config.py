@@ -147,9 +147,9 @@ def test_variables_are_filled_in(text: str, expected: str) -> None:
         ("${MISSING}", '"env.A" uses ${MISSING}, but the environment variable MISSING is not set'),
         ("${env:MISSING}", '"env.A" uses ${MISSING}, but the environment variable MISSING is not set'),
         (
-            "${input:token}",
-            '"env.A" uses ${input:token}, which only the original client can replace; '
-            "use ${VAR}, ${VAR:-default} or ${env:VAR}",
+            "${command:token}",
+            '"env.A" uses ${command:token}, which only the original client can replace; '
+            "use ${VAR}, ${VAR:-default}, ${env:VAR} or ${secret:NAME}",
         ),
         ("${workspaceFolder}/x", "workspaceFolder is not set"),
     ],

@@ -1,0 +1,117 @@
+"""Replaces the variables in a server file: `${VAR}` of the environment, `${secret:NAME}` and VS Code's `${input:ID}`.
+
+Pure: stored secrets are given by name. What VS Code would ask the user for is the secret `input:ID`, set once.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from mcp_optimizer.upstream.entry_values import UnusableEntry, VariableNotSet
+from mcp_optimizer.upstream.failure import FailureKind
+
+_VARIABLE = re.compile(r"\$\{([^}]*)\}")
+_NAME = re.compile(r"(?:env:)?([A-Za-z_][A-Za-z0-9_]*)(?::-(.*))?", re.DOTALL)
+_SECRET = re.compile(r"(?:secret:|(?=input:))(.+)", re.DOTALL)
+_LONGEST_DESCRIPTION = 300
+
+
+class NoSecret(UnusableEntry):
+    """An entry that uses a secret that is not stored, or cannot be read."""
+
+    kind = FailureKind.UNSTORED
+
+
+@dataclass(frozen=True)
+class SecretValues:
+    """Stored secrets by name, and why some cannot be read. One in neither is not stored."""
+
+    values: Mapping[str, str] = field(default_factory=dict, repr=False)
+    problems: Mapping[str, str] = field(default_factory=dict)
+
+
+LookUp = Callable[[Collection[str]], SecretValues]
+"""Finds stored secrets by name. Called once for a file, and only if the file uses any."""
+
+
+def nothing_stored(_: Collection[str]) -> SecretValues:
+    return SecretValues()
+
+
+@dataclass(frozen=True)
+class Variables:
+    """What variables are replaced by, and how a file describes the inputs that it asks for."""
+
+    environment: Mapping[str, str] = field(repr=False)
+    secrets: SecretValues = SecretValues()
+    inputs: Mapping[str, str] = field(default_factory=dict)
+
+
+def input_descriptions(document: Mapping[str, Any]) -> dict[str, str]:
+    """The descriptions of VS Code's inputs, by id."""
+    nested = document.get("mcp")
+    inputs = document.get("inputs", nested.get("inputs") if isinstance(nested, dict) else None)
+    found = [one for one in inputs if isinstance(one, dict)] if isinstance(inputs, list) else []
+    return {
+        one["id"]: " ".join(one["description"].split())[:_LONGEST_DESCRIPTION]
+        for one in found
+        if isinstance(one.get("id"), str) and isinstance(one.get("description"), str)
+    }
+
+
+def secrets_used(value: Any) -> set[str]:
+    """The names of all secrets in a value."""
+    matches = (_SECRET.fullmatch(expression) for text in _texts(value) for expression in _VARIABLE.findall(text))
+    return {match.group(1) for match in matches if match is not None}
+
+
+def _texts(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, list | dict):
+        for item in value.values() if isinstance(value, dict) else value:
+            yield from _texts(item)
+
+
+def expanded(value: Any, where: str, variables: Variables) -> Any:
+    """A value with the variables in all its strings replaced. `where` it is, for messages."""
+    if isinstance(value, str):
+        return _VARIABLE.sub(lambda match: _replacement(match.group(1), where, variables), value)
+    if isinstance(value, list):
+        return [expanded(item, where, variables) for item in value]
+    if isinstance(value, dict):
+        return {key: expanded(item, f"{where}.{key}", variables) for key, item in value.items()}
+    return value
+
+
+def _replacement(expression: str, where: str, variables: Variables) -> str:
+    if secret := _SECRET.fullmatch(expression):
+        return _secret(secret.group(1), f'"{where}" uses ${{{expression}}}', variables)
+    match = _NAME.fullmatch(expression)
+    if match is None:
+        raise UnusableEntry(
+            f'"{where}" uses ${{{expression}}}, which only the original client can replace; '
+            "use ${VAR}, ${VAR:-default}, ${env:VAR} or ${secret:NAME}"
+        )
+    name, default = match.groups()
+    # As in a shell, `:-` also replaces an empty value.
+    found = variables.environment.get(name)
+    if default is not None:
+        return found or default
+    if found is None:
+        raise VariableNotSet(f'"{where}" uses ${{{name}}}, but the environment variable {name} is not set')
+    return found
+
+
+def _secret(name: str, used: str, variables: Variables) -> str:
+    if (value := variables.secrets.values.get(name)) is not None:
+        return value
+    if problem := variables.secrets.problems.get(name):
+        raise NoSecret(f"{used}, which cannot be read: {problem}")
+    asked = variables.inputs.get(name.removeprefix("input:")) if name.startswith("input:") else None
+    described = f" ({asked})" if asked else ""
+    raise NoSecret(f"{used}{described}, which is not stored; run `mcp-optimizer secret set {shlex.quote(name)}`")
