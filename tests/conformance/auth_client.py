@@ -24,6 +24,7 @@ from mcp_optimizer.errors import LoginRequired
 from mcp_optimizer.identity.logins import Logins
 from mcp_optimizer.settings import load_settings
 from mcp_optimizer.upstream.spec import ServerSpec
+from tests.waiting import until
 
 NAME = "remote"
 REDIRECT = "http://localhost:33418/callback"
@@ -33,7 +34,9 @@ _MOST_LOGINS = 3
 
 def entry(url: str, scenario: str, context: dict[str, Any]) -> dict[str, Any]:
     """What a user would write for this scenario."""
-    auth: dict[str, Any] = {"type": "oauth", "client_metadata_url": METADATA_URL}
+    auth: dict[str, Any] = {"type": "oauth"}
+    if scenario == "auth/basic-cimd":
+        auth["client_metadata_url"] = METADATA_URL
     if "client-credentials" in scenario:
         auth = {"type": "client_credentials", "client_id": context["client_id"]}
         if "private_key_pem" in context:
@@ -79,10 +82,8 @@ async def use(config: Path) -> None:
 
 
 async def until_up(optimizer: Optimizer) -> None:
-    for _ in range(100):
-        await asyncio.sleep(0.05)
-        if optimizer.servers()[0].status in (ServerStatus.RUNNING, ServerStatus.FAILED):
-            break
+    done = (ServerStatus.RUNNING, ServerStatus.FAILED)
+    await until(lambda: optimizer.servers()[0].status in done, "the server comes up or fails")
     await optimizer.wait_for_servers(10)
 
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from opentelemetry.sdk.trace import TracerProvider
 
     from mcp_optimizer.app import Optimizer
-    from mcp_optimizer.serving.http_connections import HttpServer
+    from mcp_optimizer.runtime.http_server import HttpServer
 
 _BACKLOG = 1_024
 _OPEN_FILES = 16_384
@@ -147,8 +147,9 @@ async def _serve_http(settings: Settings) -> None:
     import uvicorn
 
     from mcp_optimizer.app import Optimizer
+    from mcp_optimizer.runtime.http_server import HttpServer
     from mcp_optimizer.runtime.memory import kept_tidy
-    from mcp_optimizer.serving.http_connections import HttpServer, bounded_connections
+    from mcp_optimizer.serving.http_connections import bounded_connections
 
     signals = _Signals()
     host, port = settings.http_address

@@ -17,6 +17,7 @@ from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 
 from mcp_optimizer.errors import ConfigurationError, OptimizerError
+from mcp_optimizer.runtime.http_server import HttpServer
 from mcp_optimizer.runtime.tasks import BackgroundTasks
 
 logger = logging.getLogger(__name__)
@@ -56,14 +57,13 @@ async def waiting_for_browser(finish: Finish, port: int | None = None) -> AsyncI
 
     app = Starlette(routes=[Route(PATH, come_back)])
     # No access log: the query has the code.
-    server = uvicorn.Server(uvicorn.Config(app, log_config=None, access_log=False, lifespan="off"))
-    server.install_signal_handlers = lambda: None  # type: ignore[attr-defined,method-assign,unused-ignore]
+    server = HttpServer(uvicorn.Config(app, log_config=None, access_log=False, lifespan="off"))
     tasks = BackgroundTasks(logger, "Waiting for the browser failed")
     serving = tasks.spawn(server.serve(sockets=sockets))
     try:
         yield callback
     finally:
-        server.should_exit = True
+        server.finish()
         with contextlib.suppress(Exception):
             await asyncio.wait_for(serving, 5)
         for one in sockets:

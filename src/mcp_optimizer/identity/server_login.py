@@ -81,8 +81,9 @@ class ServerLogin:
             await self._renewed(login)
             login = self._login
         if login is None or login.tokens is None:
-            if self._challenge is not None or self._spec.auth.kind is AuthKind.OAUTH:
+            if self._challenge is not None:
                 raise self._needed()
+            # What the server asks for is in its refusal.
             return {}
         now = time.time()
         can_renew = (bool(login.tokens.refresh) or self._has_account) and not login.is_over

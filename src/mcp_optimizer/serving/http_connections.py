@@ -7,11 +7,9 @@ responses, loses only its own connection. Called by `serve`; knows nothing of MC
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from typing import Any
 
 import httptools
-import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from mcp_optimizer.limits import Limits
@@ -19,21 +17,6 @@ from mcp_optimizer.limits import Limits
 _BUSY = b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
 _TOO_LONG = b"HTTP/1.1 431 Request Header Fields Too Large\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
 _OFFER = (b"upgrade", b"connection", b"http2-settings")
-
-
-class HttpServer(uvicorn.Server):
-    """uvicorn's, ended by whoever runs it: signal handling of its own would end us before our children."""
-
-    def capture_signals(self) -> contextlib.AbstractContextManager[None]:  # type: ignore[override]
-        return contextlib.nullcontext()
-
-    def finish(self) -> None:
-        """Take no more connections, and end when those that are open have their answers."""
-        self.should_exit = True
-
-    def break_off(self) -> None:
-        """End now."""
-        self.force_exit = True
 
 
 def bounded_connections(limits: Limits) -> type[HttpToolsProtocol]:

@@ -17,8 +17,9 @@ ISSUER = "https://login.example"
 REDIRECT = "http://localhost:1234/callback"
 
 
-def made(**changes: object) -> Attempt:
-    provider = Provider(ISSUER, f"{ISSUER}/authorize?tenant=1", f"{ISSUER}/token", "https://mcp.example/mcp", **changes)  # type: ignore[arg-type]
+def made(*, says_issuer: bool = False) -> Attempt:
+    endpoints = f"{ISSUER}/authorize?tenant=1", f"{ISSUER}/token"
+    provider = Provider(ISSUER, *endpoints, "https://mcp.example/mcp", says_issuer=says_issuer)
     return Attempt(provider, ClientId("me"), REDIRECT, ("read", "write"))
 
 
