@@ -20,15 +20,18 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from tokenizers import Tokenizer
 from torch import Tensor, nn
 
 from training import synthetic
-from training.encoder import Encoder, encode_in_parts, load_tokenizer, tokenize
+from training.encoder import Encoder, embed, encode_in_parts, load_tokenizer, tokenize
 from training.features import DESCRIPTION_CHARS, ToolWords
 
 QUERY_KINDS = ("query", "clause", "composite")
-WRITTEN_KINDS = ("written", "indirect", "contrast", "contrast_more")
+WRITTEN_KINDS = ("written", "indirect", "contrast", "contrast_more", "wishes", "wishes_more")
+REGIONS = 3_000
+ALIKE = 0.85
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +50,7 @@ class Recipe:
     kinds: str = "query,first_sentence,keywords,request,name_request,clause"
     sources_left_out: str = ""
     siblings: int = 0  # tools of one server side by side in a batch; 0 means random order
+    neighbours: float = 0.0  # share of the runs that are tools near to each other, of whatever server
     both_ways: float = 0.0  # weight of the loss from tool to query
     composites: int = 0  # requests per epoch that combine two to four others
     smoothing: float = 0.0
@@ -120,13 +124,36 @@ def _examples(pairs: list[dict], tools: list[ToolWords], recipe: Recipe, chance:
     return examples
 
 
-def batches(examples: list[Example], recipe: Recipe, chance: random.Random) -> Iterator[list[Example]]:
-    """Shuffled batches; with `siblings`, runs of one server's tools stay together."""
+@dataclass(frozen=True, slots=True)
+class Nearness:
+    """The vectors of all tools in the base model: which are hard to tell apart, and which cannot be."""
+
+    vectors: NDArray[np.float32]
+
+    def regions(self, chance: random.Random) -> NDArray[np.intp]:
+        """For each tool, the nearest of some tools drawn at random."""
+        drawn = chance.sample(range(len(self.vectors)), min(REGIONS, len(self.vectors)))
+        centres = self.vectors[drawn].T
+        parts = np.array_split(self.vectors, max(1, len(self.vectors) // 4_000))
+        return np.concatenate([np.argmax(part @ centres, axis=1) for part in parts])
+
+    def alike(self, tools: list[int]) -> NDArray[np.bool_]:
+        """Pairs of tools that may both be right."""
+        vectors = self.vectors[tools]
+        return np.asarray(vectors @ vectors.T > ALIKE)
+
+
+def batches(
+    examples: list[Example], recipe: Recipe, chance: random.Random, nearness: Nearness | None = None
+) -> Iterator[list[Example]]:
+    """Shuffled batches; with `siblings`, runs of one server's tools, or of tools near to each other, stay together."""
     runs: list[list[Example]] = []
     if recipe.siblings:
         by_server: dict[str, list[Example]] = defaultdict(list)
+        regions = nearness.regions(chance) if nearness is not None else ()
         for example in examples:
-            by_server[example.server].append(example)
+            is_near = example.server and nearness is not None and chance.random() < recipe.neighbours
+            by_server[f"region {regions[example.tool]}" if is_near else example.server].append(example)
         runs.extend([example] for example in by_server.pop("", []))
         for group in by_server.values():
             chance.shuffle(group)
@@ -139,10 +166,13 @@ def batches(examples: list[Example], recipe: Recipe, chance: random.Random) -> I
         yield flat[begin : begin + recipe.batch]
 
 
-def allowed(batch: list[Example], same: list[str]) -> Tensor:
+def allowed(batch: list[Example], same: list[str], nearness: Nearness | None = None) -> Tensor:
     """True where a column may count as a wrong answer, or is the row's own right answer."""
     size = len(batch)
     result = np.ones((size, size), dtype=np.bool_)
+    if nearness is not None:
+        servers = np.array([example.server for example in batch])
+        result &= ~(nearness.alike([example.tool for example in batch]) & (servers[:, None] != servers[None, :]))
     columns: dict[int, list[int]] = defaultdict(list)
     twins: dict[str, list[int]] = defaultdict(list)
     for index, example in enumerate(batch):
@@ -174,17 +204,19 @@ class Ready:
     mask: Tensor
 
 
-def ready_batches(pairs: list[dict], tools: list[ToolWords], tokenizer: Tokenizer, recipe: Recipe) -> Iterator[Ready]:
+def ready_batches(
+    pairs: list[dict], tools: list[ToolWords], tokenizer: Tokenizer, recipe: Recipe, nearness: Nearness | None = None
+) -> Iterator[Ready]:
     """Every batch of every epoch, in order."""
     chance = random.Random(recipe.seed)  # noqa: S311 - drawing, not secrets
     same = [f"{tool.name}|{tool.description[:60].lower()}" for tool in tools]
     for _ in range(recipe.epochs):
-        for batch in batches(_examples(pairs, tools, recipe, chance), recipe, chance):
+        for batch in batches(_examples(pairs, tools, recipe, chance), recipe, chance, nearness):
             texts = [view(tools[example.tool], example.cut, chance) for example in batch]
             yield Ready(
                 tokenize(tokenizer, [example.query for example in batch], recipe.query_tokens),
                 tokenize(tokenizer, texts, recipe.tool_tokens),
-                allowed(batch, same),
+                allowed(batch, same, nearness),
             )
 
 
@@ -217,9 +249,13 @@ def train(pairs_folder: Path, base: Path, recipe: Recipe, device: torch.device, 
     schedule = torch.optim.lr_scheduler.LambdaLR(
         optimizer, lambda step: min((step + 1) / warm, max(0.0, (steps - step) / max(1, steps - warm)))
     )
+    nearness = None
+    if recipe.neighbours:
+        rows = tokenize(tokenizer, [tool.text() for tool in tools], recipe.tool_tokens)
+        nearness = Nearness(embed(model, rows, device))
     began, total = time.monotonic(), torch.zeros((), device=device)
     model.train()
-    for step, batch in enumerate(ahead(ready_batches(pairs, tools, tokenizer, recipe)), start=1):
+    for step, batch in enumerate(ahead(ready_batches(pairs, tools, tokenizer, recipe, nearness)), start=1):
         with torch.autocast(device.type, dtype=torch.bfloat16):
             queries = encode_in_parts(model, batch.queries, device)
             positives = encode_in_parts(model, batch.tools, device)

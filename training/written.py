@@ -17,7 +17,7 @@ from typing import Any
 FOLDS = 3
 DEV_SHARE = 10
 KINDS = "ABCD"
-MORE_KINDS = ("indirect", "contrast", "contrast_more")
+MORE_KINDS = ("indirect", "contrast", "contrast_more", "wishes", "wishes_more")
 DATA = Path(__file__).parent / "data"
 
 # Tools of the same kind answer each other's general requests.

@@ -24,6 +24,7 @@ from mcp_optimizer.errors import LoginRequired
 from mcp_optimizer.identity.logins import Logins
 from mcp_optimizer.settings import load_settings
 from mcp_optimizer.upstream.spec import ServerSpec
+from mcp_optimizer.upstream.state import UpstreamState
 from tests.waiting import until
 
 NAME = "remote"
@@ -77,13 +78,17 @@ async def use(config: Path) -> None:
             elif state.status is not ServerStatus.LOGIN_NEEDED:
                 raise SystemExit(f"{state.status}: {state.reason}")
             await log_in(optimizer.logins, spec)
-            await until_up(optimizer)
+            if state.status is not ServerStatus.RUNNING:
+                await until_up(optimizer, state)
         raise SystemExit(f"Still not allowed after {_MOST_LOGINS} logins")
 
 
-async def until_up(optimizer: Optimizer) -> None:
-    done = (ServerStatus.RUNNING, ServerStatus.FAILED)
-    await until(lambda: optimizer.servers()[0].status in done, "the server comes up or fails")
+async def until_up(optimizer: Optimizer, before: UpstreamState) -> None:
+    def is_decided() -> bool:
+        state = optimizer.servers()[0]
+        return state.status is not ServerStatus.STARTING and state is not before
+
+    await until(is_decided, "the server comes up, or asks again")
     await optimizer.wait_for_servers(10)
 
 
