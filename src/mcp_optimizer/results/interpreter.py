@@ -43,6 +43,7 @@ class Interpreter(TreeInterpreter):  # type: ignore[misc]  # jmespath has no typ
         self._counted = {id(node): node for node in seen}
         made = [node for node in self._counted.values() if node["type"].startswith("multi_select")]
         self._always_null = {id(node): set(range(len(node["children"]))) for node in made}
+        self._grouped_by_nothing = False
         self._steps = steps
         self._room = room
         self._visits: dict[str, Callable[..., Any]] = {}
@@ -119,7 +120,11 @@ class Interpreter(TreeInterpreter):  # type: ignore[misc]  # jmespath has no typ
     @property
     def has_column_of_nulls(self) -> bool:
         """Whether an object or list that the expression makes has a member that was never anything but null."""
-        return any(self._always_null.values())
+        return self._grouped_by_nothing or any(self._always_null.values())
+
+    def note_groups(self, groups: Mapping[str, Any]) -> None:
+        """Remember if elements were grouped by a key that is null for all of them."""
+        self._grouped_by_nothing |= list(groups) == ["null"]
 
     def visit_flatten(self, node: Mapping[str, Any], value: Any) -> Any:
         base = self.visit(node["children"][0], value)
@@ -203,7 +208,9 @@ class SelectFunctions(Functions):  # type: ignore[misc]  # jmespath has no types
 
     def _grouped(self, elements: list[Any], key: Any, function: str) -> dict[str, list[Any]]:
         self._interpreter.spend(len(elements))
-        return grouped(elements, lambda one: key.visit(key.expression, one), self._interpreter.spend, function)
+        found = grouped(elements, lambda one: key.visit(key.expression, one), self._interpreter.spend, function)
+        self._interpreter.note_groups(found)
+        return found
 
 
 _AMOUNTS = ("number", "null")

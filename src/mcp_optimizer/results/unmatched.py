@@ -16,6 +16,7 @@ from mcp_optimizer.results.outline import outlines, written_key
 from mcp_optimizer.results.reaching import Node, reaching
 from mcp_optimizer.results.selection import Unmatched
 
+_GROUPING = frozenset({"count_by", "group_by", "sum_by"})
 _TEXT = re.compile(r"[\w .:/-]{1,24}", re.ASCII)
 """What a model may have meant as text, although JMESPath reads it as a key, as in `status == open`."""
 
@@ -184,6 +185,10 @@ class _Steps:
             return self._projection({"type": "projection", "children": [base, expression["children"][0]]}, values)
         if node["type"] == "function_expression" and _are_empty(self._visited(given[0], values)):
             raise _Stopped(f"{_name(given[0], 'the list')} is empty")
+        if node["type"] == "function_expression" and node["value"] in _GROUPING:
+            keys = [child["children"][0] for child in node["children"] if child["type"] == "expref"]
+            stops = list(self._stops(keys, self._elements(node, values)))
+            self.lacking += [(node, stopped) for stopped in stops if not stopped.is_empty]
         raise _Unknown
 
     def _stops(self, nodes: Sequence[Node], values: list[Any]) -> Iterator[_Stopped]:

@@ -175,3 +175,19 @@ async def test_a_page_that_holds_everything_says_just_that() -> None:
         cut = await opened.pass_through(text_result(json.dumps(CARDS)))
         page = await opened.results.read(id_of(cut))
         assert texts(page) == [json.dumps(CARDS), "[All of it.]"]
+
+
+@pytest.mark.parametrize("function", ["count_by(cards, &owner_name)", "group_by(cards, &owner_name)"])
+async def test_grouping_by_a_key_that_nothing_has_says_so_and_names_the_keys(function: str) -> None:
+    async with gate(max_tokens=5_000) as opened:
+        result = await opened.pass_through(text_result(json.dumps(BOARD)), select=Projection(function))
+    told = result["content"][-1]["text"]
+    assert "owner_name" in told
+    assert "title" in told
+
+
+async def test_grouping_by_a_key_that_is_null_for_all_says_nothing() -> None:
+    sent = {"cards": [{"owner": None, "id": 1}, {"owner": None, "id": 2}]}
+    async with gate(max_tokens=5_000) as opened:
+        result = await opened.pass_through(text_result(json.dumps(sent)), select=Projection("count_by(cards, &owner)"))
+    assert len(result["content"]) == 1
