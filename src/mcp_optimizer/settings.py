@@ -12,11 +12,11 @@ import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, Self
-from urllib.parse import urlsplit
 
 from platformdirs import user_config_path, user_data_path
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
+from mcp_optimizer.domain.addresses import browser_address, readable_database
 from mcp_optimizer.domain.result_settings import ResultEncoding, ResultSettings, enough_tokens
 from mcp_optimizer.errors import ConfigurationError
 from mcp_optimizer.limits import Limits
@@ -38,25 +38,6 @@ FILE_ONLY = frozenset({"groups", "client_profiles", "server_results", "tool_resu
 
 LogLevel = Literal["debug", "info", "warning", "error"]
 Encoding = Literal["cl100k_base", "o200k_base"]
-
-
-def readable_database(value: str) -> str:
-    """A URL must be usable, and printable without its password."""
-    scheme, separator, _ = value.partition("://")
-    if not separator:
-        return value
-    if scheme not in ("postgresql", "postgres"):
-        raise ValueError(
-            f"{scheme}:// is not supported; give the name of a file, postgresql://user:password@host/name, or none"
-        )
-    try:
-        before_path = urlsplit(value).netloc
-    except ValueError:
-        # Not passed on, because the error may quote the password.
-        before_path = "@@"
-    if value.count("@") != before_path.count("@") or before_path.count("@") > 1:
-        raise ValueError("it cannot be read; write what is special in a password as %XX, such as %40 for @, %2F for /")
-    return value
 
 
 class Settings(BaseModel):
@@ -244,6 +225,12 @@ class Settings(BaseModel):
         repr=False,
         description="Token required for the dashboard and /metrics. Must be set when not on loopback.",
     )
+    public_url: str = Field(
+        default="",
+        description="Address at which browsers reach the gateway, such as https://gateway.example. Logins to servers "
+        "return to it, at /logins/callback. List its host in allowed_hosts. Default: the address of the page that "
+        "begins the login.",
+    )
     history: bool = Field(
         default=True, description="Record events (never arguments or results) in the catalog database, for reports."
     )
@@ -276,6 +263,11 @@ class Settings(BaseModel):
     @classmethod
     def _readable(cls, value: str) -> str:
         return readable_database(value)
+
+    @field_validator("public_url")
+    @classmethod
+    def _for_browsers(cls, value: str) -> str:
+        return browser_address(value)
 
     @model_validator(mode="after")
     def _one_source_of_servers(self) -> Self:

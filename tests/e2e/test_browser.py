@@ -4,31 +4,22 @@ a phone. Screenshots are saved in .artefacts/."""
 from __future__ import annotations
 
 import asyncio
-import shutil
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
 
 import httpx2
 import pytest
 from mcp import Client
 
-from tests.conftest import ROOT, WriteServers, plain_server
+from tests.conftest import WriteServers, plain_server
+from tests.e2e.browsers import ARTEFACTS, browser_page, needs_chromium, shot
 from tests.e2e.running import http_gateway
 from tests.servers.plain import HOSTILE
 
-playwright = pytest.importorskip("playwright.async_api", reason="playwright is not installed")
-CHROMIUM = next(
-    (path for name in ("chromium", "chromium-browser", "google-chrome") if (path := shutil.which(name))), ""
-)
-ARTEFACTS = ROOT / ".artefacts"
 MANY = 10_000
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(not CHROMIUM, reason="no chromium here: apt-get install chromium"),
-]
+pytestmark = [pytest.mark.slow, needs_chromium]
 
 
 @asynccontextmanager
@@ -40,36 +31,6 @@ async def gateway(config: Path, *options: object) -> AsyncIterator[str]:
             while f"{MANY + 10:,}</strong> tools" not in (await http.get("/")).text:
                 await asyncio.sleep(0.2)
         yield home
-
-
-@asynccontextmanager
-async def browser_page(
-    scheme: str = "light", width: int = 1280, height: int = 900
-) -> AsyncIterator[tuple[Any, list[str]]]:
-    """A page, and every problem that the browser reports."""
-    problems: list[str] = []
-    async with playwright.async_playwright() as driver:
-        browser = await driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        try:
-            context = await browser.new_context(viewport={"width": width, "height": height}, color_scheme=scheme)
-            page = await context.new_page()
-            page.on("console", lambda line: problems.append(line.text) if line.type in ("error", "warning") else None)
-            page.on("pageerror", lambda error: problems.append(str(error)))
-            page.on("request", lambda request: _local(request.url, problems))
-            page.on("dialog", lambda dialog: problems.append(dialog.message))
-            yield page, problems
-        finally:
-            await browser.close()
-
-
-def _local(url: str, problems: list[str]) -> None:
-    if not url.startswith("http://127.0.0.1:"):
-        problems.append(f"asked for {url}")
-
-
-async def shot(page: Any, name: str) -> None:
-    ARTEFACTS.mkdir(exist_ok=True)
-    await page.screenshot(path=ARTEFACTS / f"{name}.png", full_page=True)
 
 
 @pytest.fixture

@@ -56,12 +56,14 @@ def _dashboard(
     parts: Parts, costs: Costs, host: str, admitted: TransportSecuritySettings
 ) -> tuple[Dashboard, Sequence[Route]]:
     from mcp_optimizer.dashboard.guard import Guard
+    from mcp_optimizer.dashboard.logins import CALLBACK, LoginPages, LoginSources
     from mcp_optimizer.dashboard.monitoring import metrics_route
     from mcp_optimizer.dashboard.routes import Dashboard, Sources
     from mcp_optimizer.metrics.prometheus import Meters
     from mcp_optimizer.serving.http import is_loopback
 
-    guard = Guard(admitted, is_loopback=is_loopback(host), token=parts.settings.dashboard_token)
+    settings, logins = parts.settings, parts.logins
+    guard = Guard(admitted, is_loopback=is_loopback(host), token=settings.dashboard_token)
     sources = Sources(
         gateway=parts.gateway,
         forms=parts.forms,
@@ -73,7 +75,10 @@ def _dashboard(
         version=__version__,
     )
     dashboard = Dashboard(sources, guard)
+    if settings.public_url:
+        logins.come_back_to(f"{settings.public_url}{CALLBACK}")
+    login_pages = LoginPages(LoginSources(logins, parts.pool.states, settings.public_url, __version__), guard)
     recorder, gate = parts.recorder, parts.gate
     meters = Meters(lambda: parts.catalog.snapshot, recorder, lambda: costs.assumptions, lambda: gate.refused)
     recorder.listen(meters.take)
-    return dashboard, [*dashboard.routes(), metrics_route(meters, guard)]
+    return dashboard, [*dashboard.routes(), *login_pages.routes(), metrics_route(meters, guard)]

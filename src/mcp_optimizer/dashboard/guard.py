@@ -28,15 +28,25 @@ HEADERS = {
     "Content-Security-Policy": _POLICY,
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
-    "Referrer-Policy": "no-referrer",
+    # Not no-referrer: with that, browsers send our own forms with "Origin: null", which is refused.
+    "Referrer-Policy": "same-origin",
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
 }
+_OWN_PAGES = ("same-origin", "none")
+"""Who sent a request, as browsers say in Sec-Fetch-Site: a page of ours, or a person without any page."""
+
 _LONGEST_LOGIN = 4_096
 _LOGIN_SECONDS = 10.0
 _MOST_FIELDS = 4_096
 _MONTH = 30 * 86_400
 _WRONG_TOKEN_PAUSE = 0.5
+
+
+def _protected(response: Response) -> Response:
+    response.headers.update(HEADERS)
+    response.headers.setdefault("Cache-Control", "no-store")
+    return response
 
 
 async def _short_body(request: Request) -> bytes | None:
@@ -70,16 +80,37 @@ class Guard:
         """For programs: requires the token as a bearer."""
         return self._guarded(endpoint, for_people=False)
 
+    def action(self, endpoint: Endpoint) -> Endpoint:
+        """For forms on our own pages: refused if the page of another site sends them."""
+
+        async def same_site(request: Request) -> Response:
+            # Origin was checked already, but any port of this machine may be one; this header tells them apart.
+            if request.headers.get("sec-fetch-site", "none") not in _OWN_PAGES:
+                return PlainTextResponse("Another site may not do this.", status_code=403)
+            return await endpoint(request)
+
+        return self._guarded(same_site, for_people=True)
+
+    def returning(self, endpoint: Endpoint) -> Endpoint:
+        """For browsers that another site sends back: without the token, because they come without the cookie.
+
+        The endpoint itself must know whom it expects.
+        """
+
+        async def answer(request: Request) -> Response:
+            response = _protected(await self._hosts.validate_request(request) or await endpoint(request))
+            # The address has a secret of the other site, if only one that works once.
+            response.headers["Referrer-Policy"] = "no-referrer"
+            return response
+
+        return answer
+
     def _guarded(self, endpoint: Endpoint, *, for_people: bool) -> Endpoint:
         async def answer(request: Request) -> Response:
             response = await self._hosts.validate_request(request)
             if response is None and not self._is_admitted(request):
                 response = self._ask(for_people=for_people)
-            if response is None:
-                response = await endpoint(request)
-            response.headers.update(HEADERS)
-            response.headers.setdefault("Cache-Control", "no-store")
-            return response
+            return _protected(response or await endpoint(request))
 
         return answer
 

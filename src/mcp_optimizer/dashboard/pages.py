@@ -20,6 +20,7 @@ from mcp_optimizer.dashboard.parts import (
     savings_figures,
     section,
     server_href,
+    state_mark,
     subject,
     table,
     tool_href,
@@ -113,7 +114,7 @@ def servers_table(servers: Sequence[ServerRow], baseline: int) -> Html:
     rows = [
         (
             [el("a", server.name, href=server_href(server.name)), _server_note(server)],
-            el("span", server.status, class_=f"state {server.status}"),
+            state_mark(server.status, "/logins" if server.status == "login needed" else None),
             number(server.tools),
             number(server.tokens),
             share_bar(server.tokens / baseline if baseline else 0),
@@ -356,7 +357,3 @@ def _hit(hit: HitShown, hits: Sequence[HitShown]) -> Html:
            el("p", "score ", el("strong", f"{hit.score:.2f}"), " likely to answer; ranked by", class_="note"),
            table(("part", "", "#adds"), rows, f"Parts of the rank of {hit.tool}", "why")),
     )  # fmt: skip
-
-
-def message_page(title: str, text: str, version: str = "") -> str:
-    return frame(title, el("h1", title), el("p", text, class_="empty"), version=version)

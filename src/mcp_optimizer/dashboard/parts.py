@@ -19,7 +19,7 @@ _MOST_TILES = 220
 
 def frame(title: str, *body: Child, current: str = "", version: str = "", query: str = "") -> str:
     """A complete page of the dashboard."""
-    links = [("/", "Overview"), ("/catalog", "Catalog")]
+    links = [("/", "Overview"), ("/catalog", "Catalog"), ("/logins", "Logins")]
     search = el(
         "form",
         el("label", "Search as a model does", for_="q", class_="unseen"),
@@ -51,6 +51,10 @@ def frame(title: str, *body: Child, current: str = "", version: str = "", query:
     return "<!doctype html>\n" + page
 
 
+def message_page(title: str, *text: Child, version: str = "") -> str:
+    return frame(title, el("h1", title), [el("p", line, class_="empty") for line in text], version=version)
+
+
 def section(title: str, *body: Child, note: Child = None, css: str = "", id_: str | None = None) -> Html:
     heading = el("div", el("h2", title), el("p", note, class_="note") if note else None, class_="heading")
     return el("section", heading, *body, class_=css or None, id=id_)
@@ -77,6 +81,11 @@ def table(titles: Sequence[str], rows: Iterable[Sequence[Child]], caption: str, 
     ]  # fmt: skip
     shown = el("table", el("caption", caption, class_="unseen"), el("thead", head), el("tbody", body), class_=css)
     return el("div", shown, class_="scroll", tabindex="0", role="region", aria_label=caption)
+
+
+def state_mark(state: str, href: str | None = None) -> Html:
+    """A state with its colour; a link if there is something to do about it."""
+    return el("a" if href else "span", state, class_=f"state {state.replace(' ', '-')}", href=href)
 
 
 def tool_href(server: str, tool: str) -> str:

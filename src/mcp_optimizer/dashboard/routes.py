@@ -1,4 +1,4 @@
-"""The dashboard over HTTP: reads the gateway and its history, and returns pages. Changes nothing.
+"""The dashboard over HTTP: reads the gateway and its history, and returns pages. Changes nothing; `logins` does.
 
 Built by the composition root with the parts it may read; `guard` decides who may see it.
 """
@@ -33,12 +33,11 @@ from mcp_optimizer.dashboard.pages import (
     ToolPage,
     catalog_page,
     figures_part,
-    message_page,
     overview_page,
     search_page,
     tool_page,
 )
-from mcp_optimizer.dashboard.parts import moment, subject
+from mcp_optimizer.dashboard.parts import message_page, moment, subject
 from mcp_optimizer.domain.events import Event, ToolKey
 from mcp_optimizer.errors import CatalogError, OptimizerError
 from mcp_optimizer.gateway.found import FoundTools
@@ -196,7 +195,7 @@ class Dashboard:
         tool = snapshot.tools[position] if position is not None else None
         if tool is None:
             text = f"No running server called {server} has a tool called {name}."
-            return HTMLResponse(message_page("No such tool", text, self._sources.version), status_code=404)
+            return HTMLResponse(message_page("No such tool", text, version=self._sources.version), status_code=404)
         usage, _ = await self._summed_up()
         return HTMLResponse(tool_page(await asyncio.to_thread(self._tool_values, tool, usage)))
 

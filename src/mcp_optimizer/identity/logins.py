@@ -45,6 +45,10 @@ class Logins:
         self.callback_address = ""
         """Where browsers come back to from elsewhere; empty: only to a port of this machine."""
 
+    def come_back_to(self, address: str) -> None:
+        """Logins that are offered in the middle of a call end at this address, which somebody serves from now on."""
+        self.callback_address = address
+
     def of(self, spec: ServerSpec) -> Authorization | None:
         """What the server is told about who calls; None if it gets only the headers of its entry."""
         if spec.auth.headers_command and not spec.problem:

@@ -32,3 +32,11 @@ def in_a_line(text: str) -> str:
 def counted(count: int, noun: str) -> str:
     """`1 tool`, `1,200 tools`."""
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
+def span(seconds: float) -> str:
+    """A length of time, roughly: `3 hours`."""
+    for unit, length in (("day", 86_400), ("hour", 3_600), ("minute", 60)):
+        if seconds >= length:
+            return counted(int(seconds // length), unit)
+    return counted(int(seconds), "second")

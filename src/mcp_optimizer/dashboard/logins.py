@@ -1,0 +1,146 @@
+"""Logging in to servers from the dashboard: a page of all logins, forms that begin and end one, and the way back.
+
+Built by the composition root. The only routes of the dashboard that change something; `guard` refuses other sites.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from urllib.parse import quote, unquote
+
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, RedirectResponse, Response
+from starlette.routing import Route
+
+from mcp_optimizer.dashboard.guard import Guard
+from mcp_optimizer.dashboard.login_pages import (
+    PATH,
+    BegunLogin,
+    LoginRow,
+    logins_page,
+    outcome_page,
+    question_page,
+)
+from mcp_optimizer.domain.tools import ServerStatus
+from mcp_optimizer.errors import ConfigurationError, OptimizerError
+from mcp_optimizer.identity.logins import Logins, by_name, wants_login, why_no_login
+from mcp_optimizer.upstream.auth_spec import AuthKind
+from mcp_optimizer.upstream.spec import ServerSpec
+from mcp_optimizer.upstream.state import UpstreamState
+
+CALLBACK = f"{PATH}/callback"
+"""Where browsers come back to; added to the gateway's public address."""
+
+_HOST = re.compile(r"(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]{1,5})?")
+"""A Host header that is safe in an address: the guard compares only its beginning with an entry such as host:*."""
+
+
+@dataclass(frozen=True)
+class LoginSources:
+    """The parts that the pages of logins use."""
+
+    logins: Logins
+    servers: Callable[[], Sequence[UpstreamState]]
+    public_url: str
+    """Where browsers reach the gateway; empty: where the request at hand reached it."""
+    version: str
+
+
+class LoginPages:
+    """Responds with pages, and begins and ends logins."""
+
+    def __init__(self, sources: LoginSources, guard: Guard) -> None:
+        self._sources = sources
+        self._guard = guard
+
+    def routes(self) -> list[Route]:
+        guard = self._guard
+        return [
+            Route(PATH, guard.page(self._all), methods=["GET"]),
+            Route(CALLBACK, guard.returning(self._come_back), methods=["GET"]),
+            Route(f"{PATH}/{{rest:path}}", guard.action(self._act), methods=["POST"]),
+            # Somebody opens again the address of a page that a form led to.
+            Route(f"{PATH}/{{rest:path}}", guard.page(_back_to_all), methods=["GET"]),
+        ]
+
+    async def _all(self, _request: Request) -> Response:
+        states = {state.spec.name: state for state in self._sources.servers()}
+        found = await self._sources.logins.statuses(state.spec for state in states.values())
+        rows = [
+            LoginRow(
+                login,
+                states[login.server].status is ServerStatus.LOGIN_NEEDED,
+                states[login.server].spec.auth.kind is AuthKind.CLIENT_CREDENTIALS,
+            )
+            for login in found
+        ]
+        return HTMLResponse(logins_page(rows, time.time(), self._sources.version))
+
+    async def _act(self, request: Request) -> Response:
+        """`/logins/SERVER` logs in, `/logins/SERVER/out` logs out."""
+        # As sent, because the name of a server may contain a slash, which is then encoded.
+        name, *action = [unquote(part) for part in _sent_path(request).removeprefix(f"{PATH}/").split("/")]
+        if action not in ([], ["out"]):
+            return self._outcome("Not found", "There is no such page.", 404)
+        try:
+            spec = by_name((state.spec for state in self._sources.servers()), name)
+        except ConfigurationError as unknown:
+            return self._outcome("No such server", str(unknown), 404)
+        return await (self._log_out if action else self._log_in)(spec, request)
+
+    async def _log_in(self, spec: ServerSpec, request: Request) -> Response:
+        title = f"Cannot log in to {spec.name}"
+        try:
+            returns_to = self._returns_to(request)
+            attempt = await self._sources.logins.begin(spec, returns_to)
+        except ConfigurationError as problem:
+            return self._outcome(title, str(problem), 400)
+        except OptimizerError as failure:
+            return self._outcome(title, f"{_sentence(failure)} You can try again.", 502)
+        asked = BegunLogin(spec.name, attempt.provider.issuer, attempt.address, attempt.scopes, returns_to)
+        return HTMLResponse(question_page(asked, self._sources.version))
+
+    async def _log_out(self, spec: ServerSpec, request: Request) -> Response:
+        if not wants_login(spec):
+            return self._outcome(f"Cannot log out of {spec.name}", why_no_login(spec), 400)
+        try:
+            await self._sources.logins.log_out(spec)
+        except OptimizerError as failure:
+            return self._outcome(f"Cannot log out of {spec.name}", _sentence(failure), 502)
+        return await _back_to_all(request)
+
+    async def _come_back(self, request: Request) -> Response:
+        try:
+            server = await self._sources.logins.finish(f"{CALLBACK}?{request.scope['query_string'].decode('latin-1')}")
+        except OptimizerError as failure:
+            return self._outcome("Not logged in", f"{_sentence(failure)} You can begin again.", 400)
+        return self._outcome("Logged in", f"You are logged in to {server}, which starts by itself now.", 200)
+
+    def _returns_to(self, request: Request) -> str:
+        if self._sources.public_url:
+            return f"{self._sources.public_url}{CALLBACK}"
+        host = request.headers.get("host", "")
+        if not _HOST.fullmatch(host):
+            raise ConfigurationError("The address of this page cannot be used to come back to; set public_url.")
+        return f"{request.scope['scheme']}://{host}{CALLBACK}"
+
+    def _outcome(self, title: str, text: str, status: int) -> Response:
+        return HTMLResponse(outcome_page(title, text, self._sources.version), status_code=status)
+
+
+async def _back_to_all(_request: Request) -> Response:
+    return RedirectResponse(PATH, status_code=303)
+
+
+def _sent_path(request: Request) -> str:
+    """The path as it was sent, without the query."""
+    sent: bytes = request.scope.get("raw_path") or quote(request.scope["path"]).encode()
+    return sent.partition(b"?")[0].decode("ascii", "replace")
+
+
+def _sentence(failure: OptimizerError) -> str:
+    text = str(failure).rstrip(".")
+    return f"{text[:1].upper()}{text[1:]}."

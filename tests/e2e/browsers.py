@@ -1,0 +1,55 @@
+"""A real browser for tests: Chromium, driven by playwright. Screenshots are saved in .artefacts/."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from tests.conftest import ROOT
+
+playwright = pytest.importorskip("playwright.async_api", reason="playwright is not installed")
+CHROMIUM = next(
+    (path for name in ("chromium", "chromium-browser", "google-chrome") if (path := shutil.which(name))), ""
+)
+ARTEFACTS = ROOT / ".artefacts"
+
+needs_chromium = pytest.mark.skipif(not CHROMIUM, reason="no chromium here: apt-get install chromium")
+
+
+@asynccontextmanager
+async def browser_page(
+    scheme: str = "light", width: int = 1280, height: int = 900
+) -> AsyncIterator[tuple[Any, list[str]]]:
+    """A page, and every problem that the browser reports."""
+    problems: list[str] = []
+    async with playwright.async_playwright() as driver:
+        browser = await driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        try:
+            context = await browser.new_context(viewport={"width": width, "height": height}, color_scheme=scheme)
+            page = await context.new_page()
+            page.on("console", lambda line: _said(line, problems))
+            page.on("pageerror", lambda error: problems.append(str(error)))
+            page.on("request", lambda request: _local(request.url, problems))
+            page.on("dialog", lambda dialog: problems.append(dialog.message))
+            yield page, problems
+        finally:
+            await browser.close()
+
+
+def _said(line: Any, problems: list[str]) -> None:
+    if line.type in ("error", "warning"):
+        problems.append(f"{line.text} ({line.location['url']})")
+
+
+def _local(url: str, problems: list[str]) -> None:
+    if not url.startswith(("http://127.0.0.1:", "http://localhost:")):
+        problems.append(f"asked for {url}")
+
+
+async def shot(page: Any, name: str) -> None:
+    ARTEFACTS.mkdir(exist_ok=True)
+    await page.screenshot(path=ARTEFACTS / f"{name}.png", full_page=True)
