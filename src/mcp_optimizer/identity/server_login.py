@@ -17,9 +17,9 @@ from dataclasses import replace
 
 from mcp_optimizer.errors import OptimizerError
 from mcp_optimizer.identity.challenges import Challenge, challenge_in
-from mcp_optimizer.identity.client_ids import configured
-from mcp_optimizer.identity.discovery import discovered, with_more
+from mcp_optimizer.identity.discovery import with_more
 from mcp_optimizer.identity.login import Login, advice
+from mcp_optimizer.identity.own_account import account_login
 from mcp_optimizer.identity.patience import Patience
 from mcp_optimizer.identity.store import CLAIM, LoginStore
 from mcp_optimizer.identity.tokens import TokenRefused, Tokens
@@ -38,7 +38,6 @@ _JUST_GIVEN = 5.0
 _LOOK = 0.1
 _LOOK_FOR_LOGIN = 2.0
 """Seconds between two looks whether another process has refreshed, or logged in."""
-
 
 Offer = Callable[[ServerSpec], AbstractAsyncContextManager[LoginOffer]]
 
@@ -59,6 +58,7 @@ class ServerLogin:
         self._tasks = BackgroundTasks(logger, "A refresh of a login failed", (OptimizerError, LoginNeeded))
         self._patience = Patience()
         self._replacement = ""
+        self._insufficient: Login | None = None
         self._has_changed = asyncio.Event()
         self._listeners: list[Callable[[], None]] = []
 
@@ -66,11 +66,6 @@ class ServerLogin:
     def challenge(self) -> Challenge:
         """What the server last asked for."""
         return self._challenge or Challenge()
-
-    @property
-    def is_needed(self) -> bool:
-        """Whether the server has asked for a login."""
-        return self._challenge is not None
 
     # What the transports ask.
 
@@ -81,15 +76,18 @@ class ServerLogin:
             await self._renewed(login)
             login = self._login
         if login is None or login.tokens is None:
-            if self._challenge is not None or self._spec.auth.kind is AuthKind.OAUTH:
+            if self._challenge is None and self._spec.auth.kind is not AuthKind.OAUTH:
+                return {}
+            if (login := await self._another()) is None:
                 raise self._needed()
-            return {}
+        assert login.tokens is not None
         now = time.time()
         can_renew = (bool(login.tokens.refresh) or self._has_account) and not login.is_over
         if login.is_expired(now):
-            if not can_renew:
+            if can_renew:
+                await self._renewed(login)
+            elif await self._another() is None:
                 raise self._needed(login.error or "it has expired")
-            await self._renewed(login)
         elif can_renew and login.is_stale(now) and self._patience.is_over:
             self._renewing(login)
         return self._login.headers if self._login is not None else {}
@@ -113,6 +111,8 @@ class ServerLogin:
                 await self._renewed(login)
                 self._replacement = self._login.tokens.access if self._login and self._login.tokens else ""
                 return True
+        if not self._has_account and await self._another() is not None:
+            return True
         self._challenge = challenge or Challenge()
         if self._has_account:
             if login is None:
@@ -123,15 +123,14 @@ class ServerLogin:
 
     async def until_login(self) -> None:
         """Wait until somebody has logged in, here or in another process that shares the store."""
-        known = self._login
         while True:
             self._has_changed.clear()
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._has_changed.wait(), _LOOK_FOR_LOGIN)
             stored = await self._read()
-            if stored is not None and stored.tokens is not None and not stored.is_over and stored != known:
+            if stored is not None and stored.can_replace(self._insufficient):
                 self._take(stored)
                 return
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._has_changed.wait(), _LOOK_FOR_LOGIN)
 
     def offered(self) -> AbstractAsyncContextManager[LoginOffer]:
         """A login that can be made while the context is open."""
@@ -199,7 +198,7 @@ class ServerLogin:
         except TokenRefused as refusal:
             over = replace(old, is_over=True, error=str(refusal), given_at=old.given_at)
             await self._write(over)
-            await self._release()
+            await self._store.release()
             logger.warning("Server %s: %s. %s", self._spec.name, refusal, advice(self._spec.name))
             raise self._needed(str(refusal)) from None
         except OptimizerError as failure:
@@ -212,10 +211,13 @@ class ServerLogin:
         give_up = time.monotonic() + CLAIM + 5
         while True:
             stored = await self._read()
-            if stored is not None and stored.tokens is not None and stored.tokens != old.tokens:
+            if stored is None:
+                self._login = None
+                raise self._needed("somebody logged out")
+            if stored.tokens is not None and stored.tokens != old.tokens:
                 self._take(stored)
                 return False
-            if stored is not None and stored.is_over:
+            if stored.is_over:
                 self._login = stored
                 raise self._needed(stored.error)
             if await self._store.claim():
@@ -231,30 +233,24 @@ class ServerLogin:
             refresh=tokens.refresh or old.tokens.refresh,
             scopes=old.tokens.scopes if tokens.scopes is None else tokens.scopes,
         )
-        await self._write(replace(old, tokens=kept, given_at=time.time(), error=""))
-        await self._release()
+        await self._write(old.with_tokens(kept, time.time()))
+        await self._store.release()
 
     async def _later(self, failure: OptimizerError) -> None:
         self._patience.failed(str(failure))
-        await self._release()
+        await self._store.release()
         if self._login is not None:
             self._login = replace(self._login, error=str(failure))
 
     async def _get_account_token(self, more: tuple[str, ...] = ()) -> None:
         """With the gateway's own credentials."""
         self._patience.check()
-        auth = self._spec.auth
         try:
-            provider = await discovered(self._spec.url, auth, self.challenge, self._web)
-            client = configured(auth, provider)
-            assert client is not None
-            login = Login(provider.issuer, provider.token_endpoint, provider.resource, client)
-            scopes = with_more(provider.scopes, more)
-            tokens = await login.endpoint(auth).for_client(self._web, scopes)
+            login = await account_login(self._spec, self.challenge, self._web, more)
         except OptimizerError as failure:
             await self._later(failure)
             raise
-        self._take(replace(login, scopes=scopes, tokens=tokens, given_at=time.time()))
+        self._take(login)
 
     async def _need_scopes(self, challenge: Challenge) -> bool:
         """A call needs permissions that the login does not have."""
@@ -266,30 +262,32 @@ class ServerLogin:
                 return False
             await self._get_account_token(with_more(login.scopes if login is not None else (), wanted))
             return True
+        if await self._another() is not None:
+            return True
         if login is not None and not set(wanted) <= set(login.wanted):
             await self._write(replace(login, wanted=with_more(login.wanted, wanted)))
+        self._insufficient = self._login
         permissions = f" ({', '.join(wanted)})" if wanted else ""
         raise LoginNeeded(f"the call needs more permissions than its login has{permissions}: {advice(self._spec.name)}")
 
     # Small parts.
 
+    async def _another(self) -> Login | None:
+        """The login that somebody made in another process since this one read it, if it may be better."""
+        stored = await self._read()
+        if stored is None:
+            self._login = None
+        elif stored.can_replace(self._login):
+            self._take(stored)
+            return stored
+        return None
+
     async def _read(self) -> Login | None:
-        try:
-            return await self._store.read()
-        except OptimizerError as failure:
-            logger.error("The login to server %s cannot be read: %s", self._spec.name, failure)
-            return self._login
+        return await self._store.read_if_possible(self._login)
 
     async def _write(self, login: Login) -> None:
         self._take(login)
-        try:
-            await self._store.write(login)
-        except OptimizerError as failure:
-            logger.error("The login to server %s cannot be stored: %s", self._spec.name, failure)
-
-    async def _release(self) -> None:
-        with contextlib.suppress(OptimizerError):
-            await self._store.release()
+        await self._store.write_if_possible(login)
 
     def _take(self, login: Login) -> None:
         self._login = login
@@ -298,4 +296,5 @@ class ServerLogin:
         self._has_changed.set()
 
     def _needed(self, reason: str = "") -> LoginNeeded:
+        self._insufficient = self._login
         return LoginNeeded(f"login needed{f' ({reason})' if reason else ''}: {advice(self._spec.name)}")
