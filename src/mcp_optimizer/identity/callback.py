@@ -7,8 +7,8 @@ import contextlib
 import html
 import logging
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 
 import uvicorn
 from starlette.applications import Starlette
@@ -17,6 +17,7 @@ from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 
 from mcp_optimizer.errors import ConfigurationError, OptimizerError
+from mcp_optimizer.identity.attempt import NotAwaited
 from mcp_optimizer.runtime.tasks import BackgroundTasks
 
 logger = logging.getLogger(__name__)
@@ -47,17 +48,22 @@ async def waiting_for_browser(finish: Finish, port: int | None = None) -> AsyncI
         query = request.url.query[:_LONGEST_QUERY]
         try:
             server = await finish(f"{callback.address}?{query}")
-        except OptimizerError as failure:
+        except NotAwaited as failure:
             # Somebody else's request must not end the wait of the person who logs in.
-            return page("Not logged in", f"{failure}. You may close this window and begin again.", 400)
+            return _failed(failure)
+        except OptimizerError as failure:
+            if not callback.done.done():
+                callback.done.set_exception(failure)
+                # Retrieved here, even if nobody waits for it.
+                callback.done.exception()
+            return _failed(failure)
         if not callback.done.done():
             callback.done.set_result(server)
         return page("Logged in", f"You are logged in to {server}. You may close this window.")
 
     app = Starlette(routes=[Route(PATH, come_back)])
     # No access log: the query has the code.
-    server = uvicorn.Server(uvicorn.Config(app, log_config=None, access_log=False, lifespan="off"))
-    server.install_signal_handlers = lambda: None  # type: ignore[attr-defined,method-assign,unused-ignore]
+    server = _Server(uvicorn.Config(app, log_config=None, access_log=False, lifespan="off"))
     tasks = BackgroundTasks(logger, "Waiting for the browser failed")
     serving = tasks.spawn(server.serve(sockets=sockets))
     try:
@@ -68,6 +74,18 @@ async def waiting_for_browser(finish: Finish, port: int | None = None) -> AsyncI
             await asyncio.wait_for(serving, 5)
         for one in sockets:
             one.close()
+
+
+class _Server(uvicorn.Server):
+    """Leaves signals to the program, which a login must not keep from ending."""
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+def _failed(failure: OptimizerError) -> HTMLResponse:
+    return page("Not logged in", f"{failure}. You may close this window.", 400)
 
 
 def page(title: str, text: str, status: int = 200) -> HTMLResponse:
