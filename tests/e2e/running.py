@@ -49,7 +49,9 @@ async def command(*arguments: object, cwd: Path | None = None, env: dict[str, st
 def over_stdio(config: Path, *options: object, mode: str = "auto", log: TextIO | None = None) -> Client:
     """A client of a gateway on stdio. The gateway's stderr goes to `log`, if given."""
     arguments = [*COMMAND[1:], "serve", "--config", str(config), *map(str, options)]
-    passed = {name: value for name, value in os.environ.items() if name.startswith(("XDG_", "MCP_OPTIMIZER_"))}
+    passed = {
+        name: value for name, value in os.environ.items() if name.startswith(("XDG_", "MCP_OPTIMIZER_", "PYTHONPATH"))
+    }
     started = StdioServerParameters(command=COMMAND[0], args=arguments, env=passed)
     return Client(started if log is None else stdio_client(started, errlog=log), mode=mode)
 
