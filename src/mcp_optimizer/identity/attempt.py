@@ -15,7 +15,7 @@ from urllib.parse import parse_qs, urlencode, urlsplit
 
 from mcp_optimizer.identity.client_ids import ClientId
 from mcp_optimizer.identity.discovery import Provider
-from mcp_optimizer.identity.web import LoginFailed
+from mcp_optimizer.identity.web import LoginFailed, error_word
 
 _LONGEST_REDIRECT = 20_000
 _COPY = "begin again, and copy the whole address of the page that the browser ends at"
@@ -73,7 +73,9 @@ class Attempt:
             raise LoginFailed("the answer does not name its authorization server, although that promised to (no iss)")
         if error := given.get("error"):
             advice = "begin again, and allow it" if error == "access_denied" else "begin again"
-            raise LoginFailed(f"the authorization server refused the login ({_word(error)}): {advice}")
+            raise LoginFailed(
+                f"the authorization server refused the login ({error_word(error, 'no readable reason')}): {advice}"
+            )
         if not (code := given.get("code")):
             raise LoginFailed(f"the address contains no code: {_COPY}")
         return code
@@ -89,7 +91,3 @@ def parameters(redirect: str) -> Mapping[str, str]:
         return {}
     # A parameter given twice could mean either.
     return {name: values[0] for name, values in found.items() if len(values) == 1}
-
-
-def _word(text: str) -> str:
-    return text[:60] if text.isascii() and text.isprintable() else "no readable reason"
