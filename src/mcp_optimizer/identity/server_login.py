@@ -169,6 +169,9 @@ class ServerLogin:
         return found
 
     async def close(self) -> None:
+        # A refresh that is cut off may lose the only token that replaces the old one.
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._tasks.settled(), 5)
         await self._tasks.close()
 
     # Renewing.
@@ -228,12 +231,7 @@ class ServerLogin:
 
     async def _renew(self, old: Login, tokens: Tokens) -> None:
         assert old.tokens is not None
-        kept = replace(
-            tokens,
-            refresh=tokens.refresh or old.tokens.refresh,
-            scopes=old.tokens.scopes if tokens.scopes is None else tokens.scopes,
-        )
-        await self._write(old.with_tokens(kept, time.time()))
+        await self._write(old.with_tokens(tokens.after(old.tokens), time.time()))
         await self._store.release()
 
     async def _later(self, failure: OptimizerError) -> None:
@@ -283,7 +281,8 @@ class ServerLogin:
         return None
 
     async def _read(self) -> Login | None:
-        return await self._store.read_if_possible(self._login)
+        # A server that is stopped while it waits must not cut off a read, which would cost a connection.
+        return await asyncio.shield(self._tasks.spawn(self._store.read_if_possible(self._login)))
 
     async def _write(self, login: Login) -> None:
         self._take(login)
