@@ -153,10 +153,10 @@ async def _by_browser(optimizer: Optimizer, spec: ServerSpec, *, opens: bool) ->
 
 
 async def _by_paste(optimizer: Optimizer, spec: ServerSpec) -> None:
-    from mcp_optimizer.identity.callback import PATH
+    from mcp_optimizer.identity.callback import PATH, PORT
 
     # Nothing listens there: the browser shows an error page, whose address is what counts.
-    redirect = f"http://localhost:{spec.auth.callback_port or 33418}{PATH}"
+    redirect = f"http://localhost:{spec.auth.callback_port or PORT}{PATH}"
     attempt = await _begun(optimizer, spec, redirect)
     print(
         f"1. Open this address in a browser, on any machine, and log in to {spec.name}:\n\n{attempt.address}\n\n"

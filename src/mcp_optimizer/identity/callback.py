@@ -24,6 +24,8 @@ logger = logging.getLogger(__name__)
 
 PATH = "/callback"
 _HOSTS = ("127.0.0.1", "::1")
+PORT = 33418
+"""Used if it is free: an authorization server that knows this address need not register the gateway again."""
 _LONGEST_QUERY = 20_000
 
 Finish = Callable[[str], Awaitable[str]]
@@ -40,7 +42,7 @@ class Callback:
 
 @asynccontextmanager
 async def waiting_for_browser(finish: Finish, port: int | None = None) -> AsyncIterator[Callback]:
-    """Listen at `http://localhost:PORT/callback` while the context is open; a free port unless one is given."""
+    """Listen at `http://localhost:PORT/callback` in the context: on a given port, else on the usual or a free one."""
     sockets = _sockets(port)
     callback = Callback(f"http://localhost:{sockets[0].getsockname()[1]}{PATH}")
 
@@ -106,7 +108,7 @@ _POLICY = "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'
 
 def _sockets(port: int | None) -> list[socket.socket]:
     """One port on both loopback addresses, as far as the machine has them."""
-    first = _bound(_HOSTS[0], port or 0)
+    first = _bound(_HOSTS[0], port) if port else _bound(_HOSTS[0], PORT) or _bound(_HOSTS[0], 0)
     if first is None:
         raise ConfigurationError(
             f"The port {port} is in use. End what uses it, or write another callback_port in the auth of the entry."
@@ -126,6 +128,8 @@ def _bound(host: str, port: int) -> socket.socket | None:
         if family is socket.AF_INET6:
             found.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
         found.bind((host, port))
+        # At once: until it listens, another process may bind the same port.
+        found.listen()
     except OSError:
         found.close()
         return None
