@@ -19,6 +19,8 @@ from tests.e2e.test_logins import gateway, log_in
 from tests.servers.login_world import LoginWorld, login_world
 
 CALL: dict[str, Any] = {"tool_name": "write_note", "parameters": {}}
+pytestmark = pytest.mark.slow
+
 ADVICE = "(mcp:write): run `mcp-optimizer login notes`"
 
 
@@ -66,7 +68,8 @@ class User:
 
 
 def connected(started: StdioServerParameters, mode: str, user: User | None) -> AbstractAsyncContextManager[Client]:
-    return Client(started, mode=mode, elicitation_callback=user.elicit if user is not None else None)
+    answers: Any = user.elicit if user is not None else None
+    return Client(started, mode=mode, elicitation_callback=answers)
 
 
 async def called(client: Client, seconds: float = 20) -> tuple[bool, str]:
@@ -124,16 +127,18 @@ async def test_a_client_that_cannot_show_an_address_gets_the_command(started: St
 
 
 @pytest.mark.parametrize("mode", ["legacy", "auto"])
-@pytest.mark.parametrize("answer", ["decline", "cancel", "denies"])
 async def test_a_user_who_does_not_want_to_ends_the_call_with_the_command(
-    world: LoginWorld, started: StdioServerParameters, mode: str, answer: str
+    world: LoginWorld, started: StdioServerParameters, mode: str
 ) -> None:
-    user = User(world, "accept" if answer == "denies" else answer, allows=False)
+    user = User(world, allows=False)
     async with connected(started, mode, user) as client:
-        is_error, text = await called(client, 10)
-        assert is_error
-        assert ADVICE in text
-        assert len(user.asked) == 1
+        for number, action in enumerate(["decline", "cancel", "accept"], 1):
+            # Whoever accepts denies it on the page.
+            user.action = action
+            is_error, text = await called(client, 10)
+            assert is_error
+            assert ADVICE in text
+            assert len(user.asked) == number
         await asyncio.gather(*user.later)
         result = await client.call_tool("call_tool", {"tool_name": "whoami", "parameters": {}})
         assert not result.is_error, "reading still works"

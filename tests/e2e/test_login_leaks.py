@@ -111,6 +111,7 @@ async def use(world: LoginWorld, evidence: Evidence, address: str) -> None:
             evidence.add(f"/{page}", response.content)
 
 
+@pytest.mark.slow
 @pytest.mark.promise("secrets-redacted")
 async def test_no_secret_of_a_login_is_anywhere(tmp_path: Path) -> None:
     evidence, log = Evidence(), tmp_path / "gateway.log"

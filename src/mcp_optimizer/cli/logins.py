@@ -176,13 +176,17 @@ async def _pasted() -> str:
     loop = asyncio.get_running_loop()
     line: asyncio.Future[bytes] = loop.create_future()
 
+    def take(found: bytes) -> None:
+        if not line.done():
+            line.set_result(found)
+
     def read() -> None:
         # Not through sys.stdin, whose lock a thread that still reads would keep until the program has ended.
         found = b""
         while b"\n" not in found and len(found) < _LONGEST_LINE and (more := os.read(0, _LONGEST_LINE)):
             found += more
         with contextlib.suppress(RuntimeError):
-            loop.call_soon_threadsafe(lambda: line.done() or line.set_result(found))
+            loop.call_soon_threadsafe(take, found)
 
     threading.Thread(target=read, daemon=True).start()
     return (await line).partition(b"\n")[0].decode(errors="replace")
