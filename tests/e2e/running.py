@@ -46,11 +46,17 @@ async def command(*arguments: object, cwd: Path | None = None, env: dict[str, st
     return Finished(process.returncode or 0, out.decode(), err.decode())
 
 
+def gateway_on_stdio(config: Path, *options: object) -> StdioServerParameters:
+    """How a client starts a gateway."""
+    arguments = [*COMMAND[1:], "serve", "--config", str(config), *map(str, options)]
+    ours = ("XDG_", "MCP_OPTIMIZER_", "PYTHONPATH")
+    passed = {name: value for name, value in os.environ.items() if name.startswith(ours)}
+    return StdioServerParameters(command=COMMAND[0], args=arguments, env=passed)
+
+
 def over_stdio(config: Path, *options: object, mode: str = "auto", log: TextIO | None = None) -> Client:
     """A client of a gateway on stdio. The gateway's stderr goes to `log`, if given."""
-    arguments = [*COMMAND[1:], "serve", "--config", str(config), *map(str, options)]
-    passed = {name: value for name, value in os.environ.items() if name.startswith(("XDG_", "MCP_OPTIMIZER_"))}
-    started = StdioServerParameters(command=COMMAND[0], args=arguments, env=passed)
+    started = gateway_on_stdio(config, *options)
     return Client(started if log is None else stdio_client(started, errlog=log), mode=mode)
 
 

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import os
 import sys
+import threading
 import time
 import webbrowser
 from typing import TYPE_CHECKING, Annotated, Any
@@ -19,11 +22,15 @@ from mcp_optimizer.settings import Settings
 
 if TYPE_CHECKING:
     from mcp_optimizer.app import Optimizer
+    from mcp_optimizer.identity.attempt import Attempt
     from mcp_optimizer.identity.login import LoginStatus
     from mcp_optimizer.upstream.spec import ServerSpec
+    from mcp_optimizer.upstream.state import UpstreamState
 
 _PATIENCE = 900.0
 """Seconds for a person to log in."""
+
+_LONGEST_LINE = 65_536
 
 _Server = Annotated[str, typer.Argument(help="The server's name in the server file.", show_default=False)]
 _NoBrowser = Annotated[bool, typer.Option("--no-browser", help="Print the address instead of opening a browser.")]
@@ -78,6 +85,7 @@ def _started(settings: Settings) -> tuple[Optimizer, list[ServerSpec]]:
 
 async def _login(settings: Settings, name: str, *, opens: bool, paste: bool) -> None:
     from mcp_optimizer.identity.logins import by_name, wants_login, why_no_login
+    from mcp_optimizer.upstream.failure import FailureKind
 
     optimizer, specs = _started(settings)
     spec = by_name(specs, name)
@@ -89,18 +97,49 @@ async def _login(settings: Settings, name: str, *, opens: bool, paste: bool) -> 
     try:
         # What the server asks for decides where to log in, and with which permissions.
         await optimizer.wait_for_servers(settings.start_timeout)
+        before = _state(optimizer, name)
+        if before.failure in (FailureKind.UNREACHABLE, FailureKind.SILENT):
+            raise OptimizerError(f"Cannot ask {name} how to log in: {before.reason}. Run `mcp-optimizer doctor`.")
         await (_by_paste(optimizer, spec) if paste else _by_browser(optimizer, spec, opens=opens))
-        await optimizer.wait_for_servers(settings.start_timeout)
+        await _until_used(optimizer, before, settings.start_timeout)
         _tell_outcome(optimizer, name)
     finally:
         await optimizer.stop()
+
+
+def _state(optimizer: Optimizer, name: str) -> UpstreamState:
+    return next(state for state in optimizer.servers() if state.name == name)
+
+
+async def _begun(optimizer: Optimizer, spec: ServerSpec, redirect: str) -> Attempt:
+    """The login, unless the server runs without one and knows of none."""
+    from mcp_optimizer.domain.tools import ServerStatus
+
+    is_running = _state(optimizer, spec.name).status is ServerStatus.RUNNING
+    try:
+        return await optimizer.logins.begin(spec, redirect)
+    except OptimizerError:
+        if is_running and await optimizer.logins.login(spec).current() is None:
+            raise ConfigurationError(f"{spec.name!r} runs without a login and offers none. Just use it.") from None
+        raise
+
+
+async def _until_used(optimizer: Optimizer, before: UpstreamState, seconds: float) -> None:
+    """Wait until a server that was not running has tried the login."""
+    from mcp_optimizer.domain.tools import ServerStatus
+
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            while before.status is not ServerStatus.RUNNING and _state(optimizer, before.name) is before:
+                await optimizer.catalog.changed()
+    await optimizer.wait_for_servers(seconds)
 
 
 async def _by_browser(optimizer: Optimizer, spec: ServerSpec, *, opens: bool) -> None:
     from mcp_optimizer.identity.callback import waiting_for_browser
 
     async with waiting_for_browser(optimizer.logins.finish, spec.auth.callback_port) as callback:
-        attempt = await optimizer.logins.begin(spec, callback.address)
+        attempt = await _begun(optimizer, spec, callback.address)
         if opens and webbrowser.open(attempt.address):
             print(f"Log in to {spec.name} in your browser. If none has opened, open this address:\n", file=sys.stderr)
         else:
@@ -114,11 +153,11 @@ async def _by_browser(optimizer: Optimizer, spec: ServerSpec, *, opens: bool) ->
 
 
 async def _by_paste(optimizer: Optimizer, spec: ServerSpec) -> None:
-    from mcp_optimizer.identity.callback import PATH
+    from mcp_optimizer.identity.callback import PATH, PORT
 
     # Nothing listens there: the browser shows an error page, whose address is what counts.
-    redirect = f"http://localhost:{spec.auth.callback_port or 33418}{PATH}"
-    attempt = await optimizer.logins.begin(spec, redirect)
+    redirect = f"http://localhost:{spec.auth.callback_port or PORT}{PATH}"
+    attempt = await _begun(optimizer, spec, redirect)
     print(
         f"1. Open this address in a browser, on any machine, and log in to {spec.name}:\n\n{attempt.address}\n\n"
         "2. The browser ends at a page that cannot be shown. Copy the whole address of that page.\n"
@@ -126,16 +165,37 @@ async def _by_paste(optimizer: Optimizer, spec: ServerSpec) -> None:
         file=sys.stderr,
         flush=True,
     )
-    redirected = await asyncio.to_thread(sys.stdin.readline)
+    redirected = await _pasted()
     if not redirected.strip():
         raise OptimizerError("Nothing was pasted. Begin again.")
     await optimizer.logins.finish(redirected, attempt)
 
 
+async def _pasted() -> str:
+    """A line from stdin. The thread that waits for it keeps nobody from giving up with Ctrl+C."""
+    loop = asyncio.get_running_loop()
+    line: asyncio.Future[bytes] = loop.create_future()
+
+    def take(found: bytes) -> None:
+        if not line.done():
+            line.set_result(found)
+
+    def read() -> None:
+        # Not through sys.stdin, whose lock a thread that still reads would keep until the program has ended.
+        found = b""
+        while b"\n" not in found and len(found) < _LONGEST_LINE and (more := os.read(0, _LONGEST_LINE)):
+            found += more
+        with contextlib.suppress(RuntimeError):
+            loop.call_soon_threadsafe(take, found)
+
+    threading.Thread(target=read, daemon=True).start()
+    return (await line).partition(b"\n")[0].decode(errors="replace")
+
+
 def _tell_outcome(optimizer: Optimizer, name: str) -> None:
     from mcp_optimizer.domain.tools import ServerStatus
 
-    state = next(state for state in optimizer.servers() if state.name == name)
+    state = _state(optimizer, name)
     if state.status is ServerStatus.RUNNING:
         print(f"Logged in to {name}: {counted(state.listing.size, 'tool')}.", file=sys.stderr)
     else:

@@ -58,8 +58,11 @@ async def started(settings: Settings, *, shows_servers: bool = False) -> AsyncIt
 def _name_missing(optimizer: Optimizer) -> None:
     missing = optimizer.snapshot.missing()
     for state in missing:
+        # A login that is needed says so itself.
+        says_status = state.reason.startswith(state.status)
+        status = "" if says_status else f" ({state.status})"
         reason = f": {state.reason}" if state.reason else ""
-        print(in_a_line(f"without server {state.name} ({state.status}){reason}"), file=sys.stderr)
+        print(in_a_line(f"without server {state.name}{status}{reason}"), file=sys.stderr)
     if missing:
         print("Run `mcp-optimizer doctor` to see how to fix that.", file=sys.stderr)
 

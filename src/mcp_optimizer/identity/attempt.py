@@ -15,9 +15,14 @@ from urllib.parse import parse_qs, urlencode, urlsplit
 
 from mcp_optimizer.identity.client_ids import ClientId
 from mcp_optimizer.identity.discovery import Provider
-from mcp_optimizer.identity.web import LoginFailed
+from mcp_optimizer.identity.web import LoginFailed, error_word
 
 _LONGEST_REDIRECT = 20_000
+_COPY = "begin again, and copy the whole address of the page that the browser ends at"
+
+
+class NotAwaited(LoginFailed):
+    """An answer to no login that is under way here: an old one, or somebody else's."""
 
 
 @dataclass(frozen=True)
@@ -55,17 +60,24 @@ class Attempt:
     def code_in(self, redirect: str) -> str:
         """The code in the address that the browser was sent back to; raises `LoginFailed` if it may not be used."""
         given = parameters(redirect)
+        if "response_type" in given:
+            raise LoginFailed(f"that is the address to log in at, not the one that the browser was sent to: {_COPY}")
+        if "state" not in given:
+            raise LoginFailed(f"that is not an address that a login ends at (it has no state): {_COPY}")
         if not hmac.compare_digest(given.get("state", "").encode(), self.state.encode()):
-            raise LoginFailed("the address is of another login (its state does not match); begin again")
+            raise LoginFailed(f"the address is of another login (its state does not match): {_COPY}")
         issuer = given.get("iss")
         if issuer is not None and issuer != self.provider.issuer:
-            raise LoginFailed("the answer is from another authorization server (its iss does not match)")
+            raise LoginFailed("the answer is from another authorization server (its iss does not match); do not use it")
         if issuer is None and self.provider.says_issuer:
             raise LoginFailed("the answer does not name its authorization server, although that promised to (no iss)")
         if error := given.get("error"):
-            raise LoginFailed(f"the authorization server refused the login ({_word(error)})")
+            advice = "begin again, and allow it" if error == "access_denied" else "begin again"
+            raise LoginFailed(
+                f"the authorization server refused the login ({error_word(error, 'no readable reason')}): {advice}"
+            )
         if not (code := given.get("code")):
-            raise LoginFailed("the address contains no code")
+            raise LoginFailed(f"the address contains no code: {_COPY}")
         return code
 
 
@@ -79,7 +91,3 @@ def parameters(redirect: str) -> Mapping[str, str]:
         return {}
     # A parameter given twice could mean either.
     return {name: values[0] for name, values in found.items() if len(values) == 1}
-
-
-def _word(text: str) -> str:
-    return text[:60] if text.isascii() and text.isprintable() else "no readable reason"

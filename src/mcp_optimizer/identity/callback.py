@@ -17,6 +17,7 @@ from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 
 from mcp_optimizer.errors import ConfigurationError, OptimizerError
+from mcp_optimizer.identity.attempt import NotAwaited
 from mcp_optimizer.runtime.http_server import HttpServer
 from mcp_optimizer.runtime.tasks import BackgroundTasks
 
@@ -24,6 +25,8 @@ logger = logging.getLogger(__name__)
 
 PATH = "/callback"
 _HOSTS = ("127.0.0.1", "::1")
+PORT = 33418
+"""Used if it is free: an authorization server that knows this address need not register the gateway again."""
 _LONGEST_QUERY = 20_000
 
 Finish = Callable[[str], Awaitable[str]]
@@ -40,7 +43,7 @@ class Callback:
 
 @asynccontextmanager
 async def waiting_for_browser(finish: Finish, port: int | None = None) -> AsyncIterator[Callback]:
-    """Listen at `http://localhost:PORT/callback` while the context is open; a free port unless one is given."""
+    """Listen at `http://localhost:PORT/callback` in the context: on a given port, else on the usual or a free one."""
     sockets = _sockets(port)
     callback = Callback(f"http://localhost:{sockets[0].getsockname()[1]}{PATH}")
 
@@ -48,9 +51,15 @@ async def waiting_for_browser(finish: Finish, port: int | None = None) -> AsyncI
         query = request.url.query[:_LONGEST_QUERY]
         try:
             server = await finish(f"{callback.address}?{query}")
-        except OptimizerError as failure:
+        except NotAwaited as failure:
             # Somebody else's request must not end the wait of the person who logs in.
-            return page("Not logged in", f"{failure}. You may close this window and begin again.", 400)
+            return _failed(failure)
+        except OptimizerError as failure:
+            if not callback.done.done():
+                callback.done.set_exception(failure)
+                # Retrieved here, even if nobody waits for it.
+                callback.done.exception()
+            return _failed(failure)
         if not callback.done.done():
             callback.done.set_result(server)
         return page("Logged in", f"You are logged in to {server}. You may close this window.")
@@ -68,6 +77,10 @@ async def waiting_for_browser(finish: Finish, port: int | None = None) -> AsyncI
             await asyncio.wait_for(serving, 5)
         for one in sockets:
             one.close()
+
+
+def _failed(failure: OptimizerError) -> HTMLResponse:
+    return page("Not logged in", f"{failure}. You may close this window.", 400)
 
 
 def page(title: str, text: str, status: int = 200) -> HTMLResponse:
@@ -88,7 +101,7 @@ _POLICY = "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'
 
 def _sockets(port: int | None) -> list[socket.socket]:
     """One port on both loopback addresses, as far as the machine has them."""
-    first = _bound(_HOSTS[0], port or 0)
+    first = _bound(_HOSTS[0], port) if port else _bound(_HOSTS[0], PORT) or _bound(_HOSTS[0], 0)
     if first is None:
         raise ConfigurationError(
             f"The port {port} is in use. End what uses it, or write another callback_port in the auth of the entry."
@@ -108,6 +121,8 @@ def _bound(host: str, port: int) -> socket.socket | None:
         if family is socket.AF_INET6:
             found.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
         found.bind((host, port))
+        # At once: until it listens, another process may bind the same port.
+        found.listen()
     except OSError:
         found.close()
         return None

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from mcp_optimizer.identity.discovery import Provider
-from mcp_optimizer.identity.web import LoginFailed, Unanswered, Web
+from mcp_optimizer.identity.web import LoginFailed, Unanswered, Web, error_word
 from mcp_optimizer.upstream.auth_spec import AuthSpec
 
 NAME = "mcp-optimizer"
@@ -70,7 +70,8 @@ async def registered(provider: Provider, redirect_uri: str, web: Web) -> ClientI
     client_id, secret = reply.body.get("client_id"), reply.body.get("client_secret") or ""
     if reply.status not in (200, 201) or not isinstance(client_id, str) or not client_id:
         raise LoginFailed(
-            f"the authorization server {provider.issuer} refused to register a client ({_said(reply.body)})"
+            f"the authorization server {provider.issuer} refused to register a client "
+            f"({error_word(reply.body.get('error'), f'HTTP status {reply.status}')})"
         )
     if not isinstance(secret, str):
         raise LoginFailed(f"the authorization server {provider.issuer} registered a client with an unusable secret")
@@ -78,9 +79,3 @@ async def registered(provider: Provider, redirect_uri: str, web: Web) -> ClientI
     if method not in (NONE, *_WITH_SECRET) or (method in _WITH_SECRET and not secret):
         raise LoginFailed(f"the authorization server {provider.issuer} registered a client that cannot be used")
     return ClientId(client_id, secret, method, provider.issuer, redirect_uri)
-
-
-def _said(body: Any) -> str:
-    """The code of an error, which is a fixed word; its description is a stranger's text."""
-    code = body.get("error")
-    return code[:60] if isinstance(code, str) and code.isascii() and code.isprintable() else "no reason given"

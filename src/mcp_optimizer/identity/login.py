@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from mcp_optimizer.identity.client_ids import ClientId
@@ -63,6 +63,14 @@ class Login:
             return False
         ahead = min(_LONGEST_AHEAD, _AHEAD * max(0.0, expires - self.given_at))
         return now >= expires - ahead
+
+    def can_replace(self, other: Login | None) -> bool:
+        """Whether it is worth an attempt where the other one was refused."""
+        is_usable = self.tokens is not None and not self.is_over
+        return is_usable and (other is None or self.tokens != other.tokens)
+
+    def with_tokens(self, tokens: Tokens, now: float) -> Login:
+        return replace(self, tokens=tokens, given_at=now, error="")
 
     def endpoint(self, auth: AuthSpec) -> TokenEndpoint:
         return TokenEndpoint(

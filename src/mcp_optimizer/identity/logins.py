@@ -9,11 +9,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
 
 from mcp_optimizer.errors import ConfigurationError, OptimizerError
-from mcp_optimizer.identity.attempt import Attempt
+from mcp_optimizer.identity.attempt import Attempt, NotAwaited, parameters
 from mcp_optimizer.identity.client_ids import ClientId, configured, registered
 from mcp_optimizer.identity.discovery import discovered, with_more
 from mcp_optimizer.identity.login import SHARED, Login, LoginStatus, status_of
@@ -32,6 +33,43 @@ _ATTEMPT_SECONDS = 900.0
 """How long a person may take to log in."""
 
 
+Failed = Callable[[OptimizerError], None]
+
+
+@dataclass(frozen=True)
+class _Awaited:
+    """An attempt that a person may still finish."""
+
+    since: float
+    server: str
+    attempt: Attempt
+    failed: Failed
+
+    @property
+    def is_over(self) -> bool:
+        return time.monotonic() - self.since > _ATTEMPT_SECONDS
+
+
+class _Outcome:
+    """What becomes of one attempt."""
+
+    def __init__(self) -> None:
+        self._is_known = asyncio.Event()
+        self._failure: OptimizerError | None = None
+
+    def made(self) -> None:
+        self._is_known.set()
+
+    def failed(self, failure: OptimizerError) -> None:
+        self._failure = failure
+        self._is_known.set()
+
+    async def wait(self) -> None:
+        await self._is_known.wait()
+        if self._failure is not None:
+            raise self._failure
+
+
 class Logins:
     """The logins to the servers of one gateway."""
 
@@ -41,7 +79,7 @@ class Logins:
         self._specs: dict[str, ServerSpec] = {}
         self._logins: dict[str, ServerLogin] = {}
         self._commands: dict[str, HeaderCommand] = {}
-        self._attempts: dict[str, tuple[float, str, Attempt]] = {}
+        self._attempts: dict[str, _Awaited] = {}
         self.callback_address = ""
         """Where browsers come back to from elsewhere; empty: only to a port of this machine."""
 
@@ -62,8 +100,8 @@ class Logins:
             self._logins[spec.name] = ServerLogin(spec, LoginStore(spec, SHARED, self._rows), self._web, self._offered)
         return self._logins[spec.name]
 
-    async def begin(self, spec: ServerSpec, redirect_uri: str) -> Attempt:
-        """Find out where to log in, and as whom."""
+    async def begin(self, spec: ServerSpec, redirect_uri: str, failed: Failed = lambda _failure: None) -> Attempt:
+        """Find out where to log in, and as whom. `failed` is told if the person comes back without a login."""
         if not wants_login(spec) or spec.auth.kind is AuthKind.CLIENT_CREDENTIALS:
             raise ConfigurationError(why_no_login(spec))
         login = self.login(spec)
@@ -82,13 +120,13 @@ class Logins:
             # More permissions do not cost those that were given before.
             scopes = with_more(with_more(known.scopes, scopes), known.wanted) if known.wanted else scopes
         attempt = Attempt(provider, client, redirect_uri, scopes)
-        self._remember(spec.name, attempt)
+        self._remember(_Awaited(time.monotonic(), spec.name, attempt, failed))
         return attempt
 
     @asynccontextmanager
     async def _offered(self, spec: ServerSpec) -> AsyncIterator[LoginOffer]:
         """A login that a person can make now, on a machine whose browser reaches this one."""
-        made = asyncio.Event()
+        outcome = _Outcome()
         login = self.login(spec)
         async with AsyncExitStack() as stack:
             address = self.callback_address
@@ -97,15 +135,24 @@ class Logins:
 
                 waiting = waiting_for_browser(self.finish, spec.auth.callback_port)
                 address = (await stack.enter_async_context(waiting)).address
-            attempt = await self.begin(spec, address)
-            stack.enter_context(login.telling(made.set))
-            yield LoginOffer(attempt.address, made.wait)
+            attempt = await self.begin(spec, address, outcome.failed)
+            stack.enter_context(login.telling(outcome.made))
+            yield LoginOffer(attempt.address, outcome.wait)
 
     async def finish(self, redirect: str, attempt: Attempt | None = None) -> str:
         """A person is back from the authorization server. Returns the name of the server."""
-        name, attempt = self._attempt_of(redirect, attempt)
+        awaited = self._awaited(redirect, attempt)
         # Also if it fails: a code or state is used once.
-        self._attempts.pop(attempt.state, None)
+        self._attempts.pop(awaited.attempt.state, None)
+        try:
+            await self._exchange(redirect, awaited)
+        except OptimizerError as failure:
+            awaited.failed(failure)
+            raise
+        return awaited.server
+
+    async def _exchange(self, redirect: str, awaited: _Awaited) -> None:
+        name, attempt = awaited.server, awaited.attempt
         code = attempt.code_in(redirect)
         provider = attempt.provider
         login = Login(
@@ -118,9 +165,7 @@ class Logins:
         )
         endpoint = login.endpoint(self._specs[name].auth)
         tokens = await endpoint.for_code(self._web, code, attempt.verifier, attempt.redirect_uri)
-        kept = Login(**{**login.__dict__, "tokens": tokens, "given_at": time.time()})
-        await self._logins[name].keep(kept)
-        return name
+        await self._logins[name].keep(login.with_tokens(tokens, time.time()))
 
     async def log_out(self, spec: ServerSpec) -> bool:
         """Forget the login, and tell the authorization server that its tokens are not used any more."""
@@ -151,20 +196,17 @@ class Logins:
         await asyncio.gather(*(login.close() for login in self._logins.values()))
         await self._web.close()
 
-    def _remember(self, server: str, attempt: Attempt) -> None:
-        now = time.monotonic()
-        waiting = {state: kept for state, kept in self._attempts.items() if now - kept[0] < _ATTEMPT_SECONDS}
+    def _remember(self, awaited: _Awaited) -> None:
+        waiting = {state: kept for state, kept in self._attempts.items() if not kept.is_over}
         self._attempts = dict(list(waiting.items())[-_MOST_ATTEMPTS + 1 :])
-        self._attempts[attempt.state] = (now, server, attempt)
+        self._attempts[awaited.attempt.state] = awaited
 
-    def _attempt_of(self, redirect: str, attempt: Attempt | None) -> tuple[str, Attempt]:
-        from mcp_optimizer.identity.attempt import parameters
-
+    def _awaited(self, redirect: str, attempt: Attempt | None) -> _Awaited:
         state = attempt.state if attempt is not None else parameters(redirect).get("state", "")
         found = self._attempts.get(state)
-        if found is None or time.monotonic() - found[0] > _ATTEMPT_SECONDS:
-            raise LoginFailed("no login waits for this answer: it was used, took too long, or is not from here")
-        return found[1], found[2]
+        if found is None or found.is_over:
+            raise NotAwaited("no login waits for this answer: it was used, took too long, or is not from here")
+        return found
 
 
 def wants_login(spec: ServerSpec) -> bool:

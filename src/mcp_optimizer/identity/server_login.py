@@ -35,10 +35,12 @@ logger = logging.getLogger(__name__)
 _JUST_GIVEN = 5.0
 """Seconds in which a token that replaced a refused one is not replaced again: the next would be refused, too."""
 
+_LAST_WORDS = 2.0
+"""Seconds for what is under way when the gateway stops."""
+
 _LOOK = 0.1
 _LOOK_FOR_LOGIN = 2.0
 """Seconds between two looks whether another process has refreshed, or logged in."""
-
 
 Offer = Callable[[ServerSpec], AbstractAsyncContextManager[LoginOffer]]
 
@@ -59,6 +61,7 @@ class ServerLogin:
         self._tasks = BackgroundTasks(logger, "A refresh of a login failed", (OptimizerError, LoginNeeded))
         self._patience = Patience()
         self._replacement = ""
+        self._insufficient: Login | None = None
         self._has_changed = asyncio.Event()
         self._listeners: list[Callable[[], None]] = []
 
@@ -66,11 +69,6 @@ class ServerLogin:
     def challenge(self) -> Challenge:
         """What the server last asked for."""
         return self._challenge or Challenge()
-
-    @property
-    def is_needed(self) -> bool:
-        """Whether the server has asked for a login."""
-        return self._challenge is not None
 
     # What the transports ask.
 
@@ -81,16 +79,19 @@ class ServerLogin:
             await self._renewed(login)
             login = self._login
         if login is None or login.tokens is None:
-            if self._challenge is not None:
+            if self._challenge is None:
+                # What the server asks for is in its refusal.
+                return {}
+            if (login := await self._another()) is None:
                 raise self._needed()
-            # What the server asks for is in its refusal.
-            return {}
+        assert login.tokens is not None
         now = time.time()
         can_renew = (bool(login.tokens.refresh) or self._has_account) and not login.is_over
         if login.is_expired(now):
-            if not can_renew:
+            if can_renew:
+                await self._renewed(login)
+            elif await self._another() is None:
                 raise self._needed(login.error or "it has expired")
-            await self._renewed(login)
         elif can_renew and login.is_stale(now) and self._patience.is_over:
             self._renewing(login)
         return self._login.headers if self._login is not None else {}
@@ -114,6 +115,8 @@ class ServerLogin:
                 await self._renewed(login)
                 self._replacement = self._login.tokens.access if self._login and self._login.tokens else ""
                 return True
+        if not self._has_account and await self._another() is not None:
+            return True
         self._challenge = challenge or Challenge()
         if self._has_account:
             if login is None:
@@ -124,15 +127,14 @@ class ServerLogin:
 
     async def until_login(self) -> None:
         """Wait until somebody has logged in, here or in another process that shares the store."""
-        known = self._login
         while True:
             self._has_changed.clear()
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._has_changed.wait(), _LOOK_FOR_LOGIN)
             stored = await self._read()
-            if stored is not None and stored.tokens is not None and not stored.is_over and stored != known:
+            if stored is not None and stored.can_replace(self._insufficient):
                 self._take(stored)
                 return
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._has_changed.wait(), _LOOK_FOR_LOGIN)
 
     def secrets(self) -> Mapping[str, str]:
         """The tokens, which no text of the server may show."""
@@ -175,6 +177,9 @@ class ServerLogin:
         return found
 
     async def close(self) -> None:
+        # A refresh that is cut off may lose the only token that replaces the old one.
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._tasks.settled(), 5)
         await self._tasks.close()
 
     # Renewing.
@@ -204,7 +209,7 @@ class ServerLogin:
         except TokenRefused as refusal:
             over = replace(old, is_over=True, error=str(refusal), given_at=old.given_at)
             await self._write(over)
-            await self._release()
+            await self._store.release()
             logger.warning("Server %s: %s. %s", self._spec.name, refusal, advice(self._spec.name))
             raise self._needed(str(refusal)) from None
         except OptimizerError as failure:
@@ -217,10 +222,13 @@ class ServerLogin:
         give_up = time.monotonic() + CLAIM + 5
         while True:
             stored = await self._read()
-            if stored is not None and stored.tokens is not None and stored.tokens != old.tokens:
+            if stored is None:
+                self._login = None
+                raise self._needed("somebody logged out")
+            if stored.tokens is not None and stored.tokens != old.tokens:
                 self._take(stored)
                 return False
-            if stored is not None and stored.is_over:
+            if stored.is_over:
                 self._login = stored
                 raise self._needed(stored.error)
             if await self._store.claim():
@@ -231,17 +239,12 @@ class ServerLogin:
 
     async def _renew(self, old: Login, tokens: Tokens) -> None:
         assert old.tokens is not None
-        kept = replace(
-            tokens,
-            refresh=tokens.refresh or old.tokens.refresh,
-            scopes=old.tokens.scopes if tokens.scopes is None else tokens.scopes,
-        )
-        await self._write(replace(old, tokens=kept, given_at=time.time(), error=""))
-        await self._release()
+        await self._write(old.with_tokens(tokens.after(old.tokens), time.time()))
+        await self._store.release()
 
     async def _later(self, failure: OptimizerError) -> None:
         self._patience.failed(str(failure))
-        await self._release()
+        await self._store.release()
         if self._login is not None:
             self._login = replace(self._login, error=str(failure))
 
@@ -265,30 +268,33 @@ class ServerLogin:
                 return False
             await self._get_account_token(with_more(login.scopes if login is not None else (), wanted))
             return True
+        if await self._another() is not None:
+            return True
         if login is not None and not set(wanted) <= set(login.wanted):
             await self._write(replace(login, wanted=with_more(login.wanted, wanted)))
+        self._insufficient = self._login
         permissions = f" ({', '.join(wanted)})" if wanted else ""
         raise LoginNeeded(f"the call needs more permissions than its login has{permissions}: {advice(self._spec.name)}")
 
     # Small parts.
 
+    async def _another(self) -> Login | None:
+        """The login that somebody made in another process since this one read it, if it may be better."""
+        stored = await self._read()
+        if stored is None:
+            self._login = None
+        elif stored.can_replace(self._login):
+            self._take(stored)
+            return stored
+        return None
+
     async def _read(self) -> Login | None:
-        try:
-            return await self._store.read()
-        except OptimizerError as failure:
-            logger.error("The login to server %s cannot be read: %s", self._spec.name, failure)
-            return self._login
+        # A server that is stopped while it waits must not cut off a read, which would cost a connection.
+        return await asyncio.shield(self._tasks.spawn(self._store.read_if_possible(self._login)))
 
     async def _write(self, login: Login) -> None:
         self._take(login)
-        try:
-            await self._store.write(login)
-        except OptimizerError as failure:
-            logger.error("The login to server %s cannot be stored: %s", self._spec.name, failure)
-
-    async def _release(self) -> None:
-        with contextlib.suppress(OptimizerError):
-            await self._store.release()
+        await self._store.write_if_possible(login)
 
     def _take(self, login: Login) -> None:
         self._login = login
@@ -297,4 +303,5 @@ class ServerLogin:
         self._has_changed.set()
 
     def _needed(self, reason: str = "") -> LoginNeeded:
+        self._insufficient = self._login
         return LoginNeeded(f"login needed{f' ({reason})' if reason else ''}: {advice(self._spec.name)}")

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
+import logging
 import time
 from typing import Protocol
 
+from mcp_optimizer.errors import OptimizerError
 from mcp_optimizer.identity.login import Login, login_of
 from mcp_optimizer.identity.vault import Vault
 from mcp_optimizer.upstream.spec import ServerSpec
+
+logger = logging.getLogger(__name__)
 
 KIND = "login"
 CLAIM = 30.0
@@ -76,6 +81,7 @@ class LoginStore:
 
     def __init__(self, spec: ServerSpec, principal: str, rows: SecretRows) -> None:
         self._rows = rows
+        self._server = spec.name
         address = hashlib.sha256(spec.url.encode()).hexdigest()[:16]
         self._name = f"{principal}\n{spec.name}\n{address}"
 
@@ -83,8 +89,23 @@ class LoginStore:
         body = await self._rows.read(KIND, self._name)
         return None if body is None else login_of(body)
 
+    async def read_if_possible(self, otherwise: Login | None) -> Login | None:
+        """The login; what the caller knows `otherwise` if it cannot be read, which is logged."""
+        try:
+            return await self.read()
+        except OptimizerError as failure:
+            logger.error("The login to server %s cannot be read: %s", self._server, failure)
+            return otherwise
+
     async def write(self, login: Login) -> None:
         await self._rows.write(KIND, self._name, login.to_json())
+
+    async def write_if_possible(self, login: Login) -> None:
+        """Write it; if that fails, which is logged, only this process knows it."""
+        try:
+            await self.write(login)
+        except OptimizerError as failure:
+            logger.error("The login to server %s cannot be stored: %s", self._server, failure)
 
     async def delete(self) -> bool:
         return await self._rows.delete(KIND, self._name)
@@ -95,4 +116,6 @@ class LoginStore:
         return await self._rows.claim(KIND, self._name, now + int(CLAIM * 1_000), now)
 
     async def release(self) -> None:
-        await self._rows.release(KIND, self._name)
+        """End the claim, which ends by itself if this fails."""
+        with contextlib.suppress(OptimizerError):
+            await self._rows.release(KIND, self._name)

@@ -9,12 +9,12 @@ import base64
 import time
 import uuid
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from urllib.parse import quote
 
 from mcp_optimizer.identity.challenges import scopes_of
 from mcp_optimizer.identity.client_ids import BASIC, KEY, POST, ClientId
-from mcp_optimizer.identity.web import LoginFailed, Unanswered, Web
+from mcp_optimizer.identity.web import LoginFailed, Unanswered, Web, error_word
 
 _LONGEST_TOKEN = 100_000
 _LONGEST_LIFE = 10 * 365 * 86_400
@@ -40,6 +40,11 @@ class Tokens:
     """In the clock's time; None if it does not say."""
     scopes: tuple[str, ...] | None = None
     """Those that were granted, if it says so."""
+
+    def after(self, old: Tokens) -> Tokens:
+        """With what was not said again, which stays as it was."""
+        scopes = old.scopes if self.scopes is None else self.scopes
+        return replace(self, refresh=self.refresh or old.refresh, scopes=scopes)
 
 
 @dataclass(frozen=True)
@@ -82,7 +87,7 @@ class TokenEndpoint:
         if reply.status >= 500 or reply.status == 429:
             raise Unanswered(f"the authorization server {self.issuer} answers with HTTP status {reply.status}")
         if reply.status not in (200, 201):
-            raise TokenRefused(self.issuer, _code(reply.body, reply.status))
+            raise TokenRefused(self.issuer, error_word(reply.body.get("error"), f"HTTP status {reply.status}"))
         return _tokens(reply.body, asked_at, self.issuer)
 
     def _assertion(self) -> str:
@@ -126,9 +131,3 @@ def _expiry(body: Mapping[str, object], now: float) -> float | None:
 
 def _is_sendable(token: str) -> bool:
     return token.isascii() and token.isprintable() and " " not in token
-
-
-def _code(body: Mapping[str, object], status: int) -> str:
-    code = body.get("error")
-    is_word = isinstance(code, str) and code.isascii() and code.isprintable()
-    return str(code)[:60] if is_word else f"HTTP status {status}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -19,6 +20,7 @@ from mcp_optimizer.upstream.http_bodies import whole_body
 _SECONDS = 15.0
 _MOST_BYTES = 256 * 1024
 _LONGEST_ADDRESS = 4_000
+_ERROR = re.compile(r"[a-z]{1,20}(_[a-z]{1,20}){0,4}")
 
 
 class Unanswered(OptimizerError):
@@ -79,6 +81,11 @@ def _object(text: bytearray) -> dict[str, Any]:
     except (ValueError, RecursionError):
         return {}
     return found if isinstance(found, dict) else {}
+
+
+def error_word(code: object, otherwise: str) -> str:
+    """An error code that may be shown: a word as the standards have them. Anything else could quote what we sent."""
+    return code if isinstance(code, str) and _ERROR.fullmatch(code) else otherwise
 
 
 def checked(url: str) -> str:

@@ -34,7 +34,11 @@ def configure_logging(level: str, form: str = "auto", stream: TextIO | None = No
     ours.addHandler(handler)
     ours.propagate = False
     ours.setLevel(level.upper())
-    logging.getLogger().setLevel(logging.CRITICAL)
+    others = logging.getLogger()
+    others.setLevel(logging.CRITICAL)
+    if not others.handlers:
+        # Without a handler, Python prints the warnings of libraries that set a level of their own, as SQLAlchemy does.
+        others.addHandler(logging.NullHandler())
 
 
 def first_of(error: BaseException) -> BaseException:

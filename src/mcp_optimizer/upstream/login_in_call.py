@@ -30,8 +30,7 @@ Call = Callable[[Caller], Awaitable[dict[str, Any]]]
 class LoginInCall:
     """Logins to one server, made by whoever called."""
 
-    def __init__(self, server: str, authorization: Authorization | None, parked: ParkedCalls) -> None:
-        self._server = server
+    def __init__(self, authorization: Authorization | None, parked: ParkedCalls) -> None:
         self._authorization = authorization
         self._parked = parked
 
@@ -56,7 +55,7 @@ class LoginInCall:
         assert caller.link is not None
         try:
             async with authorization.offered() as offer:
-                answer = await caller.link.ask(_QUESTION, self._question(offer.address))
+                answer = await caller.link.ask(_QUESTION, _question(offer.address))
                 if answer.get("action") != "accept":
                     raise needed
                 async with asyncio.timeout(_PATIENCE):
@@ -65,10 +64,11 @@ class LoginInCall:
             raise needed from None
         return await again(caller)
 
-    def _question(self, address: str) -> dict[str, Any]:
-        return {
-            "mode": "url",
-            "elicitationId": uuid.uuid4().hex,
-            "url": address,
-            "message": f"Log in to {self._server}; the call goes on afterwards.",
-        }
+
+def _question(address: str) -> dict[str, Any]:
+    return {
+        "mode": "url",
+        "elicitationId": uuid.uuid4().hex,
+        "url": address,
+        "message": "Log in, and the call goes on.",
+    }

@@ -78,7 +78,7 @@ class Supervisor:
         self._spec = spec
         self._connect = connect
         self._authorization = authorization
-        self._login = LoginInCall(spec.name, authorization, parked)
+        self._login = LoginInCall(authorization, parked)
         self._options = options
         self._client_info = client_info
         self._changed = changed

@@ -1,0 +1,144 @@
+"""A whole life with a login, after which none of its secrets is anywhere that people or programs look."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import signal
+from collections.abc import AsyncIterator, Iterable, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from urllib.parse import parse_qs, urlsplit
+
+import httpx2
+import pytest
+from mcp import Client
+
+from tests.e2e.logging_in import person_at, servers
+from tests.e2e.running import COMMAND, command, until_found
+from tests.servers.login_world import LoginWorld, login_world
+from tests.waiting import until
+
+PAGES = ("", "figures", "catalog", "search?q=note", "tools/notes/whoami", "metrics", "health", "ready")
+DEBUG = ("--log-level", "debug", "--log-format")
+
+
+class Evidence:
+    """Everything that the processes said, wrote and showed, by where it was found."""
+
+    def __init__(self) -> None:
+        self.found: dict[str, bytes] = {}
+        self.secrets: set[str] = set()
+        """Those that only the gateway knows."""
+
+    def add(self, place: str, text: str | bytes) -> None:
+        self.found[place] = self.found.get(place, b"") + (text if isinstance(text, bytes) else text.encode())
+
+    def look_at(self, process: asyncio.subprocess.Process, name: str) -> None:
+        for part in ("cmdline", "environ"):
+            self.add(f"/proc/{name}/{part}", Path(f"/proc/{process.pid}/{part}").read_bytes())
+
+    async def run(self, *arguments: object) -> str:
+        done = await command(*arguments)
+        self.add(" ".join(map(str, arguments[:2])), done.out + done.err)
+        return done.out + done.err
+
+
+def leaks(found: Mapping[str, bytes], secrets: Iterable[str]) -> list[str]:
+    """Where a secret is, and its beginning."""
+    return [f"{place}: {secret[:10]}" for place, text in found.items() for secret in secrets if secret.encode() in text]
+
+
+@asynccontextmanager
+async def http_gateway(options: list[object], log: Path) -> AsyncIterator[tuple[str, asyncio.subprocess.Process]]:
+    """A gateway that writes its log to a file, and says where it is when it crashes."""
+    with log.open("wb") as out:
+        process = await asyncio.create_subprocess_exec(
+            *COMMAND,
+            *map(str, ["serve", "--http", "127.0.0.1:0", *options, *DEBUG, "human"]),
+            stdout=out,
+            stderr=out,
+            env={**os.environ, "PYTHONFAULTHANDLER": "1"},
+        )
+    try:
+        listening = re.compile(r"http://\S+/mcp")
+        await until(lambda: listening.search(log.read_text()), "the gateway listens", 30)
+        found = listening.search(log.read_text())
+        assert found is not None
+        yield found.group(), process
+    finally:
+        if process.returncode is None:
+            process.kill()
+        await process.wait()
+
+
+async def log_in(world: LoginWorld, evidence: Evidence, options: list[object], form: str) -> None:
+    """By paste. Only the address that a person must open may contain the state."""
+    async with person_at("login", "notes", "--paste", *options, *DEBUG, form) as person:
+        address = await person.address()
+        [state] = parse_qs(urlsplit(address).query)["state"]
+        evidence.secrets.add(state)
+        evidence.look_at(person.process, f"login {form}")
+        done = await person.answer(await asyncio.to_thread(world.browser, address) + "\n")
+    assert done.code == 0, done.err
+    evidence.add(f"login {form}", (done.out + done.err).replace(address, "ADDRESS"))
+
+
+async def use(world: LoginWorld, evidence: Evidence, address: str) -> None:
+    """Calls that work, cannot be refreshed for a while, are refreshed, need more permissions, and are revoked."""
+    async with Client(address) as client, httpx2.AsyncClient(trust_env=False) as http:
+        await until_found(client, "the client and the scopes of the token", "whoami")
+
+        async def call(tool: str) -> str:
+            said = str(await client.call_tool("call_tool", {"tool_name": tool, "parameters": {}}))
+            evidence.add("results", said)
+            return said
+
+        assert "mcp:read" in await call("whoami")
+        await asyncio.to_thread(world.control, expire_all=True, fail_refresh=503)
+        assert "503" in await call("whoami")
+        await asyncio.to_thread(world.control, fail_refresh=0)
+        await asyncio.sleep(1.1)
+        assert "mcp:read" in await call("whoami")
+        assert world.counts()["refreshes"] == 1
+        assert "(mcp:write): run `mcp-optimizer login notes`" in await call("write_note")
+        await asyncio.to_thread(world.control, revoke_all=True)
+        assert "mcp-optimizer login notes" in await call("whoami")
+        for page in PAGES:
+            response = await http.get(address.removesuffix("mcp") + page)
+            assert response.status_code in (200, 503), page
+            evidence.add(f"/{page}", response.content)
+
+
+@pytest.mark.slow
+@pytest.mark.promise("secrets-redacted")
+async def test_no_secret_of_a_login_is_anywhere(tmp_path: Path) -> None:
+    evidence, log = Evidence(), tmp_path / "gateway.log"
+    with login_world(seconds=60, methods=("client_secret_post",)) as world:
+        options = servers(tmp_path, world)
+        await log_in(world, evidence, options, "json")
+        async with http_gateway(options, log) as (address, process):
+            await use(world, evidence, address)
+            evidence.look_at(process, "serve")
+            await log_in(world, evidence, options, "human")
+            shown = [["servers"], ["doctor"], ["auth", "status"], ["report"]]
+            done = await asyncio.gather(*(evidence.run(*one, "--json", *options, *DEBUG, "json") for one in shown))
+            assert all(done)
+            process.send_signal(signal.SIGABRT)
+            assert await process.wait() == -signal.SIGABRT
+        evidence.add("gateway.log", log.read_bytes())
+        assert b"Fatal Python error: Aborted" in evidence.found["gateway.log"]
+        kept = b"".join(path.read_bytes() for path in tmp_path.glob("catalog.db*"))
+        assert "Logged out of notes" in await evidence.run("logout", "notes", *options, *DEBUG, "json")
+        secrets = {*world.secrets(), *evidence.secrets}
+    evidence.add("catalog.db", kept)
+    for path in tmp_path.rglob("*"):
+        if path.is_file():
+            evidence.add(str(path.relative_to(tmp_path)), path.read_bytes())
+    kinds = {secret.partition("-SECRET-")[0] for secret in secrets if "-SECRET-" in secret}
+    assert {"at", "rt", "cs"} <= kinds, "there are tokens and a client secret to look for"
+    assert b"notes" in kept, "the database is the one that was used"
+    assert leaks(evidence.found, secrets) == []
+    for secret in secrets:
+        assert leaks({**evidence.found, "planted": f"token={secret}".encode()}, secrets), "it can be found"
