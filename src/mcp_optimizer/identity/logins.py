@@ -136,7 +136,7 @@ class Logins:
                 waiting = waiting_for_browser(self.finish, spec.auth.callback_port)
                 address = (await stack.enter_async_context(waiting)).address
             attempt = await self.begin(spec, address, outcome.failed)
-            stack.enter_context(login.telling(outcome.made))
+            stack.enter_context(login.made.telling(outcome.made))
             yield LoginOffer(attempt.address, outcome.wait)
 
     async def finish(self, redirect: str, attempt: Attempt | None = None) -> str:

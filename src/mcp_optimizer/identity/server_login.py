@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 
@@ -19,6 +19,7 @@ from mcp_optimizer.errors import OptimizerError
 from mcp_optimizer.identity.account import account_login
 from mcp_optimizer.identity.challenges import Challenge, challenge_in
 from mcp_optimizer.identity.discovery import with_more
+from mcp_optimizer.identity.listeners import Listeners
 from mcp_optimizer.identity.login import Login, advice
 from mcp_optimizer.identity.patience import Patience
 from mcp_optimizer.identity.store import CLAIM, LoginStore
@@ -63,7 +64,7 @@ class ServerLogin:
         self._replacement = ""
         self._insufficient: Login | None = None
         self._has_changed = asyncio.Event()
-        self._listeners: list[Callable[[], None]] = []
+        self.made = Listeners()
 
     @property
     def challenge(self) -> Challenge:
@@ -158,17 +159,7 @@ class ServerLogin:
         await self._store.write(login)
         self._challenge = None
         self._take(login)
-        for listener in list(self._listeners):
-            listener()
-
-    @contextlib.contextmanager
-    def telling(self, listener: Callable[[], None]) -> Iterator[None]:
-        """Tell of logins that are made while the context is open."""
-        self._listeners.append(listener)
-        try:
-            yield
-        finally:
-            self._listeners.remove(listener)
+        self.made.tell()
 
     async def forget(self) -> bool:
         """The person has logged out."""
