@@ -55,6 +55,7 @@ format: $(VENV)/.dev  ## Put the code into shape
 
 conformance: $(VENV)/.dev  ## Run the official conformance suite directly and through the gateway (from npm)
 	$(BIN)/python -m tests.conformance
+	$(BIN)/python -m tests.conformance.auth
 
 inspector: $(VENV)/.dev  ## List, call and read through the gateway with the official inspector (from npm)
 	$(BIN)/python -m tests.conformance.inspector
