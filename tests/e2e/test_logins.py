@@ -183,3 +183,22 @@ async def test_a_logout_forgets_the_login_and_tells_the_authorization_server(wor
         with pytest.raises(LoginRequired):
             await optimizer.call("whoami")
         assert not await optimizer.logins.log_out(only(optimizer))
+
+
+async def test_the_login_of_the_one_user_is_not_the_shared_one(world: LoginWorld, tmp_path: Path) -> None:
+    own = {"auth": {"type": "oauth", "principal": "caller"}}
+    async with gateway(world, tmp_path, **own) as optimizer:
+        await log_in(optimizer, world)
+        await until(optimizer, ServerStatus.RUNNING)
+    async with gateway(world, tmp_path) as optimizer:
+        assert optimizer.servers()[0].status is ServerStatus.LOGIN_NEEDED
+    async with gateway(world, tmp_path, **own) as optimizer:
+        assert optimizer.servers()[0].status is ServerStatus.RUNNING
+
+
+async def test_over_http_nobody_has_a_login_of_their_own_because_callers_are_not_known(
+    world: LoginWorld, tmp_path: Path
+) -> None:
+    gateway(world, tmp_path, auth={"principal": "caller"})
+    served = Optimizer.from_config(tmp_path / "mcp.json", database="none", encoder="none", http="127.0.0.1:8000")
+    assert "callers are not known" in served.servers()[0].reason

@@ -19,6 +19,11 @@ from mcp_optimizer.upstream.processes import DEEPEST, depth
 from mcp_optimizer.upstream.spec import ServerSpec, Transport
 from mcp_optimizer.upstream.variables import SecretValues
 
+_UNKNOWN_CALLERS = (
+    'its "principal" is "caller", but over HTTP callers are not known: write "shared", so that one login serves all, '
+    "or run the gateway on stdio"
+)
+
 
 def server_specs(settings: Settings) -> list[ServerSpec]:
     """The servers in the settings."""
@@ -33,6 +38,7 @@ def server_specs(settings: Settings) -> list[ServerSpec]:
         host, port = settings.http_address
         ours = {spec.name for spec in specs if spec.url and is_own_address(spec.url, host, port)}
         specs = [replace(spec, problem=SAME_ADDRESS) if spec.name in ours else spec for spec in specs]
+        specs = [replace(spec, problem=_UNKNOWN_CALLERS) if spec.auth.per_caller else spec for spec in specs]
     wanted, known = items(settings.servers), [spec.name for spec in specs]
     if unknown := [name for name in wanted if name not in known]:
         raise ConfigurationError(f"There is no server {unknown[0]!r}. Servers: {', '.join(known) or 'none'}.")

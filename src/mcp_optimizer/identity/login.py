@@ -14,6 +14,9 @@ from mcp_optimizer.upstream.auth_spec import AuthSpec
 SHARED = "shared"
 """The principal of a login that serves every caller."""
 
+ONLY_USER = "user"
+"""The principal of a gateway on stdio, and of commands: the one who started it."""
+
 _AHEAD = 0.2
 """Share of a token's life that is left when it is refreshed."""
 

@@ -17,7 +17,7 @@ from mcp_optimizer.errors import ConfigurationError, OptimizerError
 from mcp_optimizer.identity.attempt import Attempt, NotAwaited, parameters
 from mcp_optimizer.identity.client_ids import ClientId, configured, registered
 from mcp_optimizer.identity.discovery import discovered, with_more
-from mcp_optimizer.identity.login import SHARED, Login, LoginStatus, status_of
+from mcp_optimizer.identity.login import ONLY_USER, SHARED, Login, LoginStatus, status_of
 from mcp_optimizer.identity.server_login import ServerLogin
 from mcp_optimizer.identity.store import InMemory, LoginStore, SecretRows
 from mcp_optimizer.identity.web import LoginFailed, Unanswered, Web
@@ -97,7 +97,10 @@ class Logins:
     def login(self, spec: ServerSpec) -> ServerLogin:
         if spec.name not in self._logins:
             self._specs[spec.name] = spec
-            self._logins[spec.name] = ServerLogin(spec, LoginStore(spec, SHARED, self._rows), self._web, self._offered)
+            # Over HTTP, entries of this kind are not used, because callers are not known there.
+            principal = ONLY_USER if spec.auth.per_caller else SHARED
+            store = LoginStore(spec, principal, self._rows)
+            self._logins[spec.name] = ServerLogin(spec, store, self._web, self._offered)
         return self._logins[spec.name]
 
     async def begin(self, spec: ServerSpec, redirect_uri: str, failed: Failed = lambda _failure: None) -> Attempt:

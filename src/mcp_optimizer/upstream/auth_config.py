@@ -61,7 +61,7 @@ def login(entry: Mapping[str, Any], folder: Path, environment: Mapping[str, str]
         per_caller=_PRINCIPALS.get(given.choice("principal", _PRINCIPALS), False),
         headers_command=_headers_command(entry),
     )
-    _refuse_unusable(spec, given, is_ours=entry.get("auth") is not None)
+    _refuse_unusable(spec, is_ours=entry.get("auth") is not None)
     return spec
 
 
@@ -115,13 +115,8 @@ def _headers_command(entry: Mapping[str, Any]) -> str:
     return command
 
 
-def _refuse_unusable(spec: AuthSpec, given: GivenValues, *, is_ours: bool) -> None:
+def _refuse_unusable(spec: AuthSpec, *, is_ours: bool) -> None:
     """Refuses values that contradict each other, or are not enough."""
-    if spec.per_caller:
-        raise UnusableEntry(
-            f'"{given.name("principal")}" is "caller", but callers are not known yet; write "shared", so that one '
-            "login serves all"
-        )
     if spec.client_secret and spec.private_key:
         raise UnusableEntry('"auth" has a client secret and a private key; keep one')
     if (spec.client_secret or spec.private_key) and not spec.client_id:

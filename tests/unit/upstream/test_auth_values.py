@@ -62,7 +62,6 @@ def test_a_private_key_is_in_a_file(tmp_path: Path) -> None:
         ({"pkce": "maybe"}, '"auth.pkce" must be one of assume, strict'),
         ({"algorithm": "none"}, '"auth.algorithm" must be one of ES256'),
         ({"principal": "all"}, '"auth.principal" must be one of caller, shared'),
-        ({"principal": "caller"}, 'callers are not known yet; write "shared"'),
         ("client_credentials", 'needs "client_id"'),
         (ACCOUNT, 'needs "client_secret"'),
     ],
