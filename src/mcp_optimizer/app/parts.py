@@ -8,6 +8,9 @@ import logging
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from mcp_optimizer import __version__
 from mcp_optimizer.app.options import (
@@ -30,10 +33,8 @@ from mcp_optimizer.compression.signature import Notes
 from mcp_optimizer.db.storage import Storage
 from mcp_optimizer.domain.own_tools import OWN_TOOLS
 from mcp_optimizer.gateway.gateway import Gateway
-from mcp_optimizer.identity.keys import keys_of
 from mcp_optimizer.identity.logins import Logins
 from mcp_optimizer.identity.store import InVault, SecretRows
-from mcp_optimizer.identity.vault import Vault
 from mcp_optimizer.metrics.accounts import Accounts
 from mcp_optimizer.metrics.event_log import event_logger, log_event
 from mcp_optimizer.metrics.recorder import Recorder
@@ -53,6 +54,9 @@ from mcp_optimizer.token_counter import TokenCounter
 from mcp_optimizer.upstream.news import ServerNews
 from mcp_optimizer.upstream.pool import UpstreamPool
 from mcp_optimizer.upstream.spec import ServerSpec
+
+if TYPE_CHECKING:
+    from mcp_optimizer.identity.vault import Vault
 
 FIRST_LISTS = 10.0
 """Seconds that the first lists wait for servers that are starting; later arrivals are announced as a change."""
@@ -142,7 +146,14 @@ def build_parts(specs: Sequence[ServerSpec], settings: Settings, *, has_one_clie
 def _kept_logins(settings: Settings, storage: Storage) -> SecretRows | None:
     """Where logins are kept; without a database they end with the process."""
     place = settings.database_place
-    return None if place is None else InVault(Vault(storage.secrets, keys_of(place, os.environ)))
+    return None if place is None else InVault(partial(_vault, place, storage))
+
+
+def _vault(place: Path | str, storage: Storage) -> Vault:
+    from mcp_optimizer.identity.keys import keys_of
+    from mcp_optimizer.identity.vault import Vault
+
+    return Vault(storage.secrets, keys_of(place, os.environ))
 
 
 def _results(settings: Settings, counter: TokenCounter, storage: Storage, shapes: LearnedShapes | None) -> Results:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import time
 
-from mcp_optimizer.identity.challenges import Challenge
+from mcp_optimizer.identity.challenges import Challenge, with_more
 from mcp_optimizer.identity.client_ids import configured
-from mcp_optimizer.identity.discovery import discovered, with_more
+from mcp_optimizer.identity.discovery import discovered
 from mcp_optimizer.identity.login import Login
 from mcp_optimizer.identity.tokens import TokenEndpoint
 from mcp_optimizer.identity.web import LoginFailed, Web

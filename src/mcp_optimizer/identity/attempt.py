@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from urllib.parse import parse_qs, urlencode, urlsplit
 
 from mcp_optimizer.identity.client_ids import ClientId
-from mcp_optimizer.identity.discovery import Provider
+from mcp_optimizer.identity.provider import Provider
 from mcp_optimizer.identity.web import LoginFailed, error_word
 
 _LONGEST_REDIRECT = 20_000

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 _LONGEST = 8_000
@@ -51,3 +52,8 @@ def scopes_of(text: str | None) -> tuple[str, ...]:
     """The scopes in a text that separates them by blanks, each once."""
     found = dict.fromkeys(scope for scope in (text or "").split(" ") if _SCOPE.fullmatch(scope))
     return tuple(found)[:_MOST_SCOPES]
+
+
+def with_more(scopes: Iterable[str], more: Iterable[str]) -> tuple[str, ...]:
+    """All scopes of both, each once, in order."""
+    return tuple(dict.fromkeys([*scopes, *more]))

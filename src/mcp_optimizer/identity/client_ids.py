@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from mcp_optimizer.identity.discovery import Provider
+from mcp_optimizer.identity.provider import Provider
 from mcp_optimizer.identity.web import LoginFailed, Unanswered, Web, error_word
 from mcp_optimizer.upstream.auth_spec import AuthSpec
 

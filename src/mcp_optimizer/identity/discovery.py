@@ -1,9 +1,10 @@
-"""Finds out who gives tokens for a server, and where: RFC 9728, then RFC 8414 and OpenID, in the protocol's order."""
+"""Finds out who gives tokens for a server, and where: RFC 9728, then RFC 8414 and OpenID, in the protocol's order.
+
+Loaded when somebody logs in: the SDK's helpers bring half of the SDK with them.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
 from urllib.parse import urljoin, urlsplit
 
 from mcp.client.auth.utils import (
@@ -18,31 +19,13 @@ from mcp_types.version import LATEST_PROTOCOL_VERSION
 from pydantic import ValidationError
 
 from mcp_optimizer.identity.challenges import Challenge, scopes_of
+from mcp_optimizer.identity.provider import Provider
 from mcp_optimizer.identity.web import LoginFailed, Unanswered, Web, checked
 from mcp_optimizer.upstream.auth_spec import AuthSpec
 
 _HEADERS = {"mcp-protocol-version": LATEST_PROTOCOL_VERSION}
 _GRANTS = ["authorization_code", "refresh_token"]
 _PKCE = "S256"
-
-
-@dataclass(frozen=True)
-class Provider:
-    """An authorization server, and what it was found to be asked for."""
-
-    issuer: str
-    authorization_endpoint: str
-    token_endpoint: str
-    resource: str
-    scopes: tuple[str, ...] = ()
-    registration_endpoint: str = ""
-    revocation_endpoint: str = ""
-    auth_methods: tuple[str, ...] = ()
-    """How clients may authenticate at the token endpoint; empty if it does not say."""
-    takes_metadata_urls: bool = False
-    has_pkce: bool = False
-    says_issuer: bool = False
-    """It promises to name itself when it redirects back."""
 
 
 async def discovered(url: str, auth: AuthSpec, challenge: Challenge, web: Web) -> Provider:
@@ -156,8 +139,3 @@ def _origin(url: str) -> str:
 
 def _host(url: str) -> str:
     return urlsplit(url).hostname or "?"
-
-
-def with_more(scopes: Iterable[str], more: Iterable[str]) -> tuple[str, ...]:
-    """All scopes of both, each once, in order."""
-    return tuple(dict.fromkeys([*scopes, *more]))

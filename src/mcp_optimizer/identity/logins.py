@@ -15,8 +15,8 @@ from dataclasses import dataclass
 
 from mcp_optimizer.errors import ConfigurationError, OptimizerError
 from mcp_optimizer.identity.attempt import Attempt, NotAwaited, parameters
+from mcp_optimizer.identity.challenges import with_more
 from mcp_optimizer.identity.client_ids import ClientId, configured, registered
-from mcp_optimizer.identity.discovery import discovered, with_more
 from mcp_optimizer.identity.login import ONLY_USER, SHARED, Login, LoginStatus, status_of
 from mcp_optimizer.identity.server_login import ServerLogin
 from mcp_optimizer.identity.store import InMemory, LoginStore, SecretRows
@@ -109,6 +109,8 @@ class Logins:
             raise ConfigurationError(why_no_login(spec))
         login = self.login(spec)
         known = await login.current()
+        from mcp_optimizer.identity.discovery import discovered
+
         provider = await discovered(spec.url, spec.auth, login.challenge, self._web)
         if not provider.has_pkce and not spec.auth.assumes_pkce:
             raise LoginFailed(

@@ -16,9 +16,7 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 
 from mcp_optimizer.errors import OptimizerError
-from mcp_optimizer.identity.account import account_login
-from mcp_optimizer.identity.challenges import Challenge, challenge_in
-from mcp_optimizer.identity.discovery import with_more
+from mcp_optimizer.identity.challenges import Challenge, challenge_in, with_more
 from mcp_optimizer.identity.listeners import Listeners
 from mcp_optimizer.identity.login import Login, advice
 from mcp_optimizer.identity.patience import Patience
@@ -242,6 +240,8 @@ class ServerLogin:
     async def _get_account_token(self, more: tuple[str, ...] = ()) -> None:
         """With the gateway's own credentials."""
         self._patience.check()
+        from mcp_optimizer.identity.account import account_login
+
         try:
             login = await account_login(self._spec, self.challenge, more, self._web)
         except OptimizerError as failure:

@@ -6,12 +6,17 @@ import contextlib
 import hashlib
 import logging
 import time
-from typing import Protocol
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Protocol
 
 from mcp_optimizer.errors import OptimizerError
 from mcp_optimizer.identity.login import Login, login_of
-from mcp_optimizer.identity.vault import Vault
+from mcp_optimizer.runtime.lazy import lazy
 from mcp_optimizer.upstream.spec import ServerSpec
+
+if TYPE_CHECKING:
+    # At run time it loads with the database.
+    from mcp_optimizer.identity.vault import Vault
 
 logger = logging.getLogger(__name__)
 
@@ -57,8 +62,13 @@ class InMemory:
 class InVault:
     """Secrets in the database, sealed."""
 
-    def __init__(self, vault: Vault) -> None:
-        self._vault = vault
+    def __init__(self, vault: Callable[[], Vault]) -> None:
+        """`vault` is asked for when a secret is first needed."""
+        self._make = vault
+
+    @lazy
+    def _vault(self) -> Vault:
+        return self._make()
 
     async def read(self, kind: str, name: str) -> bytes | None:
         return await self._vault.read(kind, name)

@@ -10,7 +10,7 @@ import pytest
 
 from mcp_optimizer.identity.attempt import Attempt
 from mcp_optimizer.identity.client_ids import ClientId
-from mcp_optimizer.identity.discovery import Provider
+from mcp_optimizer.identity.provider import Provider
 from mcp_optimizer.identity.web import LoginFailed
 
 ISSUER = "https://login.example"
