@@ -13,7 +13,7 @@ from typing import Any
 
 from mcp_types.methods import INPUT_REQUIRED_METHODS
 
-from mcp_optimizer.domain.caller import Caller
+from mcp_optimizer.domain.caller import Caller, ClientLink
 from mcp_optimizer.errors import LoginRequired, OptimizerError
 from mcp_optimizer.upstream.authorization import Authorization
 from mcp_optimizer.upstream.endings import RpcError
@@ -33,6 +33,8 @@ class LoginInCall:
     def __init__(self, authorization: Authorization | None, parked: ParkedCalls) -> None:
         self._authorization = authorization
         self._parked = parked
+        self._under_way: dict[str, asyncio.Future[bool]] = {}
+        """The login that each client is making, and whether it was made."""
 
     async def around(self, request: Request, caller: Caller, call: Call, again: Call) -> dict[str, Any]:
         """The result of `call`, or after a login, if that was all it needed, of `again`."""
@@ -53,16 +55,36 @@ class LoginInCall:
         self, authorization: Authorization, needed: LoginRequired, again: Call, caller: Caller
     ) -> dict[str, Any]:
         assert caller.link is not None
-        try:
-            async with authorization.offered() as offer:
-                answer = await caller.link.ask(_QUESTION, _question(offer.address))
-                if answer.get("action") != "accept":
-                    raise needed
-                async with asyncio.timeout(_PATIENCE):
-                    await offer.done()
-        except (RpcError, OptimizerError, TimeoutError):
-            raise needed from None
+        if not await self._logged_in(authorization, caller.link):
+            raise needed
         return await again(caller)
+
+    async def _logged_in(self, authorization: Authorization, link: ClientLink) -> bool:
+        """Whether the client's user has logged in. Calls at the same time share one question."""
+        if (asked := self._under_way.get(link.key)) is not None:
+            return await asyncio.shield(asked)
+        asked = self._under_way[link.key] = asyncio.get_running_loop().create_future()
+        try:
+            asked.set_result(await _made(authorization, link))
+            return asked.result()
+        finally:
+            del self._under_way[link.key]
+            if not asked.done():
+                # The one who asked is gone; the others are told to try again.
+                asked.set_result(False)
+
+
+async def _made(authorization: Authorization, link: ClientLink) -> bool:
+    try:
+        async with authorization.offered() as offer:
+            answer = await link.ask(_QUESTION, _question(offer.address))
+            if answer.get("action") != "accept":
+                return False
+            async with asyncio.timeout(_PATIENCE):
+                await offer.done()
+    except (RpcError, OptimizerError, TimeoutError):
+        return False
+    return True
 
 
 def _question(address: str) -> dict[str, Any]:
