@@ -64,8 +64,11 @@ class Logins:
 
     async def until_login(self) -> None: ...
 
+    def offered(self) -> AbstractAsyncContextManager[LoginOffer]:
+        return self._open()
+
     @asynccontextmanager
-    async def offered(self) -> AsyncIterator[LoginOffer]:
+    async def _open(self) -> AsyncIterator[LoginOffer]:
         self.offers += 1
         yield LoginOffer(ADDRESS, self.made.wait)
 
