@@ -15,6 +15,7 @@ import sys
 import tempfile
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import httpx2
 
@@ -39,7 +40,7 @@ def entry(url: str, scenario: str, context: dict[str, Any]) -> dict[str, Any]:
     if scenario == "auth/basic-cimd":
         auth["client_metadata_url"] = METADATA_URL
     if "client-credentials" in scenario:
-        auth = {"type": "client_credentials", "client_id": context["client_id"]}
+        auth = {"type": "client_credentials", "client_id": context["client_id"], "issuer": issuer_of(url)}
         if "private_key_pem" in context:
             key = Path(tempfile.mkdtemp()) / "key.pem"
             key.write_text(context["private_key_pem"], encoding="utf-8")
@@ -49,6 +50,13 @@ def entry(url: str, scenario: str, context: dict[str, Any]) -> dict[str, Any]:
     elif "client_id" in context:
         auth |= {"client_id": context["client_id"], "client_secret": context.get("client_secret", "")}
     return {"type": "http", "url": url, "auth": {key: value for key, value in auth.items() if value}}
+
+
+def issuer_of(url: str) -> str:
+    """What a user looks up in the documentation of the server."""
+    parts = urlsplit(url)
+    found = httpx2.get(f"{parts.scheme}://{parts.netloc}/.well-known/oauth-protected-resource{parts.path}").json()
+    return str(found["authorization_servers"][0])
 
 
 async def browse(address: str) -> str:

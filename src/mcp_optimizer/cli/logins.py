@@ -117,11 +117,15 @@ async def _begun(optimizer: Optimizer, spec: ServerSpec, redirect: str) -> Attem
 
     is_running = _state(optimizer, spec.name).status is ServerStatus.RUNNING
     try:
-        return await optimizer.logins.begin(spec, redirect)
+        attempt = await optimizer.logins.begin(spec, redirect)
     except OptimizerError:
         if is_running and await optimizer.logins.login(spec).current() is None:
             raise ConfigurationError(f"{spec.name!r} runs without a login and offers none. Just use it.") from None
         raise
+    if (host := attempt.provider.other_host) is not None:
+        told = f"Its authorization server {attempt.provider.issuer} sends you to {host}. Log in only if you know it."
+        print(in_a_line(told), file=sys.stderr)
+    return attempt
 
 
 async def _until_used(optimizer: Optimizer, before: UpstreamState, seconds: float) -> None:

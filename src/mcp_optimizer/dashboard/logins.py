@@ -5,6 +5,8 @@ Built by the composition root. The only routes of the dashboard that change some
 
 from __future__ import annotations
 
+import hashlib
+import hmac
 import re
 import time
 from collections.abc import Callable, Sequence
@@ -33,6 +35,10 @@ from mcp_optimizer.upstream.state import UpstreamState
 
 CALLBACK = f"{PATH}/callback"
 """Where browsers come back to; added to the gateway's public address."""
+
+COOKIE = "mcp-optimizer-login"
+_PATIENCE = 900
+"""Seconds for a person to log in."""
 
 _HOST = re.compile(r"(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]{1,5})?")
 """A Host header that is safe in an address: the guard compares only its beginning with an entry such as host:*."""
@@ -101,7 +107,18 @@ class LoginPages:
         except OptimizerError as failure:
             return self._outcome(title, f"{_sentence(failure)} You can try again.", 502)
         asked = BegunLogin(spec.name, attempt.provider.issuer, attempt.address, attempt.scopes, returns_to)
-        return HTMLResponse(question_page(asked, self._sources.version))
+        response = HTMLResponse(question_page(asked, self._sources.version))
+        # Only this browser may come back: whoever opens the link elsewhere logs in to nothing here.
+        response.set_cookie(
+            COOKIE,
+            _mark(attempt.state),
+            max_age=_PATIENCE,
+            path=CALLBACK,
+            httponly=True,
+            samesite="lax",
+            secure=returns_to.startswith("https://"),
+        )
+        return response
 
     async def _log_out(self, spec: ServerSpec, request: Request) -> Response:
         if not wants_login(spec):
@@ -113,6 +130,10 @@ class LoginPages:
         return await _back_to_all(request)
 
     async def _come_back(self, request: Request) -> Response:
+        state = request.query_params.get("state", "")
+        if not hmac.compare_digest(request.cookies.get(COOKIE, "").encode(), _mark(state).encode()):
+            told = "This browser did not begin the login, or began another one since. You can begin again."
+            return self._outcome("Not logged in", told, 400)
         try:
             server = await self._sources.logins.finish(f"{CALLBACK}?{request.scope['query_string'].decode('latin-1')}")
         except OptimizerError as failure:
@@ -129,6 +150,11 @@ class LoginPages:
 
     def _outcome(self, title: str, text: str, status: int) -> Response:
         return HTMLResponse(outcome_page(title, text, self._sources.version), status_code=status)
+
+
+def _mark(state: str) -> str:
+    """What the browser keeps of an attempt: not the state itself, which its page must not show."""
+    return hashlib.sha256(f"began {state}".encode()).hexdigest()
 
 
 async def _back_to_all(_request: Request) -> Response:

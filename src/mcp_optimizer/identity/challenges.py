@@ -55,5 +55,9 @@ def scopes_of(text: str | None) -> tuple[str, ...]:
 
 
 def with_more(scopes: Iterable[str], more: Iterable[str]) -> tuple[str, ...]:
-    """All scopes of both, each once, in order."""
-    return tuple(dict.fromkeys([*scopes, *more]))
+    """All scopes of both, each once, in order; of too many, half of the first and what is new."""
+    new = tuple(dict.fromkeys(more))
+    both = tuple(dict.fromkeys([*scopes, *new]))
+    if len(both) <= _MOST_SCOPES:
+        return both
+    return tuple(dict.fromkeys([*both[: _MOST_SCOPES // 2], *new]))[:_MOST_SCOPES]

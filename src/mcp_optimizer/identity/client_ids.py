@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from mcp_optimizer.identity.provider import Provider
-from mcp_optimizer.identity.web import LoginFailed, Unanswered, Web, error_word
+from mcp_optimizer.identity.web import LoginFailed, Unanswered, Web, error_word, sendable
 from mcp_optimizer.upstream.auth_spec import AuthSpec
 
 NAME = "mcp-optimizer"
@@ -68,12 +68,12 @@ async def registered(provider: Provider, redirect_uri: str, web: Web) -> ClientI
     if reply.status >= 500 or reply.status == 429:
         raise Unanswered(f"the registration at {provider.issuer} answers with HTTP status {reply.status}")
     client_id, secret = reply.body.get("client_id"), reply.body.get("client_secret") or ""
-    if reply.status not in (200, 201) or not isinstance(client_id, str) or not client_id:
+    if reply.status not in (200, 201) or not isinstance(client_id, str) or not sendable(client_id):
         raise LoginFailed(
             f"the authorization server {provider.issuer} refused to register a client "
             f"({error_word(reply.body.get('error'), f'HTTP status {reply.status}')})"
         )
-    if not isinstance(secret, str):
+    if not isinstance(secret, str) or (secret and not sendable(secret)):
         raise LoginFailed(f"the authorization server {provider.issuer} registered a client with an unusable secret")
     method = reply.body.get("token_endpoint_auth_method") or (BASIC if secret else NONE)
     if method not in (NONE, *_WITH_SECRET) or (method in _WITH_SECRET and not secret):

@@ -20,19 +20,25 @@ from pydantic import ValidationError
 
 from mcp_optimizer.identity.challenges import Challenge, scopes_of
 from mcp_optimizer.identity.provider import Provider
-from mcp_optimizer.identity.web import LoginFailed, Unanswered, Web, checked
+from mcp_optimizer.identity.web import LoginFailed, Unanswered, Web, checked, is_this_machine
 from mcp_optimizer.upstream.auth_spec import AuthSpec
+from mcp_optimizer.upstream.messages import shortened
 
 _HEADERS = {"mcp-protocol-version": LATEST_PROTOCOL_VERSION}
 _GRANTS = ["authorization_code", "refresh_token"]
 _PKCE = "S256"
+_SHOWN = 200
 
 
 async def discovered(url: str, auth: AuthSpec, challenge: Challenge, web: Web) -> Provider:
     """The authorization server of the MCP server at `url`."""
-    described = await _resource_metadata(url, challenge, web)
+    host = checked(url)
+    is_near = is_this_machine(host) or (bool(auth.issuer) and is_this_machine(_host(auth.issuer)))
+    described = await _resource_metadata(url, challenge, web, allows_this_machine=is_near)
     resource = _resource(url, auth, described)
     wanted = auth.issuer or (str(described.authorization_servers[0]) if described is not None else "")
+    if wanted:
+        checked(wanted, allows_this_machine=is_near)
     metadata = await _server_metadata(wanted, url, web)
     if metadata is None:
         if wanted:
@@ -41,15 +47,16 @@ async def discovered(url: str, auth: AuthSpec, challenge: Challenge, web: Web) -
     issuer = str(metadata.issuer)
     expected = wanted or _origin(url)
     if not (issuer == expected or (not wanted and issuers_match(issuer, expected))):
-        raise LoginFailed(f"its authorization server calls itself {issuer!r} instead of {expected!r}")
+        called, named = shortened(issuer, _SHOWN), shortened(expected, _SHOWN)
+        raise LoginFailed(f"its authorization server calls itself {called!r} instead of {named!r}")
     return Provider(
         issuer=issuer,
-        authorization_endpoint=_usable(metadata.authorization_endpoint),
-        token_endpoint=_usable(metadata.token_endpoint),
+        authorization_endpoint=_usable(is_near, metadata.authorization_endpoint),
+        token_endpoint=_usable(is_near, metadata.token_endpoint),
         resource=resource,
         scopes=_scopes(auth, challenge, described, metadata),
-        registration_endpoint=_usable(metadata.registration_endpoint),
-        revocation_endpoint=_usable(metadata.revocation_endpoint),
+        registration_endpoint=_usable(is_near, metadata.registration_endpoint),
+        revocation_endpoint=_usable(is_near, metadata.revocation_endpoint),
         auth_methods=tuple(metadata.token_endpoint_auth_methods_supported or ())[:20],
         takes_metadata_urls=metadata.client_id_metadata_document_supported is True,
         has_pkce=_PKCE in (metadata.code_challenge_methods_supported or ()),
@@ -57,13 +64,16 @@ async def discovered(url: str, auth: AuthSpec, challenge: Challenge, web: Web) -
     )
 
 
-async def _resource_metadata(url: str, challenge: Challenge, web: Web) -> ProtectedResourceMetadata | None:
+async def _resource_metadata(
+    url: str, challenge: Challenge, web: Web, *, allows_this_machine: bool
+) -> ProtectedResourceMetadata | None:
     named = challenge.resource_metadata
     for place in build_protected_resource_metadata_discovery_urls(named or None, url):
         try:
-            reply = await web.get(place, _HEADERS)
+            checked(place, allows_this_machine=allows_this_machine)
         except LoginFailed:
             continue
+        reply = await web.get(place, _HEADERS)
         if reply.status == 200 and reply.body:
             try:
                 return ProtectedResourceMetadata.model_validate(dict(reply.body))
@@ -75,8 +85,6 @@ async def _resource_metadata(url: str, challenge: Challenge, web: Web) -> Protec
 
 
 async def _server_metadata(issuer: str, url: str, web: Web) -> OAuthMetadata | None:
-    if issuer:
-        checked(issuer)
     for place in build_oauth_authorization_server_metadata_discovery_urls(issuer or None, url):
         reply = await web.get(place, _HEADERS)
         if reply.status == 200 and reply.body:
@@ -92,12 +100,15 @@ async def _server_metadata(issuer: str, url: str, web: Web) -> OAuthMetadata | N
 def _resource(url: str, auth: AuthSpec, described: ProtectedResourceMetadata | None) -> str:
     if auth.resource:
         return auth.resource
-    own = resource_url_from_server_url(url)
+    # Neither a password nor a query, which may be a key.
+    parts = urlsplit(url)
+    own = resource_url_from_server_url(f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}")
     if described is None:
         return own
     said = str(described.resource)
     if not check_resource_allowed(requested_resource=own, configured_resource=said):
-        raise LoginFailed(f"its metadata is for another server ({said!r}); if that is right, write it as `resource`")
+        other = shortened(said, _SHOWN)
+        raise LoginFailed(f"its metadata is for another server ({other!r}); if that is right, write it as `resource`")
     return said
 
 
@@ -125,10 +136,10 @@ def _guessed(url: str, resource: str, challenge: Challenge, auth: AuthSpec) -> P
     )
 
 
-def _usable(endpoint: object) -> str:
+def _usable(allows_this_machine: bool, endpoint: object) -> str:
     if endpoint is None:
         return ""
-    checked(str(endpoint))
+    checked(str(endpoint), allows_this_machine=allows_this_machine)
     return str(endpoint)
 
 

@@ -117,6 +117,11 @@ class Logins:
                 f"the authorization server {provider.issuer} does not say that it supports PKCE (S256), without which "
                 'a login can be stolen; if it does support it, write "pkce": "assume" in the auth of the entry'
             )
+        if spec.auth.client_secret and not spec.auth.issuer and known is not None and known.issuer != provider.issuer:
+            raise LoginFailed(
+                f"its authorization server was {known.issuer} and is now {provider.issuer}, which would get the client "
+                "secret; if that is right, write it as `issuer` in the auth of the entry"
+            )
         client = configured(spec.auth, provider) or _reusable(known, provider.issuer, redirect_uri)
         if client is None:
             client = await registered(provider, redirect_uri, self._web)
@@ -134,14 +139,14 @@ class Logins:
         outcome = _Outcome()
         login = self.login(spec)
         async with AsyncExitStack() as stack:
-            address = self.callback_address
-            if not address:
-                from mcp_optimizer.identity.callback import waiting_for_browser
+            if self.callback_address:
+                # Whoever calls could make their own login everybody's.
+                raise ConfigurationError("Log in on the dashboard, or with the command.")
+            from mcp_optimizer.identity.callback import waiting_for_browser
 
-                waiting = waiting_for_browser(self.finish, spec.auth.callback_port)
-                address = (await stack.enter_async_context(waiting)).address
-            attempt = await self.begin(spec, address, outcome.failed)
-            stack.enter_context(login.made.telling(outcome.made))
+            waiting = await stack.enter_async_context(waiting_for_browser(self.finish, spec.auth.callback_port))
+            attempt = await self.begin(spec, waiting.address, outcome.failed)
+            stack.enter_context(login.kept.made.telling(outcome.made))
             yield LoginOffer(attempt.address, outcome.wait)
 
     async def finish(self, redirect: str, attempt: Attempt | None = None) -> str:
@@ -154,6 +159,11 @@ class Logins:
         except OptimizerError as failure:
             awaited.failed(failure)
             raise
+        except Exception as error:
+            logger.exception("A login could not be finished")
+            unfinished = LoginFailed("the login could not be finished; the log says more")
+            awaited.failed(unfinished)
+            raise unfinished from error
         return awaited.server
 
     async def _exchange(self, redirect: str, awaited: _Awaited) -> None:

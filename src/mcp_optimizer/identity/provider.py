@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from urllib.parse import urlsplit
 
 
 @dataclass(frozen=True)
@@ -22,3 +23,9 @@ class Provider:
     has_pkce: bool = False
     says_issuer: bool = False
     """It promises to name itself when it redirects back."""
+
+    @property
+    def other_host(self) -> str | None:
+        """Where people log in, if that is not where the authorization server says it is."""
+        host = urlsplit(self.authorization_endpoint).hostname
+        return host if host != urlsplit(self.issuer).hostname else None

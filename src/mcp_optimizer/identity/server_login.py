@@ -17,13 +17,12 @@ from dataclasses import replace
 
 from mcp_optimizer.errors import OptimizerError
 from mcp_optimizer.identity.challenges import Challenge, challenge_in, with_more
-from mcp_optimizer.identity.listeners import Listeners
+from mcp_optimizer.identity.kept_login import KeptLogin
 from mcp_optimizer.identity.login import Login, advice
 from mcp_optimizer.identity.patience import Patience
 from mcp_optimizer.identity.store import CLAIM, LoginStore
 from mcp_optimizer.identity.tokens import TokenRefused, Tokens
 from mcp_optimizer.identity.web import LoginFailed, Unanswered, Web
-from mcp_optimizer.runtime.tasks import BackgroundTasks
 from mcp_optimizer.upstream.auth_spec import AuthKind
 from mcp_optimizer.upstream.authorization import LoginOffer
 from mcp_optimizer.upstream.endings import LoginNeeded
@@ -51,18 +50,14 @@ class ServerLogin:
         """`offer` begins a login that a person can make."""
         self._spec = spec
         self._offer = offer
-        self._store = store
+        self.kept = KeptLogin(store)
         self._web = web
-        self._login: Login | None = None
-        self._is_loaded = False
         self._challenge: Challenge | None = None
         self._refreshing: asyncio.Task[None] | None = None
-        self._tasks = BackgroundTasks(logger, "A refresh of a login failed", (OptimizerError, LoginNeeded))
         self._patience = Patience()
         self._replacement = ""
         self._insufficient: Login | None = None
-        self._has_changed = asyncio.Event()
-        self.made = Listeners()
+        self._more: tuple[str, ...] = ()
 
     @property
     def challenge(self) -> Challenge:
@@ -76,12 +71,12 @@ class ServerLogin:
         login = await self.current()
         if self._has_account and (login is None or login.is_expired(time.time())):
             await self._renewed(login)
-            login = self._login
+            login = self.kept.login
         if login is None or login.tokens is None:
             if self._challenge is None:
                 # What the server asks for is in its refusal.
                 return {}
-            if (login := await self._another()) is None:
+            if (login := await self.kept.another()) is None:
                 raise self._needed()
         assert login.tokens is not None
         now = time.time()
@@ -89,11 +84,11 @@ class ServerLogin:
         if login.is_expired(now):
             if can_renew:
                 await self._renewed(login)
-            elif await self._another() is None:
+            elif await self.kept.another() is None:
                 raise self._needed(login.error or "it has expired")
         elif can_renew and login.is_stale(now) and self._patience.is_over:
             self._renewing(login)
-        return self._login.headers if self._login is not None else {}
+        return self.kept.login.headers if self.kept.login is not None else {}
 
     async def refused(self, status: int, challenges: str, sent: Mapping[str, str]) -> bool:
         """Whether another token is worth another attempt."""
@@ -102,9 +97,9 @@ class ServerLogin:
             if challenge is None or not challenge.wants_more_scopes:
                 return False
             return await self._need_scopes(challenge)
-        if status != 401 or (challenge is None and self._spec.auth.kind is AuthKind.AUTO and self._login is None):
+        if status != 401 or (challenge is None and self._spec.auth.kind is AuthKind.AUTO and self.kept.login is None):
             return False
-        login = self._login
+        login = self.kept.login
         if login is not None and login.tokens is not None and not login.is_over:
             if dict(sent).get("authorization") != login.headers["authorization"]:
                 # Another call has a newer token meanwhile.
@@ -112,9 +107,9 @@ class ServerLogin:
             is_new = login.tokens.access == self._replacement and time.time() - login.given_at < _JUST_GIVEN
             if (login.tokens.refresh or self._has_account) and not is_new:
                 await self._renewed(login)
-                self._replacement = self._login.tokens.access if self._login and self._login.tokens else ""
+                self._replacement = self.kept.login.tokens.access if self.kept.login and self.kept.login.tokens else ""
                 return True
-        if not self._has_account and await self._another() is not None:
+        if not self._has_account and await self.kept.another() is not None:
             return True
         self._challenge = challenge or Challenge()
         if self._has_account:
@@ -127,17 +122,17 @@ class ServerLogin:
     async def until_login(self) -> None:
         """Wait until somebody has logged in, here or in another process that shares the store."""
         while True:
-            self._has_changed.clear()
-            stored = await self._read()
+            self.kept.has_changed.clear()
+            stored = await self.kept.read()
             if stored is not None and stored.can_replace(self._insufficient):
                 self._take(stored)
                 return
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._has_changed.wait(), _LOOK_FOR_LOGIN)
+                await asyncio.wait_for(self.kept.has_changed.wait(), _LOOK_FOR_LOGIN)
 
     def secrets(self) -> Mapping[str, str]:
         """The tokens, which no text of the server may show."""
-        return self._login.secrets if self._login is not None else {}
+        return self.kept.secrets
 
     def offered(self) -> AbstractAsyncContextManager[LoginOffer]:
         """A login that can be made while the context is open."""
@@ -147,29 +142,20 @@ class ServerLogin:
 
     async def current(self) -> Login | None:
         """The login, as far as this process knows."""
-        if not self._is_loaded:
-            self._login = await self._read()
-            self._is_loaded = True
-        return self._login
+        return await self.kept.current()
 
     async def keep(self, login: Login) -> None:
         """A person has logged in."""
-        await self._store.write(login)
         self._challenge = None
-        self._take(login)
-        self.made.tell()
+        self._patience.succeeded()
+        await self.kept.keep(login)
 
     async def forget(self) -> bool:
         """The person has logged out."""
-        found = await self._store.delete()
-        self._login = None
-        return found
+        return await self.kept.forget()
 
     async def close(self) -> None:
-        # A refresh that is cut off may lose the only token that replaces the old one.
-        with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._tasks.settled(), 5)
-        await self._tasks.close()
+        await self.kept.close()
 
     # Renewing.
 
@@ -184,7 +170,7 @@ class ServerLogin:
     def _renewing(self, login: Login | None) -> asyncio.Task[None]:
         if self._refreshing is None or self._refreshing.done():
             work = self._get_account_token() if self._has_account else self._refresh(login)
-            self._refreshing = self._tasks.spawn(work)
+            self._refreshing = self.kept.tasks.spawn(work)
         return self._refreshing
 
     async def _refresh(self, old: Login | None) -> None:
@@ -197,8 +183,10 @@ class ServerLogin:
             tokens = await old.endpoint(self._spec.auth).for_refresh(self._web, old.tokens.refresh)
         except TokenRefused as refusal:
             over = replace(old, is_over=True, error=str(refusal), given_at=old.given_at)
-            await self._write(over)
-            await self._store.release()
+            was_ours = await self.kept.replace(old, over)
+            await self.kept.store.release()
+            if not was_ours:
+                return
             logger.warning("Server %s: %s. %s", self._spec.name, refusal, advice(self._spec.name))
             raise self._needed(str(refusal)) from None
         except OptimizerError as failure:
@@ -210,17 +198,17 @@ class ServerLogin:
         """Whether it is ours to refresh; if another process just did, its tokens are taken."""
         give_up = time.monotonic() + CLAIM + 5
         while True:
-            stored = await self._read()
+            stored = await self.kept.read()
             if stored is None:
-                self._login = None
+                self.kept.lose()
                 raise self._needed("somebody logged out")
             if stored.tokens is not None and stored.tokens != old.tokens:
                 self._take(stored)
                 return False
             if stored.is_over:
-                self._login = stored
+                self.kept.take(stored)
                 raise self._needed(stored.error)
-            if await self._store.claim():
+            if await self.kept.store.claim():
                 return True
             if time.monotonic() > give_up:
                 raise Unanswered("another process has been refreshing its token for too long")
@@ -228,22 +216,22 @@ class ServerLogin:
 
     async def _renew(self, old: Login, tokens: Tokens) -> None:
         assert old.tokens is not None
-        await self._write(old.with_tokens(tokens.after(old.tokens), time.time()))
-        await self._store.release()
+        self._patience.succeeded()
+        await self.kept.replace(old, old.with_tokens(tokens.after(old.tokens), time.time()))
+        await self.kept.store.release()
 
     async def _later(self, failure: OptimizerError) -> None:
         self._patience.failed(str(failure))
-        await self._store.release()
-        if self._login is not None:
-            self._login = replace(self._login, error=str(failure))
+        await self.kept.store.release()
+        self.kept.note_error(str(failure))
 
-    async def _get_account_token(self, more: tuple[str, ...] = ()) -> None:
+    async def _get_account_token(self) -> None:
         """With the gateway's own credentials."""
         self._patience.check()
         from mcp_optimizer.identity.account import account_login
 
         try:
-            login = await account_login(self._spec, self.challenge, more, self._web)
+            login = await account_login(self._spec, self.challenge, self._more, self._web)
         except OptimizerError as failure:
             await self._later(failure)
             raise
@@ -251,48 +239,32 @@ class ServerLogin:
 
     async def _need_scopes(self, challenge: Challenge) -> bool:
         """A call needs permissions that the login does not have."""
-        login = self._login
+        login = self.kept.login
         wanted = challenge.scopes or ()
         self._challenge = challenge
         if self._has_account:
-            if login is not None and set(wanted) <= set(login.scopes):
+            has_all = login is not None and set(wanted) <= set(login.scopes)
+            if has_all or self._spec.auth.scopes:
+                # What the entry asks for is all that the account may do.
                 return False
-            await self._get_account_token(with_more(login.scopes if login is not None else (), wanted))
+            self._more = with_more(login.scopes if login is not None else (), wanted)
+            await self._renewed(login)
             return True
-        if await self._another() is not None:
+        if await self.kept.another() is not None:
             return True
+        login = self.kept.login
         if login is not None and not set(wanted) <= set(login.wanted):
-            await self._write(replace(login, wanted=with_more(login.wanted, wanted)))
-        self._insufficient = self._login
+            await self.kept.replace(login, replace(login, wanted=with_more(login.wanted, wanted)))
+        self._insufficient = self.kept.login
         permissions = f" ({', '.join(wanted)})" if wanted else ""
         raise LoginNeeded(f"the call needs more permissions than its login has{permissions}: {advice(self._spec.name)}")
 
     # Small parts.
 
-    async def _another(self) -> Login | None:
-        """The login that somebody made in another process since this one read it, if it may be better."""
-        stored = await self._read()
-        if stored is None:
-            self._login = None
-        elif stored.can_replace(self._login):
-            self._take(stored)
-            return stored
-        return None
-
-    async def _read(self) -> Login | None:
-        # A server that is stopped while it waits must not cut off a read, which would cost a connection.
-        return await asyncio.shield(self._tasks.spawn(self._store.read_if_possible(self._login)))
-
-    async def _write(self, login: Login) -> None:
-        self._take(login)
-        await self._store.write_if_possible(login)
-
     def _take(self, login: Login) -> None:
-        self._login = login
-        self._is_loaded = True
         self._patience.succeeded()
-        self._has_changed.set()
+        self.kept.take(login)
 
     def _needed(self, reason: str = "") -> LoginNeeded:
-        self._insufficient = self._login
+        self._insufficient = self.kept.login
         return LoginNeeded(f"login needed{f' ({reason})' if reason else ''}: {advice(self._spec.name)}")

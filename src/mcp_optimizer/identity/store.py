@@ -32,31 +32,31 @@ class SecretRows(Protocol):
     async def write(self, kind: str, name: str, body: bytes) -> None: ...
     async def delete(self, kind: str, name: str) -> bool: ...
     async def claim(self, kind: str, name: str, until_ms: int, now_ms: int) -> bool: ...
-    async def release(self, kind: str, name: str) -> None: ...
+    async def release(self, kind: str, name: str, until_ms: int) -> None: ...
 
 
 class InMemory:
     """Secrets of one process, which end with it."""
 
     def __init__(self) -> None:
-        self._rows: dict[tuple[str, str], bytes] = {}
+        self.rows: dict[tuple[str, str], bytes] = {}
 
     async def read(self, kind: str, name: str) -> bytes | None:
-        return self._rows.get((kind, name))
+        return self.rows.get((kind, name))
 
     async def write(self, kind: str, name: str, body: bytes) -> None:
-        self._rows[kind, name] = body
+        self.rows[kind, name] = body
 
     async def delete(self, kind: str, name: str) -> bool:
-        return self._rows.pop((kind, name), None) is not None
+        return self.rows.pop((kind, name), None) is not None
 
     async def claim(self, kind: str, name: str, until_ms: int, now_ms: int) -> bool:
         """One process refreshes once at a time anyway."""
         del kind, name, until_ms, now_ms
         return True
 
-    async def release(self, kind: str, name: str) -> None:
-        del kind, name
+    async def release(self, kind: str, name: str, until_ms: int) -> None:
+        del kind, name, until_ms
 
 
 class InVault:
@@ -82,8 +82,8 @@ class InVault:
     async def claim(self, kind: str, name: str, until_ms: int, now_ms: int) -> bool:
         return await (await self._vault.stored()).claim(kind, name, until_ms, now_ms)
 
-    async def release(self, kind: str, name: str) -> None:
-        await (await self._vault.stored()).release(kind, name)
+    async def release(self, kind: str, name: str, until_ms: int) -> None:
+        await (await self._vault.stored()).release(kind, name, until_ms)
 
 
 class LoginStore:
@@ -92,6 +92,7 @@ class LoginStore:
     def __init__(self, spec: ServerSpec, principal: str, rows: SecretRows) -> None:
         self._rows = rows
         self._server = spec.name
+        self._claimed_until = 0
         address = hashlib.sha256(spec.url.encode()).hexdigest()[:16]
         self._name = f"{principal}\n{spec.name}\n{address}"
 
@@ -123,9 +124,10 @@ class LoginStore:
     async def claim(self) -> bool:
         """The right to refresh: one process at a time, and none forever."""
         now = time.time_ns() // 1_000_000
-        return await self._rows.claim(KIND, self._name, now + int(CLAIM * 1_000), now)
+        self._claimed_until = now + int(CLAIM * 1_000)
+        return await self._rows.claim(KIND, self._name, self._claimed_until, now)
 
     async def release(self) -> None:
         """End the claim, which ends by itself if this fails."""
         with contextlib.suppress(OptimizerError):
-            await self._rows.release(KIND, self._name)
+            await self._rows.release(KIND, self._name, self._claimed_until)

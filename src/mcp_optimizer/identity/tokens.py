@@ -14,9 +14,9 @@ from urllib.parse import quote
 
 from mcp_optimizer.identity.challenges import scopes_of
 from mcp_optimizer.identity.client_ids import BASIC, KEY, POST, ClientId
-from mcp_optimizer.identity.web import LoginFailed, Unanswered, Web, error_word
+from mcp_optimizer.identity.web import LoginFailed, Unanswered, Web, error_word, sendable
 
-_LONGEST_TOKEN = 100_000
+_LONGEST_TOKEN = 16_384
 _LONGEST_LIFE = 10 * 365 * 86_400
 _ASSERTION = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
 _ASSERTION_SECONDS = 300
@@ -84,7 +84,8 @@ class TokenEndpoint:
                 form["client_secret"] = self.client.secret
         asked_at = time.time()
         reply = await web.post_form(self.url, form, headers)
-        if reply.status >= 500 or reply.status == 429:
+        if reply.status not in (200, 201) and not (reply.status in (400, 401) and "error" in reply.body):
+            # A page of a firewall is no word of the authorization server.
             raise Unanswered(f"the authorization server {self.issuer} answers with HTTP status {reply.status}")
         if reply.status not in (200, 201):
             raise TokenRefused(self.issuer, error_word(reply.body.get("error"), f"HTTP status {reply.status}"))
@@ -115,7 +116,7 @@ def _tokens(body: Mapping[str, object], now: float, issuer: str) -> Tokens:
     if not usable or not isinstance(kind, str) or kind.lower() != "bearer":
         raise LoginFailed(f"the authorization server {issuer} gave no bearer token that can be used")
     assert isinstance(access, str)
-    kept = refresh if isinstance(refresh, str) and len(refresh) <= _LONGEST_TOKEN else ""
+    kept = refresh if isinstance(refresh, str) and sendable(refresh, _LONGEST_TOKEN) else ""
     scope = body.get("scope")
     return Tokens(access, kept, _expiry(body, now), scopes_of(scope) if isinstance(scope, str) else None)
 

@@ -68,8 +68,10 @@ class Web:
         try:
             async with asyncio.timeout(_SECONDS), self._client.stream(method, url, **given) as response:
                 text = await whole_body(response, _MOST_BYTES)
+                # One client serves all logins; no authorization server has a reason for cookies here.
+                self._client.cookies.clear()
                 return Reply(response.status_code, _object(text))
-        except (httpx2.HTTPError, httpx2.StreamError, httpx2.InvalidURL, TimeoutError, OSError) as error:
+        except (httpx2.HTTPError, httpx2.StreamError, httpx2.InvalidURL, TimeoutError, OSError, ValueError) as error:
             raise Unanswered(f"{where} does not answer ({type(error).__name__})") from None
         except (ExchangeLost, RpcError):
             raise Unanswered(f"{where} sends more than {_MOST_BYTES // 1024} KB") from None
@@ -88,18 +90,30 @@ def error_word(code: object, otherwise: str) -> str:
     return code if isinstance(code, str) and _ERROR.fullmatch(code) else otherwise
 
 
-def checked(url: str) -> str:
-    """The host of an address that tokens or codes may be sent to: HTTPS, or this machine."""
+def checked(url: str, *, allows_this_machine: bool = True) -> str:
+    """The host of an address that tokens or codes may be sent to: HTTPS, or this machine.
+
+    A server elsewhere has no business with this machine: what it names must not reach what listens here.
+    """
     try:
         parts = urlsplit(url)
-        host = parts.hostname or ""
+        host, _ = parts.hostname or "", parts.port
     except ValueError:
         parts, host = urlsplit(""), ""
-    if len(url) > _LONGEST_ADDRESS or not host or parts.username or parts.password:
+    is_plain = url.isascii() and url.isprintable() and " " not in url
+    if len(url) > _LONGEST_ADDRESS or not host or parts.username or parts.password or not is_plain:
         raise LoginFailed("an address of its authorization server cannot be used")
-    if parts.scheme == "https" or (parts.scheme == "http" and is_this_machine(host)):
+    is_here = is_this_machine(host)
+    if is_here and not allows_this_machine:
+        raise LoginFailed(f"it is elsewhere and names an address on this machine ({host})")
+    if parts.scheme == "https" or (parts.scheme == "http" and is_here):
         return host
-    raise LoginFailed(f"its authorization server {host!r} must use https")
+    raise LoginFailed(f"{host!r} must use https: tokens are sent there")
+
+
+def sendable(text: object, longest: int = 4_000) -> bool:
+    """Whether a text can be sent as a token or an id: visible ASCII."""
+    return isinstance(text, str) and 0 < len(text) <= longest and text.isascii() and text.isprintable()
 
 
 def is_this_machine(host: str) -> bool:

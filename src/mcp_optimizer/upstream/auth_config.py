@@ -122,6 +122,11 @@ def _refuse_unusable(spec: AuthSpec, *, is_ours: bool) -> None:
     if (spec.client_secret or spec.private_key) and not spec.client_id:
         raise UnusableEntry('a client secret or private key is of no use without its client; add "client_id"')
     if spec.kind is AuthKind.CLIENT_CREDENTIALS:
+        if spec.client_secret and not spec.issuer:
+            raise UnusableEntry(
+                '"auth" sends its client secret to the authorization server without asking anybody, so say which one: '
+                'add "issuer", such as "https://login.example.com"'
+            )
         if not spec.client_id:
             raise UnusableEntry('"auth" of type "client_credentials" needs "client_id"')
         if not (spec.client_secret or spec.private_key):

@@ -53,11 +53,18 @@ class Redactor:
         """`current`: secrets that change, such as tokens, by name."""
         self._configured = _labelled(_secrets(spec))
         self._current = current
+        self._seen: tuple[Mapping[str, str], dict[str, str]] = ({}, self._configured)
+
+    def _labels(self) -> dict[str, str]:
+        """By the forms in which secrets may appear; made anew only when a secret has changed."""
+        current = self._current()
+        if current != self._seen[0]:
+            self._seen = (dict(current), self._configured | _labelled(current.items()))
+        return self._seen[1]
 
     def text(self, text: str) -> str:
         """A text without secrets, including the rest of one that was cut at its end."""
-        current = self._current()
-        labels = self._configured | _labelled(current.items()) if current else self._configured
+        labels = self._labels()
         found = sorted((form for form in labels if form in text), key=len, reverse=True)
         if found:
             # In one pass and longest first, so that a replacement is not mistaken for another secret.

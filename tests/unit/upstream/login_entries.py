@@ -13,7 +13,7 @@ from mcp_optimizer.upstream.spec import ServerSpec
 URL = {"url": "https://example.com/mcp"}
 SECRET = "pl4nted-s3cret"
 KEY = f"-----BEGIN PRIVATE KEY-----\n{SECRET}\n-----END PRIVATE KEY-----"
-ACCOUNT = {"type": "client_credentials", "client_id": "gateway"}
+ACCOUNT = {"type": "client_credentials", "client_id": "gateway", "issuer": "https://login.example.com"}
 
 
 def one(entry: dict[str, Any], folder: Path = Path("/home/ada"), **environment: str) -> ServerSpec:

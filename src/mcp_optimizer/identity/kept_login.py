@@ -1,0 +1,123 @@
+"""One login as this process knows it, beside what the store has: others may log in, out or refresh meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import replace
+
+from mcp_optimizer.errors import OptimizerError
+from mcp_optimizer.identity.listeners import Listeners
+from mcp_optimizer.identity.login import Login
+from mcp_optimizer.identity.store import LoginStore
+from mcp_optimizer.runtime.tasks import BackgroundTasks
+
+logger = logging.getLogger(__name__)
+
+_LOOK_AGAIN = 3.0
+"""Seconds after which the store is looked at again, because somebody may have logged out."""
+
+_EARLIER = 4
+_LAST_WORDS = 5.0
+"""Seconds for what is being read or written when the gateway stops."""
+
+
+class KeptLogin:
+    """The login of one principal to one server."""
+
+    def __init__(self, store: LoginStore) -> None:
+        self.store = store
+        self.login: Login | None = None
+        self.has_changed = asyncio.Event()
+        self.made = Listeners()
+        self.tasks = BackgroundTasks(logger, "A login could not be kept", (OptimizerError,))
+        self._is_loaded = False
+        self._looked_at = 0.0
+        self._earlier: deque[str] = deque(maxlen=_EARLIER)
+
+    @property
+    def secrets(self) -> Mapping[str, str]:
+        """What may never be shown: also the tokens before, which a late answer may repeat."""
+        earlier = {f"earlier token {number}": token for number, token in enumerate(self._earlier, 1)}
+        return {**earlier, **(self.login.secrets if self.login is not None else {})}
+
+    async def current(self) -> Login | None:
+        """The login, as far as this process knows."""
+        if not self._is_loaded:
+            self.login = await self.read()
+            self._is_loaded = True
+        elif time.monotonic() - self._looked_at > _LOOK_AGAIN:
+            # Beside the call, which need not wait for it.
+            self._looked_at = time.monotonic()
+            self.tasks.spawn(self.another())
+        return self.login
+
+    async def read(self) -> Login | None:
+        """What the store has."""
+        self._looked_at = time.monotonic()
+        # A server that is stopped while it waits must not cut off a read, which would cost a connection.
+        return await asyncio.shield(self.tasks.spawn(self.store.read_if_possible(self.login)))
+
+    async def another(self) -> Login | None:
+        """The login that somebody made in another process since this one read it, if it may be better."""
+        stored = await self.read()
+        if stored is None:
+            self.lose()
+        elif stored.can_replace(self.login):
+            self.take(stored)
+            return stored
+        return None
+
+    async def replace(self, old: Login, new: Login) -> bool:
+        """Keep what became of a login, unless somebody has logged in or out meanwhile: then that counts."""
+        stored = await self.read()
+        if stored is None:
+            self.lose()
+            return False
+        if stored.tokens != old.tokens:
+            self.take(stored)
+            return False
+        self.take(new)
+        await self.store.write_if_possible(new)
+        return True
+
+    async def keep(self, login: Login) -> None:
+        """A person has logged in."""
+        await self.store.write(login)
+        self.take(login)
+        self.made.tell()
+
+    async def forget(self) -> bool:
+        """The person has logged out."""
+        found = await self.store.delete()
+        self.lose()
+        return found
+
+    def take(self, login: Login) -> None:
+        self._remember()
+        self.login = login
+        self._is_loaded = True
+        self.has_changed.set()
+
+    def note_error(self, error: str) -> None:
+        """What went wrong last; only this process knows."""
+        if self.login is not None:
+            self.login = replace(self.login, error=error)
+
+    def lose(self) -> None:
+        self._remember()
+        self.login = None
+
+    async def close(self) -> None:
+        # A refresh that is cut off may lose the only token that replaces the old one.
+        try:
+            await asyncio.wait_for(self.tasks.settled(), _LAST_WORDS)
+        except TimeoutError:
+            await self.tasks.close()
+
+    def _remember(self) -> None:
+        if self.login is not None and self.login.tokens is not None and self.login.tokens.access not in self._earlier:
+            self._earlier.append(self.login.tokens.access)
