@@ -16,13 +16,17 @@ def test_a_secret_is_in_the_entry_in_the_environment_or_in_a_file(source: str, t
     (tmp_path / "secret").write_text(f"{SECRET}\n")
     value = {"client_secret": "${SECRET}", "client_secret_env": "SECRET", "client_secret_file": "secret"}[source]
     found = auth({"auth": {**ACCOUNT, source: value}}, tmp_path, SECRET=SECRET)
-    assert found == AuthSpec(AuthKind.CLIENT_CREDENTIALS, client_id="gateway", client_secret=SECRET)
+    assert found == AuthSpec(
+        AuthKind.CLIENT_CREDENTIALS, client_id="gateway", client_secret=SECRET, issuer=ACCOUNT["issuer"]
+    )
 
 
 def test_a_private_key_is_in_a_file(tmp_path: Path) -> None:
     (tmp_path / "key.pem").write_text(KEY)
     found = auth({"auth": {**ACCOUNT, "private_key_file": str(tmp_path / "key.pem")}})
-    assert found == AuthSpec(AuthKind.CLIENT_CREDENTIALS, client_id="gateway", private_key=KEY)
+    assert found == AuthSpec(
+        AuthKind.CLIENT_CREDENTIALS, client_id="gateway", private_key=KEY, issuer=ACCOUNT["issuer"]
+    )
 
 
 @pytest.mark.parametrize(
