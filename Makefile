@@ -41,7 +41,7 @@ test: $(VENV)/.dev  ## Run all tests
 	$(BIN)/python -m pytest -n auto --dist loadfile
 
 coverage: $(VENV)/.dev  ## Fail unless the tests reach 95 % of the branches of everything that changes a schema
-	$(BIN)/python -m pytest -n auto --dist loadfile tests/unit/compression tests/unit/search/test_deprecation.py --cov=mcp_optimizer.compression --cov-branch \
+	$(BIN)/python -m pytest -n auto --dist loadfile --hypothesis-profile quick tests/unit/compression tests/unit/search/test_deprecation.py --cov=mcp_optimizer.compression --cov-branch \
 	  --cov-report=term-missing --cov-fail-under=95
 
 lint: $(VENV)/.dev  ## Check style and types

@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import re
+import signal
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -76,7 +77,14 @@ async def person_at(*arguments: object) -> AsyncIterator[Person]:
     environment = {name: value for name, value in os.environ.items() if name not in ("DISPLAY", "WAYLAND_DISPLAY")}
     pipe = asyncio.subprocess.PIPE
     process = await asyncio.create_subprocess_exec(
-        *COMMAND, *map(str, arguments), stdin=pipe, stdout=pipe, stderr=pipe, env={**environment, "BROWSER": "false"}
+        *COMMAND,
+        *map(str, arguments),
+        stdin=pipe,
+        stdout=pipe,
+        stderr=pipe,
+        env={**environment, "BROWSER": "false"},
+        # Tests that run in the background ignore Ctrl+C, and a child would, too.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     try:
         yield Person(process)
