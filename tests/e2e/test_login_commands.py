@@ -121,7 +121,7 @@ async def test_an_authorization_server_that_cannot_be_used_is_named_with_what_to
         assert "http://localhost:33418/callback" in done.err
 
 
-@pytest.mark.parametrize("way", ["--paste", "--no-browser"])
+@pytest.mark.parametrize("way", ["--paste", pytest.param("--no-browser", marks=pytest.mark.full)])
 async def test_a_denied_login_ends_the_command(world: LoginWorld, tmp_path: Path, way: str) -> None:
     await asyncio.to_thread(world.control, deny=True)
     try:
@@ -162,7 +162,7 @@ async def test_a_browser_that_comes_back_logs_in_and_forged_answers_do_not_end_t
     assert done.err.endswith("Logged in to notes: 3 tools.\n")
 
 
-@pytest.mark.parametrize("way", ["--paste", "--no-browser"])
+@pytest.mark.parametrize("way", ["--paste", pytest.param("--no-browser", marks=pytest.mark.full)])
 async def test_whoever_waits_may_give_up(world: LoginWorld, tmp_path: Path, way: str) -> None:
     async with person_at("login", "notes", way, *servers(tmp_path, world)) as person:
         assert await person.address()

@@ -118,7 +118,7 @@ async def test_a_modern_client_is_asked_by_a_result_and_calls_again(
         assert "mcp:write" in str(result.content)
 
 
-@pytest.mark.parametrize("mode", ["legacy", "auto"])
+@pytest.mark.parametrize("mode", ["legacy", pytest.param("auto", marks=pytest.mark.full)])
 async def test_a_client_that_cannot_show_an_address_gets_the_command(started: StdioServerParameters, mode: str) -> None:
     async with connected(started, mode, None) as client:
         is_error, text = await called(client)
@@ -126,7 +126,7 @@ async def test_a_client_that_cannot_show_an_address_gets_the_command(started: St
         assert ADVICE in text
 
 
-@pytest.mark.parametrize("mode", ["legacy", "auto"])
+@pytest.mark.parametrize("mode", ["legacy", pytest.param("auto", marks=pytest.mark.full)])
 async def test_a_user_who_does_not_want_to_ends_the_call_with_the_command(
     world: LoginWorld, started: StdioServerParameters, mode: str
 ) -> None:

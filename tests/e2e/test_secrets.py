@@ -37,7 +37,12 @@ def config(write_servers: WriteServers) -> Path:
 
 @pytest.mark.promise("secrets-redacted")
 @pytest.mark.parametrize(
-    "arguments", [["doctor"], ["doctor", "--json"], ["servers"], ["report"], ["find", "x"], ["tools"]]
+    "arguments",
+    [
+        ["doctor", "--json"],
+        ["find", "x"],
+        *(pytest.param([name], marks=pytest.mark.full) for name in ("doctor", "servers", "report", "tools")),
+    ],
 )
 async def test_no_command_shows_what_a_dying_server_says_of_its_secrets(config: Path, arguments: list[str]) -> None:
     done = await command(*arguments, "--config", config, "--log-level", "debug", "--start-timeout", 5)

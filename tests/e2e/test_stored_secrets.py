@@ -52,7 +52,16 @@ def in_files(database: Path) -> bytes:
 
 
 @pytest.mark.promise("secrets-redacted")
-@pytest.mark.parametrize("arguments", [["servers", "--json"], ["doctor"], ["doctor", "--json"], ["report", "--json"]])
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["doctor", "--json"],
+        *(
+            pytest.param(command, marks=pytest.mark.full)
+            for command in (["servers", "--json"], ["doctor"], ["report", "--json"])
+        ),
+    ],
+)
 async def test_no_command_shows_a_stored_secret(config: Path, database: Path, arguments: list[str]) -> None:
     done = await command(*arguments, "--config", config, "--database", database, "--log-level", "debug")
     assert TOKEN not in done.out + done.err
