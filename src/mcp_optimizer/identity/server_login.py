@@ -96,13 +96,12 @@ class ServerLogin:
         if status == 403:
             if challenge is None or not challenge.wants_more_scopes:
                 return False
-            return await self._need_scopes(challenge)
+            return self._has_other_than(sent) or await self._need_scopes(challenge)
         if status != 401 or (challenge is None and self._spec.auth.kind is AuthKind.AUTO and self.kept.login is None):
             return False
         login = self.kept.login
         if login is not None and login.tokens is not None and not login.is_over:
-            if dict(sent).get("authorization") != login.headers["authorization"]:
-                # Another call has a newer token meanwhile.
+            if self._has_other_than(sent):
                 return True
             is_new = login.tokens.access == self._replacement and time.time() - login.given_at < _JUST_GIVEN
             if (login.tokens.refresh or self._has_account) and not is_new:
@@ -260,6 +259,11 @@ class ServerLogin:
         raise LoginNeeded(f"the call needs more permissions than its login has{permissions}: {advice(self._spec.name)}")
 
     # Small parts.
+
+    def _has_other_than(self, sent: Mapping[str, str]) -> bool:
+        """Whether there is a newer token meanwhile than the one that was sent."""
+        login = self.kept.login
+        return login is not None and login.headers.get("authorization") not in (None, dict(sent).get("authorization"))
 
     def _take(self, login: Login) -> None:
         self._patience.succeeded()

@@ -199,6 +199,15 @@ async def test_a_logout_elsewhere_is_not_undone_by_a_call_that_needs_more() -> N
     assert rows.rows == {}
 
 
+async def test_a_call_that_was_refused_with_the_old_token_is_made_with_the_new_one() -> None:
+    login = server_login(Provided())
+    await login.keep(made("old", expires_in=600))
+    sent = await login.headers()
+    await login.keep(made("new", expires_in=600))
+    assert await login.refused(403, INSUFFICIENT.format("write"), sent)
+    assert await login.refused(401, "Bearer", sent)
+
+
 async def test_an_account_takes_no_scope_beyond_those_of_its_entry() -> None:
     provided = Provided()
     provided.answers[f"{ISSUER}/token"] = (200, {"access_token": "a1", "expires_in": 600})
