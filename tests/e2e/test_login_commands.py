@@ -206,7 +206,9 @@ async def test_a_running_gateway_uses_logins_and_logouts_of_other_processes(worl
         assert "needs more permissions than its login has (mcp:write)" in await called("write_note")
         # With more permissions.
         assert (await pasted(world, *options)).code == 0
-        assert json.loads(await called("write_note"))["scopes"] == ["mcp:read", "mcp:write"]
+        told = await called("write_note")
+        assert told.startswith("{"), told
+        assert json.loads(told)["scopes"] == ["mcp:read", "mcp:write"]
         # After what was given before was revoked.
         await asyncio.to_thread(world.control, revoke_all=True)
         assert "mcp-optimizer login notes" in await called("whoami")

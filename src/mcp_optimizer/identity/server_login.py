@@ -96,7 +96,7 @@ class ServerLogin:
         if status == 403:
             if challenge is None or not challenge.wants_more_scopes:
                 return False
-            return self._has_other_than(sent) or await self._need_scopes(challenge)
+            return await self._need_scopes(challenge, sent)
         if status != 401 or (challenge is None and self._spec.auth.kind is AuthKind.AUTO and self.kept.login is None):
             return False
         login = self.kept.login
@@ -108,7 +108,7 @@ class ServerLogin:
                 await self._renewed(login)
                 self._replacement = self.kept.login.tokens.access if self.kept.login and self.kept.login.tokens else ""
                 return True
-        if not self._has_account and await self.kept.another() is not None:
+        if not self._has_account and await self._finds_other_than(sent):
             return True
         self._challenge = challenge or Challenge()
         if self._has_account:
@@ -236,7 +236,7 @@ class ServerLogin:
             raise
         self._take(login)
 
-    async def _need_scopes(self, challenge: Challenge) -> bool:
+    async def _need_scopes(self, challenge: Challenge, sent: Mapping[str, str]) -> bool:
         """A call needs permissions that the login does not have."""
         login = self.kept.login
         wanted = challenge.scopes or ()
@@ -249,7 +249,7 @@ class ServerLogin:
             self._more = with_more(login.scopes if login is not None else (), wanted)
             await self._renewed(login)
             return True
-        if await self.kept.another() is not None:
+        if await self._finds_other_than(sent):
             return True
         login = self.kept.login
         if login is not None and not set(wanted) <= set(login.wanted):
@@ -259,6 +259,11 @@ class ServerLogin:
         raise LoginNeeded(f"the call needs more permissions than its login has{permissions}: {advice(self._spec.name)}")
 
     # Small parts.
+
+    async def _finds_other_than(self, sent: Mapping[str, str]) -> bool:
+        # What another call has found meanwhile counts, too.
+        await self.kept.another()
+        return self._has_other_than(sent)
 
     def _has_other_than(self, sent: Mapping[str, str]) -> bool:
         """Whether there is a newer token meanwhile than the one that was sent."""
