@@ -17,7 +17,7 @@ from mcp_optimizer.cli.options import JsonFlag, with_settings
 from mcp_optimizer.cli.running import run
 from mcp_optimizer.cli.show import console, print_json
 from mcp_optimizer.errors import ConfigurationError, OptimizerError
-from mcp_optimizer.runtime.terminal_text import counted, in_a_line
+from mcp_optimizer.runtime.terminal_text import counted, in_a_line, span
 from mcp_optimizer.settings import Settings
 
 if TYPE_CHECKING:
@@ -75,12 +75,13 @@ def _of_one(settings: Settings, server: str) -> Settings:
 def _started(settings: Settings) -> tuple[Optimizer, list[ServerSpec]]:
     import logging
 
-    from mcp_optimizer.app import Optimizer, server_specs
+    from mcp_optimizer.app import Optimizer
     from mcp_optimizer.upstream.supervisor import restarts
 
     if "log_level" not in settings.model_fields_set:
         restarts.setLevel(logging.ERROR)
-    return Optimizer.from_settings(settings), server_specs(settings)
+    optimizer = Optimizer.from_settings(settings)
+    return optimizer, [state.spec for state in optimizer.servers()]
 
 
 async def _login(settings: Settings, name: str, *, opens: bool, paste: bool) -> None:
@@ -268,10 +269,10 @@ def _lines(one: LoginStatus) -> list[str]:
         said.append(f"by {one.issuer}, for {', '.join(one.scopes) or 'what the server gives by default'}")
     if one.expires_at is not None:
         left = one.expires_at - time.time()
-        when = f"expires in {_span(left)}" if left > 0 else f"expired {_span(-left)} ago"
+        when = f"expires in {span(left)}" if left > 0 else f"expired {span(-left)} ago"
         said.append(f"{when}; {'refreshed by itself' if one.can_refresh else 'not refreshable'}")
     if one.refreshed_at is not None:
-        said.append(f"last given {_span(time.time() - one.refreshed_at)} ago")
+        said.append(f"last given {span(time.time() - one.refreshed_at)} ago")
     if one.wanted:
         said.append(f"a call needed more permissions: {', '.join(one.wanted)}; log in again to give them")
     if one.error:
@@ -279,10 +280,3 @@ def _lines(one: LoginStatus) -> list[str]:
     if one.state in ("login needed", "more permissions needed"):
         said.append(f"mcp-optimizer login {one.server}")
     return said
-
-
-def _span(seconds: float) -> str:
-    for unit, length in (("day", 86_400), ("hour", 3_600), ("minute", 60)):
-        if seconds >= length:
-            return counted(int(seconds // length), unit)
-    return counted(int(seconds), "second")

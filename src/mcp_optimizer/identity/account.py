@@ -8,7 +8,6 @@ from mcp_optimizer.identity.challenges import Challenge, with_more
 from mcp_optimizer.identity.client_ids import configured
 from mcp_optimizer.identity.discovery import discovered
 from mcp_optimizer.identity.login import Login
-from mcp_optimizer.identity.tokens import TokenEndpoint
 from mcp_optimizer.identity.web import LoginFailed, Web
 from mcp_optimizer.upstream.spec import ServerSpec
 
@@ -21,16 +20,6 @@ async def account_login(spec: ServerSpec, challenge: Challenge, more: tuple[str,
     if client is None:
         raise LoginFailed("client_credentials needs a client_id in the auth of the entry")
     scopes = with_more(provider.scopes, more)
-    endpoint = TokenEndpoint(
-        provider.token_endpoint, provider.issuer, client, provider.resource, auth.private_key, auth.algorithm
-    )
-    tokens = await endpoint.for_client(web, scopes)
-    return Login(
-        provider.issuer,
-        provider.token_endpoint,
-        provider.resource,
-        client,
-        scopes=scopes,
-        tokens=tokens,
-        given_at=time.time(),
-    )
+    login = Login(provider.issuer, provider.token_endpoint, provider.resource, client, scopes=scopes)
+    tokens = await login.endpoint(auth).for_client(web, scopes)
+    return login.with_tokens(tokens, time.time())

@@ -81,10 +81,12 @@ class Logins:
         self._commands: dict[str, HeaderCommand] = {}
         self._attempts: dict[str, _Awaited] = {}
         self.callback_address = ""
-        """Where browsers come back to from elsewhere; empty: only to a port of this machine."""
+        """Where browsers come back to from elsewhere; empty: only to a port of this machine. Where others reach the
+        gateway, no caller is offered a login.
+        """
 
     def come_back_to(self, address: str) -> None:
-        """Logins that are offered in the middle of a call end at this address, which somebody serves from now on."""
+        """Others reach the gateway, and logins of the dashboard end at this address."""
         self.callback_address = address
 
     def of(self, spec: ServerSpec) -> Authorization | None:
@@ -257,6 +259,3 @@ def by_name(specs: Iterable[ServerSpec], name: str) -> ServerSpec:
     if name not in found:
         raise ConfigurationError(f"There is no server {name!r}. Servers: {', '.join(found) or 'none'}.")
     return found[name]
-
-
-__all__ = ["LoginFailed", "Logins", "OptimizerError", "by_name", "wants_login", "why_no_login"]

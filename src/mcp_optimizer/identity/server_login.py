@@ -33,9 +33,6 @@ logger = logging.getLogger(__name__)
 _JUST_GIVEN = 5.0
 """Seconds in which a token that replaced a refused one is not replaced again: the next would be refused, too."""
 
-_LAST_WORDS = 2.0
-"""Seconds for what is under way when the gateway stops."""
-
 _LOOK = 0.1
 _LOOK_FOR_LOGIN = 2.0
 """Seconds between two looks whether another process has refreshed, or logged in."""
