@@ -159,6 +159,79 @@ secret = Table(
     Column("claimed_until_ms", BigInteger, nullable=False),
 )
 
+# A key of a caller: `digest` is a hash of its secret. `servers` is a JSON list, or null for all.
+api_key = Table(
+    "api_key",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("name", Text, nullable=False),
+    Column("digest", LargeBinary, nullable=False),
+    Column("servers", Text, nullable=False),
+    Column("risk", Text, nullable=False),
+    Column("role", Text, nullable=False),
+    Column("profile", Text),
+    Column("calls_per_minute", Integer),
+    Column("created_at_ms", BigInteger, nullable=False),
+    Column("expires_at_ms", BigInteger),
+    Column("used_at_ms", BigInteger),
+    Column("revoked_at_ms", BigInteger),
+)
+
+# What a server was when its tools were approved (`state` is approved), and what it is now if that waits for approval
+# (`waiting`). `identity` hashes its command or URL; `shown` is that without secrets.
+server_pin = Table(
+    "server_pin",
+    metadata,
+    Column("server", Text, primary_key=True),
+    Column("state", Text, primary_key=True),
+    Column("identity", Text, nullable=False),
+    Column("shown", Text, nullable=False),
+    Column("at_ms", BigInteger, nullable=False),
+)
+
+# The same for a tool: its approved definition, and the one that waits. `definition` is compressed JSON, `by` says who
+# approved it ("baseline" if nobody had to).
+tool_pin = Table(
+    "tool_pin",
+    metadata,
+    Column("server", Text, primary_key=True),
+    Column("tool", Text, primary_key=True),
+    Column("state", Text, primary_key=True),
+    Column("hash", Text, nullable=False),
+    Column("definition", LargeBinary, nullable=False),
+    Column("by", Text, nullable=False),
+    Column("at_ms", BigInteger, nullable=False),
+)
+
+# Who did what, and what allowed it. Rows are only added, and deleted by age; arguments are kept only if a setting says.
+audit = Table(
+    "audit",
+    metadata,
+    Column("id", Whole, primary_key=True, autoincrement=True),
+    Column("at_ms", BigInteger, nullable=False),
+    Column("caller", Text, nullable=False),
+    Column("tenant", Text, nullable=False),
+    Column("client", Text, nullable=False),
+    Column("session", Text, nullable=False),
+    Column("method", Text, nullable=False),
+    Column("server", Text, nullable=False),
+    Column("tool", Text, nullable=False),
+    Column("risk", Text, nullable=False),
+    Column("decision", Text, nullable=False),
+    Column("rule", Text, nullable=False),
+    Column("approved_by", Text, nullable=False),
+    Column("outcome", Text, nullable=False),
+    Column("arguments_bytes", Whole, nullable=False),
+    Column("arguments_hash", Text, nullable=False),
+    Column("arguments", Text),
+    Column("result_tokens", Whole, nullable=False),
+    Column("result_hash", Text, nullable=False),
+    Column("milliseconds", Float, nullable=False),
+    Column("definition_hash", Text, nullable=False),
+    Column("trace_id", Text, nullable=False),
+    Index("ix_audit_at_ms", "at_ms"),
+)
+
 # Complete results that were cut, in pieces; a chunk contains several. No pieces means not yet written.
 kept_result = Table(
     "kept_result",

@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from mcp_optimizer.domain.principal import LOCAL_PRINCIPAL, Principal
+
 
 class ClientLink(Protocol):
     """The client behind a call, as far as a server may contact it during the call."""
@@ -58,11 +60,15 @@ class Caller:
     client: str = ""
     """The client's own name for itself; only for display, not trusted."""
     key: str = "local"
-    """Identifies the caller: the process on stdio, a session over HTTP."""
+    """Identifies the caller: the process on stdio, a verified principal or else a session over HTTP."""
     link: ClientLink | None = field(default=None, compare=False, repr=False)
     """The way back to the client, if there is one."""
     passed_on: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)
     """The parts of the client's request that go to the server unchanged: `_meta`, `inputResponses`, `requestState`."""
+    principal: Principal = LOCAL_PRINCIPAL
+    """Who was verified."""
+    narrowed: frozenset[str] | None = None
+    """The only servers that this connection wants to use; None: all that the principal may."""
 
 
 LOCAL = Caller()

@@ -1,0 +1,66 @@
+"""Who a caller is, once verified, and what that alone permits. Frozen values; nothing here verifies anybody."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Risk(StrEnum):
+    """What a tool may do at worst, in increasing order."""
+
+    READ = "read"
+    WRITE = "write"
+    DESTRUCTIVE = "destructive"
+
+    @property
+    def rank(self) -> int:
+        return _RANKS[self]
+
+    def covers(self, other: Risk) -> bool:
+        """Whether somebody who may do this may do the other."""
+        return self.rank >= other.rank
+
+
+_RANKS = {Risk.READ: 0, Risk.WRITE: 1, Risk.DESTRUCTIVE: 2}
+
+
+class Role(StrEnum):
+    """What somebody may do on the dashboard, in increasing order."""
+
+    NONE = "none"
+    SEE = "see"
+    MANAGE = "manage"
+
+
+@dataclass(frozen=True)
+class Principal:
+    """One verified caller, or the one that stands for everybody who is not.
+
+    Two callers with different `id`s share nothing. `name` is what rules match and people read; it starts with what
+    vouches for it (`key:ci`, `corp:alice`), so nobody can take the name of another kind of caller.
+    """
+
+    id: str
+    name: str
+    tenant: str = ""
+    """Whose caller this is, if a claim says so."""
+    servers: frozenset[str] | None = None
+    """The servers that it may use; None: all."""
+    risk: Risk = Risk.DESTRUCTIVE
+    """The worst class of tools that it may call."""
+    profile: str | None = None
+    """The profile of registered tools that it gets."""
+    role: Role = Role.NONE
+    scopes: frozenset[str] | None = None
+    """The scopes of its token; None: it has no token, so no scope can be missing."""
+    calls_per_minute: int | None = None
+    """Its own rate limit; None: that of the settings, 0: none."""
+    is_verified: bool = True
+
+
+LOCAL_PRINCIPAL = Principal("local", "local", role=Role.MANAGE)
+"""Whoever started the gateway, and speaks to it on stdio, by the command line or as a library."""
+
+ANYONE = Principal("anyone", "anyone", role=Role.MANAGE, is_verified=False)
+"""Everybody who reaches an open gateway over HTTP. Nothing tells one of them from another."""
