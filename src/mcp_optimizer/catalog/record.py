@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 from mcp_optimizer.domain.tools import Definition, McpTool
 from mcp_optimizer.search.deprecation import successors
@@ -26,6 +27,8 @@ class ToolRecord:
     """The names that a deprecated tool points to; None: it is not deprecated."""
     purpose: str = ""
     """What the server file says its server is for."""
+    hints: Mapping[str, bool] = field(default_factory=dict, hash=False)
+    """What its annotations claim about its effects."""
 
     @property
     def name(self) -> str:
@@ -89,4 +92,16 @@ def _record(
     counts = count_terms(document(server, tool, said.words), vocabulary)
     deprecated = successors(tool.title or "", tool.description or "", tool.annotations or {})
     key = vector_key(tool_text(server, tool, said.purpose))
-    return ToolRecord(server, definition, token_count, counts, key, deprecated, said.purpose)
+    hints = effect_hints(tool.annotations)
+    return ToolRecord(server, definition, token_count, counts, key, deprecated, said.purpose, hints)
+
+
+_NO_HINTS: Mapping[str, bool] = {}
+_HINTS = ("readOnlyHint", "destructiveHint")
+
+
+def effect_hints(annotations: Mapping[str, Any] | None) -> Mapping[str, bool]:
+    """What annotations claim about a tool's effects; anything but true and false claims nothing."""
+    if not annotations:
+        return _NO_HINTS
+    return {name: value for name in _HINTS if isinstance(value := annotations.get(name), bool)} or _NO_HINTS

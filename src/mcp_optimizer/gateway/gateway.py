@@ -24,14 +24,17 @@ from mcp_optimizer.compression.groups import expand
 from mcp_optimizer.compression.validation import parts
 from mcp_optimizer.domain.caller import LOCAL, Caller
 from mcp_optimizer.domain.tools import Definition
-from mcp_optimizer.errors import InvalidArguments, InvalidRequest, quoted
+from mcp_optimizer.errors import InvalidArguments, InvalidRequest, OptimizerError, RequestError, quoted
 from mcp_optimizer.gateway import resolving
 from mcp_optimizer.gateway.arguments import ArgumentCheck, read_arguments
 from mcp_optimizer.gateway.conversations import SeenByCaller
 from mcp_optimizer.gateway.finding import Finder, Query
 from mcp_optimizer.gateway.found import FoundTools, ToolListPage
+from mcp_optimizer.gateway.permissions import Permissions
+from mcp_optimizer.gateway.views import Views
 from mcp_optimizer.largejson.text import compact
 from mcp_optimizer.limits import DEFAULT_LIMITS, Limits
+from mcp_optimizer.policy.access import Policy
 from mcp_optimizer.results.metadata import of_a_tool
 from mcp_optimizer.results.pipeline import Call, Results
 from mcp_optimizer.search.deprecation import sentence as deprecation
@@ -71,6 +74,7 @@ class Gateway:
         use: LearnedUse | None = None,
         find_tokens: int = 400,
         shapes: LearnedShapes | None = None,
+        permissions: Permissions | None = None,
     ) -> None:
         self._use = use
         self._shapes = shapes
@@ -82,11 +86,16 @@ class Gateway:
         self._finder = Finder(forms, results.count_or_most, find_limit, find_tokens, limits, use, self.shape)
         self.limits = limits
         self._check = ArgumentCheck(limits.check_steps)
+        self.permissions = permissions or Permissions(Views(Policy()))
 
     @property
     def snapshot(self) -> Snapshot:
         """The current snapshot of the catalog."""
         return self._catalog.snapshot
+
+    async def seen_by(self, caller: Caller) -> Snapshot:
+        """The current snapshot as a caller sees it: with the tools that it may call."""
+        return await self.permissions.views.ready(self._catalog.snapshot, caller)
 
     def find(
         self,
@@ -94,10 +103,11 @@ class Gateway:
         tool_keywords: str = "",
         limit: int | None = None,
         detail: Detail = Detail.FULL,
+        caller: Caller = LOCAL,
     ) -> FoundTools:
         """The few tools that fit a request, with exact savings against all tools of running servers."""
         query = Query(tool_description, tool_keywords, limit, detail)
-        return self._finder.find(self._catalog.snapshot, query)
+        return self._finder.find(self.permissions.views.of(self._catalog.snapshot, caller), query)
 
     async def search(
         self,
@@ -117,7 +127,8 @@ class Gateway:
         query = Query(tool_description, tool_keywords, limit, detail)
         seen = self._conversations.of(caller.key) if is_conversation else None
         # Embedding the request takes milliseconds that other calls need not wait for.
-        found = await asyncio.to_thread(self._finder.find, self._catalog.snapshot, query, seen)
+        view = await self.seen_by(caller)
+        found = await asyncio.to_thread(self._finder.find, view, query, seen)
         if self._use is not None:
             self._use.searched(caller.key, terms(query.text), [hit.tool.key for hit in found.tools])
         if detail is Detail.FULL and len(found.tools) == 1 and found.abbreviated:
@@ -125,9 +136,9 @@ class Gateway:
             return replace(found, whole_id=await self.results.keep(whole, caller))
         return found
 
-    def list_tools(self, server: str | None = None, offset: int = 0) -> ToolListPage:
-        """All tools of running servers, or of one server, page by page."""
-        snapshot = self._catalog.snapshot
+    def list_tools(self, server: str | None = None, offset: int = 0, caller: Caller = LOCAL) -> ToolListPage:
+        """All tools of running servers that the caller may call, or of one server, page by page."""
+        snapshot = self.permissions.views.of(self._catalog.snapshot, caller)
         if server is not None and server not in snapshot.states:
             raise resolving.unknown_server(snapshot, server)
         tools = snapshot.running if server is None else snapshot.of_server(server)
@@ -169,7 +180,7 @@ class Gateway:
         """
         projection = self.results.projection(select)
         parked = self._pool.parked(caller)
-        tool = self.resolve(tool_name, server_name)
+        tool = await self.resolve(tool_name, server_name, caller)
         arguments = (
             await asyncio.to_thread(self._understand, tool, parameters)
             if _takes_long(tool, parameters)
@@ -188,7 +199,8 @@ class Gateway:
             details.annotations or {},
             parked.seconds if parked is not None else 0.0,
         )
-        result = await self.results.answer(call, lambda: self._pool.call(tool.server, "tools/call", params, caller))
+        permitted = await self.permissions.obtain(tool, arguments, caller, is_continued=parked is not None)
+        result = await self.results.answer(call, lambda: self._pool.call(tool.server, "tools/call", params, permitted))
         if self._use is not None and not result.get("isError"):
             self._use.called(caller.key, *tool.key)
         return _with_origin(result, tool)
@@ -196,12 +208,11 @@ class Gateway:
     async def pass_on(self, tool_name: str, arguments: Mapping[str, Any] | None, caller: Caller) -> dict[str, Any]:
         """Call a tool by its listed name, with arguments and result unchanged, and add the cost."""
         parked = self._pool.parked(caller)
-        snapshot = self._catalog.snapshot
-        if (tool := resolving.exact(snapshot, tool_name)) is None:
-            raise resolving.unknown_tool(snapshot, tool_name, advice="")
+        tool = await self._exact(tool_name, caller)
         params = {"name": tool.record.name, **({} if arguments is None else {"arguments": arguments})}
         started = time.perf_counter() - (parked.seconds if parked is not None else 0.0)
-        result = await self._pool.call(tool.server, "tools/call", params, caller)
+        permitted = await self.permissions.obtain(tool, arguments, caller, is_continued=parked is not None)
+        result = await self._pool.call(tool.server, "tools/call", params, permitted)
         return await self.results.described(of_a_tool(result), started)
 
     def definition(self, tool: CatalogTool) -> dict[str, Any]:
@@ -234,12 +245,38 @@ class Gateway:
             raise InvalidArguments(details.name, error.problems, shown, abbreviated=form.is_abbreviated) from None
         return arguments
 
-    def resolve(self, tool_name: str, server_name: str | None = None) -> CatalogTool:
-        """The one tool that a name means, or a helpful error."""
+    async def resolve(self, tool_name: str, server_name: str | None = None, caller: Caller = LOCAL) -> CatalogTool:
+        """The one tool that a name means for a caller, or a helpful error."""
         snapshot = self._catalog.snapshot
-        if server_name:
-            return resolving.on_server(snapshot, tool_name, server_name)
-        return resolving.resolve(snapshot, tool_name)
+        view = await self.permissions.views.ready(snapshot, caller)
+        try:
+            return _resolved(view, tool_name, server_name)
+        except RequestError:
+            self._explain_refusal(snapshot, tool_name, server_name, caller)
+            raise
+
+    async def _exact(self, tool_name: str, caller: Caller) -> CatalogTool:
+        """The tool listed under exactly this name."""
+        snapshot = self._catalog.snapshot
+        view = await self.permissions.views.ready(snapshot, caller)
+        if (tool := resolving.exact(view, tool_name)) is None:
+            self._explain_refusal(snapshot, tool_name, None, caller)
+            raise resolving.unknown_tool(view, tool_name, advice="")
+        return tool
+
+    def _explain_refusal(self, snapshot: Snapshot, tool_name: str, server_name: str | None, caller: Caller) -> None:
+        """Raises CallRefused if a name means a tool that this caller may not call, on a server that it may use."""
+        try:
+            tool = _resolved(snapshot, tool_name, server_name)
+        except OptimizerError:
+            return
+        self.permissions.explain(tool, caller)
+
+
+def _resolved(snapshot: Snapshot, tool_name: str, server_name: str | None) -> CatalogTool:
+    if server_name:
+        return resolving.on_server(snapshot, tool_name, server_name)
+    return resolving.resolve(snapshot, tool_name)
 
 
 @lru_cache(maxsize=1_024)

@@ -30,8 +30,11 @@ def resolve(snapshot: Snapshot, name: str) -> CatalogTool:
     """The tool that a name means, in any spelling that can mean only one."""
     if (tool := exact(snapshot, name)) is not None:
         return tool
-    if meant := snapshot.names.servers.meant(name):
+    if meant := _meant(snapshot, name):
         raise _no_tool_of(snapshot, name, meant)
+    if snapshot.names.servers.meant(name):
+        # Of a server that does not exist for this caller: no other server may take such a call.
+        raise UnknownTool(name, ())
     if snapshot.names.servers.is_ours(name):
         raise InvalidRequest(_ours(snapshot, name))
     candidates = snapshot.at(snapshot.names.called(name)) or _spelt_like(snapshot, name)
@@ -50,7 +53,7 @@ def exact(snapshot: Snapshot, name: str) -> CatalogTool | None:
     # First, because no public name refers to another server.
     if (tool := snapshot.by_name.get(name)) is not None:
         return tool
-    meant = snapshot.names.servers.meant(name)
+    meant = _meant(snapshot, name)
     if len(meant) > 1:
         candidates = [tool for server in meant if (tool := _on_server(snapshot, name, server)) is not None]
         if candidates:
@@ -84,14 +87,21 @@ def on_server(snapshot: Snapshot, name: str, server: str) -> CatalogTool:
 
 def unknown_tool(snapshot: Snapshot, name: str, advice: str) -> UnknownTool:
     """Why no tool has this exact name."""
-    if meant := snapshot.names.servers.meant(name):
+    if meant := _meant(snapshot, name):
         return _no_tool_of(snapshot, name, meant, advice)
-    return UnknownTool(name, nearest_names(snapshot, name), advice=advice)
+    near = () if snapshot.names.servers.meant(name) else nearest_names(snapshot, name)
+    return UnknownTool(name, near, advice=advice)
 
 
 def unknown_server(snapshot: Snapshot, server: str) -> InvalidRequest:
     known = listed(list(snapshot.states)) or "none"
     return InvalidRequest(f"Unknown server {quoted(server)}. Servers: {known}.")
+
+
+def _meant(snapshot: Snapshot, name: str) -> dict[str, Sequence[str]]:
+    """The servers that a name refers to, among those that exist for whoever looks at this snapshot."""
+    meant = snapshot.names.servers.meant(name)
+    return {server: rests for server, rests in meant.items() if server in snapshot.states}
 
 
 def _on_server(snapshot: Snapshot, name: str, server: str) -> CatalogTool | None:
@@ -123,9 +133,10 @@ def _spelt_like(snapshot: Snapshot, name: str) -> list[CatalogTool]:
         record, tool = snapshot.names.records[position], snapshot.tools[position]
         if key not in (name_key(record.name), name_key(f"{record.server} {record.name}")):
             continue
-        if tool is None:
+        if tool is not None:
+            found.append(tool)
+        elif (state := snapshot.states.get(record.server)) is not None and state.status is not ServerStatus.RUNNING:
             raise _unavailable(snapshot, record.server)
-        found.append(tool)
     return found
 
 

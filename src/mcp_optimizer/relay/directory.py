@@ -24,6 +24,15 @@ from mcp_optimizer.upstream.state import UpstreamState
 
 logger = logging.getLogger(__name__)
 
+Allowed = Callable[[str], bool]
+"""Whether a server exists for whoever asks."""
+
+
+def everything(_server: str) -> bool:
+    """For somebody who may use every server."""
+    return True
+
+
 _TTL_MS = 60_000
 _MANY = 500
 """Number of entries from which a list is assembled in a thread."""
@@ -127,10 +136,13 @@ class Directory:
         self._made[kind.method] = (listed, found)
         return found
 
-    async def prompt(self, name: str) -> tuple[str, str] | None:
+    async def prompt(self, name: str, allowed: Allowed = everything) -> tuple[str, str] | None:
         """The server and own name of a prompt; an unknown one may still exist on the only server."""
         names = self._configured().names
-        meant = names.meant(name)
+        readings = names.meant(name)
+        meant = {server: rests for server, rests in readings.items() if allowed(server)}
+        if readings and not meant:
+            return None
         if len(meant) > 1:
             raise InvalidRequest(f"The prompt {name!r} is ambiguous: {' or '.join(meant)}. See prompts/list.")
         for server, rests in meant.items():
@@ -138,40 +150,43 @@ class Directory:
             own = next((own for own in names.own_names(name, server) if own in listed), rests[0])
             return server, own
         if (entry := (await self.listed(PROMPTS)).by_public.get(name)) is not None:
-            return entry.server, entry.own
-        providers = self.providers(PROMPTS.capability)
+            return (entry.server, entry.own) if allowed(entry.server) else None
+        providers = [server for server in self.providers(PROMPTS.capability) if allowed(server)]
         return (providers[0], name) if len(providers) == 1 else None
 
-    async def resource(self, uri: str) -> list[tuple[str, str]]:
+    async def resource(self, uri: str, allowed: Allowed = everything) -> list[tuple[str, str]]:
         """Where a URI may be read, most likely first: server and own URI. Servers have more resources than
         they list.
         """
         if (read := self._configured().schemes.reading(uri)) is not None:
             server, own = read
+            if not allowed(server):
+                return []
             # A scheme like git+ssh may also be the server's own.
             is_own = uri in await self._of_server(server, RESOURCES)
             return [(server, uri), (server, own)] if is_own else [(server, own), (server, uri)]
         providers = self.providers(RESOURCES.capability)
         if len(providers) == 1:
-            self._refuse_others(uri, providers)
-            return [(providers[0], uri)]
+            self._refuse_others(uri, providers, allowed)
+            return [(providers[0], uri)] if allowed(providers[0]) else []
         resources = await self._listings.of(providers, RESOURCES)
         found = await self._made_of(_usable(resources), RESOURCES)
         if (entry := found.by_public.get(uri)) is not None:
-            return [(entry.server, entry.own)]
-        if shared := [entry.public for entry in found.entries if entry.own == uri]:
+            return [(entry.server, entry.own)] if allowed(entry.server) else []
+        if shared := [entry.public for entry in found.entries if entry.own == uri and allowed(entry.server)]:
             raise InvalidRequest(f"Several servers have the resource {uri}. Read one of: {', '.join(shared)}.")
         templates = await self._listings.of(providers, TEMPLATES)
         self._learn(_usable(resources), _usable(templates))
-        self._refuse_others(uri, providers)
+        self._refuse_others(uri, providers, allowed)
         holdings = {server: self._holdings.get(server, Holding()) for server in providers}
-        return [(server, uri) for server in answering(uri, holdings)]
+        # Among all servers, so that none gets a URI only because its owner does not exist for this caller.
+        return [(server, uri) for server in answering(uri, holdings) if allowed(server)]
 
-    async def template(self, uri: str) -> tuple[str, str] | None:
+    async def template(self, uri: str, allowed: Allowed = everything) -> tuple[str, str] | None:
         """The server and own form of a template or resource, for completing its arguments."""
         if (entry := (await self.listed(TEMPLATES)).by_public.get(uri)) is not None:
-            return entry.server, entry.own
-        places = await self.resource(uri)
+            return (entry.server, entry.own) if allowed(entry.server) else None
+        places = await self.resource(uri, allowed)
         return places[0] if places else None
 
     async def _of_server(self, server: str, kind: ListingKind) -> Mapping[str, Any]:
@@ -193,18 +208,21 @@ class Directory:
                 self._held_from[server] = now
                 self._holdings[server] = Holding.of(*(one.entries if one else () for one in now))
 
-    def _refuse_others(self, uri: str, providers: list[str]) -> None:
+    def _refuse_others(self, uri: str, providers: list[str], allowed: Allowed) -> None:
         """Refuse a URI of a server that is down, or one that may belong to several servers; never guess."""
         place = place_of(uri)
         if place is None:
             return
         states = self._states()
         owners = sorted(name for name, held in self._holdings.items() if name in states and held.owns(place))
+        shown = [name for name in owners if allowed(name)]
         if owners and not set(owners) & set(providers):
-            raise _unavailable(states[owners[0]])
-        if len(owners) > 1 and place.authority:
+            if shown:
+                raise _unavailable(states[shown[0]])
+            raise InvalidRequest(f"Resource not found: {uri}")
+        if len(shown) > 1 and place.authority:
             schemes = self._configured().schemes
-            choice = ", ".join(schemes.public(server, uri) for server in owners)
+            choice = ", ".join(schemes.public(server, uri) for server in shown)
             raise InvalidRequest(f"Several servers have resources at {place.authority!r}. Read one of: {choice}.")
 
 

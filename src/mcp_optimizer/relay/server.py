@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -18,13 +19,13 @@ from mcp.shared.exceptions import MCPError
 from mcp_types.methods import CLIENT_REQUESTS
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
-from mcp_optimizer.domain.caller import LOCAL
+from mcp_optimizer.domain.caller import LOCAL, Caller
 from mcp_optimizer.domain.tools import ServerStatus
 from mcp_optimizer.errors import OptimizerError, UpstreamError, UpstreamRefusal
 from mcp_optimizer.limits import DEFAULT_LIMITS, Limits
 from mcp_optimizer.relay.changes import Changes, Watches
 from mcp_optimizer.relay.connected import Client, Clients, Context
-from mcp_optimizer.relay.directory import Directory
+from mcp_optimizer.relay.directory import Allowed, Directory
 from mcp_optimizer.relay.envelope import for_era
 from mcp_optimizer.relay.listings import PROMPTS, RESOURCES, TEMPLATES, ListingKind
 from mcp_optimizer.relay.paging import page
@@ -52,6 +53,14 @@ REGISTERED: Mapping[str, type[types.RequestParams]] = {
 Handler = Callable[[Context, Mapping[str, Any]], Awaitable[dict[str, Any]]]
 
 
+Permits = Callable[[Caller, str], bool]
+"""Whether a caller may use a server's resources and prompts."""
+
+
+def _everywhere(_caller: Caller, _server: str) -> bool:
+    return True
+
+
 class Relay:
     """Resources, prompts, completion, log levels, subscriptions."""
 
@@ -62,14 +71,18 @@ class Relay:
         tools_ready: Callable[[], Coroutine[Any, Any, None]] | None = None,
         started: Callable[[], Awaitable[None]] | None = None,
         limits: Limits = DEFAULT_LIMITS,
+        permits: Permits = _everywhere,
     ) -> None:
-        """`tools_ready` waits until changed tools can be listed, before clients are notified.
+        """`permits` says which servers a caller may use.
+
+        `tools_ready` waits until changed tools can be listed, before clients are notified.
 
         `started` waits, only at first and briefly, until the servers are up, because many clients ask once,
         immediately.
         """
         self._pool = pool
         self._limits = limits
+        self._permits = permits
         self.started = started or _at_once
         self._tools_ready = tools_ready
         self.bus = bus = InMemorySubscriptionBus()
@@ -145,15 +158,24 @@ class Relay:
         except OptimizerError as error:
             raise as_mcp_error(error) from error
 
-    async def _list(self, kind: ListingKind, _ctx: Context, params: Mapping[str, Any]) -> dict[str, Any]:
-        found = await self._directory.listed(kind)
-        listed = page(found.entries, kind.result_key, params, lambda entry: entry.definition)
+    def _allowed(self, ctx: Context) -> Allowed:
+        """Which servers exist for the client of a request."""
+        return partial(self._permits, self.clients.caller(ctx))
+
+    async def _list(self, kind: ListingKind, ctx: Context, params: Mapping[str, Any]) -> dict[str, Any]:
+        found, allowed = await self._directory.listed(kind), self._allowed(ctx)
+        may_see = {server: allowed(server) for server in {entry.server for entry in found.entries}}
+        entries = found.entries
+        if not all(may_see.values()):
+            entries = tuple(entry for entry in entries if may_see[entry.server])
+            found = replace(found, scope="private")
+        listed = page(entries, kind.result_key, params, lambda entry: entry.definition)
         return {**listed, "ttlMs": found.ttl_ms, "cacheScope": found.scope}
 
     async def _get_prompt(self, ctx: Context, params: Mapping[str, Any]) -> dict[str, Any]:
         name = params["name"]
         self._pool.parked(self.clients.caller(ctx))
-        place = await self._directory.prompt(name)
+        place = await self._directory.prompt(name, self._allowed(ctx))
         if place is None:
             raise MCPError(types.INVALID_PARAMS, f"Unknown prompt {name!r}: see prompts/list")
         server, own = place
@@ -163,7 +185,7 @@ class Relay:
         uri = params["uri"]
         refusal: UpstreamError | None = None
         parked = self._pool.parked(self.clients.caller(ctx))
-        for server, own in await self._directory.resource(uri):
+        for server, own in await self._directory.resource(uri, self._allowed(ctx)):
             if parked is not None and parked.server != server:
                 continue
             try:
@@ -180,7 +202,8 @@ class Relay:
         reference = params["ref"]
         key = "name" if reference.get("type") == "ref/prompt" else "uri"
         asked = reference.get(key)
-        place = await (self._directory.prompt(asked) if key == "name" else self._directory.template(asked))
+        find = self._directory.prompt if key == "name" else self._directory.template
+        place = await find(asked, self._allowed(ctx))
         if place is None:
             raise MCPError(types.INVALID_PARAMS, f"Nothing to complete: {asked!r} is not known")
         server, own = place
@@ -204,7 +227,7 @@ class Relay:
             client.watched.add(uri)
             with contextlib.ExitStack() as undo:
                 undo.callback(client.watched.discard, uri)
-                await self._begin_watch(uri)
+                await self._begin_watch(ctx, uri)
                 undo.pop_all()
         return {}
 
@@ -215,8 +238,8 @@ class Relay:
             await self._watches.end(uri)
         return {}
 
-    async def _begin_watch(self, uri: str) -> None:
-        places = await self._directory.resource(uri)
+    async def _begin_watch(self, ctx: Context, uri: str) -> None:
+        places = await self._directory.resource(uri, self._allowed(ctx))
         if not places:
             raise MCPError(types.INVALID_PARAMS, f"Resource not found: {uri}", {"uri": uri})
         await self._watches.begin(uri, places[0])
@@ -229,11 +252,15 @@ class Relay:
         try:
             for uri in uris if isinstance(uris, list) else []:
                 try:
-                    await self._begin_watch(uri)
+                    await self._begin_watch(ctx, uri)
                 except (OptimizerError, MCPError):
-                    # Treated like a resource that does not exist: accepted, and never fires.
+                    # Treated like a resource that does not exist: left out, so that it never fires, although another
+                    # client may listen for it.
                     continue
                 begun.append(uri)
+            if begun != uris and isinstance(uris, list):
+                notifications = {**wanted, "resourceSubscriptions": begun}
+                ctx = replace(ctx, params={**(ctx.params or {}), "notifications": notifications})
             return await call_next(ctx)
         finally:
             for uri in begun:

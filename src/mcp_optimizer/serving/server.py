@@ -197,48 +197,70 @@ class _Answers:
 
     async def _tool_list(self, ctx: ServerRequestContext[Any, Any]) -> dict[str, Any]:
         started, profile, version, known = time.perf_counter(), None, ctx.protocol_version, None
+        caller = self._caller(ctx)
         if self._options.transparent:
             await self._relay.started()
-            snapshot, show = self._gateway.snapshot, self._gateway.definition
+            snapshot, show = await self._gateway.seen_by(caller), self._gateway.definition
             # In a thread: reading a page of a thousand definitions would delay other calls.
             listed = await asyncio.to_thread(page, snapshot.running, "tools", ctx.params, show)
             answer = self._for_era(listed, version, ttl_ms=_CHANGING_TTL_MS)
             tools, known = listed["tools"], snapshot.baseline_tokens
         else:
-            profile = self._profile(ctx)
-            tools = [*OWN_TOOLS, *await self._registered(ctx, profile)]
+            profile = self._profile(ctx, caller)
+            tools = [*OWN_TOOLS, *await self._registered(ctx, profile, caller)]
             ttl_ms = _LIST_TTL_MS if profile is None else _CHANGING_TTL_MS
-            answer = self._for_era({"tools": tools}, version, ttl_ms=ttl_ms, scope="public")
+            # Our own tools are the same for everybody; others may depend on who asks.
+            scope = "public" if len(tools) == len(OWN_TOOLS) else "private"
+            answer = self._for_era({"tools": tools}, version, ttl_ms=ttl_ms, scope=scope)
         if self._accounts is not None:
             taken = (time.perf_counter() - started) * 1_000
             name = profile.value if profile else ""
-            self._accounts.loaded(self._relay.clients.caller(ctx), tools, name, taken, known)
+            self._accounts.loaded(caller, tools, name, taken, known)
         return answer
 
-    def _profile(self, ctx: ServerRequestContext[Any, Any]) -> ProfileName | None:
-        """The profile that this client requested by URL, that the settings give it by name, or the default."""
+    def _caller(self, ctx: ServerRequestContext[Any, Any]) -> Caller:
+        """Who makes a request, narrowed to servers that exist for it."""
+        caller = self._relay.clients.caller(ctx)
+        try:
+            self._gateway.permissions.views.check_narrowing(self._gateway.snapshot, caller)
+        except InvalidRequest as error:
+            raise as_mcp_error(error) from error
+        return caller
+
+    def _profile(self, ctx: ServerRequestContext[Any, Any], caller: Caller) -> ProfileName | None:
+        """The profile of the caller's key or token, that this client requested by URL, that the settings give it by
+        name, or the default.
+        """
+        if caller.principal.profile is not None:
+            return read_profile(caller.principal.profile)
         if isinstance(ctx.request, Request) and (asked := ctx.request.query_params.get("profile")):
             return read_profile(asked)
         return self._options.profile_of_client.get(client_name(ctx), self._options.profile)
 
     async def _registered(
-        self, ctx: ServerRequestContext[Any, Any], profile: ProfileName | None
+        self, ctx: ServerRequestContext[Any, Any], profile: ProfileName | None, caller: Caller
     ) -> tuple[dict[str, Any], ...]:
         if profile is None or self._refresher is None:
             return ()
-        return (await self._refresher.listed(profile, self._presentation(ctx))).definitions
+        definitions = (await self._refresher.listed(profile, self._presentation(ctx))).definitions
+        view = await self._gateway.seen_by(caller)
+        if view is self._gateway.snapshot:
+            return definitions
+        return tuple(definition for definition in definitions if definition["name"] in view.by_name)
 
     def _presentation(self, ctx: ServerRequestContext[Any, Any]) -> Presentation:
         habits = habits_of(client_name(ctx))
         return Presentation(dialect_for(habits, self._options.dialect), habits.shows_titles)
 
-    async def _promote(self, ctx: ServerRequestContext[Any, Any], result: Mapping[str, Any]) -> None:
+    async def _promote(
+        self, ctx: ServerRequestContext[Any, Any], result: Mapping[str, Any], caller: Caller
+    ) -> None:
         """After its first use, a tool of the next profile is registered, and listening clients are notified."""
-        profile = self._profile(ctx)
+        profile = self._profile(ctx, caller)
         called = (result.get("_meta") or {}).get(TOOL_META_KEY)
         if profile is None or self._refresher is None or not called or not habits_of(client_name(ctx)).asks_again:
             return
-        tool = self._gateway.resolve(called["name"], called["server"])
+        tool = await self._gateway.resolve(called["name"], called["server"], caller)
         if await self._refresher.promote(tool.name, profile, self._presentation(ctx)):
             self._relay.announce_tools()
 
@@ -247,7 +269,7 @@ class _Answers:
         name, arguments = params.get("name"), params.get("arguments") or {}
         if not isinstance(name, str) or not isinstance(arguments, dict):
             raise MCPError(types.INVALID_PARAMS, "tools/call needs a name and, if any, an object of arguments")
-        caller = self._relay.clients.caller(ctx)
+        caller = self._caller(ctx)
         with self._accounting(name, arguments, caller) as account:
             return account.reply(await self._answer(ctx, name, arguments, caller, account))
 
@@ -270,7 +292,7 @@ class _Answers:
                 return await self._gateway.call(name, arguments, caller=caller)
             result = await own(arguments, caller)
             if name == "call_tool":
-                await self._promote(ctx, result)
+                await self._promote(ctx, result, caller)
             if name in _DESCRIBED:
                 return result
         except OptimizerError as error:
@@ -307,10 +329,10 @@ class _Answers:
             raise InvalidRequest(f"detail must be one of {', '.join(Detail)}, not {quoted(wanted)}.")
         return Detail(wanted)
 
-    async def _list_tools(self, arguments: Mapping[str, Any], _caller: Caller) -> dict[str, Any]:
+    async def _list_tools(self, arguments: Mapping[str, Any], caller: Caller) -> dict[str, Any]:
         server, offset = self._text(arguments, "server") or None, _number(arguments, "offset") or 0
         # In a thread: a page is a hundred definitions to unpack, and their tokens to count.
-        page = await asyncio.to_thread(self._gateway.list_tools, server, offset)
+        page = await asyncio.to_thread(self._gateway.list_tools, server, offset, caller)
         return _reply(list_response(page))
 
     async def _call_tool(self, arguments: Mapping[str, Any], caller: Caller) -> dict[str, Any]:

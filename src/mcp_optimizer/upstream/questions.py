@@ -20,8 +20,8 @@ from mcp_optimizer.upstream.endings import RpcError
 SERVER_META_KEY = "mcp-optimizer/server"
 """In `_meta` of every question: the server that asks."""
 
-_ELICITATION, _SAMPLING = "elicitation/create", "sampling/createMessage"
-_FEATURES = {_ELICITATION: "elicitation", _SAMPLING: "sampling", "roots/list": "roots"}
+ELICITATION, _SAMPLING = "elicitation/create", "sampling/createMessage"
+_FEATURES = {ELICITATION: "elicitation", _SAMPLING: "sampling", "roots/list": "roots"}
 """The capability that a client must declare for each kind of question."""
 
 _SHOWN = ("title", "description")
@@ -40,7 +40,7 @@ def refusal(capabilities: Mapping[str, Any], method: str, params: Mapping[str, A
         return RpcError(types.METHOD_NOT_FOUND, f"{method}: this client does not support it")
     mode = params.get("mode", "form")
     # Elicitation without a mode is by form.
-    if method == _ELICITATION and (not isinstance(mode, str) or mode not in (declared or {"form": {}})):
+    if method == ELICITATION and (not isinstance(mode, str) or mode not in (declared or {"form": {}})):
         return RpcError(types.INVALID_PARAMS, f"{method}: this client does not support the mode {str(mode)[:80]!r}")
     if method == _SAMPLING and ("tools" in params or "toolChoice" in params) and "tools" not in declared:
         return RpcError(types.INVALID_PARAMS, f"{method}: this client does not support tools in sampling")
@@ -51,7 +51,7 @@ def named(server: str, method: str, params: Mapping[str, Any]) -> dict[str, Any]
     """A question that names its server: for programs in `_meta`, for people at the start of the text."""
     meta = params.get("_meta")
     asked = {**params, "_meta": {**(meta if isinstance(meta, Mapping) else {}), SERVER_META_KEY: server}}
-    if method == _ELICITATION:
+    if method == ELICITATION:
         message = params.get("message")
         said = printable(message) if isinstance(message, str) else ""
         asked["message"] = f'The server "{printable(server)}" asks: {said}'

@@ -1,0 +1,110 @@
+"""What each caller sees of the catalog: the tools that it may call, and nothing else.
+
+The one place that decides about tools, for find, list, profiles and calls alike. Views are snapshots themselves, made on
+demand and kept for the few callers that are active. Called by the gateway; knows no transport.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from threading import Lock
+
+import numpy as np
+
+from mcp_optimizer.catalog import CatalogTool, Snapshot
+from mcp_optimizer.domain.caller import Caller
+from mcp_optimizer.domain.decisions import Decision, Effect
+from mcp_optimizer.domain.principal import Principal
+from mcp_optimizer.errors import InvalidRequest, listed
+from mcp_optimizer.policy.access import Policy
+from mcp_optimizer.upstream.questions import ELICITATION, refusal
+
+_KEPT = 64
+"""Views that are kept. Each has a tuple as long as the catalog."""
+
+_FEW = 500
+"""Tools up to which a view is made at once, and not in a thread."""
+
+_Key = tuple[Principal, frozenset[str] | None, bool]
+
+
+class Views:
+    """The catalog as each caller sees it."""
+
+    def __init__(self, policy: Policy) -> None:
+        self._policy = policy
+        self._known: OrderedDict[_Key, tuple[Snapshot, Snapshot]] = OrderedDict()
+        # Searches make views in threads.
+        self._making = Lock()
+
+    def decide(self, caller: Caller, tool: CatalogTool) -> Decision:
+        """Whether this caller may call a tool."""
+        record = tool.record
+        return self._policy.decide(caller.principal, record.server, record.name, record.hints)
+
+    def permits_server(self, caller: Caller, server: str) -> bool:
+        """Whether a server exists for this caller at all."""
+        servers = caller.principal.servers
+        return (servers is None or server in servers) and (caller.narrowed is None or server in caller.narrowed)
+
+    def of(self, snapshot: Snapshot, caller: Caller) -> Snapshot:
+        """What the caller may call. May take a while in a large catalog; see `ready`."""
+        if self._sees_all(caller):
+            return snapshot
+        key = (caller.principal, caller.narrowed, can_ask(caller))
+        with self._making:
+            known = self._known.get(key)
+            if known is None or known[0] is not snapshot:
+                known = self._known[key] = (snapshot, self._made(snapshot, caller))
+            self._known.move_to_end(key)
+            while len(self._known) > _KEPT:
+                self._known.popitem(last=False)
+        return known[1]
+
+    async def ready(self, snapshot: Snapshot, caller: Caller) -> Snapshot:
+        """The same, without keeping other callers waiting."""
+        if self._sees_all(caller) or len(snapshot.tools) <= _FEW:
+            return self.of(snapshot, caller)
+        return await asyncio.to_thread(self.of, snapshot, caller)
+
+    def check_narrowing(self, snapshot: Snapshot, caller: Caller) -> None:
+        """A connection can be narrowed only to servers that exist for its caller."""
+        if caller.narrowed is None:
+            return
+        known = [name for name in snapshot.states if caller.principal.servers is None or name in caller.principal.servers]
+        if unknown := sorted(caller.narrowed.difference(known)):
+            raise InvalidRequest(
+                f"The address asks for servers that are not there: {listed(unknown, 5)}. Servers: {listed(known) or 'none'}."
+            )
+
+    def _sees_all(self, caller: Caller) -> bool:
+        return caller.narrowed is None and self._policy.is_open_for(caller.principal)
+
+    def _made(self, snapshot: Snapshot, caller: Caller) -> Snapshot:
+        askable = can_ask(caller)
+        tools = tuple(
+            tool if tool is not None and self._is_callable(caller, tool, askable=askable) else None
+            for tool in snapshot.tools
+        )
+        return Snapshot(
+            tools=tools,
+            index=snapshot.index,
+            states={name: state for name, state in snapshot.states.items() if self.permits_server(caller, name)},
+            baseline_tokens=sum(tool.tokens for tool in tools if tool is not None),
+            encoder_is_loading=snapshot.encoder_is_loading,
+            table=snapshot.names,
+            mask=np.array([tool is not None for tool in tools], dtype=np.bool_),
+        )
+
+    def _is_callable(self, caller: Caller, tool: CatalogTool, *, askable: bool) -> bool:
+        if not self.permits_server(caller, tool.server):
+            return False
+        effect = self.decide(caller, tool).effect
+        return effect is Effect.ALLOW or (effect is Effect.ASK and askable)
+
+
+def can_ask(caller: Caller) -> bool:
+    """Whether a person can be asked in the middle of this caller's calls."""
+    link = caller.link
+    return link is not None and refusal(link.capabilities, ELICITATION, {"mode": "form"}) is None
