@@ -17,6 +17,8 @@
         ├── AmbiguousTool         several servers have it; carries their names
         ├── InvalidArguments      the arguments do not match the tool's schema; carries the schema
         ├── CallNotWaiting        no call waits for the answers that were given
+        ├── CallRefused           the caller may not call this tool; says why and what would help
+        ├── TooManyCalls          the caller has used up its calls; says when to try again
         └── InvalidRequest        one of the gateway's own tools was called wrongly
 
 A `RequestError` and an `UpstreamError` reach the model as a tool result with `isError: true`, because a model can act
@@ -146,6 +148,29 @@ class CallNotWaiting(RequestError):
         )
 
 
+class CallRefused(RequestError):
+    """The caller may not call this tool; says why, the rule's own reason, and what would help."""
+
+    def __init__(self, tool: str, server: str, because: str, reason: str = "", advice: str = "") -> None:
+        sentences = (f"{quoted(tool)} of {quoted(server)} may not be called: {because}", reason.strip(), advice)
+        super().__init__(" ".join(_closed(sentence) for sentence in sentences if sentence))
+        self.tool = tool
+        self.server = server
+        self.because = because
+        self.reason = reason
+
+
+class TooManyCalls(RequestError):
+    """The caller has used up its calls for now."""
+
+    def __init__(self, per_minute: int, retry_after: float) -> None:
+        super().__init__(
+            f"Too many calls: this caller may make {per_minute:,} a minute. Try again in {max(retry_after, 0.1):.1f} s."
+        )
+        self.per_minute = per_minute
+        self.retry_after = retry_after
+
+
 class InvalidRequest(RequestError):
     """One of the gateway's own tools was called wrongly."""
 
@@ -156,6 +181,10 @@ def quoted(value: Any) -> str:
         return "a list" if isinstance(value, list) else "an object"
     shown = repr(value[: _LONGEST_QUOTE + 1] if isinstance(value, str) else value)
     return shown if len(shown) <= _LONGEST_QUOTE + 2 else f"{shown[:_LONGEST_QUOTE]}…{shown[0]}"
+
+
+def _closed(sentence: str) -> str:
+    return sentence if sentence.endswith((".", "!", "?")) else f"{sentence}."
 
 
 def listed(names: Sequence[str], most: int = _MOST_LISTED) -> str:

@@ -17,7 +17,9 @@ from platformdirs import user_config_path, user_data_path
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from mcp_optimizer.domain.addresses import browser_address, readable_database
+from mcp_optimizer.domain.principal import Risk
 from mcp_optimizer.domain.result_settings import ResultEncoding, ResultSettings, enough_tokens
+from mcp_optimizer.domain.rule_settings import Pattern, RuleSettings, place_in_rules
 from mcp_optimizer.errors import ConfigurationError
 from mcp_optimizer.limits import Limits
 
@@ -33,7 +35,7 @@ _NO_OPTIONS = ("settings", "depth", "child", "secret_key")
 SERVER_FILE = "mcp.json"
 SETTINGS_FILE = "mcp-optimizer.toml"
 
-FILE_ONLY = frozenset({"groups", "client_profiles", "server_results", "tool_results", "limits"})
+FILE_ONLY = frozenset({"groups", "client_profiles", "server_results", "tool_results", "limits", "rules", "tool_risks"})
 """Structured options that can only be set in a file."""
 
 LogLevel = Literal["debug", "info", "warning", "error"]
@@ -253,6 +255,20 @@ class Settings(BaseModel):
         description="Send OpenTelemetry traces to this OTLP/HTTP endpoint, such as http://127.0.0.1:4318. Needs the "
         "extra otel.",
     )
+    rules: tuple[RuleSettings, ...] = Field(
+        default=(),
+        description="Who may call what, as a list of [[rules]]: effect (allow, ask or deny), and server, tool, caller "
+        "(names with * ? [...]), risk (read, write or destructive), reason. The first that matches counts. See "
+        "policy.md.",
+    )
+    tool_risks: dict[Pattern, Risk] = Field(
+        default_factory=dict,
+        description="Risk classes of tools, by name or server__tool with * ? [...], such as tool_risks.'git__*' = "
+        "'read'. The first that matches counts.",
+    )
+    calls_per_minute: int = Field(
+        default=0, ge=0, description="Maximum calls of one caller in a minute, unless its key says otherwise; 0: any."
+    )
 
     @field_validator("max_tokens", "preview_tokens")
     @classmethod
@@ -362,6 +378,8 @@ def _refuse_unknown(values: Mapping[str, Any], origin: str) -> None:
 def _explain(problem: Any, origins: Mapping[str, str]) -> str:
     name = str(problem["loc"][0]) if problem["loc"] else ""
     message = problem["msg"].removeprefix("Value error, ")
+    if name == "rules" and (place := place_in_rules(problem["loc"][1:])):
+        message = f"{place}: {message}"
     if not name:
         return f"{message[:1].upper()}{message[1:]}."
     # A hidden value is a secret, or may contain one.

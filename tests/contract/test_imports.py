@@ -19,7 +19,7 @@ LEVELS = [
     {"profiles"},
     {"gateway", "relay"},
     {"catalog", "identity", "results"},
-    {"compression", "db", "upstream"},
+    {"compression", "db", "policy", "upstream"},
     {"search", "settings", "token_counter"},
     {"largejson"},
     {"demo", "domain", "errors", "limits", "runtime"},

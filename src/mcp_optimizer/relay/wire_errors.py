@@ -7,7 +7,14 @@ from typing import Any
 import mcp_types as types
 from mcp.shared.exceptions import MCPError
 
-from mcp_optimizer.errors import InvalidArguments, OptimizerError, RequestError, ServerBusy, UpstreamRefusal
+from mcp_optimizer.errors import (
+    InvalidArguments,
+    OptimizerError,
+    RequestError,
+    ServerBusy,
+    TooManyCalls,
+    UpstreamRefusal,
+)
 from mcp_optimizer.largejson.text import compact
 
 _LONGEST_TEXT = 10_000
@@ -18,7 +25,7 @@ def as_mcp_error(error: OptimizerError) -> MCPError:
     """A JSON-RPC error. A server's own one keeps its code and its data."""
     if isinstance(error, UpstreamRefusal):
         return MCPError(error.code, str(error), error.data)
-    hint = {"retryAfter": error.retry_after} if isinstance(error, ServerBusy) else None
+    hint = {"retryAfter": error.retry_after} if isinstance(error, ServerBusy | TooManyCalls) else None
     code = types.INVALID_PARAMS if isinstance(error, RequestError) else types.INTERNAL_ERROR
     return MCPError(code, str(error), hint)
 

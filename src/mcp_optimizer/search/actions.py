@@ -10,6 +10,8 @@ import re
 from functools import lru_cache
 from typing import Final
 
+from mcp_optimizer.domain import verbs
+
 _WORDS: Final = {
     "read": "get read show view fetch retrieve open display see look print check describe inspect info details status "
     "what which who when where whose current tell give pull download export load",
@@ -19,8 +21,7 @@ _WORDS: Final = {
     "put init initialize scaffold provision invite book schedule file log record save store remember upload",
     "update": "update edit change modify set rename patch replace adjust alter rewrite assign mark move configure "
     "toggle switch fix correct reschedule overwrite",
-    "delete": "delete remove drop erase clear purge destroy discard uninstall unlink wipe trash forget rid detach "
-    "unassign revoke prune",
+    "delete": verbs.DELETING,
     "send": "send reply forward email message notify share publish post submit deliver push broadcast comment",
     "run": "run execute launch start trigger invoke call perform deploy restart play exec",
     "stop": "stop cancel abort kill pause halt close disable end terminate shutdown quit suspend unsubscribe off",

@@ -1,0 +1,152 @@
+"""Patterns of names: `*`, `?` and `[...]`, in the letter case they are written in. Called by rules and risks.
+
+Matching takes time in proportion to the name, whatever the pattern: between two stars, the first place that fits is as
+good as any, so nothing is ever tried twice. Pure.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Final
+
+LONGEST_PATTERN: Final = 500
+EVERYTHING: Final = "*"
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """What stands between two stars: always as long as it is written. A literal, or an expression without repeats."""
+
+    length: int
+    literal: str | None = None
+    expression: re.Pattern[str] | None = None
+
+    def at(self, name: str, place: int) -> bool:
+        if self.expression is None:
+            return name.startswith(self.literal or "", place)
+        return self.expression.match(name, place) is not None
+
+    def after(self, name: str, place: int, end: int) -> int:
+        """Where the name goes on after the first place that fits; -1 if none does."""
+        if self.expression is None:
+            found = name.find(self.literal or "", place, end)
+        else:
+            match = self.expression.search(name, place, end)
+            found = -1 if match is None else match.start()
+        return found if found < 0 else found + self.length
+
+
+@dataclass(frozen=True, slots=True)
+class Glob:
+    """One pattern, ready to match."""
+
+    pattern: str
+    pieces: tuple[Piece, ...]
+    """One more than there are stars."""
+    literals: tuple[str, ...]
+    """Every stretch of plain characters that a name must contain to match."""
+
+    @property
+    def is_everything(self) -> bool:
+        return len(self.pieces) > 1 and not any(piece.length for piece in self.pieces)
+
+    @property
+    def is_literal(self) -> bool:
+        return len(self.pieces) == 1 and self.pieces[0].expression is None
+
+    @property
+    def prefix(self) -> str:
+        """What a name must begin with, if everything before the first star is plain."""
+        return self.pieces[0].literal or ""
+
+    @property
+    def suffix(self) -> str:
+        """What a name must end in, if everything after the last star is plain."""
+        return self.pieces[-1].literal or ""
+
+    @property
+    def text(self) -> str:
+        """The only name that a literal matches."""
+        return self.pieces[0].literal or ""
+
+    def matches(self, name: str) -> bool:
+        first, *middle = self.pieces
+        if not middle:
+            return first.length == len(name) and first.at(name, 0)
+        last = middle.pop()
+        place, end = first.length, len(name) - last.length
+        if place > end or not first.at(name, 0) or not last.at(name, end):
+            return False
+        for piece in middle:
+            place = piece.after(name, place, end)
+            if place < 0:
+                return False
+        return True
+
+
+@lru_cache(maxsize=50_000)
+def glob(pattern: str) -> Glob:
+    """Read a pattern. A ValueError says what is wrong with it."""
+    if len(pattern) > LONGEST_PATTERN:
+        raise ValueError(f"a pattern has at most {LONGEST_PATTERN} characters, not {len(pattern):,}")
+    pieces: list[Piece] = []
+    literals: list[str] = []
+    signs: list[str] = []
+    for sign in [*_signs(pattern), EVERYTHING]:
+        if sign == EVERYTHING:
+            pieces.append(_piece(signs, literals))
+            signs = []
+        else:
+            signs.append(sign)
+    return Glob(pattern, tuple(pieces), tuple(literals))
+
+
+def _piece(signs: list[str], literals: list[str]) -> Piece:
+    """The piece that these signs make; its plain stretches are added to `literals`."""
+    stretch = ""
+    for sign in [*signs, "?"]:
+        if len(sign) == 1 and sign != "?":
+            stretch += sign
+        elif stretch:
+            literals.append(stretch)
+            stretch = ""
+    if all(len(sign) == 1 and sign != "?" for sign in signs):
+        return Piece(len(signs), "".join(signs))
+    expression = "".join("." if sign == "?" else sign if len(sign) > 1 else re.escape(sign) for sign in signs)
+    return Piece(len(signs), None, re.compile(expression, re.DOTALL))
+
+
+def _signs(pattern: str) -> Iterator[str]:
+    """A pattern's signs: a plain character, `?`, `*`, or a class as a regular expression writes it."""
+    place = 0
+    while place < len(pattern):
+        if pattern[place] != "[":
+            yield pattern[place]
+            place += 1
+            continue
+        # As in a shell, a bracket that closes at once is one of the characters: `[]]`, `[!]]`.
+        inside = place + 2 if pattern[place + 1 : place + 2] == "!" else place + 1
+        end = pattern.find("]", inside + 1)
+        if end < 0:
+            raise ValueError(f"the pattern {pattern!r} has a [ that is not closed; write [[] for the character itself")
+        yield _class(pattern, pattern[inside:end], is_negated=inside == place + 2)
+        place = end + 1
+
+
+def _class(pattern: str, members: str, *, is_negated: bool) -> str:
+    found = []
+    place = 0
+    while place < len(members):
+        low, dash, high = members[place], members[place + 1 : place + 2], members[place + 2 : place + 3]
+        if dash == "-" and high:
+            if low > high:
+                raise ValueError(f"the pattern {pattern!r} has a range that runs backwards: {low}-{high}")
+            found.append(f"{re.escape(low)}-{re.escape(high)}")
+            place += 3
+        else:
+            found.append(re.escape(low))
+            place += 1
+    return f"[{'^' if is_negated else ''}{''.join(found)}]"
