@@ -5,10 +5,11 @@ Values and a protocol; knows no transport.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from mcp_optimizer.domain.decisions import Decision
 from mcp_optimizer.domain.principal import LOCAL_PRINCIPAL, Principal
 
 
@@ -53,6 +54,45 @@ class ClientLink(Protocol):
         ...
 
 
+class CallRecord(Protocol):
+    """What is noted about a call while it is made, for the audit."""
+
+    def about(self, server: str, tool: str, definition_hash: str = "", arguments: Any = None) -> None:
+        """What is used, and with what."""
+        ...
+
+    def decided(self, decision: Decision) -> None:
+        """What the rules say."""
+        ...
+
+    def approved_by(self, who: str) -> None:
+        """Who was asked, and said yes."""
+        ...
+
+    def ended(self, outcome: str) -> None:
+        """How it ended, where neither the error nor the result says it."""
+        ...
+
+
+class _NotRecorded:
+    """For calls that nobody keeps a record of."""
+
+    def about(self, server: str, tool: str, definition_hash: str = "", arguments: Any = None) -> None:
+        pass
+
+    def decided(self, decision: Decision) -> None:
+        pass
+
+    def approved_by(self, who: str) -> None:
+        pass
+
+    def ended(self, outcome: str) -> None:
+        pass
+
+
+NOT_RECORDED: CallRecord = _NotRecorded()
+
+
 @dataclass(frozen=True)
 class Caller:
     """One user of the gateway. A caller with another `key` cannot read what is kept for this one."""
@@ -69,6 +109,12 @@ class Caller:
     """Who was verified."""
     narrowed: frozenset[str] | None = None
     """The only servers that this connection wants to use; None: all that the principal may."""
+    record: CallRecord = field(default=NOT_RECORDED, compare=False, repr=False)
+    """Where the call is noted."""
+    approval: Callable[[ClientLink], Awaitable[None]] | None = field(default=None, compare=False, repr=False)
+    """Asks a person through the client, before the call is made, and raises if they do not agree; for modern clients,
+    whose answer comes with another request.
+    """
 
 
 LOCAL = Caller()

@@ -18,7 +18,7 @@ from mcp_optimizer.errors import LoginRequired, OptimizerError
 from mcp_optimizer.upstream.authorization import Authorization
 from mcp_optimizer.upstream.endings import RpcError
 from mcp_optimizer.upstream.parked import ParkedCalls, Request
-from mcp_optimizer.upstream.questions import refusal
+from mcp_optimizer.upstream.questions import OwnQuestion, refusal
 
 _QUESTION = "elicitation/create"
 _PATIENCE = 300.0
@@ -87,10 +87,7 @@ async def _made(authorization: Authorization, link: ClientLink) -> bool:
     return True
 
 
-def _question(address: str) -> dict[str, Any]:
-    return {
-        "mode": "url",
-        "elicitationId": uuid.uuid4().hex,
-        "url": address,
-        "message": "Log in, and the call goes on.",
-    }
+def _question(address: str) -> OwnQuestion:
+    return OwnQuestion(
+        mode="url", elicitationId=uuid.uuid4().hex, url=address, message="Log in, and the call goes on."
+    )

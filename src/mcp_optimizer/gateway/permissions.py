@@ -1,0 +1,97 @@
+"""Whether a call may be made now: the caller's rate, the decision, and, where that is to ask, a person's yes.
+
+Called by the gateway before it passes a call on. A person is asked through the caller's client, never through the model:
+a legacy client in the middle of its call, a modern one by the call's result (`upstream/parked.py`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from mcp_optimizer.catalog import CatalogTool
+from mcp_optimizer.domain.caller import Caller, ClientLink
+from mcp_optimizer.domain.decisions import Decision, Effect
+from mcp_optimizer.gateway.views import Views, can_ask
+from mcp_optimizer.policy.access import refusal
+from mcp_optimizer.policy.approvals import Answer, Approvals, Approved, answered, question
+from mcp_optimizer.policy.rates import Rates
+from mcp_optimizer.upstream.endings import RpcError
+from mcp_optimizer.upstream.questions import ELICITATION, OwnQuestion
+
+_PATIENCE = 300.0
+"""Seconds a person has to answer a legacy client's question."""
+
+
+class Permissions:
+    """Admits calls, or raises what a model should read."""
+
+    def __init__(
+        self,
+        views: Views,
+        rates: Rates | None = None,
+        approvals: Approvals | None = None,
+        patience: float = _PATIENCE,
+    ) -> None:
+        self.views = views
+        self._rates = rates or Rates()
+        self._approvals = approvals or Approvals()
+        self._patience = patience
+
+    def explain(self, tool: CatalogTool, caller: Caller) -> None:
+        """Raises CallRefused if the caller may not call a tool, on a server that exists for it."""
+        if self.views.permits_server(caller, tool.server):
+            self._decided(tool, caller)
+
+    async def obtain(
+        self, tool: CatalogTool, arguments: Mapping[str, Any] | None, caller: Caller, *, is_continued: bool
+    ) -> Caller:
+        """The caller, with permission to make this call. `is_continued`: it answers a call that was permitted."""
+        decision = self._decided(tool, caller)
+        if is_continued:
+            return caller
+        self._rates.check(caller.principal)
+        if decision.effect is not Effect.ASK or self._approvals.holds(_approved(tool, caller)):
+            return caller
+        asked = OwnQuestion(question(caller.principal, tool.server, tool.record.name, decision, arguments or {}))
+        approval = partial(self._approve, asked, decision, tool, caller)
+        assert caller.link is not None
+        if caller.link.is_modern:
+            # Asked by the call's result; the answer comes with another request.
+            return replace(caller, approval=approval)
+        await approval(caller.link)
+        return caller
+
+    def _decided(self, tool: CatalogTool, caller: Caller) -> Decision:
+        decision = self.views.decide(caller, tool)
+        caller.record.about(tool.server, tool.record.name, tool.record.definition_hash)
+        caller.record.decided(decision)
+        if decision.is_denied or (decision.effect is Effect.ASK and not can_ask(caller)):
+            raise refusal(decision, tool.server, tool.record.name)
+        return decision
+
+    async def _approve(
+        self, asked: OwnQuestion, decision: Decision, tool: CatalogTool, caller: Caller, link: ClientLink
+    ) -> None:
+        """Ask the person behind the client; raises CallRefused unless they agree."""
+        try:
+            async with asyncio.timeout(self._patience):
+                answer = answered(await link.ask(ELICITATION, asked))
+        except (RpcError, TimeoutError):
+            answer = Answer.NO
+        if answer is Answer.NO:
+            caller.record.ended("declined")
+            raise refusal(decision, tool.server, tool.record.name)
+        caller.record.approved_by(f"the user of {caller.client or 'the client'}: {answer.value}")
+        if answer is Answer.HOUR:
+            self._approvals.remember(_approved(tool, caller))
+
+
+def _approved(tool: CatalogTool, caller: Caller) -> Approved:
+    conversation = caller.link.key if caller.link is not None else caller.key
+    return Approved(
+        caller.principal.id, conversation, tool.server, tool.record.name, tool.record.definition_hash
+    )
