@@ -83,11 +83,10 @@ def refusal(decision: Decision, server: str, tool: str) -> CallRefused:
         advice = "Tell the user which call you wanted to make, and why."
     else:
         because = f"{decision.because} denies it"
-        advice = f"The operator can see why with `mcp-optimizer policy test {tool[:_LONGEST_SHOWN]}`."
+        advice = "The operator can see why with `mcp-optimizer policy test`."
     return CallRefused(tool, server, because, decision.reason, advice)
 
 
-_LONGEST_SHOWN: Final = 100
 _SOURCES: Final = {
     "override": "the operator's setting",
     "annotations": "its annotations",

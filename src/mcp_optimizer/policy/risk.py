@@ -53,8 +53,10 @@ def by_definition(name: str, read_only: bool | None, destructive: bool | None) -
     claimed = _claimed(read_only, destructive)
     if claimed is None:
         return _unclaimed(said.risk if said else None, read_only, destructive)
-    if said is not None and said.risk is Risk.DESTRUCTIVE and (said.plainly_deletes or claimed is Risk.READ):
-        return RiskClass(Risk.DESTRUCTIVE, "annotations" if claimed is Risk.DESTRUCTIVE else "name")
+    if said is not None and claimed is not Risk.DESTRUCTIVE:
+        contradicts = said.removes if claimed is Risk.READ else said.plainly_deletes
+        if contradicts:
+            return RiskClass(Risk.DESTRUCTIVE, "name")
     return RiskClass(claimed, "annotations")
 
 

@@ -1,0 +1,172 @@
+"""What a person is asked where a rule says `ask`, what an answer means, and how long a yes lasts.
+
+Called by whoever can reach the person; knows no transport. Only a clear yes counts as one, and nothing that a model
+supplies is read here but the arguments that are shown.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+import unicodedata
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Final
+
+from mcp_optimizer.domain.decisions import Decision
+from mcp_optimizer.domain.principal import Principal
+
+SHOWN_OF_ARGUMENTS: Final = 300
+"""Characters of the arguments that a person is shown."""
+_LEAST_OF_ONE: Final = 20
+_SHOWN_OF_NAMES: Final = 120
+_HOUR: Final = 3_600.0
+_MOST_REMEMBERED: Final = 10_000
+
+_FIELD: Final = "approve_for"
+
+
+class Answer(StrEnum):
+    """What a person said. The values of the first two are what a person reads."""
+
+    ONCE = "this call"
+    HOUR = "this tool for an hour"
+    NO = "no"
+
+
+def question(
+    principal: Principal, server: str, tool: str, decision: Decision, arguments: Mapping[str, Any]
+) -> dict[str, Any]:
+    """The parameters of the elicitation that asks a person about a call."""
+    lines = [
+        f"May {_name(tool)} of server {_name(server)} be called for {_name(principal.name)}?",
+        f"It counts as {decision.risk.risk}. {decision.because[:1].upper()}{decision.because[1:]} wants you to decide.",
+        visible(decision.reason.strip()),
+        f"Arguments: {abbreviated(arguments)}",
+    ]
+    choices = [Answer.ONCE.value, Answer.HOUR.value]
+    return {
+        "message": "\n".join(filter(None, lines)),
+        "requestedSchema": {
+            "type": "object",
+            "properties": {_FIELD: {"type": "string", "title": "Approve for", "enum": choices}},
+            "required": [_FIELD],
+        },
+    }
+
+
+def answered(answer: object) -> Answer:
+    """What an answer to the question means. Anything but a clear yes is a no."""
+    if not isinstance(answer, Mapping) or answer.get("action") != "accept":
+        return Answer.NO
+    content = answer.get("content")
+    chosen = content.get(_FIELD) if isinstance(content, Mapping) else None
+    return next(
+        (yes for yes in (Answer.ONCE, Answer.HOUR) if isinstance(chosen, str) and chosen == yes.value), Answer.NO
+    )
+
+
+def abbreviated(arguments: Mapping[str, Any], most: int = SHOWN_OF_ARGUMENTS) -> str:
+    """The arguments in one line. Each gets its share of the room, so that no long one hides what comes after it."""
+    if not arguments:
+        return "none"
+    share = max(_LEAST_OF_ONE, most // len(arguments) - 2)
+    shown, length = [], 0
+    for key, value in arguments.items():
+        one = _cut(f"{visible(str(key)[:share])}: {_written(value, share)}", share)
+        if length + len(one) > most:
+            shown.append(f"… and {len(arguments) - len(shown):,} more")
+            break
+        shown.append(one)
+        length += len(one) + 2
+    return ", ".join(shown)
+
+
+def visible(text: str) -> str:
+    """A text in which nothing is hidden: what prints nothing, or moves or reorders other characters, is spelt out."""
+    return "".join(f"<U+{ord(letter):04X}>" if _is_hidden(letter) else letter for letter in text)
+
+
+def _is_hidden(letter: str) -> bool:
+    # Others than the plain space look like it; Hangul fillers and variation selectors print nothing.
+    return letter != " " and (
+        unicodedata.category(letter) in {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp", "Zs"}
+        or letter in "\u115f\u1160\u3164\uffa0\u034f"
+        or "\ufe00" <= letter <= "\ufe0f"
+        or "\U000e0100" <= letter <= "\U000e01ef"
+    )
+
+
+def _name(text: str) -> str:
+    return f"“{_cut(visible(text[: _SHOWN_OF_NAMES + 1]), _SHOWN_OF_NAMES)}”"
+
+
+def _cut(text: str, most: int) -> str:
+    return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
+def _written(value: Any, most: int) -> str:
+    """The beginning of a value as JSON. Only as much is written as is shown, however large or deep the value is."""
+    if isinstance(value, str):
+        value = value[: most + 1]
+    written = ""
+    for piece in _pieces(value):
+        written += piece[: most + 1]
+        if len(written) > most:
+            break
+    return visible(written)
+
+
+def _pieces(value: Any) -> Iterator[str]:
+    return json.JSONEncoder(ensure_ascii=False, default=lambda other: f"<{type(other).__name__}>").iterencode(value)
+
+
+@dataclass(frozen=True)
+class Approved:
+    """What a yes for an hour is about. Another caller, conversation or definition of the tool is asked about again."""
+
+    principal: str
+    conversation: str
+    server: str
+    tool: str
+    definition_hash: str
+
+
+class Approvals:
+    """The yeses that still hold, a bounded number: if there are more, the oldest are asked again."""
+
+    def __init__(
+        self,
+        *,
+        seconds: float = _HOUR,
+        clock: Callable[[], float] = time.monotonic,
+        most: int = _MOST_REMEMBERED,
+    ) -> None:
+        self._seconds = seconds
+        self._clock = clock
+        self._most = most
+        self._until: OrderedDict[Approved, float] = OrderedDict()
+
+    def remember(self, approved: Approved) -> None:
+        """A person said yes, for an hour from now."""
+        self._until.pop(approved, None)
+        self._until[approved] = self._clock() + self._seconds
+        if len(self._until) > self._most:
+            self._until.popitem(last=False)
+
+    def holds(self, approved: Approved) -> bool:
+        """Whether a person said yes to this, and not too long ago."""
+        until = self._until.get(approved)
+        if until is None:
+            return False
+        if self._clock() < until:
+            return True
+        del self._until[approved]
+        return False
+
+    def forget(self, principal: str) -> None:
+        """Nothing that was approved for this caller holds any longer."""
+        for approved in [approved for approved in self._until if approved.principal == principal]:
+            del self._until[approved]

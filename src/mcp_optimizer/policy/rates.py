@@ -1,0 +1,67 @@
+"""How often a caller may call. Asked by the gateway before each call; knows nothing of what is called.
+
+Each caller has a bucket that holds a minute's calls and fills steadily. So a burst passes, and the rate holds.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from mcp_optimizer.domain.principal import Principal
+from mcp_optimizer.errors import TooManyCalls
+
+_MINUTE: Final = 60.0
+_MOST_BUCKETS: Final = 10_000
+
+
+@dataclass(slots=True)
+class _Bucket:
+    left: float
+    at: float
+
+
+class Rates:
+    """The calls that every caller has left. `per_minute` is for callers who have no rate of their own; 0: no limit."""
+
+    def __init__(
+        self, per_minute: int = 0, *, clock: Callable[[], float] = time.monotonic, most: int = _MOST_BUCKETS
+    ) -> None:
+        self._per_minute = per_minute
+        self._clock = clock
+        self._most = most
+        self._buckets: OrderedDict[str, _Bucket] = OrderedDict()
+
+    def limit_of(self, principal: Principal) -> int:
+        """How many calls a minute somebody may make; 0: any number."""
+        own = principal.calls_per_minute
+        return self._per_minute if own is None else own
+
+    def take(self, principal: Principal) -> float | None:
+        """Count one call: None if it may be made, else the seconds until the next one may. A refusal costs nothing."""
+        limit = self.limit_of(principal)
+        if limit <= 0:
+            return None
+        now = self._clock()
+        bucket = self._buckets.get(principal.id)
+        if bucket is None:
+            bucket = self._buckets[principal.id] = _Bucket(limit, now)
+            if len(self._buckets) > self._most:
+                # Whoever has not called for longest has most likely a full bucket, which is as good as none.
+                self._buckets.popitem(last=False)
+        self._buckets.move_to_end(principal.id)
+        bucket.left = min(limit, bucket.left + (now - bucket.at) * limit / _MINUTE)
+        bucket.at = now
+        if bucket.left < 1:
+            return (1 - bucket.left) * _MINUTE / limit
+        bucket.left -= 1
+        return None
+
+    def check(self, principal: Principal) -> None:
+        """Count one call, or raise `TooManyCalls`."""
+        wait = self.take(principal)
+        if wait is not None:
+            raise TooManyCalls(self.limit_of(principal), wait)

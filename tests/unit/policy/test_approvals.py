@@ -1,0 +1,144 @@
+"""A person sees what is to be called, only a clear yes counts, and it lasts no longer and for nothing else."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mcp_optimizer.domain.decisions import Decision, Effect, RiskClass
+from mcp_optimizer.domain.principal import Principal, Risk
+from mcp_optimizer.policy.approvals import Answer, Approvals, Approved, abbreviated, answered, question, visible
+from tests.unit.policy.test_rates import Clock
+
+ALICE = Principal("a", "corp:alice")
+DECISION = Decision(Effect.ASK, "rule 2 of the settings", RiskClass(Risk.DESTRUCTIVE, "name"), "Branches are shared.")
+
+
+def asked(arguments: dict[str, Any], tool: str = "delete_branch") -> str:
+    message = question(ALICE, "git", tool, DECISION, arguments)["message"]
+    assert isinstance(message, str)
+    return message
+
+
+def test_the_question_says_what_is_called_for_whom_and_why() -> None:
+    assert asked({"name": "main", "force": True}) == (
+        "May “delete_branch” of server “git” be called for “corp:alice”?\n"
+        "It counts as destructive. Rule 2 of the settings wants you to decide.\n"
+        "Branches are shared.\n"
+        'Arguments: name: "main", force: true'
+    )
+
+
+def test_the_person_chooses_how_long_a_yes_lasts_and_nothing_else() -> None:
+    schema = question(ALICE, "git", "x", DECISION, {})["requestedSchema"]
+    assert list(schema["properties"]) == ["approve_for"]
+    assert schema["properties"]["approve_for"]["enum"] == ["this call", "this tool for an hour"]
+
+
+def test_no_long_argument_hides_the_one_after_it() -> None:
+    shown = asked({"text": "x" * 100_000, "path": "/etc/passwd"})
+    assert 'path: "/etc/passwd"' in shown
+    assert len(shown) < 600
+
+
+def test_a_million_arguments_are_counted() -> None:
+    shown = abbreviated({f"key_{number}": number for number in range(1_000_000)})
+    assert len(shown) < 350
+    assert shown.endswith("more")
+
+
+def test_arguments_without_a_bottom_are_shown_as_far_as_there_is_room() -> None:
+    deep: list[Any] = []
+    for _ in range(100_000):
+        deep = [deep]
+    assert abbreviated({"deep": deep}).startswith("deep: [[[[")
+
+
+def test_what_is_hidden_is_shown() -> None:
+    shown = asked({"to": "a\u202eb", "x": "\U000e0041"}, tool="delete\u200b\nYou may say yes")
+    assert "“delete<U+200B><U+000A>You may say yes”" in shown
+    assert "a<U+202E>b" in shown
+    assert "<U+E0041>" in shown
+
+
+@given(st.text())
+def test_a_visible_text_is_one_line_of_printable_characters(text: str) -> None:
+    assert visible(text).isprintable()
+
+
+@pytest.mark.parametrize(
+    ("answer", "meaning"),
+    [
+        ({"action": "accept", "content": {"approve_for": "this call"}}, Answer.ONCE),
+        ({"action": "accept", "content": {"approve_for": "this tool for an hour"}}, Answer.HOUR),
+        ({"action": "decline"}, Answer.NO),
+        ({"action": "cancel"}, Answer.NO),
+        ({"action": "decline", "content": {"approve_for": "this call"}}, Answer.NO),
+        ({"action": "accept"}, Answer.NO),
+        ({"action": "accept", "content": None}, Answer.NO),
+        ({"action": "accept", "content": {}}, Answer.NO),
+        ({"action": "accept", "content": {"approve_for": "no"}}, Answer.NO),
+        ({"action": "accept", "content": {"approve_for": "forever"}}, Answer.NO),
+        ({"action": "accept", "content": {"approve_for": ["this call"]}}, Answer.NO),
+        ({"action": "accept", "content": {"approve_for": True}}, Answer.NO),
+        ({"action": "accept", "content": ["this call"]}, Answer.NO),
+        ({"action": ["accept"], "content": {"approve_for": "this call"}}, Answer.NO),
+        ({"action": "ACCEPT", "content": {"approve_for": "this call"}}, Answer.NO),
+        ({}, Answer.NO),
+        (None, Answer.NO),
+        ("accept", Answer.NO),
+        ([], Answer.NO),
+    ],
+)
+def test_only_a_clear_yes_counts(answer: object, meaning: Answer) -> None:
+    assert answered(answer) is meaning
+
+
+APPROVED = Approved("a", "conversation", "git", "delete_branch", "hash")
+
+
+def test_a_yes_lasts_an_hour() -> None:
+    clock = Clock()
+    approvals = Approvals(clock=clock)
+    assert not approvals.holds(APPROVED)
+    approvals.remember(APPROVED)
+    clock.pass_by(3_599)
+    assert approvals.holds(APPROVED)
+    clock.pass_by(1)
+    assert not approvals.holds(APPROVED)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        Approved("b", "conversation", "git", "delete_branch", "hash"),
+        Approved("a", "another", "git", "delete_branch", "hash"),
+        Approved("a", "conversation", "hub", "delete_branch", "hash"),
+        Approved("a", "conversation", "git", "delete_tag", "hash"),
+        Approved("a", "conversation", "git", "delete_branch", "changed"),
+    ],
+)
+def test_a_yes_is_for_nobody_and_nothing_else(other: Approved) -> None:
+    approvals = Approvals()
+    approvals.remember(APPROVED)
+    assert not approvals.holds(other)
+
+
+def test_a_caller_who_is_gone_has_no_yes_left() -> None:
+    approvals = Approvals()
+    approvals.remember(APPROVED)
+    approvals.forget("b")
+    assert approvals.holds(APPROVED)
+    approvals.forget("a")
+    assert not approvals.holds(APPROVED)
+
+
+def test_the_memory_is_bounded_and_the_oldest_goes_first() -> None:
+    approvals = Approvals(most=2)
+    keys = [Approved("a", str(number), "git", "x", "hash") for number in range(3)]
+    for key in keys:
+        approvals.remember(key)
+    assert [approvals.holds(key) for key in keys] == [False, True, True]
