@@ -12,6 +12,7 @@ from mcp_optimizer.domain.caller import LOCAL, Caller
 from mcp_optimizer.domain.own_tools import OWN_TOOLS
 from mcp_optimizer.domain.tools import Definition, McpTool, ServerStatus
 from mcp_optimizer.gateway.gateway import Gateway
+from mcp_optimizer.gateway.permissions import Permissions
 from mcp_optimizer.results.pipeline import Results
 from mcp_optimizer.search.lexical import Vocabulary
 from mcp_optimizer.token_counter import TokenCounter
@@ -79,10 +80,15 @@ class RecordingPool(UpstreamPool):
 
 
 def new_gateway(
-    catalog: LiveCatalog, pool: UpstreamPool | None = None, find_limit: int = 5, counter: TokenCounter | None = None
+    catalog: LiveCatalog,
+    pool: UpstreamPool | None = None,
+    find_limit: int = 5,
+    counter: TokenCounter | None = None,
+    permissions: Permissions | None = None,
 ) -> Gateway:
     counter = counter or TokenCounter()
-    return Gateway(catalog, pool or RecordingPool(), ToolForms(counter), Results.plain(counter), find_limit)
+    forms, results = ToolForms(counter), Results.plain(counter)
+    return Gateway(catalog, pool or RecordingPool(), forms, results, find_limit, permissions=permissions)
 
 
 async def gateway_over(
@@ -90,8 +96,9 @@ async def gateway_over(
     pool: UpstreamPool | None = None,
     find_limit: int = 5,
     counter: TokenCounter | None = None,
+    permissions: Permissions | None = None,
 ) -> Gateway:
-    return new_gateway(await live_catalog(*states, counter=counter), pool, find_limit, counter)
+    return new_gateway(await live_catalog(*states, counter=counter), pool, find_limit, counter, permissions)
 
 
 class Choking(TokenCounter):

@@ -10,6 +10,8 @@ from mcp_optimizer.compression.compress import Dialect
 from mcp_optimizer.domain.result_settings import ResultSettings
 from mcp_optimizer.errors import ConfigurationError
 from mcp_optimizer.metrics.prices import prices_of
+from mcp_optimizer.policy.access import Policy
+from mcp_optimizer.policy.rules import RuleBook
 from mcp_optimizer.profiles.tiers import ProfileName
 from mcp_optimizer.results.encodings import Encoding
 from mcp_optimizer.results.options import ResultOptions, Treatment
@@ -54,6 +56,11 @@ def pool_options(settings: Settings, *, has_one_client: bool) -> PoolOptions:
         limits=settings.limits,
         parking=ParkingLimits(seconds=settings.answer_timeout),
     )
+
+
+def policy_of(settings: Settings) -> Policy:
+    """What callers may do."""
+    return Policy(RuleBook([rule.rule for rule in settings.rules]), settings.tool_risks)
 
 
 def result_options(settings: Settings) -> ResultOptions:

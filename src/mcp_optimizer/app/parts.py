@@ -19,6 +19,7 @@ from mcp_optimizer.app.options import (
     description_writer,
     is_transparent,
     items,
+    policy_of,
     pool_options,
     price_of_results,
     result_options,
@@ -33,11 +34,14 @@ from mcp_optimizer.compression.signature import Notes
 from mcp_optimizer.db.storage import Storage
 from mcp_optimizer.domain.own_tools import OWN_TOOLS
 from mcp_optimizer.gateway.gateway import Gateway
+from mcp_optimizer.gateway.permissions import Permissions
+from mcp_optimizer.gateway.views import Views
 from mcp_optimizer.identity.logins import Logins
 from mcp_optimizer.identity.store import InVault, SecretRows
 from mcp_optimizer.metrics.accounts import Accounts
 from mcp_optimizer.metrics.event_log import event_logger, log_event
 from mcp_optimizer.metrics.recorder import Recorder
+from mcp_optimizer.policy.rates import Rates
 from mcp_optimizer.profiles.lists import ToolLists
 from mcp_optimizer.profiles.refresher import ListRefresher
 from mcp_optimizer.profiles.written_descriptions import WrittenDescriptions
@@ -101,8 +105,19 @@ def build_parts(specs: Sequence[ServerSpec], settings: Settings, *, has_one_clie
     shapes = LearnedShapes(storage.shapes, settings.limits.learned_shapes) if settings.learn_shapes else None
     results = _results(settings, counter, storage, shapes)
     use = LearnedUse(storage.use, settings.limits.learned_pairs) if settings.learn_from_use else None
+    policy = policy_of(settings)
+    permissions = Permissions(Views(policy), Rates(settings.calls_per_minute), patience=settings.answer_timeout)
     gateway = Gateway(
-        catalog, pool, forms, results, settings.find_limit, settings.limits, use, settings.find_tokens, shapes
+        catalog,
+        pool,
+        forms,
+        results,
+        settings.find_limit,
+        settings.limits,
+        use,
+        settings.find_tokens,
+        shapes,
+        permissions,
     )
     relay = Relay(
         pool,
@@ -110,6 +125,7 @@ def build_parts(specs: Sequence[ServerSpec], settings: Settings, *, has_one_clie
         catalog.taken_in if is_transparent(settings) else None,
         _FirstStart(catalog),
         settings.limits,
+        permissions.views.permits_reading,
     )
     written = WrittenDescriptions(description_writer(settings), storage.forms)
     uses = _Uses(storage, catalog)

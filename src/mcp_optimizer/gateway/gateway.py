@@ -24,7 +24,7 @@ from mcp_optimizer.compression.groups import expand
 from mcp_optimizer.compression.validation import parts
 from mcp_optimizer.domain.caller import LOCAL, Caller
 from mcp_optimizer.domain.tools import Definition
-from mcp_optimizer.errors import InvalidArguments, InvalidRequest, OptimizerError, RequestError, quoted
+from mcp_optimizer.errors import InvalidArguments, InvalidRequest, quoted
 from mcp_optimizer.gateway import resolving
 from mcp_optimizer.gateway.arguments import ArgumentCheck, read_arguments
 from mcp_optimizer.gateway.conversations import SeenByCaller
@@ -180,7 +180,7 @@ class Gateway:
         """
         projection = self.results.projection(select)
         parked = self._pool.parked(caller)
-        tool = await self.resolve(tool_name, server_name, caller)
+        tool = await self.permissions.resolve(self._catalog.snapshot, tool_name, server_name, caller)
         arguments = (
             await asyncio.to_thread(self._understand, tool, parameters)
             if _takes_long(tool, parameters)
@@ -208,7 +208,7 @@ class Gateway:
     async def pass_on(self, tool_name: str, arguments: Mapping[str, Any] | None, caller: Caller) -> dict[str, Any]:
         """Call a tool by its listed name, with arguments and result unchanged, and add the cost."""
         parked = self._pool.parked(caller)
-        tool = await self._exact(tool_name, caller)
+        tool = await self.permissions.exact(self._catalog.snapshot, tool_name, caller)
         params = {"name": tool.record.name, **({} if arguments is None else {"arguments": arguments})}
         started = time.perf_counter() - (parked.seconds if parked is not None else 0.0)
         permitted = await self.permissions.obtain(tool, arguments, caller, is_continued=parked is not None)
@@ -245,38 +245,9 @@ class Gateway:
             raise InvalidArguments(details.name, error.problems, shown, abbreviated=form.is_abbreviated) from None
         return arguments
 
-    async def resolve(self, tool_name: str, server_name: str | None = None, caller: Caller = LOCAL) -> CatalogTool:
-        """The one tool that a name means for a caller, or a helpful error."""
-        snapshot = self._catalog.snapshot
-        view = await self.permissions.views.ready(snapshot, caller)
-        try:
-            return _resolved(view, tool_name, server_name)
-        except RequestError:
-            self._explain_refusal(snapshot, tool_name, server_name, caller)
-            raise
-
-    async def _exact(self, tool_name: str, caller: Caller) -> CatalogTool:
-        """The tool listed under exactly this name."""
-        snapshot = self._catalog.snapshot
-        view = await self.permissions.views.ready(snapshot, caller)
-        if (tool := resolving.exact(view, tool_name)) is None:
-            self._explain_refusal(snapshot, tool_name, None, caller)
-            raise resolving.unknown_tool(view, tool_name, advice="")
-        return tool
-
-    def _explain_refusal(self, snapshot: Snapshot, tool_name: str, server_name: str | None, caller: Caller) -> None:
-        """Raises CallRefused if a name means a tool that this caller may not call, on a server that it may use."""
-        try:
-            tool = _resolved(snapshot, tool_name, server_name)
-        except OptimizerError:
-            return
-        self.permissions.explain(tool, caller)
-
-
-def _resolved(snapshot: Snapshot, tool_name: str, server_name: str | None) -> CatalogTool:
-    if server_name:
-        return resolving.on_server(snapshot, tool_name, server_name)
-    return resolving.resolve(snapshot, tool_name)
+    def resolve(self, tool_name: str, server_name: str | None = None) -> CatalogTool:
+        """The one tool that a name means, or a helpful error."""
+        return resolving.meant(self._catalog.snapshot, tool_name, server_name)
 
 
 @lru_cache(maxsize=1_024)

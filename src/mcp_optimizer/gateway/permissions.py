@@ -1,7 +1,7 @@
 """Whether a call may be made now: the caller's rate, the decision, and, where that is to ask, a person's yes.
 
-Called by the gateway before it passes a call on. A person is asked through the caller's client, never through the model:
-a legacy client in the middle of its call, a modern one by the call's result (`upstream/parked.py`).
+Called by the gateway before it passes a call on. A person is asked through the caller's client, never through the
+model: a legacy client in the middle of its call, a modern one by the call's result (`upstream/parked.py`).
 """
 
 from __future__ import annotations
@@ -12,9 +12,11 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from mcp_optimizer.catalog import CatalogTool
+from mcp_optimizer.catalog import CatalogTool, Snapshot
 from mcp_optimizer.domain.caller import Caller, ClientLink
 from mcp_optimizer.domain.decisions import Decision, Effect
+from mcp_optimizer.errors import OptimizerError, RequestError
+from mcp_optimizer.gateway import resolving
 from mcp_optimizer.gateway.views import Views, can_ask
 from mcp_optimizer.policy.access import refusal
 from mcp_optimizer.policy.approvals import Answer, Approvals, Approved, answered, question
@@ -41,8 +43,29 @@ class Permissions:
         self._approvals = approvals or Approvals()
         self._patience = patience
 
-    def explain(self, tool: CatalogTool, caller: Caller) -> None:
-        """Raises CallRefused if the caller may not call a tool, on a server that exists for it."""
+    async def resolve(self, snapshot: Snapshot, tool_name: str, server_name: str | None, caller: Caller) -> CatalogTool:
+        """The one tool that a name means for a caller; else why there is none, or why it may not be called."""
+        view = await self.views.ready(snapshot, caller)
+        try:
+            return resolving.meant(view, tool_name, server_name)
+        except RequestError:
+            self._explain(snapshot, tool_name, server_name, caller)
+            raise
+
+    async def exact(self, snapshot: Snapshot, tool_name: str, caller: Caller) -> CatalogTool:
+        """The tool that a caller sees under exactly this name."""
+        view = await self.views.ready(snapshot, caller)
+        if (tool := resolving.exact(view, tool_name)) is None:
+            self._explain(snapshot, tool_name, None, caller)
+            raise resolving.unknown_tool(view, tool_name, advice="")
+        return tool
+
+    def _explain(self, snapshot: Snapshot, tool_name: str, server_name: str | None, caller: Caller) -> None:
+        """Raises CallRefused if a name means a tool that this caller may not call, on a server that exists for it."""
+        try:
+            tool = resolving.meant(snapshot, tool_name, server_name)
+        except OptimizerError:
+            return
         if self.views.permits_server(caller, tool.server):
             self._decided(tool, caller)
 
@@ -92,6 +115,4 @@ class Permissions:
 
 def _approved(tool: CatalogTool, caller: Caller) -> Approved:
     conversation = caller.link.key if caller.link is not None else caller.key
-    return Approved(
-        caller.principal.id, conversation, tool.server, tool.record.name, tool.record.definition_hash
-    )
+    return Approved(caller.principal.id, conversation, tool.server, tool.record.name, tool.record.definition_hash)

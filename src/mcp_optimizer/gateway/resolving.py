@@ -26,12 +26,17 @@ _LONGEST_SPELLING = 500
 """Maximum characters of a name that is tried as another spelling."""
 
 
+def meant(snapshot: Snapshot, name: str, server: str | None = None) -> CatalogTool:
+    """The tool that a name means, on a server if one is given."""
+    return on_server(snapshot, name, server) if server else resolve(snapshot, name)
+
+
 def resolve(snapshot: Snapshot, name: str) -> CatalogTool:
     """The tool that a name means, in any spelling that can mean only one."""
     if (tool := exact(snapshot, name)) is not None:
         return tool
-    if meant := _meant(snapshot, name):
-        raise _no_tool_of(snapshot, name, meant)
+    if named := _meant(snapshot, name):
+        raise _no_tool_of(snapshot, name, named)
     if snapshot.names.servers.meant(name):
         # Of a server that does not exist for this caller: no other server may take such a call.
         raise UnknownTool(name, ())
@@ -53,13 +58,13 @@ def exact(snapshot: Snapshot, name: str) -> CatalogTool | None:
     # First, because no public name refers to another server.
     if (tool := snapshot.by_name.get(name)) is not None:
         return tool
-    meant = _meant(snapshot, name)
-    if len(meant) > 1:
-        candidates = [tool for server in meant if (tool := _on_server(snapshot, name, server)) is not None]
+    named = _meant(snapshot, name)
+    if len(named) > 1:
+        candidates = [tool for server in named if (tool := _on_server(snapshot, name, server)) is not None]
         if candidates:
             raise AmbiguousTool(name, [tool.name for tool in candidates])
         return None
-    return next((_on_server(snapshot, name, server) for server in meant), None)
+    return next((_on_server(snapshot, name, server) for server in named), None)
 
 
 def called(snapshot: Snapshot, name: str) -> list[CatalogTool]:
@@ -87,8 +92,8 @@ def on_server(snapshot: Snapshot, name: str, server: str) -> CatalogTool:
 
 def unknown_tool(snapshot: Snapshot, name: str, advice: str) -> UnknownTool:
     """Why no tool has this exact name."""
-    if meant := _meant(snapshot, name):
-        return _no_tool_of(snapshot, name, meant, advice)
+    if named := _meant(snapshot, name):
+        return _no_tool_of(snapshot, name, named, advice)
     near = () if snapshot.names.servers.meant(name) else nearest_names(snapshot, name)
     return UnknownTool(name, near, advice=advice)
 
@@ -100,8 +105,8 @@ def unknown_server(snapshot: Snapshot, server: str) -> InvalidRequest:
 
 def _meant(snapshot: Snapshot, name: str) -> dict[str, Sequence[str]]:
     """The servers that a name refers to, among those that exist for whoever looks at this snapshot."""
-    meant = snapshot.names.servers.meant(name)
-    return {server: rests for server, rests in meant.items() if server in snapshot.states}
+    named = snapshot.names.servers.meant(name)
+    return {server: rests for server, rests in named.items() if server in snapshot.states}
 
 
 def _on_server(snapshot: Snapshot, name: str, server: str) -> CatalogTool | None:

@@ -1,7 +1,7 @@
 """What each caller sees of the catalog: the tools that it may call, and nothing else.
 
-The one place that decides about tools, for find, list, profiles and calls alike. Views are snapshots themselves, made on
-demand and kept for the few callers that are active. Called by the gateway; knows no transport.
+The one place that decides about tools, for find, list, profiles and calls alike. Views are snapshots themselves, made
+on demand and kept for the few callers that are active. Called by the gateway; knows no transport.
 """
 
 from __future__ import annotations
@@ -48,6 +48,10 @@ class Views:
         servers = caller.principal.servers
         return (servers is None or server in servers) and (caller.narrowed is None or server in caller.narrowed)
 
+    def permits_reading(self, caller: Caller, server: str) -> bool:
+        """Whether a caller may read a server's resources and use its prompts."""
+        return self.permits_server(caller, server) and self._policy.decide_server(caller.principal, server)
+
     def of(self, snapshot: Snapshot, caller: Caller) -> Snapshot:
         """What the caller may call. May take a while in a large catalog; see `ready`."""
         if self._sees_all(caller):
@@ -72,11 +76,12 @@ class Views:
         """A connection can be narrowed only to servers that exist for its caller."""
         if caller.narrowed is None:
             return
-        known = [name for name in snapshot.states if caller.principal.servers is None or name in caller.principal.servers]
+        known = [
+            name for name in snapshot.states if caller.principal.servers is None or name in caller.principal.servers
+        ]
         if unknown := sorted(caller.narrowed.difference(known)):
-            raise InvalidRequest(
-                f"The address asks for servers that are not there: {listed(unknown, 5)}. Servers: {listed(known) or 'none'}."
-            )
+            missing, there = listed(unknown, 5), listed(known) or "none"
+            raise InvalidRequest(f"The address asks for servers that are not there: {missing}. Servers: {there}.")
 
     def _sees_all(self, caller: Caller) -> bool:
         return caller.narrowed is None and self._policy.is_open_for(caller.principal)

@@ -252,15 +252,13 @@ class _Answers:
         habits = habits_of(client_name(ctx))
         return Presentation(dialect_for(habits, self._options.dialect), habits.shows_titles)
 
-    async def _promote(
-        self, ctx: ServerRequestContext[Any, Any], result: Mapping[str, Any], caller: Caller
-    ) -> None:
+    async def _promote(self, ctx: ServerRequestContext[Any, Any], result: Mapping[str, Any], caller: Caller) -> None:
         """After its first use, a tool of the next profile is registered, and listening clients are notified."""
         profile = self._profile(ctx, caller)
         called = (result.get("_meta") or {}).get(TOOL_META_KEY)
         if profile is None or self._refresher is None or not called or not habits_of(client_name(ctx)).asks_again:
             return
-        tool = await self._gateway.resolve(called["name"], called["server"], caller)
+        tool = self._gateway.resolve(called["name"], called["server"])
         if await self._refresher.promote(tool.name, profile, self._presentation(ctx)):
             self._relay.announce_tools()
 

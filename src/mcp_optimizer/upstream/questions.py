@@ -21,6 +21,8 @@ SERVER_META_KEY = "mcp-optimizer/server"
 """In `_meta` of every question: the server that asks."""
 
 ELICITATION, _SAMPLING = "elicitation/create", "sampling/createMessage"
+
+
 class OwnQuestion(dict[str, Any]):
     """The parameters of a question that the gateway itself asks. No server can send this type."""
 

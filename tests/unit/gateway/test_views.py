@@ -1,0 +1,211 @@
+"""A caller sees exactly what it may call: in searches, lists, names and errors."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from mcp_optimizer.domain.caller import LOCAL, Caller
+from mcp_optimizer.domain.decisions import Effect, Rule
+from mcp_optimizer.domain.principal import Principal, Risk
+from mcp_optimizer.errors import AmbiguousTool, CallRefused, InvalidRequest, UnknownTool
+from mcp_optimizer.gateway.gateway import Gateway
+from mcp_optimizer.gateway.permissions import Permissions
+from mcp_optimizer.gateway.views import Views
+from mcp_optimizer.policy.access import Policy
+from mcp_optimizer.policy.rules import RuleBook
+from tests.unit.catalogs import RecordingPool, down, gateway_over, mcp_tool, running
+
+BANK = running(
+    "bank",
+    mcp_tool("get_balance", "Read the balance of an account", annotations={"readOnlyHint": True}),
+    mcp_tool("transfer_money", "Transfer money to another account"),
+    mcp_tool("delete_account", "Delete an account for good"),
+    mcp_tool("search", "Search in accounts"),
+)
+SHOP = running(
+    "shop",
+    mcp_tool("search", "Search for goods", annotations={"readOnlyHint": True}),
+    mcp_tool("bank__refund", "Pretend to be the bank"),
+)
+EVERYBODY = Caller(key="key", principal=Principal("key:1", "key:all"))
+READER = Caller(key="reader", principal=Principal("key:2", "key:reader", risk=Risk.READ))
+SHOPPER = Caller(key="shopper", principal=Principal("key:3", "key:shopper", servers=frozenset({"shop"})))
+
+
+class Asked:
+    """A client whose user can be asked."""
+
+    key = "asked"
+    capabilities: Mapping[str, Any] = {"elicitation": {}}
+    is_modern = False
+    log_level = None
+
+    def __init__(self, answer: dict[str, Any] | None = None) -> None:
+        self.answer = answer or {"action": "decline"}
+        self.questions: list[Mapping[str, Any]] = []
+
+    @property
+    def lasting(self) -> Asked:
+        return self
+
+    async def ask(self, _method: str, params: Mapping[str, Any]) -> dict[str, Any]:
+        self.questions.append(params)
+        return self.answer
+
+    async def tell(self, method: str, params: Mapping[str, Any]) -> None:
+        pass
+
+    async def release_streams(self) -> None:
+        pass
+
+
+async def gateway_with(*rules: Rule, pool: RecordingPool | None = None) -> Gateway:
+    permissions = Permissions(Views(Policy(RuleBook(rules))))
+    return await gateway_over(BANK, SHOP, down("jira", "it exited"), pool=pool, permissions=permissions)
+
+
+def names(gateway: Gateway, caller: Caller) -> set[str]:
+    """What the caller is shown, which every way of looking must agree on."""
+    listed = {tool.name for tool in gateway.list_tools(caller=caller).tools}
+    snapshot = gateway.permissions.views.of(gateway.snapshot, caller)
+    assert {tool.name for tool in snapshot.running} == set(snapshot.by_name) == listed
+    found = {
+        hit.tool.name
+        for word in ("balance account", "transfer money", "delete account", "search", "refund bank")
+        for hit in gateway.find(word, limit=10, caller=caller).tools
+    }
+    assert found <= listed
+    return listed
+
+
+async def test_a_caller_who_may_do_everything_sees_the_catalog_itself() -> None:
+    gateway = await gateway_with()
+    assert gateway.permissions.views.of(gateway.snapshot, EVERYBODY) is gateway.snapshot
+
+
+async def test_a_reader_sees_only_what_reads_and_is_told_why_the_rest_is_refused() -> None:
+    gateway = await gateway_with(pool=(pool := RecordingPool()))
+    assert names(gateway, READER) == {"get_balance", "bank__search", "shop__search"}
+    for name in ("transfer_money", "delete_account", "bank__delete_account"):
+        with pytest.raises(CallRefused, match="may only read"):
+            await gateway.call(name, caller=READER)
+    with pytest.raises(CallRefused):
+        await gateway.pass_on("delete_account", {}, READER)
+    assert pool.calls == []
+
+
+async def test_a_server_of_others_does_not_exist() -> None:
+    gateway = await gateway_with(pool=(pool := RecordingPool()))
+    assert names(gateway, SHOPPER) == {"shop__search", "shop__bank__refund"}
+    told = []
+    for name, server in (("get_balance", None), ("bank__get_balance", None), ("search", "bank"), ("x", "nowhere")):
+        with pytest.raises((UnknownTool, InvalidRequest)) as raised:
+            await gateway.call(name, {}, server, SHOPPER)
+        told.append(str(raised.value))
+    assert not [text for text in told if "bank'" in text.replace("'bank__", "") and "Unknown server" not in text]
+    assert told[2].replace("bank", "X") == told[3].replace("nowhere", "X")
+    assert [state.name for state in gateway.list_tools(caller=SHOPPER).missing] == []
+    assert pool.calls == []
+
+
+async def test_no_other_server_takes_the_calls_of_one_that_does_not_exist_for_the_caller() -> None:
+    gateway = await gateway_with(pool=(pool := RecordingPool()))
+    with pytest.raises(UnknownTool) as raised:
+        await gateway.call("bank__refund", {}, caller=SHOPPER)
+    assert raised.value.nearest == ()
+    assert pool.calls == []
+
+
+async def test_a_name_is_unambiguous_if_only_one_of_its_tools_may_be_called() -> None:
+    deny = Rule(Effect.DENY, server="bank", tool="search")
+    gateway = await gateway_with(deny, pool=(pool := RecordingPool()))
+    await gateway.call("search", {}, caller=EVERYBODY)
+    assert [server for server, _, _ in pool.calls] == ["shop"]
+    with pytest.raises(AmbiguousTool):
+        await (await gateway_with()).call("search", {}, caller=EVERYBODY)
+
+
+async def test_a_rule_hides_a_tool_and_the_refusal_says_which_and_why() -> None:
+    deny = Rule(Effect.DENY, tool="delete_*", reason="Accounts are deleted by hand.")
+    gateway = await gateway_with(deny)
+    assert "delete_account" not in names(gateway, LOCAL)
+    with pytest.raises(CallRefused, match=r"rule 1.*deleted by hand"):
+        await gateway.call("delete_account")
+
+
+async def test_an_address_narrows_and_never_widens() -> None:
+    gateway = await gateway_with()
+    views = gateway.permissions.views
+    narrowed = replace(EVERYBODY, narrowed=frozenset({"shop"}))
+    assert names(gateway, narrowed) == {"shop__search", "shop__bank__refund"}
+    assert names(gateway, replace(SHOPPER, narrowed=frozenset({"bank", "shop"}))) == names(gateway, SHOPPER)
+    views.check_narrowing(gateway.snapshot, narrowed)
+    for caller, asked in ((EVERYBODY, "nowhere"), (SHOPPER, "bank")):
+        with pytest.raises(InvalidRequest, match=asked):
+            views.check_narrowing(gateway.snapshot, replace(caller, narrowed=frozenset({asked})))
+    assert not views.permits_reading(replace(SHOPPER, narrowed=frozenset({"bank"})), "shop")
+
+
+async def test_what_must_be_asked_for_exists_only_for_those_who_can_be_asked() -> None:
+    ask = Rule(Effect.ASK, risk=Risk.DESTRUCTIVE)
+    gateway = await gateway_with(ask)
+    assert "delete_account" not in names(gateway, EVERYBODY)
+    assert "delete_account" in names(gateway, replace(EVERYBODY, link=Asked()))
+    with pytest.raises(CallRefused, match="wants a person to agree"):
+        await gateway.call("delete_account", caller=EVERYBODY)
+
+
+@pytest.mark.parametrize(
+    "answer", [{"action": "decline"}, {"action": "cancel"}, {}, {"action": "accept", "content": 3}]
+)
+async def test_a_call_that_nobody_agrees_to_is_not_made(answer: dict[str, Any]) -> None:
+    gateway = await gateway_with(Rule(Effect.ASK), pool=(pool := RecordingPool()))
+    with pytest.raises(CallRefused, match="nobody did"):
+        await gateway.call("delete_account", caller=replace(EVERYBODY, link=Asked(answer)))
+    assert pool.calls == []
+
+
+async def test_a_yes_for_an_hour_is_asked_for_once_and_only_for_this_caller_and_tool() -> None:
+    gateway = await gateway_with(Rule(Effect.ASK, risk=Risk.DESTRUCTIVE), Rule(Effect.ASK, tool="transfer*"))
+    link = Asked({"action": "accept", "content": {"approve_for": "this tool for an hour"}})
+    caller, other = replace(EVERYBODY, link=link), replace(READER, principal=Principal("key:9", "key:9"), link=link)
+    for _ in range(3):
+        await gateway.call("delete_account", caller=caller)
+    assert len(link.questions) == 1
+    assert link.questions[0]["message"].startswith("May “delete_account” of server “bank” be called for “key:all”?")
+    await gateway.call("transfer_money", caller=caller)
+    await gateway.call("delete_account", caller=other)
+    assert len(link.questions) == 3
+
+
+async def test_a_yes_for_one_call_is_for_one() -> None:
+    gateway = await gateway_with(Rule(Effect.ASK))
+    link = Asked({"action": "accept", "content": {"approve_for": "this call"}})
+    for _ in range(2):
+        await gateway.call("get_balance", caller=replace(EVERYBODY, link=link))
+    assert len(link.questions) == 2
+
+
+async def test_a_caller_who_calls_too_often_is_told_when_to_try_again() -> None:
+    gateway = await gateway_with()
+    limited = replace(EVERYBODY, principal=replace(EVERYBODY.principal, calls_per_minute=2))
+    for _ in range(2):
+        await gateway.call("get_balance", caller=limited)
+    with pytest.raises(Exception, match=r"2 a minute. Try again in"):
+        await gateway.call("get_balance", caller=limited)
+    await gateway.call("get_balance", caller=EVERYBODY)
+
+
+async def test_views_follow_the_catalog_and_their_number_is_bounded() -> None:
+    gateway = await gateway_with()
+    views = gateway.permissions.views
+    before = gateway.snapshot
+    assert views.of(before, READER) is views.of(before, READER)
+    for number in range(300):
+        views.of(before, replace(READER, narrowed=frozenset({f"s{number}"})))
+    after = replace(before, tools=tuple(None for _ in before.tools), mask=None)
+    assert views.of(after, READER).running == ()
