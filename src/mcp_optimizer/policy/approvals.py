@@ -41,7 +41,7 @@ def question(
 ) -> dict[str, Any]:
     """The parameters of the elicitation that asks a person about a call."""
     lines = [
-        f"May {_name(tool)} of server {_name(server)} be called for {_name(principal.name)}?",
+        f"mcp-optimizer asks: May {_name(tool)} of server {_name(server)} be called for {_name(principal.name)}?",
         f"It counts as {decision.risk.risk}. {decision.because[:1].upper()}{decision.because[1:]} wants you to decide.",
         visible(decision.reason.strip()),
         f"Arguments: {abbreviated(arguments)}",
@@ -73,7 +73,8 @@ def abbreviated(arguments: Mapping[str, Any], most: int = SHOWN_OF_ARGUMENTS) ->
     if not arguments:
         return "none"
     share = max(_LEAST_OF_ONE, most // len(arguments) - 2)
-    shown, length = [], 0
+    shown: list[str] = []
+    length = 0
     for key, value in arguments.items():
         one = _cut(f"{visible(str(key)[:share])}: {_written(value, share)}", share)
         if length + len(one) > most:

@@ -88,4 +88,9 @@ async def _made(authorization: Authorization, link: ClientLink) -> bool:
 
 
 def _question(address: str) -> OwnQuestion:
-    return OwnQuestion(mode="url", elicitationId=uuid.uuid4().hex, url=address, message="Log in, and the call goes on.")
+    return OwnQuestion(
+        mode="url",
+        elicitationId=uuid.uuid4().hex,
+        url=address,
+        message="mcp-optimizer asks: Log in, and the call goes on.",
+    )

@@ -24,7 +24,7 @@ ELICITATION, _SAMPLING = "elicitation/create", "sampling/createMessage"
 
 
 class OwnQuestion(dict[str, Any]):
-    """The parameters of a question that the gateway itself asks. No server can send this type."""
+    """The parameters of a question that the gateway itself asks, and says so. No server can send this type."""
 
 
 _FEATURES = {ELICITATION: "elicitation", _SAMPLING: "sampling", "roots/list": "roots"}
@@ -56,7 +56,7 @@ def refusal(capabilities: Mapping[str, Any], method: str, params: Mapping[str, A
 def named(server: str, method: str, params: Mapping[str, Any]) -> dict[str, Any]:
     """A question that names its server: for programs in `_meta`, for people at the start of the text."""
     if isinstance(params, OwnQuestion):
-        return {**params, "message": f"mcp-optimizer asks: {params['message']}"}
+        return dict(params)
     meta = params.get("_meta")
     asked = {**params, "_meta": {**(meta if isinstance(meta, Mapping) else {}), SERVER_META_KEY: server}}
     if method == ELICITATION:
