@@ -91,7 +91,7 @@ async def test_the_user_logs_in_and_the_call_succeeds(
         assert (is_error, json.loads(text)["scopes"]) == (False, ["mcp:read", "mcp:write"])
         [asked] = user.asked
         assert asked.url.startswith(f"{world.issuer}/authorize?")
-        assert asked.message == 'The server "notes" asks: Log in, and the call goes on.'
+        assert asked.message == 'mcp-optimizer asks: Log in to the server "notes", and the call goes on.'
         # The next call asks nobody.
         assert not (await called(client))[0]
         assert len(user.asked) == 1

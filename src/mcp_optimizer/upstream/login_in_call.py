@@ -15,6 +15,7 @@ from mcp_types.methods import INPUT_REQUIRED_METHODS
 
 from mcp_optimizer.domain.caller import Caller, ClientLink
 from mcp_optimizer.errors import LoginRequired, OptimizerError
+from mcp_optimizer.runtime.terminal_text import printable
 from mcp_optimizer.upstream.authorization import Authorization
 from mcp_optimizer.upstream.endings import RpcError
 from mcp_optimizer.upstream.parked import ParkedCalls, Request
@@ -55,17 +56,17 @@ class LoginInCall:
         self, authorization: Authorization, needed: LoginRequired, again: Call, caller: Caller
     ) -> dict[str, Any]:
         assert caller.link is not None
-        if not await self._logged_in(authorization, caller.link):
+        if not await self._logged_in(authorization, caller.link, needed.server):
             raise needed
         return await again(caller)
 
-    async def _logged_in(self, authorization: Authorization, link: ClientLink) -> bool:
+    async def _logged_in(self, authorization: Authorization, link: ClientLink, server: str) -> bool:
         """Whether the client's user has logged in. Calls at the same time share one question."""
         if (asked := self._under_way.get(link.key)) is not None:
             return await asyncio.shield(asked)
         asked = self._under_way[link.key] = asyncio.get_running_loop().create_future()
         try:
-            asked.set_result(await _made(authorization, link))
+            asked.set_result(await _made(authorization, link, server))
             return asked.result()
         finally:
             del self._under_way[link.key]
@@ -74,10 +75,10 @@ class LoginInCall:
                 asked.set_result(False)
 
 
-async def _made(authorization: Authorization, link: ClientLink) -> bool:
+async def _made(authorization: Authorization, link: ClientLink, server: str) -> bool:
     try:
         async with authorization.offered() as offer:
-            answer = await link.ask(_QUESTION, _question(offer.address))
+            answer = await link.ask(_QUESTION, _question(server, offer.address))
             if answer.get("action") != "accept":
                 return False
             async with asyncio.timeout(_PATIENCE):
@@ -87,10 +88,6 @@ async def _made(authorization: Authorization, link: ClientLink) -> bool:
     return True
 
 
-def _question(address: str) -> OwnQuestion:
-    return OwnQuestion(
-        mode="url",
-        elicitationId=uuid.uuid4().hex,
-        url=address,
-        message="mcp-optimizer asks: Log in, and the call goes on.",
-    )
+def _question(server: str, address: str) -> OwnQuestion:
+    said = f'mcp-optimizer asks: Log in to the server "{printable(server)}", and the call goes on.'
+    return OwnQuestion(mode="url", elicitationId=uuid.uuid4().hex, url=address, message=said)

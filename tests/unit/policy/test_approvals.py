@@ -25,7 +25,7 @@ def asked(arguments: dict[str, Any], tool: str = "delete_branch") -> str:
 
 def test_the_question_says_what_is_called_for_whom_and_why() -> None:
     assert asked({"name": "main", "force": True}) == (
-        "May “delete_branch” of server “git” be called for “corp:alice”?\n"
+        "mcp-optimizer asks: May “delete_branch” of server “git” be called for “corp:alice”?\n"
         "It counts as destructive. Rule 2 of the settings wants you to decide.\n"
         "Branches are shared.\n"
         'Arguments: name: "main", force: true'
