@@ -131,7 +131,7 @@ def test_the_lists_that_measure_are_dev_queries(small_data: Path) -> None:
     assert {normalised(text) for text in listed} <= pairs.dev_queries()
 
 
-@pytest.mark.slow
+@pytest.mark.full  # two minutes; nothing but new training data can change it
 @real_data
 def test_no_dev_query_no_dev_gold_tool_and_no_dev_folder_is_in_the_real_pairs() -> None:
     tools, found = pairs.build(seed=7)
