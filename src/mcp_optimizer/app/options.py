@@ -10,6 +10,8 @@ from mcp_optimizer.compression.compress import Dialect
 from mcp_optimizer.domain.result_settings import ResultSettings
 from mcp_optimizer.errors import ConfigurationError
 from mcp_optimizer.metrics.prices import prices_of
+from mcp_optimizer.policy.access import Policy
+from mcp_optimizer.policy.rules import RuleBook
 from mcp_optimizer.profiles.tiers import ProfileName
 from mcp_optimizer.results.encodings import Encoding
 from mcp_optimizer.results.options import ResultOptions, Treatment
@@ -94,6 +96,11 @@ def server_options(settings: Settings) -> ServerOptions:
         profile_of_client={name: _profile(value) for name, value in settings.client_profiles.items()},
         transparent=is_transparent(settings),
     )
+
+
+def policy(settings: Settings) -> Policy:
+    """What callers may do."""
+    return Policy(RuleBook([rule.rule for rule in settings.rules]), settings.tool_risks)
 
 
 def budgets(settings: Settings) -> dict[ProfileName, int | None]:
