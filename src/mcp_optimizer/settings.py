@@ -269,6 +269,12 @@ class Settings(BaseModel):
         description="Calls that each caller may make in a minute, on average; as many may come at once. 0: no limit.",
     )
 
+    split_calls: bool = Field(
+        default=False,
+        description="Give clients call_tool_read next to call_tool, for tools that only read, so that a client can "
+        "approve these once.",
+    )
+
     @field_validator("max_tokens", "preview_tokens")
     @classmethod
     def _enough(cls, value: int) -> int:

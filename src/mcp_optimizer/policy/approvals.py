@@ -73,7 +73,8 @@ def abbreviated(arguments: Mapping[str, Any], most: int = SHOWN_OF_ARGUMENTS) ->
     if not arguments:
         return "none"
     share = max(_LEAST_OF_ONE, most // len(arguments) - 2)
-    shown, length = [], 0
+    shown: list[str] = []
+    length = 0
     for key, value in arguments.items():
         one = _cut(f"{visible(str(key)[:share])}: {_written(value, share)}", share)
         if length + len(one) > most:

@@ -7,7 +7,6 @@ result types would drop unknown fields.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
@@ -27,7 +26,8 @@ from starlette.requests import Request
 from mcp_optimizer.catalog.forms import Detail
 from mcp_optimizer.compression.compress import Dialect
 from mcp_optimizer.domain.caller import Caller
-from mcp_optimizer.domain.own_tools import INSTRUCTIONS, OWN_TOOLS
+from mcp_optimizer.domain.own_tools import CALLING, INSTRUCTIONS, own_tools
+from mcp_optimizer.domain.principal import Risk
 from mcp_optimizer.domain.tools import McpTool, TokenMetrics
 from mcp_optimizer.errors import (
     InvalidRequest,
@@ -40,6 +40,7 @@ from mcp_optimizer.gateway.found import FoundTools, ToolListPage, not_running
 from mcp_optimizer.gateway.gateway import SCORES_META_KEY, TOOL_META_KEY, Gateway, entry
 from mcp_optimizer.limits import DEFAULT_LIMITS, Limits
 from mcp_optimizer.metrics.accounts import AccountedAnswer, Accounts
+from mcp_optimizer.policy.access import Policy
 from mcp_optimizer.profiles.lists import Presentation
 from mcp_optimizer.profiles.refresher import ListRefresher
 from mcp_optimizer.profiles.tiers import ProfileName
@@ -50,14 +51,13 @@ from mcp_optimizer.relay.server import REGISTERED, Relay
 from mcp_optimizer.relay.wire_errors import as_mcp_error, as_tool_result
 from mcp_optimizer.serving.gate import Gate
 from mcp_optimizer.serving.known_clients import dialect_for, habits_of, is_conversation
+from mcp_optimizer.serving.own_arguments import number_in, text_in
 
-_DESCRIBED = frozenset({"call_tool", "read_result"})
+_DESCRIBED = CALLING | {"read_result"}
 """Own tools whose results already report their cost."""
 
 FOUND_META_KEY = "mcp-optimizer/found"
 """The `_meta` key of the complete find_tool reply, for clients that would show structured content to the model."""
-
-_FARTHEST = 2**62
 
 _LIST_TTL_MS = 3_600_000
 """The gateway's own tools do not change while it runs."""
@@ -113,6 +113,9 @@ class ServerOptions:
     dialect: Dialect = Dialect.PLAIN
     profile_of_client: Mapping[str, ProfileName] = field(default_factory=dict)
     transparent: bool = False
+    split_calls: bool = False
+    """Whether calls of tools that only read have a tool of their own."""
+    policy: Policy = field(default_factory=Policy)
 
 
 class _GatewayServer(Server[Any]):
@@ -187,6 +190,8 @@ class _Answers:
             "list_tools": self._list_tools,
             "read_result": self._read_result,
         }
+        if options.split_calls:
+            self._own["call_tool_read"] = self._call_tool_read
 
     async def __call__(self, ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
         if ctx.method == "tools/list":
@@ -206,7 +211,7 @@ class _Answers:
             tools, known = listed["tools"], snapshot.baseline_tokens
         else:
             profile = self._profile(ctx)
-            tools = [*OWN_TOOLS, *await self._registered(ctx, profile)]
+            tools = [*own_tools(split_calls=self._options.split_calls), *await self._registered(ctx, profile)]
             ttl_ms = _LIST_TTL_MS if profile is None else _CHANGING_TTL_MS
             answer = self._for_era({"tools": tools}, version, ttl_ms=ttl_ms, scope="public")
         if self._accounts is not None:
@@ -269,7 +274,7 @@ class _Answers:
                 # Registered directly, or returned by find_tool and called by its own name.
                 return await self._gateway.call(name, arguments, caller=caller)
             result = await own(arguments, caller)
-            if name == "call_tool":
+            if name in CALLING:
                 await self._promote(ctx, result)
             if name in _DESCRIBED:
                 return result
@@ -291,7 +296,7 @@ class _Answers:
         found = await self._gateway.search(
             self._text(arguments, "tool_description", required=True, between="; "),
             self._text(arguments, "tool_keywords"),
-            _number(arguments, "limit"),
+            number_in(arguments, "limit"),
             self._wanted_detail(arguments),
             caller,
             is_conversation=is_conversation(habits, caller),
@@ -299,7 +304,7 @@ class _Answers:
         return find_reply(found, structured=not habits.prefers_structure)
 
     def _text(self, arguments: Mapping[str, Any], key: str, *, required: bool = False, between: str = " ") -> str:
-        return _text(arguments, key, self._limits.own_text, required=required, between=between)
+        return text_in(arguments, key, self._limits.own_text, required=required, between=between)
 
     def _wanted_detail(self, arguments: Mapping[str, Any]) -> Detail:
         wanted = self._text(arguments, "detail") or self._options.detail
@@ -308,7 +313,7 @@ class _Answers:
         return Detail(wanted)
 
     async def _list_tools(self, arguments: Mapping[str, Any], _caller: Caller) -> dict[str, Any]:
-        server, offset = self._text(arguments, "server") or None, _number(arguments, "offset") or 0
+        server, offset = self._text(arguments, "server") or None, number_in(arguments, "offset") or 0
         # In a thread: a page is a hundred definitions to unpack, and their tokens to count.
         page = await asyncio.to_thread(self._gateway.list_tools, server, offset)
         return _reply(list_response(page))
@@ -323,12 +328,21 @@ class _Answers:
         server, select = self._text(arguments, "server_name") or None, self._text(arguments, "select")
         return await self._gateway.call(name, parameters, server, caller, select)
 
+    async def _call_tool_read(self, arguments: Mapping[str, Any], caller: Caller) -> dict[str, Any]:
+        name = self._text(arguments, "tool_name", required=True)
+        tool = self._gateway.resolve(name, self._text(arguments, "server_name") or None)
+        risk = self._options.policy.risk(tool.server, tool.record.name, tool.record.details.annotations)
+        if risk.risk is not Risk.READ:
+            raise InvalidRequest(f"{quoted(tool.name)} does not only read: it counts as {risk.risk}. Use call_tool.")
+        # By its own name, so that the tool that was looked at is the one that is called.
+        return await self._call_tool({**arguments, "tool_name": tool.record.name, "server_name": tool.server}, caller)
+
     async def _read_result(self, arguments: Mapping[str, Any], caller: Caller) -> dict[str, Any]:
         return await self._gateway.results.read(
             self._text(arguments, "result_id", required=True),
             caller,
-            offset=_number(arguments, "offset") or 0,
-            limit=_number(arguments, "limit"),
+            offset=number_in(arguments, "offset") or 0,
+            limit=number_in(arguments, "limit"),
             select=self._text(arguments, "select"),
             search=self._text(arguments, "search"),
         )
@@ -359,29 +373,3 @@ def _told(text: str) -> dict[str, Any]:
 def _json(answer: dict[str, Any]) -> str:
     """Compact, because a model pays for whitespace."""
     return pydantic_core.to_json(answer).decode("utf-8")
-
-
-def _text(arguments: Mapping[str, Any], key: str, most: int, *, required: bool, between: str) -> str:
-    value = arguments.get(key)
-    if isinstance(value, list) and all(isinstance(item, str) for item in value):
-        value = between.join(value)
-    if value is None and not required:
-        return ""
-    if not isinstance(value, str) or (required and not value.strip()):
-        raise InvalidRequest(f"{key} is required and must be text." if required else f"{key} must be text.")
-    if len(value) > most:
-        raise InvalidRequest(f"{key} may have {most:,} characters, not {len(value):,}.")
-    return value
-
-
-def _number(arguments: Mapping[str, Any], key: str) -> int | None:
-    value = arguments.get(key)
-    if isinstance(value, str):
-        with contextlib.suppress(ValueError):
-            value = int(value)
-    if isinstance(value, float) and value.is_integer():
-        value = int(value)
-    if value is not None and (isinstance(value, bool) or not isinstance(value, int)):
-        raise InvalidRequest(f"{key} must be a whole number, not {quoted(value)}.")
-    # None of our numbers is that large, and one of ten thousand digits cannot even be written.
-    return value if value is None else max(-_FARTHEST, min(value, _FARTHEST))
