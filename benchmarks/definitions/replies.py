@@ -26,7 +26,7 @@ from mcp_optimizer.app import Optimizer
 from mcp_optimizer.catalog.forms import Detail
 from mcp_optimizer.domain.json_schema import required_of
 from mcp_optimizer.gateway.found import FoundTools
-from mcp_optimizer.serving.server import find_reply
+from mcp_optimizer.serving.own_replies import find_reply
 from mcp_optimizer.settings import load_settings
 from mcp_optimizer.token_counter import TokenCounter
 

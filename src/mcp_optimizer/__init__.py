@@ -24,7 +24,7 @@ __all__ = [
 ]
 
 _HOMES = {
-    "FindToolResponse": "serving.server",
+    "FindToolResponse": "serving.own_replies",
     "McpTool": "domain.tools",
     "Optimizer": "app",
     "OptimizerError": "errors",
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from mcp_optimizer.app import Optimizer
     from mcp_optimizer.domain.tools import McpTool, TokenMetrics
     from mcp_optimizer.errors import OptimizerError
-    from mcp_optimizer.serving.server import FindToolResponse
+    from mcp_optimizer.serving.own_replies import FindToolResponse
     from mcp_optimizer.settings import Settings, load_settings
     from mcp_optimizer.token_counter import TokenCounter
 

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from mcp_optimizer.serving.server import FindToolResponse, find_reply, find_response
+from mcp_optimizer.serving.own_replies import FindToolResponse, find_reply, find_response
 
 __all__ = ["FindToolResponse", "find_reply", "find_response"]

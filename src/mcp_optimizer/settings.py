@@ -256,18 +256,23 @@ class Settings(BaseModel):
         "extra otel.",
     )
     rules: tuple[RuleSettings, ...] = Field(
-        default=(),
-        description="Who may call what, as a list of [[rules]]: effect (allow, ask or deny), and server, tool, caller "
-        "(names with * ? [...]), risk (read, write or destructive), reason. The first that matches counts. See "
-        "policy.md.",
+        default_factory=tuple,
+        description="Who may call what, a list of `[[rules]]` of which the first that matches counts. See policy.md.",
     )
     tool_risks: dict[Pattern, Risk] = Field(
         default_factory=dict,
-        description="Risk classes of tools, by name or server__tool with * ? [...], such as tool_risks.'git__*' = "
-        "'read'. The first that matches counts.",
+        description="Risk classes of tools, by name or server__tool, such as `tool_risks.'git__get_*' = 'read'`.",
     )
     calls_per_minute: int = Field(
-        default=0, ge=0, description="Maximum calls of one caller in a minute, unless its key says otherwise; 0: any."
+        default=0,
+        ge=0,
+        description="Calls that each caller may make in a minute, on average; as many may come at once. 0: no limit.",
+    )
+
+    split_calls: bool = Field(
+        default=False,
+        description="Give clients call_tool_read next to call_tool, for tools that only read, so that a client can "
+        "approve these once.",
     )
 
     @field_validator("max_tokens", "preview_tokens")

@@ -9,7 +9,7 @@ from mcp_optimizer.catalog import LiveCatalog
 from mcp_optimizer.catalog.forms import ToolForms
 from mcp_optimizer.catalog.ingestion import Ingestion
 from mcp_optimizer.domain.caller import LOCAL, Caller
-from mcp_optimizer.domain.own_tools import OWN_TOOLS
+from mcp_optimizer.domain.own_tools import OWN_NAMES
 from mcp_optimizer.domain.tools import Definition, McpTool, ServerStatus
 from mcp_optimizer.gateway.gateway import Gateway
 from mcp_optimizer.gateway.permissions import Permissions
@@ -42,9 +42,6 @@ def down(name: str, reason: str = "it exited with code 1", status: ServerStatus 
 
 async def no_database() -> None:
     return None
-
-
-OWN_NAMES = tuple(tool["name"] for tool in OWN_TOOLS)
 
 
 def new_catalog(counter: TokenCounter | None = None, own_names: Sequence[str] = OWN_NAMES) -> LiveCatalog:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from mcp_optimizer.app.parts import Parts
 from mcp_optimizer.catalog.forms import Detail
 from mcp_optimizer.domain.events import Event
-from mcp_optimizer.domain.own_tools import OWN_TOOLS
+from mcp_optimizer.domain.own_tools import own_tools
 from mcp_optimizer.gateway.found import FoundTools
 from mcp_optimizer.largejson.text import compact
 from mcp_optimizer.metrics.prices import prices_of
@@ -15,7 +15,7 @@ from mcp_optimizer.metrics.savings import PLAIN_PRICES, Assumptions, Prices
 from mcp_optimizer.metrics.usage import Usage, make_usage
 from mcp_optimizer.metrics.weights import weights
 from mcp_optimizer.runtime.lazy import lazy
-from mcp_optimizer.serving.server import find_reply
+from mcp_optimizer.serving.own_replies import find_reply
 
 
 class Costs:
@@ -27,7 +27,8 @@ class Costs:
     @lazy
     def own_tokens(self) -> int:
         """The cost of our own tools in every prompt."""
-        return sum(self._parts.counter.count_many([compact(tool) for tool in OWN_TOOLS]))
+        own = own_tools(split_calls=self._parts.settings.split_calls)
+        return sum(self._parts.counter.count_many([compact(tool) for tool in own]))
 
     @lazy
     def prices(self) -> Prices:

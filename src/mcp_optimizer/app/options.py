@@ -100,6 +100,7 @@ def server_options(settings: Settings) -> ServerOptions:
         dialect=Dialect(settings.dialect),
         profile_of_client={name: _profile(value) for name, value in settings.client_profiles.items()},
         transparent=is_transparent(settings),
+        split_calls=settings.split_calls,
     )
 
 

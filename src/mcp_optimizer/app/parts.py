@@ -32,7 +32,7 @@ from mcp_optimizer.catalog.use import LearnedUse
 from mcp_optimizer.compression.compress import Dialect
 from mcp_optimizer.compression.signature import Notes
 from mcp_optimizer.db.storage import Storage
-from mcp_optimizer.domain.own_tools import OWN_TOOLS
+from mcp_optimizer.domain.own_tools import OWN_NAMES, own_tools
 from mcp_optimizer.gateway.gateway import Gateway
 from mcp_optimizer.gateway.permissions import Permissions
 from mcp_optimizer.gateway.views import Views
@@ -99,8 +99,7 @@ def build_parts(specs: Sequence[ServerSpec], settings: Settings, *, has_one_clie
     options = pool_options(settings, has_one_client=has_one_client)
     pool = UpstreamPool(specs, options, __version__, news, authorize=logins.of)
     ingestion = Ingestion(counter, vocabulary, storage.catalog, pace)
-    own_names = () if is_transparent(settings) else tuple(tool["name"] for tool in OWN_TOOLS)
-    catalog = LiveCatalog(ingestion, vocabulary, counter, own_names)
+    catalog = LiveCatalog(ingestion, vocabulary, counter, () if is_transparent(settings) else OWN_NAMES)
     forms = ToolForms(counter, Notes(settings.signature_notes), Dialect(settings.dialect), settings.groups)
     shapes = LearnedShapes(storage.shapes, settings.limits.learned_shapes) if settings.learn_shapes else None
     results = _results(settings, counter, storage, shapes)
@@ -129,7 +128,8 @@ def build_parts(specs: Sequence[ServerSpec], settings: Settings, *, has_one_clie
     )
     written = WrittenDescriptions(description_writer(settings), storage.forms)
     uses = _Uses(storage, catalog)
-    lists = ToolLists(catalog, forms, counter, items(settings.pinned_tools), budgets(settings), uses, written.texts)
+    own, pinned = own_tools(split_calls=settings.split_calls), items(settings.pinned_tools)
+    lists = ToolLists(catalog, forms, counter, pinned, budgets(settings), uses, written.texts, own)
     refresher = ListRefresher(catalog, lists, forms, storage.forms, written, pace, relay.announce_tools)
     recorder = Recorder(storage.history, settings.history_days)
     if event_logger.isEnabledFor(logging.INFO):

@@ -23,7 +23,7 @@ from mcp_optimizer.catalog.running import RunningTools
 from mcp_optimizer.catalog.snapshot import Snapshot
 from mcp_optimizer.catalog.vectors import KnownVectors
 from mcp_optimizer.domain.naming import ServerNames
-from mcp_optimizer.domain.own_tools import OWN_TOOLS
+from mcp_optimizer.domain.own_tools import OWN_NAMES
 from mcp_optimizer.domain.tools import Definition, ServerStatus
 from mcp_optimizer.runtime.memory import give_back, leave_alone
 from mcp_optimizer.runtime.tasks import BackgroundTasks
@@ -49,8 +49,6 @@ _AT_ONCE = 4
 _MANY = 4_000
 """Number of tools from which it pays to exclude them from garbage collection."""
 
-_OWN_NAMES = tuple(tool["name"] for tool in OWN_TOOLS)
-
 
 class LiveCatalog:
     """Holds the newest snapshot. `on_state` is the pool's listener.
@@ -63,7 +61,7 @@ class LiveCatalog:
         ingestion: Ingestion,
         vocabulary: Vocabulary,
         counter: TokenCounter,
-        own_names: Iterable[str] = _OWN_NAMES,
+        own_names: Iterable[str] = OWN_NAMES,
     ) -> None:
         self._ingestion = ingestion
         self._vocabulary = vocabulary

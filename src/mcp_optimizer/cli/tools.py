@@ -40,7 +40,7 @@ def find(
 
 async def _find(settings: Settings, query: str, keywords: str, limit: int | None, as_json: bool) -> None:
     from mcp_optimizer.catalog.forms import Detail
-    from mcp_optimizer.serving.server import find_response
+    from mcp_optimizer.serving.own_replies import find_response
 
     async with started(settings, shows_servers=True) as optimizer:
         found = optimizer.gateway.find(query, keywords, limit, Detail(settings.detail))

@@ -48,6 +48,13 @@ CALL_TOOL: dict[str, Any] = {
     },
 }
 
+CALL_TOOL_READ: dict[str, Any] = {
+    **CALL_TOOL,
+    "name": "call_tool_read",
+    "description": "Run a tool that only reads (get, list, search ...). Refuses any other: use call_tool.",
+    "annotations": {"readOnlyHint": True},
+}
+
 LIST_TOOLS: dict[str, Any] = {
     "name": "list_tools",
     "description": "All tools by name, 100 a page. Prefer find_tool.",
@@ -76,3 +83,16 @@ READ_RESULT: dict[str, Any] = {
 }
 
 OWN_TOOLS = (FIND_TOOL, CALL_TOOL, LIST_TOOLS, READ_RESULT)
+SPLIT_TOOLS = (FIND_TOOL, CALL_TOOL_READ, CALL_TOOL, LIST_TOOLS, READ_RESULT)
+"""With calls that only read apart, so that a client can approve these once and ask about the others."""
+
+OWN_NAMES = tuple(tool["name"] for tool in SPLIT_TOOLS)
+"""Names that no server's tool gets, whatever the settings: otherwise a setting would rename tools."""
+
+CALLING = frozenset({"call_tool", "call_tool_read"})
+"""The tools of ours that call another."""
+
+
+def own_tools(*, split_calls: bool) -> tuple[dict[str, Any], ...]:
+    """The tools of ours that clients see."""
+    return SPLIT_TOOLS if split_calls else OWN_TOOLS

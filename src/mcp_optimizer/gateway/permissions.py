@@ -19,7 +19,7 @@ from mcp_optimizer.errors import OptimizerError, RequestError
 from mcp_optimizer.gateway import resolving
 from mcp_optimizer.gateway.views import Views, can_ask
 from mcp_optimizer.policy.access import refusal
-from mcp_optimizer.policy.approvals import Answer, Approvals, Approved, answered, question
+from mcp_optimizer.policy.approvals import Approvals, Approved, Consent, consent_in, question
 from mcp_optimizer.policy.rates import Rates
 from mcp_optimizer.upstream.endings import RpcError
 from mcp_optimizer.upstream.questions import ELICITATION, OwnQuestion
@@ -102,14 +102,14 @@ class Permissions:
         """Ask the person behind the client; raises CallRefused unless they agree."""
         try:
             async with asyncio.timeout(self._patience):
-                answer = answered(await link.ask(ELICITATION, asked))
+                answer = consent_in(await link.ask(ELICITATION, asked))
         except (RpcError, TimeoutError):
-            answer = Answer.NO
-        if answer is Answer.NO:
+            answer = Consent.NO
+        if answer is Consent.NO:
             caller.record.ended("declined")
             raise refusal(decision, tool.server, tool.record.name)
         caller.record.approved_by(f"the user of {caller.client or 'the client'}: {answer.value}")
-        if answer is Answer.HOUR:
+        if answer is Consent.HOUR:
             self._approvals.remember(_approved(tool, caller))
 
 

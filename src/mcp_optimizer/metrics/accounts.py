@@ -19,6 +19,7 @@ from typing import Any, Self, TypeVar
 
 from mcp_optimizer.domain.caller import Caller
 from mcp_optimizer.domain.events import Event, EventKind, Outcome, ToolKey
+from mcp_optimizer.domain.own_tools import CALLING
 from mcp_optimizer.domain.result_type import is_input_required
 from mcp_optimizer.errors import (
     CallInterrupted,
@@ -82,9 +83,7 @@ class AccountedAnswer:
         self.caller = caller
         self.result: Mapping[str, Any] | None = None
         self.error: OptimizerError | None = None
-        self._asked = (
-            (arguments.get("tool_name"), arguments.get("server_name")) if name == "call_tool" else (name, None)
-        )
+        self._asked = (arguments.get("tool_name"), arguments.get("server_name")) if name in CALLING else (name, None)
         self._accounts = accounts
         self._started = time.perf_counter()
 

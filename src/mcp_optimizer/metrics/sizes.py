@@ -21,7 +21,7 @@ from mcp_optimizer.catalog.record import ToolRecord
 from mcp_optimizer.compression.compress import Dialect
 from mcp_optimizer.compression.signature import Notes
 from mcp_optimizer.domain.naming import ServerNames, public_names
-from mcp_optimizer.domain.own_tools import OWN_TOOLS
+from mcp_optimizer.domain.own_tools import OWN_NAMES
 from mcp_optimizer.domain.tools import Definition, DefinitionForm
 from mcp_optimizer.search.lexical import FIELDS, TermCounts
 from mcp_optimizer.token_counter import TokenCounter
@@ -73,7 +73,7 @@ async def measured_beside(servers: Sequence[tuple[str, Sequence[Definition]]], m
     # In the order of the catalog, so that names are the same.
     ordered = sorted(servers, key=lambda listed: listed[0])
     listed = [(server, tool) for server, own in ordered for tool in sorted(own, key=lambda tool: tool.name)]
-    configured = ServerNames((server for server, _ in servers), (tool["name"] for tool in OWN_TOOLS))
+    configured = ServerNames((server for server, _ in servers), OWN_NAMES)
     names = public_names([(server, definition.name) for server, definition in listed], configured)
     work = [(name, *one) for name, one in zip(names, listed, strict=True)]
     # The large tools of one server are adjacent, so spread them.

@@ -76,7 +76,7 @@ def refusal(decision: Decision, server: str, tool: str) -> CallRefused:
         because = f"{THE_CALLERS_SERVERS} do not include {server!r}"
         advice = "Use a tool of another server, or a key that includes this one."
     elif decision.because in _ONLY.values():
-        because = f"{decision.because}, and this tool counts as {risk.risk} (by {_SOURCES[risk.source]})"
+        because = f"{decision.because}, and this tool counts as {risk.risk} (by {SOURCES[risk.source]})"
         advice = "Use a tool that does less, or a key with more rights; the operator can set the class in tool_risks."
     elif decision.effect is Effect.ASK:
         because = f"{decision.because} wants a person to agree, and nobody did"
@@ -87,7 +87,7 @@ def refusal(decision: Decision, server: str, tool: str) -> CallRefused:
     return CallRefused(tool, server, because, decision.reason, advice)
 
 
-_SOURCES: Final = {
+SOURCES: Final = {
     "override": "the operator's setting",
     "annotations": "its annotations",
     "name": "its name",

@@ -28,7 +28,7 @@ _MOST_REMEMBERED: Final = 10_000
 _FIELD: Final = "approve_for"
 
 
-class Answer(StrEnum):
+class Consent(StrEnum):
     """What a person said. The values of the first two are what a person reads."""
 
     ONCE = "this call"
@@ -46,7 +46,7 @@ def question(
         visible(decision.reason.strip()),
         f"Arguments: {abbreviated(arguments)}",
     ]
-    choices = [Answer.ONCE.value, Answer.HOUR.value]
+    choices = [Consent.ONCE.value, Consent.HOUR.value]
     return {
         "message": "\n".join(filter(None, lines)),
         "requestedSchema": {
@@ -57,14 +57,14 @@ def question(
     }
 
 
-def answered(answer: object) -> Answer:
+def consent_in(answer: object) -> Consent:
     """What an answer to the question means. Anything but a clear yes is a no."""
     if not isinstance(answer, Mapping) or answer.get("action") != "accept":
-        return Answer.NO
+        return Consent.NO
     content = answer.get("content")
     chosen = content.get(_FIELD) if isinstance(content, Mapping) else None
     return next(
-        (yes for yes in (Answer.ONCE, Answer.HOUR) if isinstance(chosen, str) and chosen == yes.value), Answer.NO
+        (yes for yes in (Consent.ONCE, Consent.HOUR) if isinstance(chosen, str) and chosen == yes.value), Consent.NO
     )
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import time
 from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final
 
 from mcp_optimizer.domain.principal import Principal
@@ -18,10 +17,20 @@ _MINUTE: Final = 60.0
 _MOST_BUCKETS: Final = 10_000
 
 
-@dataclass(slots=True)
 class _Bucket:
-    left: float
-    at: float
+    """The calls that somebody has left."""
+
+    def __init__(self, left: float, now: float) -> None:
+        self._left = left
+        self._at = now
+
+    def take(self, limit: int, now: float) -> float | None:
+        self._left = min(limit, self._left + (now - self._at) * limit / _MINUTE)
+        self._at = now
+        if self._left < 1:
+            return (1 - self._left) * _MINUTE / limit
+        self._left -= 1
+        return None
 
 
 class Rates:
@@ -53,12 +62,7 @@ class Rates:
                 # Whoever has not called for longest has most likely a full bucket, which is as good as none.
                 self._buckets.popitem(last=False)
         self._buckets.move_to_end(principal.id)
-        bucket.left = min(limit, bucket.left + (now - bucket.at) * limit / _MINUTE)
-        bucket.at = now
-        if bucket.left < 1:
-            return (1 - bucket.left) * _MINUTE / limit
-        bucket.left -= 1
-        return None
+        return bucket.take(limit, now)
 
     def check(self, principal: Principal) -> None:
         """Count one call, or raise `TooManyCalls`."""

@@ -8,9 +8,9 @@ fewest other rules, and a call looks only at rules whose part it has.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import combinations
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from mcp_optimizer.domain.decisions import Rule
 from mcp_optimizer.domain.globs import Glob, glob
@@ -33,16 +33,18 @@ class _Drawer(NamedTuple):
     length: int = 0
 
 
+_ENDS: Final[Mapping[str, Callable[[int], slice]]] = {
+    "whole": lambda _: slice(None),
+    "begin": lambda length: slice(0, length),
+    "end": lambda length: slice(-length, None),
+}
+
+
 class _Matcher(NamedTuple):
     """What a rule compares; patterns that match everything are left out."""
 
     checks: tuple[tuple[int, Callable[[str], bool]], ...]
     risk: Risk | None
-
-    def matches(self, names: Names, risk: Risk) -> bool:
-        if self.risk is not None and self.risk is not risk:
-            return False
-        return all(check(names[field]) for field, check in self.checks)
 
 
 class RuleIndex:
@@ -69,26 +71,47 @@ class RuleIndex:
                 drawers.setdefault(drawer, {}).setdefault(text, []).append(number)
             else:
                 self._anywhere.append(number)
-        self._drawers: Sequence[tuple[_Drawer, Mapping[str, list[int]]]] = tuple(drawers.items())
+        self._pairs = [(kind.fields, filed) for kind, filed in drawers.items() if len(kind.fields) > 1]
+        self._inside = [(kind, filed) for kind, filed in drawers.items() if kind.kind == "inside"]
+        self._ends = [
+            (kind.fields[0], _ENDS[kind.kind](kind.length), filed)
+            for kind, filed in drawers.items()
+            if len(kind.fields) == 1 and kind.kind != "inside"
+        ]
 
     def first(self, names: Names, risk: Risk) -> int | None:
         """The position of the first rule that matches."""
         best = len(self._matchers)
         for numbers in self._candidates(names):
-            for number in numbers:
-                if number >= best:
-                    break
-                if self._matchers[number].matches(names, risk):
-                    best = number
-                    break
+            best = self._first_of(numbers, best, names, risk)
         return best if best < len(self._matchers) else None
+
+    def _first_of(self, numbers: Sequence[int], best: int, names: Names, risk: Risk) -> int:
+        """The first of these that matches, if that is before the best so far."""
+        for number in numbers:
+            if number >= best:
+                break
+            checks, only = self._matchers[number]
+            if only is not None and only is not risk:
+                continue
+            for field, check in checks:
+                if not check(names[field]):
+                    break
+            else:
+                return number
+        return best
 
     def _candidates(self, names: Names) -> Iterator[Sequence[int]]:
         yield self._anywhere
-        for drawer, filed in self._drawers:
-            for text in _found(drawer, names):
-                if numbers := filed.get(text):
-                    yield numbers
+        for (one, other), filed in self._pairs:
+            if numbers := filed.get(f"{names[one]}\0{names[other]}"):
+                yield numbers
+        for field, end, filed in self._ends:
+            if numbers := filed.get(names[field][end]):
+                yield numbers
+        for kind, filed in self._inside:
+            for gram in filed.keys() & _grams(names[kind.fields[0]], kind.length):
+                yield filed[gram]
 
 
 def _matcher(patterns: Sequence[Glob], risk: Risk | None) -> _Matcher:
@@ -115,24 +138,11 @@ def _parts(patterns: Sequence[Glob]) -> Iterator[tuple[_Drawer, str]]:
             yield _Drawer((field,), "begin", len(begin)), begin
         if end := pattern.suffix[-_LONGEST_END:]:
             yield _Drawer((field,), "end", len(end)), end
-        for stretch in pattern.literals:
+        # Parts of a beginning or an end would be shared by all rules that share it, and more.
+        for stretch in filter(None, pattern.plain[1:-1] if pattern.plain else pattern.literals):
             length = min(_GRAM, len(stretch))
             for gram in _grams(stretch, length):
                 yield _Drawer((field,), "inside", length), gram
-
-
-def _found(drawer: _Drawer, names: Names) -> Collection[str]:
-    """The parts that a call has, of those that one drawer may hold."""
-    if len(drawer.fields) > 1:
-        return ("\0".join(names[field] for field in drawer.fields),)
-    name = names[drawer.fields[0]]
-    if drawer.kind == "whole":
-        return (name,)
-    if drawer.kind == "begin":
-        return (name[: drawer.length],)
-    if drawer.kind == "end":
-        return (name[-drawer.length :],)
-    return _grams(name, drawer.length)
 
 
 def _grams(text: str, length: int) -> set[str]:

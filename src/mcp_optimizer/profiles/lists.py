@@ -72,6 +72,7 @@ class ToolLists:
         budgets: Mapping[ProfileName, int | None] = DEFAULT_BUDGETS,
         uses: Callable[[], Mapping[str, int]] = dict,
         written: Callable[[], Mapping[str, str]] = dict,
+        own: Sequence[Mapping[str, Any]] = OWN_TOOLS,
     ) -> None:
         self._catalog = catalog
         self._forms = forms
@@ -80,6 +81,7 @@ class ToolLists:
         self._budgets = budgets
         self._uses = uses
         self._written = written
+        self._own = own
         self._default = Presentation(forms.dialect)
         self._lists: dict[Presentation, _Lists] = {}
         self._promoted: dict[str, None] = {}
@@ -169,7 +171,8 @@ class ToolLists:
             pinned = [tool.name for name in self._pinned for tool in called(snapshot, name)]
             ranked = rank(_candidates(snapshot, self._uses()), pinned)
             written, before = self._written(), known or same
-            known = _Lists(snapshot, self._forms, self._counter, wanted, written, before, ranked, self._budgets)
+            made_with = (self._forms, self._counter, wanted, written, before, ranked, self._budgets, self._own)
+            known = _Lists(snapshot, *made_with)
             self._lists[wanted] = known
         return known
 
@@ -187,6 +190,7 @@ class _Lists:
         before: _Lists | None,
         ranked: Sequence[Ranked],
         budgets: Mapping[ProfileName, int | None],
+        own: Sequence[Mapping[str, Any]],
     ) -> None:
         self.snapshot = snapshot
         self._forms = forms
@@ -196,9 +200,7 @@ class _Lists:
         self._shorts = before.shorts_of(snapshot) if before else None
         self._sizes: dict[tuple[str, Level], int] = {}
         self._listed: dict[ProfileName, tuple[tuple[str, ...], Registered]] = {}
-        self.own_tokens = (
-            sum(counter.count_many(list(map(compact, OWN_TOOLS)))) + _OVERHEAD * len(OWN_TOOLS) + _ENVELOPE
-        )
+        self.own_tokens = sum(counter.count_many(list(map(compact, own)))) + _OVERHEAD * len(own) + _ENVELOPE
         self.profiles = Profiles(ranked, self.size, self.own_tokens, budgets)
 
     @property

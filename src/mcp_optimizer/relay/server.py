@@ -5,7 +5,6 @@ A middleware of the MCP server. Translates clients' names and URIs to the server
 
 from __future__ import annotations
 
-import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import replace
@@ -29,6 +28,7 @@ from mcp_optimizer.relay.directory import Allowed, Directory
 from mcp_optimizer.relay.envelope import for_era
 from mcp_optimizer.relay.listings import PROMPTS, RESOURCES, TEMPLATES, ListingKind
 from mcp_optimizer.relay.paging import page
+from mcp_optimizer.relay.subscriptions import Subscriptions
 from mcp_optimizer.relay.wire_errors import as_mcp_error
 from mcp_optimizer.results.metadata import without_ours
 from mcp_optimizer.runtime.tasks import BackgroundTasks
@@ -94,7 +94,8 @@ class Relay:
             limits,
             self.changes.announce,
         )
-        self._watches = Watches(pool.watch_resource, pool.unwatch_resource, limits)
+        watches = Watches(pool.watch_resource, pool.unwatch_resource, limits)
+        self._subscriptions = Subscriptions(watches, self.clients, self._places, limits)
         self._telling_roots: dict[str, bool] = {}
         self._tasks = BackgroundTasks(logger, "A client's wish to be told of changes could not be carried out")
         self._running: dict[str, frozenset[str]] = {}
@@ -106,8 +107,8 @@ class Relay:
             "prompts/get": self._get_prompt,
             "resources/read": self._read,
             "completion/complete": self._complete,
-            "resources/subscribe": self._subscribe,
-            "resources/unsubscribe": self._unsubscribe,
+            "resources/subscribe": self._subscriptions.begin,
+            "resources/unsubscribe": self._subscriptions.end,
             "logging/setLevel": self._set_level,
         }
 
@@ -125,7 +126,7 @@ class Relay:
             return for_era(result, ctx.protocol_version, server_info(), ttl_ms=ttl_ms)
         if ctx.method == "subscriptions/listen":
             self._client_connected(ctx)
-            return await self._listen(ctx, call_next)
+            return await self._subscriptions.listen(ctx, call_next)
         if ctx.method == "notifications/roots/list_changed":
             await self._tell_roots(self.clients.link(ctx).key, ctx.method)
         elif ctx.method != "initialize":
@@ -162,6 +163,10 @@ class Relay:
         """Which servers exist for the client of a request."""
         return partial(self._permits, self.clients.caller(ctx))
 
+    async def _places(self, ctx: Context, uri: str) -> list[tuple[str, str]]:
+        """Where the client of a request may read a URI: server and own URI, most likely first."""
+        return await self._directory.resource(uri, self._allowed(ctx))
+
     async def _list(self, kind: ListingKind, ctx: Context, params: Mapping[str, Any]) -> dict[str, Any]:
         found, allowed = await self._directory.listed(kind), self._allowed(ctx)
         may_see = {server: allowed(server) for server in {entry.server for entry in found.entries}}
@@ -185,7 +190,7 @@ class Relay:
         uri = params["uri"]
         refusal: UpstreamError | None = None
         parked = self._pool.parked(self.clients.caller(ctx))
-        for server, own in await self._directory.resource(uri, self._allowed(ctx)):
+        for server, own in await self._places(ctx, uri):
             if parked is not None and parked.server != server:
                 continue
             try:
@@ -217,55 +222,6 @@ class Relay:
         result = await self._pool.call(server, ctx.method, {**params, **changed}, self.clients.caller(ctx))
         return without_ours(result)
 
-    async def _subscribe(self, ctx: Context, params: Mapping[str, Any]) -> dict[str, Any]:
-        uri, client = params["uri"], self.clients.of(ctx)
-        if client is not None and uri not in client.watched:
-            if len(client.watched) >= self._limits.subscriptions:
-                text = f"A client may watch {self._limits.subscriptions:,} resources at a time. Unsubscribe from some."
-                raise MCPError(types.INVALID_PARAMS, text)
-            # At once, so that concurrent subscriptions are counted.
-            client.watched.add(uri)
-            with contextlib.ExitStack() as undo:
-                undo.callback(client.watched.discard, uri)
-                await self._begin_watch(ctx, uri)
-                undo.pop_all()
-        return {}
-
-    async def _unsubscribe(self, ctx: Context, params: Mapping[str, Any]) -> dict[str, Any]:
-        uri, client = params["uri"], self.clients.of(ctx)
-        if client is not None and uri in client.watched:
-            client.watched.discard(uri)
-            await self._watches.end(uri)
-        return {}
-
-    async def _begin_watch(self, ctx: Context, uri: str) -> None:
-        places = await self._directory.resource(uri, self._allowed(ctx))
-        if not places:
-            raise MCPError(types.INVALID_PARAMS, f"Resource not found: {uri}", {"uri": uri})
-        await self._watches.begin(uri, places[0])
-
-    async def _listen(self, ctx: Context, call_next: CallNext) -> HandlerResult:
-        """A modern client listens; the resources it names are watched as long as it does."""
-        wanted = (ctx.params or {}).get("notifications") or {}
-        uris = wanted.get("resourceSubscriptions") if isinstance(wanted, Mapping) else None
-        begun: list[str] = []
-        try:
-            for uri in uris if isinstance(uris, list) else []:
-                try:
-                    await self._begin_watch(ctx, uri)
-                except (OptimizerError, MCPError):
-                    # Treated like a resource that does not exist: left out, so that it never fires, although another
-                    # client may listen for it.
-                    continue
-                begun.append(uri)
-            if begun != uris and isinstance(uris, list):
-                notifications = {**wanted, "resourceSubscriptions": begun}
-                ctx = replace(ctx, params={**(ctx.params or {}), "notifications": notifications})
-            return await call_next(ctx)
-        finally:
-            for uri in begun:
-                self._tasks.spawn(self._watches.end(uri))
-
     async def _set_level(self, ctx: Context, params: Mapping[str, Any]) -> dict[str, Any]:
         client, level = self.clients.of(ctx), params["level"]
         if client is not None:
@@ -275,8 +231,7 @@ class Relay:
 
     def _client_left(self, client: Client) -> None:
         self._pool.client_left(client.key)
-        for uri in client.watched:
-            self._tasks.spawn(self._watches.end(uri))
+        self._subscriptions.client_left(client)
 
     def announce_tools(self) -> None:
         """Tell every client to fetch its list of tools again."""
@@ -285,7 +240,7 @@ class Relay:
     def on_notice(self, server: str, method: str, params: Mapping[str, Any]) -> None:
         """A notification from a server that is meant for all clients."""
         if method == "notifications/resources/updated":
-            if (uri := self._watches.public(server, params)) is not None:
+            if (uri := self._subscriptions.public(server, params)) is not None:
                 self._tasks.spawn(self.changes.updated(uri))
             return
         if method == "notifications/tools/list_changed" and self._tools_ready is not None:

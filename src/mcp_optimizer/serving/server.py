@@ -7,28 +7,25 @@ result types would drop unknown fields.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import mcp_types as types
-import pydantic_core
 from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
 from mcp.server.lowlevel import Server
 from mcp.server.lowlevel.server import NotificationOptions
 from mcp.server.models import InitializationOptions
 from mcp.server.subscriptions import ListenHandler
 from mcp.shared.exceptions import MCPError
-from pydantic import BaseModel
 from starlette.requests import Request
 
 from mcp_optimizer.catalog.forms import Detail
 from mcp_optimizer.compression.compress import Dialect
 from mcp_optimizer.domain.caller import Caller
-from mcp_optimizer.domain.own_tools import INSTRUCTIONS, OWN_TOOLS
-from mcp_optimizer.domain.tools import McpTool, TokenMetrics
+from mcp_optimizer.domain.own_tools import CALLING, INSTRUCTIONS, own_tools
+from mcp_optimizer.domain.principal import Risk
 from mcp_optimizer.errors import (
     InvalidRequest,
     OptimizerError,
@@ -36,8 +33,7 @@ from mcp_optimizer.errors import (
     UpstreamRefusal,
     quoted,
 )
-from mcp_optimizer.gateway.found import FoundTools, ToolListPage, not_running
-from mcp_optimizer.gateway.gateway import SCORES_META_KEY, TOOL_META_KEY, Gateway, entry
+from mcp_optimizer.gateway.gateway import TOOL_META_KEY, Gateway
 from mcp_optimizer.limits import DEFAULT_LIMITS, Limits
 from mcp_optimizer.metrics.accounts import AccountedAnswer, Accounts
 from mcp_optimizer.profiles.lists import Presentation
@@ -50,55 +46,17 @@ from mcp_optimizer.relay.server import REGISTERED, Relay
 from mcp_optimizer.relay.wire_errors import as_mcp_error, as_tool_result
 from mcp_optimizer.serving.gate import Gate
 from mcp_optimizer.serving.known_clients import dialect_for, habits_of, is_conversation
+from mcp_optimizer.serving.own_arguments import number_in, text_in
+from mcp_optimizer.serving.own_replies import find_reply, list_response, reply_with
 
-_DESCRIBED = frozenset({"call_tool", "read_result"})
+_DESCRIBED = CALLING | {"read_result"}
 """Own tools whose results already report their cost."""
-
-FOUND_META_KEY = "mcp-optimizer/found"
-"""The `_meta` key of the complete find_tool reply, for clients that would show structured content to the model."""
-
-_FARTHEST = 2**62
 
 _LIST_TTL_MS = 3_600_000
 """The gateway's own tools do not change while it runs."""
 
 _CHANGING_TTL_MS = 60_000
 """Lists of servers' tools change when a server comes or goes."""
-
-
-class FindToolResponse(BaseModel):
-    """The reply of find_tool. `note` says what a reader should know about it, if anything."""
-
-    tools: list[McpTool]
-    token_metrics: TokenMetrics
-    note: str | None = None
-
-
-def find_response(found: FoundTools) -> FindToolResponse:
-    tools = [hit.form.definition for hit in found.tools]
-    return FindToolResponse(tools=tools, token_metrics=found.token_metrics, note=found.note or None)
-
-
-def find_reply(found: FoundTools, *, structured: bool = True) -> dict[str, Any]:
-    """The result of a find_tool call, as sent: a text for the model, and the complete reply for programs.
-
-    The complete reply goes into `_meta` for a client whose model would read it in place of the text.
-    """
-    answer = find_response(found).model_dump(mode="json", exclude_none=True)
-    shown = {key: value for key, value in answer.items() if key != "token_metrics"}
-    meta: dict[str, Any] = {SCORES_META_KEY: {hit.tool.name: hit.score for hit in found.tools}}
-    if structured:
-        return {**_reply(answer, found.text or _json(shown)), "_meta": meta}
-    return {**_told(found.text or _json(shown)), "_meta": {**meta, FOUND_META_KEY: answer}}
-
-
-def list_response(page: ToolListPage) -> dict[str, Any]:
-    answer: dict[str, Any] = {"tools": [entry(tool) for tool in page.tools], "total": page.total}
-    if page.next_offset is not None:
-        answer["next_offset"] = page.next_offset
-    if page.missing:
-        answer["note"] = not_running(page.missing)
-    return answer
 
 
 @dataclass(frozen=True)
@@ -113,6 +71,8 @@ class ServerOptions:
     dialect: Dialect = Dialect.PLAIN
     profile_of_client: Mapping[str, ProfileName] = field(default_factory=dict)
     transparent: bool = False
+    split_calls: bool = False
+    """Whether calls of tools that only read have a tool of their own."""
 
 
 class _GatewayServer(Server[Any]):
@@ -187,6 +147,8 @@ class _Answers:
             "list_tools": self._list_tools,
             "read_result": self._read_result,
         }
+        if options.split_calls:
+            self._own["call_tool_read"] = self._call_tool_read
 
     async def __call__(self, ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
         if ctx.method == "tools/list":
@@ -207,10 +169,11 @@ class _Answers:
             tools, known = listed["tools"], snapshot.baseline_tokens
         else:
             profile = self._profile(ctx, caller)
-            tools = [*OWN_TOOLS, *await self._registered(ctx, profile, caller)]
+            registered = await self._registered(ctx, profile, caller)
+            tools = [*own_tools(split_calls=self._options.split_calls), *registered]
             ttl_ms = _LIST_TTL_MS if profile is None else _CHANGING_TTL_MS
             # Our own tools are the same for everybody; others may depend on who asks.
-            scope = "public" if len(tools) == len(OWN_TOOLS) else "private"
+            scope = "private" if registered else "public"
             answer = self._for_era({"tools": tools}, version, ttl_ms=ttl_ms, scope=scope)
         if self._accounts is not None:
             taken = (time.perf_counter() - started) * 1_000
@@ -289,7 +252,7 @@ class _Answers:
                 # Registered directly, or returned by find_tool and called by its own name.
                 return await self._gateway.call(name, arguments, caller=caller)
             result = await own(arguments, caller)
-            if name == "call_tool":
+            if name in CALLING:
                 await self._promote(ctx, result, caller)
             if name in _DESCRIBED:
                 return result
@@ -311,7 +274,7 @@ class _Answers:
         found = await self._gateway.search(
             self._text(arguments, "tool_description", required=True, between="; "),
             self._text(arguments, "tool_keywords"),
-            _number(arguments, "limit"),
+            number_in(arguments, "limit"),
             self._wanted_detail(arguments),
             caller,
             is_conversation=is_conversation(habits, caller),
@@ -319,7 +282,7 @@ class _Answers:
         return find_reply(found, structured=not habits.prefers_structure)
 
     def _text(self, arguments: Mapping[str, Any], key: str, *, required: bool = False, between: str = " ") -> str:
-        return _text(arguments, key, self._limits.own_text, required=required, between=between)
+        return text_in(arguments, key, self._limits.own_text, required=required, between=between)
 
     def _wanted_detail(self, arguments: Mapping[str, Any]) -> Detail:
         wanted = self._text(arguments, "detail") or self._options.detail
@@ -328,10 +291,10 @@ class _Answers:
         return Detail(wanted)
 
     async def _list_tools(self, arguments: Mapping[str, Any], caller: Caller) -> dict[str, Any]:
-        server, offset = self._text(arguments, "server") or None, _number(arguments, "offset") or 0
+        server, offset = self._text(arguments, "server") or None, number_in(arguments, "offset") or 0
         # In a thread: a page is a hundred definitions to unpack, and their tokens to count.
         page = await asyncio.to_thread(self._gateway.list_tools, server, offset, caller)
-        return _reply(list_response(page))
+        return reply_with(list_response(page))
 
     async def _call_tool(self, arguments: Mapping[str, Any], caller: Caller) -> dict[str, Any]:
         name = self._text(arguments, "tool_name", required=True)
@@ -343,12 +306,22 @@ class _Answers:
         server, select = self._text(arguments, "server_name") or None, self._text(arguments, "select")
         return await self._gateway.call(name, parameters, server, caller, select)
 
+    async def _call_tool_read(self, arguments: Mapping[str, Any], caller: Caller) -> dict[str, Any]:
+        name = self._text(arguments, "tool_name", required=True)
+        permissions, server = self._gateway.permissions, self._text(arguments, "server_name") or None
+        tool = await permissions.resolve(self._gateway.snapshot, name, server, caller)
+        risk = permissions.views.decide(caller, tool).risk
+        if risk.risk is not Risk.READ:
+            raise InvalidRequest(f"{quoted(tool.name)} does not only read: it counts as {risk.risk}. Use call_tool.")
+        # By its own name, so that the tool that was looked at is the one that is called.
+        return await self._call_tool({**arguments, "tool_name": tool.record.name, "server_name": tool.server}, caller)
+
     async def _read_result(self, arguments: Mapping[str, Any], caller: Caller) -> dict[str, Any]:
         return await self._gateway.results.read(
             self._text(arguments, "result_id", required=True),
             caller,
-            offset=_number(arguments, "offset") or 0,
-            limit=_number(arguments, "limit"),
+            offset=number_in(arguments, "offset") or 0,
+            limit=number_in(arguments, "limit"),
             select=self._text(arguments, "select"),
             search=self._text(arguments, "search"),
         )
@@ -365,43 +338,3 @@ def read_profile(text: str) -> ProfileName:
         if profile.lower() == text.lower():
             return profile
     raise MCPError(types.INVALID_PARAMS, f"Unknown profile {quoted(text)}. Choose one of: {', '.join(ProfileName)}.")
-
-
-def _reply(answer: dict[str, Any], text: str = "") -> dict[str, Any]:
-    """A reply as structured content, and as text: the same, if no other is given."""
-    return {**_told(text or _json(answer)), "structuredContent": answer}
-
-
-def _told(text: str) -> dict[str, Any]:
-    return {"content": [{"type": "text", "text": text}], "isError": False}
-
-
-def _json(answer: dict[str, Any]) -> str:
-    """Compact, because a model pays for whitespace."""
-    return pydantic_core.to_json(answer).decode("utf-8")
-
-
-def _text(arguments: Mapping[str, Any], key: str, most: int, *, required: bool, between: str) -> str:
-    value = arguments.get(key)
-    if isinstance(value, list) and all(isinstance(item, str) for item in value):
-        value = between.join(value)
-    if value is None and not required:
-        return ""
-    if not isinstance(value, str) or (required and not value.strip()):
-        raise InvalidRequest(f"{key} is required and must be text." if required else f"{key} must be text.")
-    if len(value) > most:
-        raise InvalidRequest(f"{key} may have {most:,} characters, not {len(value):,}.")
-    return value
-
-
-def _number(arguments: Mapping[str, Any], key: str) -> int | None:
-    value = arguments.get(key)
-    if isinstance(value, str):
-        with contextlib.suppress(ValueError):
-            value = int(value)
-    if isinstance(value, float) and value.is_integer():
-        value = int(value)
-    if value is not None and (isinstance(value, bool) or not isinstance(value, int)):
-        raise InvalidRequest(f"{key} must be a whole number, not {quoted(value)}.")
-    # None of our numbers is that large, and one of ten thousand digits cannot even be written.
-    return value if value is None else max(-_FARTHEST, min(value, _FARTHEST))

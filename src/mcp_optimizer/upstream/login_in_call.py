@@ -1,6 +1,6 @@
-"""A login in the middle of a call, for clients that can show an address to their user. The call goes on afterwards.
+"""What a person must do before a call goes on: log in, or agree to it. They are asked through the client that called.
 
-The address comes from the gateway, never from a server. Called by supervisors.
+The question comes from the gateway, never from a server. Called by supervisors.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -38,7 +39,12 @@ class LoginInCall:
         """The login that each client is making, and whether it was made."""
 
     async def around(self, request: Request, caller: Caller, call: Call, again: Call) -> dict[str, Any]:
-        """The result of `call`, or after a login, if that was all it needed, of `again`."""
+        """The result of `call`, or after a login, if that was all it needed, of `again`.
+
+        A modern client that must be asked for approval first is asked by a result, too.
+        """
+        if caller.approval is not None:
+            return await self._parked.begin(request, caller, partial(_once_approved, again))
         try:
             return await call(caller)
         except LoginRequired as needed:
@@ -73,6 +79,14 @@ class LoginInCall:
             if not asked.done():
                 # The one who asked is gone; the others are told to try again.
                 asked.set_result(False)
+
+
+async def _once_approved(call: Call, caller: Caller) -> dict[str, Any]:
+    """Make a call after a person has agreed to it, who is asked like the server would ask."""
+    assert caller.approval is not None
+    assert caller.link is not None
+    await caller.approval(caller.link)
+    return await call(replace(caller, approval=None))
 
 
 async def _made(authorization: Authorization, link: ClientLink, server: str) -> bool:

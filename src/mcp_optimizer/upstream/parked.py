@@ -157,16 +157,6 @@ class ParkedCalls:
         call.give_up()
 
 
-async def once_approved(
-    call: Callable[[Caller], Coroutine[Any, Any, dict[str, Any]]], caller: Caller
-) -> dict[str, Any]:
-    """Make a call after a person has agreed to it, who is asked like the server would ask."""
-    assert caller.approval is not None
-    assert caller.link is not None
-    await caller.approval(caller.link)
-    return await call(replace(caller, approval=None))
-
-
 @dataclass(frozen=True)
 class _Question:
     request: Mapping[str, Any]

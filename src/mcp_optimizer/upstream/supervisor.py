@@ -39,7 +39,7 @@ from mcp_optimizer.upstream.news import OnServerNotice, OnState
 from mcp_optimizer.upstream.notifications import Merged, OnNotice, ignored
 from mcp_optimizer.upstream.only_client import OnlyClient
 from mcp_optimizer.upstream.own_sessions import OwnSessions
-from mcp_optimizer.upstream.parked import ParkedCalls, Request, once_approved
+from mcp_optimizer.upstream.parked import ParkedCalls, Request
 from mcp_optimizer.upstream.questions import asked_by, can_be_asked
 from mcp_optimizer.upstream.redaction import Redactor
 from mcp_optimizer.upstream.session import UpstreamSession, open_session
@@ -121,11 +121,8 @@ class Supervisor:
         async with self.admission.admit():
             if self._parked.find(caller) is not None:
                 return await self._parked.go_on(request, caller)
-            again = partial(self._anew, method, params)
-            if caller.approval is not None:
-                return await self._parked.begin(request, caller, partial(once_approved, again))
             call = partial(self._answered, request, method, params)
-            return await self._login.around(request, caller, call, again)
+            return await self._login.around(request, caller, call, partial(self._anew, method, params))
 
     async def _answered(self, request: Request, method: str, params: dict[str, Any], caller: Caller) -> dict[str, Any]:
         session = await self._session_for(caller.link)

@@ -24,7 +24,7 @@ from mcp_optimizer.db.database import open_database
 from mcp_optimizer.gateway.found import FoundTools
 from mcp_optimizer.search.engine import Encoder
 from mcp_optimizer.search.lexical import Floats, Vocabulary
-from mcp_optimizer.serving.server import find_response
+from mcp_optimizer.serving.own_replies import find_response
 from mcp_optimizer.settings import load_settings
 from mcp_optimizer.token_counter import TokenCounter
 from mcp_optimizer.upstream.state import UpstreamState

@@ -17,7 +17,7 @@ from mcp_optimizer.errors import (
 )
 from mcp_optimizer.gateway.gateway import TOOL_META_KEY, Gateway, summary
 from mcp_optimizer.relay.wire_errors import for_model
-from mcp_optimizer.serving.server import find_response
+from mcp_optimizer.serving.own_replies import find_response
 from tests.unit.catalogs import Choking, RecordingPool, down, gateway_over, mcp_tool, running
 
 SEARCH = mcp_tool("search", "Search for things")

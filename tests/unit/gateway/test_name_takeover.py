@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from mcp_optimizer.catalog.forms import ToolForms
 from mcp_optimizer.domain.caller import LOCAL
-from mcp_optimizer.domain.own_tools import OWN_TOOLS
+from mcp_optimizer.domain.own_tools import OWN_NAMES
 from mcp_optimizer.domain.tools import ServerStatus
 from mcp_optimizer.errors import AmbiguousTool, InvalidRequest, OptimizerError, ServerUnavailable, UnknownTool
 from mcp_optimizer.gateway.gateway import Gateway
@@ -115,7 +115,7 @@ async def test_a_server_that_repeats_its_own_name_in_its_tools_keeps_them() -> N
     assert names == {"bank__balance": "bank__balance", "transfer": "transfer", "bank__transfer": "bank__bank__transfer"}
 
 
-@pytest.mark.parametrize("name", [tool["name"] for tool in OWN_TOOLS])
+@pytest.mark.parametrize("name", OWN_NAMES)
 @pytest.mark.parametrize("spelt", [str, str.upper, lambda name: name.replace("_", "-")])
 async def test_a_tool_that_is_called_like_one_of_ours_neither_stands_for_it_nor_is_lost(
     name: str, spelt: object

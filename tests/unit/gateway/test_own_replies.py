@@ -21,7 +21,8 @@ from mcp_optimizer.relay.server import Relay
 from mcp_optimizer.results.estimates import Estimator
 from mcp_optimizer.results.pipeline import Results
 from mcp_optimizer.results.store import ResultStore
-from mcp_optimizer.serving.server import FindToolResponse, build_server
+from mcp_optimizer.serving.own_replies import FindToolResponse
+from mcp_optimizer.serving.server import build_server
 from mcp_optimizer.token_counter import TokenCounter
 from mcp_optimizer.upstream.state import UpstreamState
 from tests.unit.catalogs import RecordingPool, down, live_catalog, mcp_tool, running

@@ -13,7 +13,7 @@ from mcp_optimizer.catalog.forms import Detail
 from mcp_optimizer.domain.caller import Caller
 from mcp_optimizer.domain.tools import McpTool
 from mcp_optimizer.gateway.gateway import Gateway
-from mcp_optimizer.serving.server import FOUND_META_KEY, find_reply, find_response
+from mcp_optimizer.serving.own_replies import FOUND_META_KEY, find_reply, find_response
 from mcp_optimizer.token_counter import TokenCounter
 from mcp_optimizer.upstream.state import UpstreamState
 from tests.unit.catalogs import down, gateway_over, live_catalog, mcp_tool, new_gateway, running

@@ -87,6 +87,7 @@ async def test_a_caller_who_may_do_everything_sees_the_catalog_itself() -> None:
     assert gateway.permissions.views.of(gateway.snapshot, EVERYBODY) is gateway.snapshot
 
 
+@pytest.mark.promise("found-is-callable")
 async def test_a_reader_sees_only_what_reads_and_is_told_why_the_rest_is_refused() -> None:
     gateway = await gateway_with(pool=(pool := RecordingPool()))
     assert names(gateway, READER) == {"get_balance", "bank__search", "shop__search"}

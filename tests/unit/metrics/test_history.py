@@ -24,7 +24,7 @@ from mcp_optimizer.errors import CallTimeout, CatalogError, OptimizerError
 from mcp_optimizer.gateway.gateway import Gateway
 from mcp_optimizer.metrics.accounts import Accounts
 from mcp_optimizer.metrics.recorder import Recorder
-from mcp_optimizer.serving.server import find_reply
+from mcp_optimizer.serving.own_replies import find_reply
 from mcp_optimizer.token_counter import TokenCounter
 from tests.unit.catalogs import RecordingPool, gateway_over, mcp_tool, running
 from tests.waiting import until

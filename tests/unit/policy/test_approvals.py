@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from mcp_optimizer.domain.decisions import Decision, Effect, RiskClass
 from mcp_optimizer.domain.principal import Principal, Risk
-from mcp_optimizer.policy.approvals import Answer, Approvals, Approved, abbreviated, answered, question, visible
+from mcp_optimizer.policy.approvals import Approvals, Approved, Consent, abbreviated, consent_in, question, visible
 from tests.unit.policy.test_rates import Clock
 
 ALICE = Principal("a", "corp:alice")
@@ -72,29 +72,29 @@ def test_a_visible_text_is_one_line_of_printable_characters(text: str) -> None:
 @pytest.mark.parametrize(
     ("answer", "meaning"),
     [
-        ({"action": "accept", "content": {"approve_for": "this call"}}, Answer.ONCE),
-        ({"action": "accept", "content": {"approve_for": "this tool for an hour"}}, Answer.HOUR),
-        ({"action": "decline"}, Answer.NO),
-        ({"action": "cancel"}, Answer.NO),
-        ({"action": "decline", "content": {"approve_for": "this call"}}, Answer.NO),
-        ({"action": "accept"}, Answer.NO),
-        ({"action": "accept", "content": None}, Answer.NO),
-        ({"action": "accept", "content": {}}, Answer.NO),
-        ({"action": "accept", "content": {"approve_for": "no"}}, Answer.NO),
-        ({"action": "accept", "content": {"approve_for": "forever"}}, Answer.NO),
-        ({"action": "accept", "content": {"approve_for": ["this call"]}}, Answer.NO),
-        ({"action": "accept", "content": {"approve_for": True}}, Answer.NO),
-        ({"action": "accept", "content": ["this call"]}, Answer.NO),
-        ({"action": ["accept"], "content": {"approve_for": "this call"}}, Answer.NO),
-        ({"action": "ACCEPT", "content": {"approve_for": "this call"}}, Answer.NO),
-        ({}, Answer.NO),
-        (None, Answer.NO),
-        ("accept", Answer.NO),
-        ([], Answer.NO),
+        ({"action": "accept", "content": {"approve_for": "this call"}}, Consent.ONCE),
+        ({"action": "accept", "content": {"approve_for": "this tool for an hour"}}, Consent.HOUR),
+        ({"action": "decline"}, Consent.NO),
+        ({"action": "cancel"}, Consent.NO),
+        ({"action": "decline", "content": {"approve_for": "this call"}}, Consent.NO),
+        ({"action": "accept"}, Consent.NO),
+        ({"action": "accept", "content": None}, Consent.NO),
+        ({"action": "accept", "content": {}}, Consent.NO),
+        ({"action": "accept", "content": {"approve_for": "no"}}, Consent.NO),
+        ({"action": "accept", "content": {"approve_for": "forever"}}, Consent.NO),
+        ({"action": "accept", "content": {"approve_for": ["this call"]}}, Consent.NO),
+        ({"action": "accept", "content": {"approve_for": True}}, Consent.NO),
+        ({"action": "accept", "content": ["this call"]}, Consent.NO),
+        ({"action": ["accept"], "content": {"approve_for": "this call"}}, Consent.NO),
+        ({"action": "ACCEPT", "content": {"approve_for": "this call"}}, Consent.NO),
+        ({}, Consent.NO),
+        (None, Consent.NO),
+        ("accept", Consent.NO),
+        ([], Consent.NO),
     ],
 )
-def test_only_a_clear_yes_counts(answer: object, meaning: Answer) -> None:
-    assert answered(answer) is meaning
+def test_only_a_clear_yes_counts(answer: object, meaning: Consent) -> None:
+    assert consent_in(answer) is meaning
 
 
 APPROVED = Approved("a", "conversation", "git", "delete_branch", "hash")

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from mcp_optimizer.domain.principal import Principal
 from mcp_optimizer.errors import TooManyCalls
 from mcp_optimizer.policy.rates import Rates
+from mcp_optimizer.relay.wire_errors import as_mcp_error
 
 ALICE, BOB = Principal("a", "corp:alice"), Principal("b", "corp:bob")
 
@@ -69,6 +70,7 @@ def test_the_error_says_when_to_try_again() -> None:
     with pytest.raises(TooManyCalls, match=r"may make 6 a minute. Try again in 10.0 s") as caught:
         rates.check(ALICE)
     assert caught.value.retry_after == pytest.approx(10.0)
+    assert as_mcp_error(caught.value).data == {"retryAfter": caught.value.retry_after}
 
 
 def test_many_callers_take_bounded_memory_and_the_busy_one_stays_limited() -> None:

@@ -13,6 +13,7 @@ import pytest
 from mcp import Client, MCPError
 from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
 
+from mcp_optimizer import FindToolResponse
 from mcp_optimizer.catalog.forms import Detail
 from mcp_optimizer.domain.own_tools import INSTRUCTIONS, OWN_TOOLS
 from mcp_optimizer.domain.tools import McpTool
@@ -20,17 +21,14 @@ from mcp_optimizer.errors import CallTimeout, UpstreamRefusal
 from mcp_optimizer.gateway.gateway import SCORES_META_KEY, TOOL_META_KEY
 from mcp_optimizer.relay.connected import passable
 from mcp_optimizer.relay.server import Relay
-from mcp_optimizer.serving.server import FindToolResponse, build_server
+from mcp_optimizer.serving.server import build_server
 from mcp_optimizer.token_counter import VOCABULARIES, TokenCounter
 from mcp_optimizer.upstream.state import UpstreamState
 from tests.unit.catalogs import Answer, RecordingPool, down, gateway_over, mcp_tool, running
 
+PROPERTIES = {"title": {"type": "string"}, "milestone": {"type": ["string", "null"], "default": None}}
 ISSUE = mcp_tool(
-    "create_issue",
-    "Create an issue",
-    {"title": {"type": "string"}, "milestone": {"type": ["string", "null"], "default": None}},
-    futureField={"kept": [None]},
-    annotations={"readOnlyHint": False},
+    "create_issue", "Create an issue", PROPERTIES, futureField={"kept": [None]}, annotations={"readOnlyHint": False}
 )
 GITHUB = running("github", ISSUE, mcp_tool("list_issues", "List issues"), mcp_tool("search", "Search code"))
 SLACK = running("slack", mcp_tool("send_message", "Send a message"), mcp_tool("search", "Search messages"))

@@ -1,0 +1,64 @@
+"""The replies of the gateway's own tools, as sent: a text for the model, and the complete reply for programs. Pure."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pydantic_core
+from pydantic import BaseModel
+
+from mcp_optimizer.domain.tools import McpTool, TokenMetrics
+from mcp_optimizer.gateway.found import FoundTools, ToolListPage, not_running
+from mcp_optimizer.gateway.gateway import SCORES_META_KEY, entry
+
+FOUND_META_KEY = "mcp-optimizer/found"
+"""The `_meta` key of the complete find_tool reply, for clients that would show structured content to the model."""
+
+
+class FindToolResponse(BaseModel):
+    """The reply of find_tool. `note` says what a reader should know about it, if anything."""
+
+    tools: list[McpTool]
+    token_metrics: TokenMetrics
+    note: str | None = None
+
+
+def find_response(found: FoundTools) -> FindToolResponse:
+    tools = [hit.form.definition for hit in found.tools]
+    return FindToolResponse(tools=tools, token_metrics=found.token_metrics, note=found.note or None)
+
+
+def find_reply(found: FoundTools, *, structured: bool = True) -> dict[str, Any]:
+    """The result of a find_tool call, as sent: a text for the model, and the complete reply for programs.
+
+    The complete reply goes into `_meta` for a client whose model would read it in place of the text.
+    """
+    answer = find_response(found).model_dump(mode="json", exclude_none=True)
+    shown = {key: value for key, value in answer.items() if key != "token_metrics"}
+    meta: dict[str, Any] = {SCORES_META_KEY: {hit.tool.name: hit.score for hit in found.tools}}
+    if structured:
+        return {**reply_with(answer, found.text or _json(shown)), "_meta": meta}
+    return {**_told(found.text or _json(shown)), "_meta": {**meta, FOUND_META_KEY: answer}}
+
+
+def list_response(page: ToolListPage) -> dict[str, Any]:
+    answer: dict[str, Any] = {"tools": [entry(tool) for tool in page.tools], "total": page.total}
+    if page.next_offset is not None:
+        answer["next_offset"] = page.next_offset
+    if page.missing:
+        answer["note"] = not_running(page.missing)
+    return answer
+
+
+def reply_with(answer: dict[str, Any], text: str = "") -> dict[str, Any]:
+    """A reply as structured content, and as text: the same, if no other is given."""
+    return {**_told(text or _json(answer)), "structuredContent": answer}
+
+
+def _told(text: str) -> dict[str, Any]:
+    return {"content": [{"type": "text", "text": text}], "isError": False}
+
+
+def _json(answer: dict[str, Any]) -> str:
+    """Compact, because a model pays for whitespace."""
+    return pydantic_core.to_json(answer).decode("utf-8")
