@@ -16,6 +16,8 @@ from typing import Any
 
 import pydantic_core
 
+from mcp_optimizer.audit.recording import recording
+from mcp_optimizer.audit.trail import AuditTrail
 from mcp_optimizer.catalog import CatalogTool, LiveCatalog, Snapshot
 from mcp_optimizer.catalog.forms import Detail, ToolForms
 from mcp_optimizer.catalog.shapes import LearnedShapes, shape_text
@@ -71,7 +73,9 @@ class Gateway:
         use: LearnedUse | None = None,
         find_tokens: int = 400,
         shapes: LearnedShapes | None = None,
+        trail: AuditTrail | None = None,
     ) -> None:
+        self._trail = trail
         self._use = use
         self._shapes = shapes
         self._conversations = SeenByCaller()
@@ -167,42 +171,47 @@ class Gateway:
 
         `select` is a JMESPath expression; only what it selects from the result is returned.
         """
-        projection = self.results.projection(select)
-        parked = self._pool.parked(caller)
-        tool = self.resolve(tool_name, server_name)
-        arguments = (
-            await asyncio.to_thread(self._understand, tool, parameters)
-            if _takes_long(tool, parameters)
-            else self._understand(tool, parameters)
-        )
-        details = tool.record.details
-        params = {"name": details.name, "arguments": arguments}
-        call = Call(
-            tool.server,
-            details.name,
-            caller,
-            details.output_schema,
-            projection,
-            tool.record.definition_hash,
-            arguments,
-            details.annotations or {},
-            parked.seconds if parked is not None else 0.0,
-        )
-        result = await self.results.answer(call, lambda: self._pool.call(tool.server, "tools/call", params, caller))
-        if self._use is not None and not result.get("isError"):
-            self._use.called(caller.key, *tool.key)
-        return _with_origin(result, tool)
+        with recording(self._trail, caller, "tools/call") as record:
+            projection = self.results.projection(select)
+            parked = self._pool.parked(caller)
+            tool = self.resolve(tool_name, server_name)
+            record.about(*tool.key, tool.record.definition_hash, parameters)
+            arguments = (
+                await asyncio.to_thread(self._understand, tool, parameters)
+                if _takes_long(tool, parameters)
+                else self._understand(tool, parameters)
+            )
+            record.about(*tool.key, tool.record.definition_hash, arguments)
+            details = tool.record.details
+            params = {"name": details.name, "arguments": arguments}
+            call = Call(
+                tool.server,
+                details.name,
+                caller,
+                details.output_schema,
+                projection,
+                tool.record.definition_hash,
+                arguments,
+                details.annotations or {},
+                parked.seconds if parked is not None else 0.0,
+            )
+            result = await self.results.answer(call, lambda: self._pool.call(tool.server, "tools/call", params, caller))
+            if self._use is not None and not result.get("isError"):
+                self._use.called(caller.key, *tool.key)
+            return record.result(_with_origin(result, tool))
 
     async def pass_on(self, tool_name: str, arguments: Mapping[str, Any] | None, caller: Caller) -> dict[str, Any]:
         """Call a tool by its listed name, with arguments and result unchanged, and add the cost."""
-        parked = self._pool.parked(caller)
-        snapshot = self._catalog.snapshot
-        if (tool := resolving.exact(snapshot, tool_name)) is None:
-            raise resolving.unknown_tool(snapshot, tool_name, advice="")
-        params = {"name": tool.record.name, **({} if arguments is None else {"arguments": arguments})}
-        started = time.perf_counter() - (parked.seconds if parked is not None else 0.0)
-        result = await self._pool.call(tool.server, "tools/call", params, caller)
-        return await self.results.described(of_a_tool(result), started)
+        with recording(self._trail, caller, "tools/call") as record:
+            parked = self._pool.parked(caller)
+            snapshot = self._catalog.snapshot
+            if (tool := resolving.exact(snapshot, tool_name)) is None:
+                raise resolving.unknown_tool(snapshot, tool_name, advice="")
+            record.about(*tool.key, tool.record.definition_hash, arguments)
+            params = {"name": tool.record.name, **({} if arguments is None else {"arguments": arguments})}
+            started = time.perf_counter() - (parked.seconds if parked is not None else 0.0)
+            result = await self._pool.call(tool.server, "tools/call", params, caller)
+            return record.result(await self.results.described(of_a_tool(result), started))
 
     def definition(self, tool: CatalogTool) -> dict[str, Any]:
         """A tool as its server sent it, under its public name."""

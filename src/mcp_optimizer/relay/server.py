@@ -18,6 +18,8 @@ from mcp.shared.exceptions import MCPError
 from mcp_types.methods import CLIENT_REQUESTS
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
+from mcp_optimizer.audit.recording import recording, used_by
+from mcp_optimizer.audit.trail import AuditTrail
 from mcp_optimizer.domain.caller import LOCAL
 from mcp_optimizer.domain.tools import ServerStatus
 from mcp_optimizer.errors import OptimizerError, UpstreamError, UpstreamRefusal
@@ -25,7 +27,7 @@ from mcp_optimizer.limits import DEFAULT_LIMITS, Limits
 from mcp_optimizer.relay.changes import Changes, Watches
 from mcp_optimizer.relay.connected import Client, Clients, Context
 from mcp_optimizer.relay.directory import Directory
-from mcp_optimizer.relay.envelope import for_era
+from mcp_optimizer.relay.envelope import for_era, renamed
 from mcp_optimizer.relay.listings import PROMPTS, RESOURCES, TEMPLATES, ListingKind
 from mcp_optimizer.relay.paging import page
 from mcp_optimizer.relay.wire_errors import as_mcp_error
@@ -62,6 +64,7 @@ class Relay:
         tools_ready: Callable[[], Coroutine[Any, Any, None]] | None = None,
         started: Callable[[], Awaitable[None]] | None = None,
         limits: Limits = DEFAULT_LIMITS,
+        trail: AuditTrail | None = None,
     ) -> None:
         """`tools_ready` waits until changed tools can be listed, before clients are notified.
 
@@ -69,6 +72,7 @@ class Relay:
         immediately.
         """
         self._pool = pool
+        self._trail = trail
         self._limits = limits
         self.started = started or _at_once
         self._tools_ready = tools_ready
@@ -171,7 +175,7 @@ class Relay:
             except UpstreamRefusal as error:
                 refusal = refusal or error
                 continue
-            return _renamed(result, own, uri) if own != uri else result
+            return renamed(result, own, uri) if own != uri else result
         if refusal is not None:
             raise refusal
         raise MCPError(types.INVALID_PARAMS, f"Resource not found: {uri}", {"uri": uri})
@@ -191,8 +195,10 @@ class Relay:
     async def _pass(self, ctx: Context, server: str, changed: Mapping[str, Any]) -> dict[str, Any]:
         """Pass the request on unchanged, except for the server's own names."""
         params = {key: value for key, value in (ctx.params or {}).items() if key != "_meta"}
-        result = await self._pool.call(server, ctx.method, {**params, **changed}, self.clients.caller(ctx))
-        return without_ours(result)
+        params, caller = {**params, **changed}, self.clients.caller(ctx)
+        with recording(self._trail, caller, ctx.method) as record:
+            record.about(server, used_by(params), arguments=params)
+            return record.result(without_ours(await self._pool.call(server, ctx.method, params, caller)))
 
     async def _subscribe(self, ctx: Context, params: Mapping[str, Any]) -> dict[str, Any]:
         uri, client = params["uri"], self.clients.of(ctx)
@@ -204,7 +210,7 @@ class Relay:
             client.watched.add(uri)
             with contextlib.ExitStack() as undo:
                 undo.callback(client.watched.discard, uri)
-                await self._begin_watch(uri)
+                await self._begin_watch(ctx, uri)
                 undo.pop_all()
         return {}
 
@@ -215,11 +221,13 @@ class Relay:
             await self._watches.end(uri)
         return {}
 
-    async def _begin_watch(self, uri: str) -> None:
+    async def _begin_watch(self, ctx: Context, uri: str) -> None:
         places = await self._directory.resource(uri)
         if not places:
             raise MCPError(types.INVALID_PARAMS, f"Resource not found: {uri}", {"uri": uri})
-        await self._watches.begin(uri, places[0])
+        with recording(self._trail, self.clients.caller(ctx), "resources/subscribe") as record:
+            record.about(places[0][0], used_by({"uri": uri}))
+            await self._watches.begin(uri, places[0])
 
     async def _listen(self, ctx: Context, call_next: CallNext) -> HandlerResult:
         """A modern client listens; the resources it names are watched as long as it does."""
@@ -229,7 +237,7 @@ class Relay:
         try:
             for uri in uris if isinstance(uris, list) else []:
                 try:
-                    await self._begin_watch(uri)
+                    await self._begin_watch(ctx, uri)
                 except (OptimizerError, MCPError):
                     # Treated like a resource that does not exist: accepted, and never fires.
                     continue
@@ -283,12 +291,3 @@ class Relay:
 
 async def _at_once() -> None:
     """Nothing to wait for."""
-
-
-def _renamed(result: dict[str, Any], own: str, public: str) -> dict[str, Any]:
-    """What was read, under the URI that the client used."""
-    contents = result.get("contents")
-    if not isinstance(contents, list):
-        return result
-    renamed = [{**c, "uri": public} if isinstance(c, dict) and c.get("uri") == own else c for c in contents]
-    return {**result, "contents": renamed}
