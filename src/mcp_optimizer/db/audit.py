@@ -142,4 +142,4 @@ def _storable(text: str) -> str:
 
 def _entry(row: Row[Any]) -> AuditEntry:
     # Without the id, which comes first.
-    return AuditEntry._make(row[1:])
+    return AuditEntry(*row[1:])

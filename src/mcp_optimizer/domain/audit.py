@@ -7,7 +7,7 @@ here, and made harmless where they are written or shown.
 from __future__ import annotations
 
 import math
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 LONGEST_TEXT = 300
 """Maximum characters of each text of an entry."""
@@ -65,16 +65,16 @@ class Trail(Protocol):
 
 def bounded(entry: AuditEntry) -> AuditEntry:
     """The entry with everything cut to what can be stored."""
-    cut = AuditEntry._make([_bounded(value) for value in entry])
+    cut = AuditEntry(*map(_bounded, entry))
     return cut if entry.arguments is None else cut._replace(arguments=_cut(entry.arguments, LONGEST_ARGUMENTS))
 
 
-def _bounded(value: str | float | None) -> str | float | None:
+def _bounded(value: Any) -> Any:
     if isinstance(value, str):
         return value if len(value) <= LONGEST_TEXT else _cut(value, LONGEST_TEXT)
-    if value is None or math.isfinite(value):
-        return value if value is None else max(0, min(value, _LARGEST))
-    return 0.0
+    if value is None:
+        return None
+    return max(0, min(value, _LARGEST)) if math.isfinite(value) else 0.0
 
 
 def _cut(text: str, longest: int) -> str:
