@@ -117,7 +117,7 @@ class Recording:
             digest.text if trail.keeps_arguments and digest.hash else None,
             _tokens(result) if result is not None else 0,
             digest_of_result(result) if result is not None else "",
-            (time.perf_counter() - self._started) * 1_000,
+            round((time.perf_counter() - self._started) * 1_000, 3),
             definition_hash,
             trace_id(caller),
         )

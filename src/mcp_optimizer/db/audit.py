@@ -28,6 +28,7 @@ _PAGE = 2_000
 """Rows read at once."""
 
 _FARTHEST = 2**53
+_COLUMNS = tuple(column.name for column in audit.columns if column.name != "id")
 _PURPOSE = b"hashes of the audit"
 
 
@@ -127,7 +128,7 @@ def _milliseconds(moment: float) -> int:
 
 @cache
 def _insertion(dialect: Dialect) -> str:
-    return str(insert(audit).inline().values(dict.fromkeys(AuditEntry._fields)).compile(dialect=dialect))
+    return str(insert(audit).inline().values(dict.fromkeys(_COLUMNS)).compile(dialect=dialect))
 
 
 def _row(entry: AuditEntry) -> tuple[Any, ...]:
@@ -141,5 +142,5 @@ def _storable(text: str) -> str:
 
 
 def _entry(row: Row[Any]) -> AuditEntry:
-    # Without the id, which comes first.
-    return AuditEntry(*row[1:])
+    _id, *values = row
+    return AuditEntry(*values)
