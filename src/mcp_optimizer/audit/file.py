@@ -33,10 +33,11 @@ _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 class AuditFile:
     """The file of one process, with its own chain of lines."""
 
-    def __init__(self, path: Path, megabytes: float, files: int) -> None:
+    def __init__(self, path: Path, megabytes: float, files: int, patience: float = _PATIENCE) -> None:
         self.path = path
         self._most_bytes = megabytes * 1_000_000
         self._files = files
+        self._patience = patience
         self._chain: Chain | None = None
 
     @classmethod
@@ -46,7 +47,7 @@ class AuditFile:
     def append(self, entries: Sequence[AuditEntry]) -> None:
         """Add entries: all of them, or none and an OSError."""
         make_folder(self.path.parent)
-        with locked(lock_of(self.path), _PATIENCE) as is_alone:
+        with locked(lock_of(self.path), self._patience) as is_alone:
             chain = self._chain or Chain.begun(self._last_line() if is_alone else b"")
             data, after = chain.written(entries)
             # A chain that may be torn is not continued.

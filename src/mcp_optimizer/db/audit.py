@@ -142,5 +142,5 @@ def _storable(text: str) -> str:
 
 
 def _entry(row: Row[Any]) -> AuditEntry:
-    _id, *values = row
+    values: Sequence[Any] = row[1:]
     return AuditEntry(*values)
