@@ -7,7 +7,6 @@ whoever has only the file learns nothing. A call makes the plain hash; the trail
 from __future__ import annotations
 
 import hashlib
-import hmac
 import json
 import secrets
 from collections.abc import Iterator, Mapping
@@ -24,8 +23,11 @@ _SORTED_UP_TO = 64 * 1024
 _HASHED = 64 * 1024
 """Bytes or characters of a result that are hashed; of the rest, only how much it is."""
 
+# Made once, because making one takes as long as writing small arguments.
+_SORTED = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+
 _MOST_TEXTS = 10_000
-_SHOWN = 32
+_SIZE = 16
 
 
 class HashKey:
@@ -33,7 +35,7 @@ class HashKey:
 
     def __init__(self, secret: bytes) -> None:
         self._secret = secret
-        self._mark = hashlib.sha256(b"mark" + secret).hexdigest()[:8]
+        self._mark = hashlib.blake2b(b"mark", key=secret, digest_size=4).hexdigest()
 
     @classmethod
     def made_up(cls) -> HashKey:
@@ -48,7 +50,7 @@ class HashKey:
     def _keyed(self, digest: str) -> str:
         if not digest:
             return ""
-        return f"{self._mark}:{hmac.digest(self._secret, digest.encode(), 'sha256').hex()[:_SHOWN]}"
+        return f"{self._mark}:{hashlib.blake2b(digest.encode(), key=self._secret, digest_size=_SIZE).hexdigest()}"
 
 
 class ArgumentsDigest(NamedTuple):
@@ -66,22 +68,23 @@ def digest_of_arguments(arguments: Any) -> ArgumentsDigest:
     try:
         text = compact(arguments)
         if len(text) <= _SORTED_UP_TO:
-            text = json.dumps(arguments, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+            text = _SORTED.encode(arguments)
     except (TypeError, ValueError, RecursionError):
         return ArgumentsDigest()
     encoded = text.encode("utf-8", "surrogatepass")
-    return ArgumentsDigest(len(encoded), hashlib.sha256(encoded).hexdigest(), text[:LONGEST_ARGUMENTS])
+    return ArgumentsDigest(len(encoded), hashlib.blake2b(encoded).hexdigest(), text[:LONGEST_ARGUMENTS])
 
 
 def digest_of_result(result: Mapping[str, Any]) -> str:
     """A plain hash of the texts in a result; of long ones, of their beginning and length."""
-    hashed, room, size = hashlib.sha256(), _HASHED, 0
+    # Not SHA-256: creating that one takes longer than hashing an ordinary result.
+    hashed, room, size = hashlib.blake2b(), _HASHED, 0
     for text in islice(_texts(result), _MOST_TEXTS):
         beginning = bytes(text.json[:room]) if isinstance(text, RawJson) else text[:room].encode("utf-8", "replace")
         hashed.update(beginning)
+        hashed.update(b"\0")
         room = max(0, room - len(beginning))
         size += len(text.json) if isinstance(text, RawJson) else len(text)
-        hashed.update(b"\0")
     hashed.update(str(size).encode())
     return hashed.hexdigest()
 
@@ -91,17 +94,18 @@ def _texts(result: Mapping[str, Any]) -> Iterator[str | RawJson]:
     for key in ("content", "contents", "messages"):
         blocks = result.get(key)
         for block in blocks if isinstance(blocks, list) else ():
-            inner = block.get("content", block) if isinstance(block, Mapping) else None
+            inner = block.get("content", block) if isinstance(block, dict) else None
             for part in inner if isinstance(inner, list) else (inner,):
-                yield from _texts_of_block(part)
+                if isinstance(part, dict):
+                    yield from _texts_of_block(part)
     completion = result.get("completion")
-    values = completion.get("values") if isinstance(completion, Mapping) else None
+    values = completion.get("values") if isinstance(completion, dict) else None
     yield from (value for value in (values if isinstance(values, list) else ()) if isinstance(value, str))
 
 
-def _texts_of_block(block: Any) -> Iterator[str | RawJson]:
-    if not isinstance(block, Mapping):
-        return
+def _texts_of_block(block: Mapping[str, Any]) -> Iterator[str | RawJson]:
     resource = block.get("resource")
-    for place in (block, resource) if isinstance(resource, Mapping) else (block,):
-        yield from (text for key in ("text", "blob") if isinstance(text := place.get(key), str | RawJson))
+    for place in (block, resource) if isinstance(resource, dict) else (block,):
+        for key in ("text", "blob"):
+            if isinstance(text := place.get(key), str | RawJson):
+                yield text

@@ -16,6 +16,8 @@ from typing import Any
 
 from mcp_optimizer.domain.audit import AuditEntry
 
+_COMPACT = json.JSONEncoder(separators=(",", ":"))
+
 
 @dataclass(frozen=True)
 class Chain:
@@ -32,12 +34,12 @@ class Chain:
 
     def written(self, entries: Sequence[AuditEntry]) -> tuple[bytes, Chain]:
         """The lines of these entries, and the chain after them."""
-        chain, lines = self, []
-        for entry in entries:
-            line = _line(entry, chain)
-            lines.append(line)
-            chain = Chain(self.id, chain.number + 1, hash_of(line))
-        return b"".join(line + b"\n" for line in lines), chain
+        previous, lines = self.previous, list[bytes]()
+        for number, entry in enumerate(entries, start=self.number):
+            line = _line(entry, self.id, number, previous)
+            previous = hash_of(line)
+            lines += (line, b"\n")
+        return b"".join(lines), Chain(self.id, self.number + len(entries), previous)
 
 
 def hash_of(line: bytes) -> str:
@@ -53,8 +55,8 @@ def values_of(entry: AuditEntry) -> dict[str, Any]:
     return {"at": moment.isoformat(timespec="milliseconds").replace("+00:00", "Z"), **values}
 
 
-def _line(entry: AuditEntry, chain: Chain) -> bytes:
+def _line(entry: AuditEntry, chain: str, number: int, previous: str) -> bytes:
     values = values_of(entry)
-    values |= {"chain": chain.id, "number": chain.number, "previous": chain.previous}
+    values |= {"chain": chain, "number": number, "previous": previous}
     # ASCII only: no character of a name can end the line, or tell a terminal what to do.
-    return json.dumps(values, separators=(",", ":")).replace("\x7f", "\\u007f").encode("ascii")
+    return _COMPACT.encode(values).replace("\x7f", "\\u007f").encode("ascii")

@@ -65,8 +65,21 @@ class Trail(Protocol):
 
 def bounded(entry: AuditEntry) -> AuditEntry:
     """The entry with everything cut to what can be stored."""
+    if entry.arguments is None and _fits(entry):
+        return entry
     cut = AuditEntry(*map(_bounded, entry))
     return cut if entry.arguments is None else cut._replace(arguments=_cut(entry.arguments, LONGEST_ARGUMENTS))
+
+
+def _fits(entry: AuditEntry) -> bool:
+    """Whether nothing need be cut, as in nearly every entry."""
+    for value in entry:
+        if isinstance(value, str):
+            if len(value) > LONGEST_TEXT:
+                return False
+        elif value is not None and not 0 <= value <= _LARGEST:
+            return False
+    return True
 
 
 def _bounded(value: Any) -> Any:

@@ -203,7 +203,7 @@ def test_of_a_long_result_the_beginning_and_the_length_count() -> None:
     ],
 )
 def test_a_result_of_the_wrong_shape_still_has_a_hash(odd: dict[str, Any]) -> None:
-    assert len(digest_of_result(odd)) == 64
+    assert len(digest_of_result(odd)) == 128
 
 
 @pytest.mark.parametrize(

@@ -100,12 +100,12 @@ async def test_hashes_are_keyed_with_the_key_of_the_database_and_alike_in_both_p
         table, path = Table(key=key), tmp_path / str(number)
         trail = trail_of(table, path)
         trail.start()
-        trail.add(act(1, arguments_hash="ab" * 32, result_hash="ab" * 32))
+        trail.add(act(1, arguments_hash="ab" * 64, result_hash="ab" * 64))
         await trail.stop()
         assert table.entries[0].arguments_hash == read(path)[0]["arguments_hash"] == table.entries[0].result_hash
         written.append(table.entries[0].arguments_hash)
     assert written[0] == written[1] != written[2]
-    assert "ab" * 32 not in "".join(written)
+    assert "ab" * 64 not in "".join(written)
     assert written[0].partition(":")[0] != written[2].partition(":")[0]
 
 
@@ -113,7 +113,7 @@ async def test_a_database_that_cannot_be_used_costs_the_file_nothing(tmp_path: P
     table, path = Table(fails=True), tmp_path / "audit.jsonl"
     trail = trail_of(table, path)
     trail.start()
-    trail.add(act(1, arguments_hash="ab" * 32))
+    trail.add(act(1, arguments_hash="ab" * 64))
     await until(lambda: len(read(path)) == 1)
     # With a key of the process, because that of the database is not known.
     assert read(path)[0]["arguments_hash"].count(":") == 1
