@@ -268,11 +268,23 @@ class Settings(BaseModel):
         ge=0,
         description="Calls that each caller may make in a minute, on average; as many may come at once. 0: no limit.",
     )
-
     split_calls: bool = Field(
         default=False,
         description="Give clients call_tool_read next to call_tool, for tools that only read, so that a client can "
         "approve these once.",
+    )
+    audit: bool = Field(default=True, description="Record who called what, and what allowed it, in the audit.")
+    audit_file: str = Field(
+        default="",
+        description="JSON lines file of the audit, next to its table, or 'none'. Default: audit.jsonl beside the "
+        "database file, in your data folder with PostgreSQL, none with --database none.",
+    )
+    audit_megabytes: float = Field(default=10.0, gt=0, description="Megabytes at which the audit's file is put aside.")
+    audit_files: int = Field(default=5, ge=0, le=1_000, description="Files of the audit that are kept when put aside.")
+    audit_days: float = Field(default=365.0, gt=0, description="Days after which the audit's table forgets an entry.")
+    audit_arguments: bool = Field(
+        default=False,
+        description="Also record the arguments of calls. They may contain secrets and personal data.",
     )
 
     @field_validator("max_tokens", "preview_tokens")
@@ -304,6 +316,17 @@ class Settings(BaseModel):
         if "://" in self.database:
             return self.database
         return Path(self.database).expanduser() if self.database else user_data_path(APP_NAME) / "catalog.db"
+
+    @property
+    def audit_path(self) -> Path | None:
+        """The file of the audit. Whoever stores nothing has none, unless it is named."""
+        if not self.audit or self.audit_file.lower() == "none":
+            return None
+        if self.audit_file:
+            return Path(self.audit_file).expanduser()
+        place = self.database_place
+        folder = place.parent if isinstance(place, Path) else user_data_path(APP_NAME)
+        return None if place is None else folder / "audit.jsonl"
 
     @property
     def server_file(self) -> Path:

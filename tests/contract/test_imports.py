@@ -18,7 +18,7 @@ LEVELS = [
     {"metrics"},
     {"profiles"},
     {"gateway", "relay"},
-    {"catalog", "identity", "results"},
+    {"audit", "catalog", "identity", "results"},
     {"compression", "db", "policy", "upstream"},
     {"search", "settings", "token_counter"},
     {"largejson"},

@@ -36,6 +36,8 @@ class Life:
         # Ended from the last to the first, whether or not they were started: some are used without that.
         self._ending = Ending()
         self._ending.add("the database", parts.storage.close)
+        if parts.trail is not None:
+            self._ending.add("the audit", parts.trail.stop)
         self._ending.add("the logins", parts.logins.close)
         if parts.use is not None:
             self._ending.add("what was learned from use", parts.use.stop)
@@ -66,6 +68,8 @@ class Life:
         parts.refresher.start(profiles_in_use(self._settings))
         if self._settings.history and self._settings.database_place is not None:
             parts.recorder.start()
+        if parts.trail is not None:
+            parts.trail.start()
 
     async def wait_for_servers(self, seconds: float) -> None:
         """Wait until every server is up or has failed, and its tools can be found."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
+from mcp_optimizer.audit.options import AuditOptions
 from mcp_optimizer.catalog.forms import Detail
 from mcp_optimizer.compression.compress import Dialect
 from mcp_optimizer.domain.result_settings import ResultSettings
@@ -41,6 +42,16 @@ def check_driver(settings: Settings) -> None:
             "PostgreSQL needs another package: pip install 'mcp-optimizer-gateway[postgres]', "
             "or use a file with --database FILE."
         )
+
+
+def audit_options(settings: Settings) -> AuditOptions:
+    return AuditOptions(
+        file=settings.audit_path,
+        megabytes=settings.audit_megabytes,
+        files=settings.audit_files,
+        days=settings.audit_days,
+        arguments=settings.audit_arguments,
+    )
 
 
 def pool_options(settings: Settings, *, has_one_client: bool) -> PoolOptions:

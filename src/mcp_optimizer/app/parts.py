@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import logging
 import os
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from mcp_optimizer import __version__
 from mcp_optimizer.app.options import (
+    audit_options,
     budgets,
     check_driver,
     description_writer,
@@ -24,6 +26,8 @@ from mcp_optimizer.app.options import (
     price_of_results,
     result_options,
 )
+from mcp_optimizer.audit.sessions import SessionLabels
+from mcp_optimizer.audit.trail import AuditTrail
 from mcp_optimizer.catalog import LiveCatalog
 from mcp_optimizer.catalog.forms import ToolForms
 from mcp_optimizer.catalog.ingestion import Ingestion
@@ -32,6 +36,7 @@ from mcp_optimizer.catalog.use import LearnedUse
 from mcp_optimizer.compression.compress import Dialect
 from mcp_optimizer.compression.signature import Notes
 from mcp_optimizer.db.storage import Storage
+from mcp_optimizer.domain.audit import AuditEntry
 from mcp_optimizer.domain.own_tools import OWN_NAMES, own_tools
 from mcp_optimizer.gateway.gateway import Gateway
 from mcp_optimizer.gateway.permissions import Permissions
@@ -88,6 +93,7 @@ class Parts:
     gate: Gate
     use: LearnedUse | None
     shapes: LearnedShapes | None
+    trail: AuditTrail | None
 
 
 def build_parts(specs: Sequence[ServerSpec], settings: Settings, *, has_one_client: bool) -> Parts:
@@ -95,7 +101,9 @@ def build_parts(specs: Sequence[ServerSpec], settings: Settings, *, has_one_clie
     check_driver(settings)
     counter, vocabulary, news, pace = TokenCounter(settings.encoding), Vocabulary(), ServerNews(), ForegroundFirst()
     storage = Storage(settings.database_place)
-    logins = Logins(_kept_logins(settings, storage))
+    labels = SessionLabels()
+    trail = _trail(settings, storage, labels)
+    logins = Logins(_kept_logins(settings, storage), told=partial(_record_login, trail))
     options = pool_options(settings, has_one_client=has_one_client)
     pool = UpstreamPool(specs, options, __version__, news, authorize=logins.of)
     ingestion = Ingestion(counter, vocabulary, storage.catalog, pace)
@@ -117,6 +125,7 @@ def build_parts(specs: Sequence[ServerSpec], settings: Settings, *, has_one_clie
         settings.find_tokens,
         shapes,
         permissions,
+        trail,
     )
     relay = Relay(
         pool,
@@ -125,6 +134,7 @@ def build_parts(specs: Sequence[ServerSpec], settings: Settings, *, has_one_clie
         _FirstStart(catalog),
         settings.limits,
         permissions.views.permits_reading,
+        trail,
     )
     written = WrittenDescriptions(description_writer(settings), storage.forms)
     uses = _Uses(storage, catalog)
@@ -152,11 +162,26 @@ def build_parts(specs: Sequence[ServerSpec], settings: Settings, *, has_one_clie
         relay=relay,
         refresher=refresher,
         recorder=recorder,
-        accounts=Accounts(gateway, counter, recorder),
+        accounts=Accounts(gateway, counter, recorder, labels),
         gate=Gate(settings.limits),
         use=use,
         shapes=shapes,
+        trail=trail,
     )
+
+
+def _trail(settings: Settings, storage: Storage, labels: SessionLabels) -> AuditTrail | None:
+    """Who did what; None where nothing is recorded, or nowhere to."""
+    has_database = settings.database_place is not None
+    if not settings.audit or not (has_database or settings.audit_path):
+        return None
+    return AuditTrail(audit_options(settings), storage.audit if has_database else None, labels)
+
+
+def _record_login(trail: AuditTrail | None, method: str, server: str) -> None:
+    """Whoever makes or ends a login to a server does it for the gateway."""
+    if trail is not None:
+        trail.add(AuditEntry(time.time_ns() // 1_000_000, method=method, server=server))
 
 
 def _kept_logins(settings: Settings, storage: Storage) -> SecretRows | None:

@@ -149,7 +149,7 @@ def _write(path: Path, found: Report) -> None:
 _UNITS = {"h": 3_600, "d": 86_400, "w": 7 * 86_400}
 
 
-def read_since(text: str | None, now: datetime) -> float:
+def read_since(text: str | None, now: datetime, option: str = "--since") -> float:
     """A moment as people write it: 7d, 12h, 2w, or a date."""
     if text is None:
         return 0.0
@@ -159,7 +159,7 @@ def read_since(text: str | None, now: datetime) -> float:
         moment = datetime.fromisoformat(text)
     except ValueError:
         raise ConfigurationError(
-            f"--since {text!r} is neither a period, such as 12h, 7d or 2w, nor a date, such as {now.date()}."
+            f"{option} {text!r} is neither a period, such as 12h, 7d or 2w, nor a date, such as {now.date()}."
         ) from None
     return (moment if moment.tzinfo else moment.replace(tzinfo=now.tzinfo)).timestamp()
 

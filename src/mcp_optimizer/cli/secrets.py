@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from mcp_optimizer.cli.auditing import record_act
 from mcp_optimizer.cli.options import JsonFlag, with_settings
 from mcp_optimizer.cli.running import run
 from mcp_optimizer.cli.show import console, print_json
@@ -83,6 +84,7 @@ async def _set(settings: Settings, name: str) -> None:
     check_name(name)
     async with _secrets(settings) as secrets:
         await secrets.set(name, _asked_value(name))
+    await record_act(settings, "secret/set", name)
     print(f"Stored. Server files use it as ${{secret:{name}}}." if _is_own(name) else "Stored.")
 
 
@@ -112,12 +114,14 @@ async def _delete(settings: Settings, name: str) -> None:
     async with _secrets(settings) as secrets:
         if not await secrets.delete(name):
             raise ConfigurationError(f"There is no secret {name!r}. `mcp-optimizer secret list` lists all.")
+    await record_act(settings, "secret/delete", name)
     print("Deleted.")
 
 
 async def _rotate(settings: Settings) -> None:
     async with _secrets(settings) as secrets:
         count = await secrets.rotate()
+    await record_act(settings, "secret/rotate")
     from mcp_optimizer.identity.keys import VARIABLE
 
     given = f" You can remove the old key from {VARIABLE} now." if os.environ.get(VARIABLE) else ""

@@ -54,7 +54,7 @@ def show_found(out: Console, found: FoundTools) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    from mcp_optimizer.gateway.gateway import summary
+    from mcp_optimizer.gateway.entries import summary
 
     if found.tools:
         table = Table(box=None, pad_edge=False, expand=True, header_style="bold")
@@ -197,7 +197,7 @@ def _show_tools(out: Console, found: list[Any]) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    from mcp_optimizer.gateway.gateway import summary
+    from mcp_optimizer.gateway.entries import summary
 
     table = Table(box=None, pad_edge=False, expand=True, header_style="bold")
     table.add_column("tokens", justify="right")

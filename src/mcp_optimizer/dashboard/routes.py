@@ -40,8 +40,9 @@ from mcp_optimizer.dashboard.pages import (
 from mcp_optimizer.dashboard.parts import message_page, moment, subject
 from mcp_optimizer.domain.events import Event, ToolKey
 from mcp_optimizer.errors import CatalogError, OptimizerError
+from mcp_optimizer.gateway.entries import summary
 from mcp_optimizer.gateway.found import FoundTools
-from mcp_optimizer.gateway.gateway import Gateway, summary
+from mcp_optimizer.gateway.gateway import Gateway
 from mcp_optimizer.metrics.recorder import Recorder
 from mcp_optimizer.metrics.usage import Usage
 from mcp_optimizer.metrics.weights import Weight, by_server, total, weights
@@ -297,8 +298,7 @@ _FORMS = (("As its server sent it", Detail.FULL), ("Compressed schema", Detail.S
 
 def _rows(snapshot: Snapshot) -> tuple[list[Weight], list[ServerRow]]:
     """The cost of each tool and server; servers that do not run come first."""
-    found = weights(snapshot)
-    own = by_server(found)
+    own = by_server(found := weights(snapshot))
     servers = [
         ServerRow(
             state.name,

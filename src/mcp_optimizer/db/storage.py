@@ -20,6 +20,7 @@ from mcp_optimizer.runtime.tasks import BackgroundTasks
 
 if TYPE_CHECKING:
     # At run time the database's libraries load in a thread, in parallel with everything else.
+    from mcp_optimizer.db.audit import StoredAudit
     from mcp_optimizer.db.catalog import Catalog
     from mcp_optimizer.db.database import Database
     from mcp_optimizer.db.forms import StoredForms
@@ -127,6 +128,15 @@ class Storage:
         from mcp_optimizer.db.history import History
 
         return History(self._database)
+
+    async def audit(self) -> StoredAudit | None:
+        """Who did what."""
+        await self.opened()
+        if self._database is None:
+            return None
+        from mcp_optimizer.db.audit import StoredAudit
+
+        return StoredAudit(self._database)
 
     async def kept_results(self) -> KeptResults:
         """Where complete results are kept: here, or in memory without a database."""

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import secrets
-
 from sqlalchemy import delete, func, select
 
+from mcp_optimizer.db.salt import TERM, salt
 from mcp_optimizer.db.tables import search_use
 from mcp_optimizer.db.transactions import Transactions, chunks, upsert
-
-_SALT = "salt"
 
 
 class StoredUse(Transactions):
@@ -19,16 +16,11 @@ class StoredUse(Transactions):
         """The key, made at the first time, and all counts."""
         table = search_use
         async with self._writing() as connection:
-            row = {"term": _SALT, "tool": secrets.token_hex(16), "count": 0}
-            known = select(table.c.tool).where(table.c.term == _SALT).order_by(table.c.tool).limit(1)
-            salt = (await connection.execute(known)).scalar()
-            if salt is None:
-                await connection.execute(upsert(connection, table).on_conflict_do_nothing(), [row])
-                salt = (await connection.execute(known)).scalar_one()
+            key = await salt(connection)
         async with self._reading() as connection:
             rows = await connection.execute(select(table.c.term, table.c.tool, table.c.count))
-            counts = {(term, tool): count for term, tool, count in rows if term != _SALT}
-        return bytes.fromhex(salt), counts
+            counts = {(term, tool): count for term, tool, count in rows if term != TERM}
+        return key, counts
 
     async def write(self, counts: dict[tuple[str, str], int], most: int) -> None:
         """These counts as they are now; beyond `most` pairs, those that came up once are forgotten."""

@@ -69,10 +69,6 @@ class CallRecord(Protocol):
         """Who was asked, and said yes."""
         ...
 
-    def ended(self, outcome: str) -> None:
-        """How it ended, where neither the error nor the result says it."""
-        ...
-
 
 class _NotRecorded:
     """For calls that nobody keeps a record of."""
@@ -84,9 +80,6 @@ class _NotRecorded:
         pass
 
     def approved_by(self, who: str) -> None:
-        pass
-
-    def ended(self, outcome: str) -> None:
         pass
 
 

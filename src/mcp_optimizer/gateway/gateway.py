@@ -16,6 +16,8 @@ from typing import Any
 
 import pydantic_core
 
+from mcp_optimizer.audit.recording import recording
+from mcp_optimizer.audit.trail import AuditTrail
 from mcp_optimizer.catalog import CatalogTool, LiveCatalog, Snapshot
 from mcp_optimizer.catalog.forms import Detail, ToolForms
 from mcp_optimizer.catalog.shapes import LearnedShapes, shape_text
@@ -28,6 +30,7 @@ from mcp_optimizer.errors import InvalidArguments, InvalidRequest, quoted
 from mcp_optimizer.gateway import resolving
 from mcp_optimizer.gateway.arguments import ArgumentCheck, read_arguments
 from mcp_optimizer.gateway.conversations import SeenByCaller
+from mcp_optimizer.gateway.entries import entry
 from mcp_optimizer.gateway.finding import Finder, Query
 from mcp_optimizer.gateway.found import FoundTools, ToolListPage
 from mcp_optimizer.gateway.permissions import Permissions
@@ -37,7 +40,6 @@ from mcp_optimizer.limits import DEFAULT_LIMITS, Limits
 from mcp_optimizer.policy.access import Policy
 from mcp_optimizer.results.metadata import of_a_tool
 from mcp_optimizer.results.pipeline import Call, Results
-from mcp_optimizer.search.deprecation import sentence as deprecation
 from mcp_optimizer.search.words import terms
 from mcp_optimizer.upstream.pool import UpstreamPool
 
@@ -49,7 +51,6 @@ SCORES_META_KEY = "mcp-optimizer/scores"
 
 _HEADER_KEYWORD = '"x-mcp-header"'
 _PAGE = 100
-_SUMMARY = 100
 
 _AROUND = 500
 """Tokens of a list reserved for everything except its tools."""
@@ -75,7 +76,9 @@ class Gateway:
         find_tokens: int = 400,
         shapes: LearnedShapes | None = None,
         permissions: Permissions | None = None,
+        trail: AuditTrail | None = None,
     ) -> None:
+        self._trail = trail
         self._use = use
         self._shapes = shapes
         self._conversations = SeenByCaller()
@@ -178,42 +181,49 @@ class Gateway:
 
         `select` is a JMESPath expression; only what it selects from the result is returned.
         """
-        projection = self.results.projection(select)
-        parked = self._pool.parked(caller)
-        tool = await self.permissions.resolve(self._catalog.snapshot, tool_name, server_name, caller)
-        arguments = (
-            await asyncio.to_thread(self._understand, tool, parameters)
-            if _takes_long(tool, parameters)
-            else self._understand(tool, parameters)
-        )
-        details = tool.record.details
-        params = {"name": details.name, "arguments": arguments}
-        call = Call(
-            tool.server,
-            details.name,
-            caller,
-            details.output_schema,
-            projection,
-            tool.record.definition_hash,
-            arguments,
-            details.annotations or {},
-            parked.seconds if parked is not None else 0.0,
-        )
-        permitted = await self.permissions.obtain(tool, arguments, caller, is_continued=parked is not None)
-        result = await self.results.answer(call, lambda: self._pool.call(tool.server, "tools/call", params, permitted))
-        if self._use is not None and not result.get("isError"):
-            self._use.called(caller.key, *tool.key)
-        return _with_origin(result, tool)
+        with recording(self._trail, caller, "tools/call") as record:
+            caller = replace(caller, record=record)
+            projection = self.results.projection(select)
+            parked = self._pool.parked(caller)
+            tool = await self.permissions.resolve(self._catalog.snapshot, tool_name, server_name, caller)
+            record.about(*tool.key, tool.record.definition_hash, parameters)
+            arguments = (
+                await asyncio.to_thread(self._understand, tool, parameters)
+                if _takes_long(tool, parameters)
+                else self._understand(tool, parameters)
+            )
+            record.about(*tool.key, tool.record.definition_hash, arguments)
+            details = tool.record.details
+            params = {"name": details.name, "arguments": arguments}
+            call = Call(
+                tool.server,
+                details.name,
+                caller,
+                details.output_schema,
+                projection,
+                tool.record.definition_hash,
+                arguments,
+                details.annotations or {},
+                parked.seconds if parked is not None else 0.0,
+            )
+            caller = await self.permissions.obtain(tool, arguments, caller, is_continued=parked is not None)
+            result = await self.results.answer(call, lambda: self._pool.call(tool.server, "tools/call", params, caller))
+            if self._use is not None and not result.get("isError"):
+                self._use.called(caller.key, *tool.key)
+            return record.result(_with_origin(result, tool))
 
     async def pass_on(self, tool_name: str, arguments: Mapping[str, Any] | None, caller: Caller) -> dict[str, Any]:
         """Call a tool by its listed name, with arguments and result unchanged, and add the cost."""
-        parked = self._pool.parked(caller)
-        tool = await self.permissions.exact(self._catalog.snapshot, tool_name, caller)
-        params = {"name": tool.record.name, **({} if arguments is None else {"arguments": arguments})}
-        started = time.perf_counter() - (parked.seconds if parked is not None else 0.0)
-        permitted = await self.permissions.obtain(tool, arguments, caller, is_continued=parked is not None)
-        result = await self._pool.call(tool.server, "tools/call", params, permitted)
-        return await self.results.described(of_a_tool(result), started)
+        with recording(self._trail, caller, "tools/call") as record:
+            caller = replace(caller, record=record)
+            parked = self._pool.parked(caller)
+            tool = await self.permissions.exact(self._catalog.snapshot, tool_name, caller)
+            record.about(*tool.key, tool.record.definition_hash, arguments)
+            params = {"name": tool.record.name, **({} if arguments is None else {"arguments": arguments})}
+            started = time.perf_counter() - (parked.seconds if parked is not None else 0.0)
+            caller = await self.permissions.obtain(tool, arguments, caller, is_continued=parked is not None)
+            result = await self._pool.call(tool.server, "tools/call", params, caller)
+            return record.result(await self.results.described(of_a_tool(result), started))
 
     def definition(self, tool: CatalogTool) -> dict[str, Any]:
         """A tool as its server sent it, under its public name."""
@@ -269,27 +279,3 @@ def _with_origin(result: dict[str, Any], tool: CatalogTool) -> dict[str, Any]:
         origin["annotations"] = tool.record.details.annotations
     meta = result.get("_meta")
     return {**result, "_meta": {**(meta if isinstance(meta, dict) else {}), TOOL_META_KEY: origin}}
-
-
-def entry(tool: CatalogTool) -> dict[str, Any]:
-    """A tool in the plain list of tools."""
-    return {"name": tool.name, "server": tool.server, "description": summary(tool)}
-
-
-def summary(tool: CatalogTool) -> str:
-    """The beginning of a tool's description, for lists: at most one sentence."""
-    return _summary(tool.record.definition)
-
-
-@lru_cache(maxsize=4096)
-def _summary(definition: Definition) -> str:
-    """Kept, because a list shows a hundred, and each definition would have to be unpacked for it."""
-    details = definition.parsed()
-    description = details.description or details.title or ""
-    text = " ".join(description.split())
-    end = text.find(". ")
-    text = text[: end + 1] if end > 0 else text
-    text = text if len(text) <= _SUMMARY else text[: _SUMMARY - 1].rstrip() + "…"
-    # Who picks a tool from the list must not miss that it is deprecated.
-    warning = " ".join(deprecation(description).split())
-    return text if not warning or warning in text else f"{warning} {text}"

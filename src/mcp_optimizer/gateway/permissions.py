@@ -67,6 +67,7 @@ class Permissions:
         except OptimizerError:
             return
         if self.views.permits_server(caller, tool.server):
+            caller.record.about(tool.server, tool.record.name, tool.record.definition_hash)
             self._decided(tool, caller)
 
     async def obtain(
@@ -75,6 +76,7 @@ class Permissions:
         """The caller, with permission to make this call. `is_continued`: it answers a call that was permitted."""
         decision = self._decided(tool, caller)
         if is_continued:
+            _note_consent(decision, caller)
             return caller
         self._rates.check(caller.principal)
         if decision.effect is not Effect.ASK or self._approvals.holds(_approved(tool, caller)):
@@ -90,7 +92,6 @@ class Permissions:
 
     def _decided(self, tool: CatalogTool, caller: Caller) -> Decision:
         decision = self.views.decide(caller, tool)
-        caller.record.about(tool.server, tool.record.name, tool.record.definition_hash)
         caller.record.decided(decision)
         if decision.is_denied or (decision.effect is Effect.ASK and not can_ask(caller)):
             raise refusal(decision, tool.server, tool.record.name)
@@ -106,11 +107,23 @@ class Permissions:
         except (RpcError, TimeoutError):
             answer = Consent.NO
         if answer is Consent.NO:
-            caller.record.ended("declined")
             raise refusal(decision, tool.server, tool.record.name)
-        caller.record.approved_by(f"the user of {caller.client or 'the client'}: {answer.value}")
+        caller.record.approved_by(_approver(caller, answer))
         if answer is Consent.HOUR:
             self._approvals.remember(_approved(tool, caller))
+
+
+def _note_consent(decision: Decision, caller: Caller) -> None:
+    """A modern client's answer comes with the request that continues the call, which is the one that is recorded."""
+    given = caller.passed_on.get("inputResponses")
+    if decision.effect is Effect.ASK and isinstance(given, Mapping):
+        for answer in given.values():
+            if (consent := consent_in(answer)) is not Consent.NO:
+                caller.record.approved_by(_approver(caller, consent))
+
+
+def _approver(caller: Caller, consent: Consent) -> str:
+    return f"the user of {caller.client or 'the client'}: {consent.value}"
 
 
 def _approved(tool: CatalogTool, caller: Caller) -> Approved:

@@ -35,6 +35,9 @@ _ATTEMPT_SECONDS = 900.0
 
 Failed = Callable[[OptimizerError], None]
 
+Told = Callable[[str, str], None]
+"""Told what became of a login (`login/made`, `login/ended`), and of which server."""
+
 
 @dataclass(frozen=True)
 class _Awaited:
@@ -73,7 +76,10 @@ class _Outcome:
 class Logins:
     """The logins to the servers of one gateway."""
 
-    def __init__(self, rows: SecretRows | None = None, web: Web | None = None) -> None:
+    def __init__(
+        self, rows: SecretRows | None = None, web: Web | None = None, told: Told = lambda _what, _server: None
+    ) -> None:
+        self._told = told
         self._rows = rows or InMemory()
         self._web = web or Web()
         self._specs: dict[str, ServerSpec] = {}
@@ -166,6 +172,7 @@ class Logins:
             unfinished = LoginFailed("the login could not be finished; the log says more")
             awaited.failed(unfinished)
             raise unfinished from error
+        self._told("login/made", awaited.server)
         return awaited.server
 
     async def _exchange(self, redirect: str, awaited: _Awaited) -> None:
@@ -189,6 +196,8 @@ class Logins:
         login = self.login(spec)
         known = await login.current()
         found = await login.forget()
+        if found:
+            self._told("login/ended", spec.name)
         if known is not None and known.tokens is not None and known.revocation_endpoint:
             token = known.tokens.refresh or known.tokens.access
             form = {"token": token, "client_id": known.client.client_id}

@@ -8,34 +8,26 @@ keeps none of it.
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import logging
-import secrets
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
+from mcp_optimizer.audit.outcomes import outcome_of
+from mcp_optimizer.audit.sessions import SessionLabels
 from mcp_optimizer.domain.caller import Caller
-from mcp_optimizer.domain.events import Event, EventKind, Outcome, ToolKey
+from mcp_optimizer.domain.events import Event, EventKind, ToolKey
 from mcp_optimizer.domain.own_tools import CALLING
 from mcp_optimizer.domain.result_type import is_input_required
-from mcp_optimizer.errors import (
-    CallInterrupted,
-    CallTimeout,
-    OptimizerError,
-    RequestError,
-    ServerUnavailable,
-    UpstreamRefusal,
-)
+from mcp_optimizer.errors import OptimizerError
 from mcp_optimizer.gateway.gateway import SCORES_META_KEY, TOOL_META_KEY, Gateway
 from mcp_optimizer.largejson.text import compact
 from mcp_optimizer.metrics.recorder import Recorder
 from mcp_optimizer.relay.wire_errors import for_model
 from mcp_optimizer.results.pipeline import RESULT_META_KEY, SELECTION_META_KEY
 from mcp_optimizer.runtime.tasks import BackgroundTasks
-from mcp_optimizer.runtime.terminal_text import printable
 from mcp_optimizer.token_counter import TokenCounter
 
 logger = logging.getLogger(__name__)
@@ -47,19 +39,9 @@ KINDS = {
 }
 """By our own tools; everything else is a call."""
 
-_OUTCOMES: tuple[tuple[type[OptimizerError], Outcome], ...] = (
-    (CallTimeout, Outcome.TIMEOUT),
-    (ServerUnavailable, Outcome.UNAVAILABLE),
-    (CallInterrupted, Outcome.UNAVAILABLE),
-    (UpstreamRefusal, Outcome.REFUSED),
-    (RequestError, Outcome.BAD_REQUEST),
-)
-_LONGEST_NAME = 80
 _MOST_TOKENS = 10**12
 
 _Default = TypeVar("_Default")
-
-_MOST_KNOWN = 10_000
 
 _TOGETHER = 0.02
 """Seconds for which replies are collected to be counted together."""
@@ -145,14 +127,13 @@ _Uncounted = tuple[Event, Sequence[str], Sequence[Mapping[str, Any]]]
 class Accounts:
     """Records each reply once."""
 
-    def __init__(self, gateway: Gateway, counter: TokenCounter, recorder: Recorder) -> None:
+    def __init__(
+        self, gateway: Gateway, counter: TokenCounter, recorder: Recorder, labels: SessionLabels | None = None
+    ) -> None:
         self._gateway = gateway
         self._counter = counter
         self._recorder = recorder
-        # On stdio every process is one conversation, and its caller is always "local".
-        self._process = secrets.token_hex(8)
-        # Keyed by the caller's names, never by the caller itself, which holds its client's complete connection.
-        self._known: dict[tuple[str, str], tuple[str, str]] = {}
+        self._labels = labels or SessionLabels()
         self._listed: tuple[Sequence[Mapping[str, Any]], int] = ((), 0)
         self._uncounted: list[_Uncounted] = []
         self._tasks = BackgroundTasks(logger, "Cannot record events")
@@ -188,7 +169,7 @@ class Accounts:
         if not self._recorder.is_heard:
             return
         with _never_failing():
-            session, client = self._who(caller)
+            session, client = self._labels.of(caller)
             event = Event(
                 at=time.time(),
                 kind=EventKind.LOAD,
@@ -250,24 +231,12 @@ class Accounts:
         count = self._counter.count_or_zero
         return [sum(map(count, [*texts, *map(compact, tools)])) for _, texts, tools in batch]
 
-    def _who(self, caller: Caller) -> tuple[str, str]:
-        """A caller's conversation and client, as events name them."""
-        key = (caller.key, caller.client)
-        known = self._known.get(key)
-        if known is None:
-            session = hashlib.sha256(f"{self._process} {caller.key}".encode("utf-8", "replace")).hexdigest()[:16]
-            known = (session, printable(caller.client)[:_LONGEST_NAME])
-            if len(self._known) >= _MOST_KNOWN:
-                self._known.clear()
-            self._known[key] = known
-        return known
-
     def _event(self, answer: AccountedAnswer, tokens: int) -> Event:
         kept = answer.meta_part(RESULT_META_KEY)
         server, tool = answer.tool(self._gateway)
         data, performance = answer.meta_part("data"), answer.meta_part("performance")
         snapshot = self._gateway.snapshot
-        session, client = self._who(answer.caller)
+        session, client = self._labels.of(answer.caller)
         found: tuple[ToolKey, ...] = ()
         if scores := answer.meta_part(SCORES_META_KEY):
             hits = (snapshot.by_name.get(name) for name in scores)
@@ -285,7 +254,7 @@ class Accounts:
             float(performance.get("executionTimeMs", answer.milliseconds)),
             bool(performance.get("cachedResult")),
             bool(data.get("truncated") or kept),
-            _outcome(answer),
+            outcome_of(answer.error, answer.result),
             found,
         )
 
@@ -317,11 +286,3 @@ def _texts(answer: AccountedAnswer) -> list[str]:
     content = answer.result.get("content")
     blocks = content if isinstance(content, list) else []
     return [str(block.get("text", "")) for block in blocks if isinstance(block, dict) and block.get("type") == "text"]
-
-
-def _outcome(answer: AccountedAnswer) -> Outcome:
-    if answer.error is not None:
-        return next((outcome for kind, outcome in _OUTCOMES if isinstance(answer.error, kind)), Outcome.FAILED)
-    if answer.result is None:
-        return Outcome.FAILED
-    return Outcome.TOOL_ERROR if answer.result.get("isError") else Outcome.OK

@@ -30,3 +30,12 @@ def for_era(
     meta = result.get("_meta")
     stamped = {types.SERVER_INFO_META_KEY: server_info, **(meta if isinstance(meta, dict) else {})}
     return {"resultType": "complete", **hints, **result, "_meta": stamped}
+
+
+def renamed(result: dict[str, Any], own: str, public: str) -> dict[str, Any]:
+    """What was read, under the URI that the client used."""
+    contents = result.get("contents")
+    if not isinstance(contents, list):
+        return result
+    renamed = [{**c, "uri": public} if isinstance(c, dict) and c.get("uri") == own else c for c in contents]
+    return {**result, "contents": renamed}

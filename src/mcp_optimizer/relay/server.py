@@ -18,6 +18,8 @@ from mcp.shared.exceptions import MCPError
 from mcp_types.methods import CLIENT_REQUESTS
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
+from mcp_optimizer.audit.recording import recording, used_by
+from mcp_optimizer.audit.trail import AuditTrail
 from mcp_optimizer.domain.caller import LOCAL, Caller
 from mcp_optimizer.domain.tools import ServerStatus
 from mcp_optimizer.errors import OptimizerError, UpstreamError, UpstreamRefusal
@@ -25,7 +27,7 @@ from mcp_optimizer.limits import DEFAULT_LIMITS, Limits
 from mcp_optimizer.relay.changes import Changes, Watches
 from mcp_optimizer.relay.connected import Client, Clients, Context
 from mcp_optimizer.relay.directory import Allowed, Directory
-from mcp_optimizer.relay.envelope import for_era
+from mcp_optimizer.relay.envelope import for_era, renamed
 from mcp_optimizer.relay.listings import PROMPTS, RESOURCES, TEMPLATES, ListingKind
 from mcp_optimizer.relay.paging import page
 from mcp_optimizer.relay.subscriptions import Subscriptions
@@ -72,6 +74,7 @@ class Relay:
         started: Callable[[], Awaitable[None]] | None = None,
         limits: Limits = DEFAULT_LIMITS,
         permits: Permits = _everywhere,
+        trail: AuditTrail | None = None,
     ) -> None:
         """`permits` says which servers a caller may use.
 
@@ -81,6 +84,7 @@ class Relay:
         immediately.
         """
         self._pool = pool
+        self._trail = trail
         self._limits = limits
         self._permits = permits
         self.started = started or _at_once
@@ -95,7 +99,7 @@ class Relay:
             self.changes.announce,
         )
         watches = Watches(pool.watch_resource, pool.unwatch_resource, limits)
-        self._subscriptions = Subscriptions(watches, self.clients, self._places, limits)
+        self._subscriptions = Subscriptions(watches, self.clients, self._places, limits, trail)
         self._telling_roots: dict[str, bool] = {}
         self._tasks = BackgroundTasks(logger, "A client's wish to be told of changes could not be carried out")
         self._running: dict[str, frozenset[str]] = {}
@@ -198,7 +202,7 @@ class Relay:
             except UpstreamRefusal as error:
                 refusal = refusal or error
                 continue
-            return _renamed(result, own, uri) if own != uri else result
+            return renamed(result, own, uri) if own != uri else result
         if refusal is not None:
             raise refusal
         raise MCPError(types.INVALID_PARAMS, f"Resource not found: {uri}", {"uri": uri})
@@ -219,8 +223,10 @@ class Relay:
     async def _pass(self, ctx: Context, server: str, changed: Mapping[str, Any]) -> dict[str, Any]:
         """Pass the request on unchanged, except for the server's own names."""
         params = {key: value for key, value in (ctx.params or {}).items() if key != "_meta"}
-        result = await self._pool.call(server, ctx.method, {**params, **changed}, self.clients.caller(ctx))
-        return without_ours(result)
+        params, caller = {**params, **changed}, self.clients.caller(ctx)
+        with recording(self._trail, caller, ctx.method) as record:
+            record.about(server, used_by(params), arguments=params)
+            return record.result(without_ours(await self._pool.call(server, ctx.method, params, caller)))
 
     async def _set_level(self, ctx: Context, params: Mapping[str, Any]) -> dict[str, Any]:
         client, level = self.clients.of(ctx), params["level"]
@@ -265,12 +271,3 @@ class Relay:
 
 async def _at_once() -> None:
     """Nothing to wait for."""
-
-
-def _renamed(result: dict[str, Any], own: str, public: str) -> dict[str, Any]:
-    """What was read, under the URI that the client used."""
-    contents = result.get("contents")
-    if not isinstance(contents, list):
-        return result
-    renamed = [{**c, "uri": public} if isinstance(c, dict) and c.get("uri") == own else c for c in contents]
-    return {**result, "contents": renamed}

@@ -16,6 +16,8 @@ import mcp_types as types
 from mcp.server.context import CallNext, HandlerResult
 from mcp.shared.exceptions import MCPError
 
+from mcp_optimizer.audit.recording import recording, used_by
+from mcp_optimizer.audit.trail import AuditTrail
 from mcp_optimizer.errors import OptimizerError
 from mcp_optimizer.limits import Limits
 from mcp_optimizer.relay.changes import Watches
@@ -31,7 +33,10 @@ Places = Callable[[Context, str], Awaitable[list[tuple[str, str]]]]
 class Subscriptions:
     """The resources that clients watch."""
 
-    def __init__(self, watches: Watches, clients: Clients, places: Places, limits: Limits) -> None:
+    def __init__(
+        self, watches: Watches, clients: Clients, places: Places, limits: Limits, trail: AuditTrail | None = None
+    ) -> None:
+        self._trail = trail
         self._watches = watches
         self._clients = clients
         self._places = places
@@ -93,4 +98,6 @@ class Subscriptions:
         places = await self._places(ctx, uri)
         if not places:
             raise MCPError(types.INVALID_PARAMS, f"Resource not found: {uri}", {"uri": uri})
-        await self._watches.begin(uri, places[0])
+        with recording(self._trail, self._clients.caller(ctx), "resources/subscribe") as record:
+            record.about(places[0][0], used_by({"uri": uri}))
+            await self._watches.begin(uri, places[0])

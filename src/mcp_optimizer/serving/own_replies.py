@@ -8,8 +8,9 @@ import pydantic_core
 from pydantic import BaseModel
 
 from mcp_optimizer.domain.tools import McpTool, TokenMetrics
+from mcp_optimizer.gateway.entries import entry
 from mcp_optimizer.gateway.found import FoundTools, ToolListPage, not_running
-from mcp_optimizer.gateway.gateway import SCORES_META_KEY, entry
+from mcp_optimizer.gateway.gateway import SCORES_META_KEY
 
 FOUND_META_KEY = "mcp-optimizer/found"
 """The `_meta` key of the complete find_tool reply, for clients that would show structured content to the model."""

@@ -1,0 +1,194 @@
+"""The trail of one gateway: accepts entries, keys their hashes, and has them written to the table and to the file.
+
+Called by whoever records an act, on the event loop; returns at once. What cannot be written to one of the two still
+goes to the other.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Protocol
+
+from mcp_optimizer.audit.digests import HashKey
+from mcp_optimizer.audit.file import AuditFile
+from mcp_optimizer.audit.options import AuditOptions
+from mcp_optimizer.audit.refusals import Refusals
+from mcp_optimizer.audit.sessions import SessionLabels
+from mcp_optimizer.audit.writing import CAPACITY, AuditPlace, AuditWriter
+from mcp_optimizer.domain.audit import AuditEntry, bounded
+from mcp_optimizer.errors import CatalogError
+from mcp_optimizer.runtime.tasks import BackgroundTasks
+
+logger = logging.getLogger(__name__)
+
+_KEY_PATIENCE = 2.0
+"""Seconds that entries wait for the database's key before they are keyed with another."""
+
+_LONGEST_PAUSE = 60.0
+_FORGET_INTERVAL = 3_600.0
+_DAY = 86_400.0
+_MINUTE = 60.0
+
+
+class AuditStore(Protocol):
+    """The table; raises a CatalogError if it cannot be used."""
+
+    async def write(self, entries: Sequence[AuditEntry]) -> None: ...
+
+    async def forget(self, before: float) -> int: ...
+
+    async def key(self) -> bytes: ...
+
+
+Store = Callable[[], Awaitable[AuditStore | None]]
+
+
+class AuditTrail:
+    """Everything that happens, in two places."""
+
+    def __init__(
+        self, options: AuditOptions, store: Store | None, labels: SessionLabels | None = None, capacity: int = CAPACITY
+    ) -> None:
+        """`store`: None without a database."""
+        self.labels = labels or SessionLabels()
+        self.keeps_arguments = options.arguments
+        self._store = store
+        self._capacity = capacity
+        self._key = None if store is not None else HashKey.made_up()
+        self._unkeyed: list[AuditEntry] = []
+        self._refusals = Refusals()
+        self._tasks = BackgroundTasks(logger, "The audit is not complete")
+        self._is_started = False
+        places: list[AuditPlace] = []
+        if store is not None:
+            places.append(_InTable(store, options.days))
+        if (file := AuditFile.of(options)) is not None:
+            places.append(_InFile(file))
+        self._writers = [AuditWriter(place, capacity) for place in places]
+
+    @property
+    def is_on(self) -> bool:
+        """Whether anything is written; if not, entries need not be made."""
+        return self._is_started and bool(self._writers)
+
+    @property
+    def dropped(self) -> int:
+        """Entries that are missing in one of the places."""
+        return sum(writer.dropped for writer in self._writers)
+
+    def add(self, entry: AuditEntry) -> None:
+        if not self._writers:
+            return
+        entry = bounded(entry)
+        if self._key is not None:
+            self._put(self._key.keyed(entry))
+        elif len(self._unkeyed) < self._capacity:
+            self._unkeyed.append(entry)
+        else:
+            for writer in self._writers:
+                writer.lost(1)
+
+    def refused(self, status: int, reason: str) -> None:
+        """A request was refused before its caller was known. A flood of them becomes one entry a minute."""
+        for entry in self._refusals.refused(status, reason):
+            self.add(entry)
+
+    def start(self) -> None:
+        """Start writing; before this, entries wait."""
+        self._is_started = True
+        if self._store is not None:
+            self._tasks.spawn(self._find_key(self._store))
+        self._tasks.spawn(self._tell_refusals())
+        for writer in self._writers:
+            writer.start()
+
+    async def stop(self) -> None:
+        """Write what is left, if that is quick; also what was added without a start."""
+        if not self._is_started and not self._unkeyed and not any(writer.waiting for writer in self._writers):
+            return
+        for entry in self._refusals.due(at_the_end=True):
+            self.add(entry)
+        if not self._is_started:
+            self.start()
+        if self._key is None and self._store is not None:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._read_key(self._store), _KEY_PATIENCE)
+            self._use(self._key or HashKey.made_up())
+        self._tasks.cancel()
+        await asyncio.gather(*(writer.stop() for writer in self._writers))
+        self._is_started = False
+
+    def _put(self, entry: AuditEntry) -> None:
+        for writer in self._writers:
+            writer.put(entry)
+
+    def _use(self, key: HashKey) -> None:
+        self._key = key
+        waiting, self._unkeyed = self._unkeyed, []
+        for entry in waiting:
+            self._put(key.keyed(entry))
+
+    async def _find_key(self, store: Store) -> None:
+        """Use the key of the database, from when it can be read; until then, after a while, another."""
+        reading = self._tasks.spawn(self._read_key(store))
+        await asyncio.wait([reading], timeout=_KEY_PATIENCE)
+        if self._key is None:
+            self._use(HashKey.made_up())
+        pause = _KEY_PATIENCE
+        while not await reading:
+            await asyncio.sleep(pause)
+            pause = min(pause * 2, _LONGEST_PAUSE)
+            reading = self._tasks.spawn(self._read_key(store))
+
+    async def _read_key(self, store: Store) -> bool:
+        try:
+            if (stored := await store()) is None:
+                return False
+            self._use(HashKey(await stored.key()))
+        except CatalogError as error:
+            logger.warning("Hashes of the audit have a key of this process, not of the database: %s.", error)
+            return False
+        return True
+
+    async def _tell_refusals(self) -> None:
+        while True:
+            await asyncio.sleep(_MINUTE)
+            for entry in self._refusals.due():
+                self.add(entry)
+
+
+class _InTable:
+    """The table, from which old entries are deleted."""
+
+    name = "the database"
+
+    def __init__(self, store: Store, days: float) -> None:
+        self._store = store
+        self._kept = days * _DAY
+        self._forgot_at = 0.0
+
+    async def write(self, entries: Sequence[AuditEntry]) -> None:
+        # Asked each time, because a database that was down at the start may be available by now.
+        stored = await self._store()
+        if stored is None:
+            raise CatalogError("it is not open")
+        await stored.write(entries)
+        now = time.time()
+        if now - self._forgot_at > _FORGET_INTERVAL:
+            self._forgot_at = now
+            with contextlib.suppress(CatalogError):
+                # These entries are written, whatever becomes of the old ones.
+                await stored.forget(now - self._kept)
+
+
+class _InFile:
+    def __init__(self, file: AuditFile) -> None:
+        self._file = file
+        self.name = f"the file {file.path}"
+
+    async def write(self, entries: Sequence[AuditEntry]) -> None:
+        await asyncio.to_thread(self._file.append, entries)

@@ -1,0 +1,146 @@
+"""Writes entries to one place, in batches, in the background. Each place has its own queue.
+
+So a database that is locked, or a disk that is full, delays neither callers nor the other place. Entries wait for their
+place as long as the queue has room; those that are lost are counted, logged, and mentioned in what is written next.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections import deque
+from collections.abc import Sequence
+from itertools import islice
+from typing import Protocol
+
+from mcp_optimizer.domain.audit import AuditEntry
+from mcp_optimizer.errors import CatalogError
+from mcp_optimizer.runtime.tasks import BackgroundTasks
+
+logger = logging.getLogger(__name__)
+
+CAPACITY = 20_000
+"""Entries that may wait for a place that cannot be written."""
+
+LOST = "audit/lost"
+"""The method of an entry that says how many are missing."""
+
+_BATCH = 500
+_TOGETHER = 0.25
+"""Seconds for which entries are collected."""
+
+_FIRST_PAUSE = 1.0
+_LONGEST_PAUSE = 60.0
+_LOG_INTERVAL = 60.0
+_LAST_CHANCE = 2.0
+"""Seconds to write the remaining entries when the gateway ends."""
+
+
+class AuditPlace(Protocol):
+    """Where entries are written."""
+
+    @property
+    def name(self) -> str: ...
+
+    async def write(self, entries: Sequence[AuditEntry]) -> None:
+        """Writes all or none; raises a CatalogError or an OSError."""
+        ...
+
+
+class AuditWriter:
+    """The queue of one place."""
+
+    def __init__(self, place: AuditPlace, capacity: int = CAPACITY, first_pause: float = _FIRST_PAUSE) -> None:
+        self._place = place
+        self._capacity = capacity
+        self._first_pause = first_pause
+        self._queue: deque[AuditEntry] = deque()
+        self._arrived, self._ending = asyncio.Event(), asyncio.Event()
+        self._tasks = BackgroundTasks(logger, "The audit is not written any more")
+        self._unsaid = 0
+        self._logged_at = float("-inf")
+        self.written = 0
+        self.dropped = 0
+
+    @property
+    def waiting(self) -> int:
+        """Entries that are not written yet."""
+        return len(self._queue)
+
+    def put(self, entry: AuditEntry) -> None:
+        if len(self._queue) >= self._capacity:
+            self.lost(1)
+            return
+        self._queue.append(entry)
+        self._arrived.set()
+
+    def lost(self, count: int) -> None:
+        """Entries could not be kept."""
+        self.dropped += count
+        self._unsaid += count
+        if count and time.monotonic() - self._logged_at >= _LOG_INTERVAL:
+            self._logged_at = time.monotonic()
+            logger.error(
+                "Entries of the audit that are missing in %s so far: %d. It cannot be written, or not fast enough.",
+                self._place.name,
+                self.dropped,
+            )
+
+    def start(self) -> None:
+        self._tasks.spawn(self._write(), name=f"audit: {self._place.name}")
+
+    async def stop(self) -> None:
+        """Write the remaining entries, if that is quick; say in the log how many are lost."""
+        self._ending.set()
+        self._arrived.set()
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._tasks.settled(), _LAST_CHANCE)
+        self._tasks.cancel()
+        self.lost(len(self._queue))
+        self._queue.clear()
+
+    async def _write(self) -> None:
+        pause = self._first_pause
+        while not (self._ending.is_set() and not self._queue):
+            await self._arrived.wait()
+            self._arrived.clear()
+            await self._paused(_TOGETHER)
+            is_ending = self._ending.is_set()
+            while not await self._write_waiting():
+                if is_ending:
+                    return
+                await self._paused(pause)
+                is_ending = self._ending.is_set()
+                pause = min(pause * 2, _LONGEST_PAUSE)
+            pause = self._first_pause
+
+    async def _paused(self, seconds: float) -> None:
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._ending.wait(), seconds)
+
+    async def _write_waiting(self) -> bool:
+        try:
+            while self._queue:
+                batch = list(islice(self._queue, _BATCH))
+                unsaid = self._unsaid
+                await self._place.write([*_lost_before(unsaid), *batch])
+                self._unsaid -= unsaid
+                for _ in batch:
+                    self._queue.popleft()
+                self.written += len(batch)
+        except (CatalogError, OSError) as error:
+            logger.warning("Cannot write the audit to %s now: %s. %d waiting.", self._place.name, error, self.waiting)
+            return False
+        except Exception:
+            # A bug of ours must not stop the writing for good; what waits is tried again, or dropped and counted.
+            logger.exception("Cannot write the audit to %s", self._place.name)
+            return False
+        return True
+
+
+def _lost_before(count: int) -> list[AuditEntry]:
+    if not count:
+        return []
+    return [AuditEntry(time.time_ns() // 1_000_000, method=LOST, outcome=f"{count} not written here before this")]

@@ -1,0 +1,150 @@
+"""Reads and writes of the audit: rows are added, read, and deleted by age; nothing changes one.
+
+Written in the background and by commands, read by the command `audit` and the dashboard; no request waits for it.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import hashlib
+import hmac
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from sqlalchemy import ColumnElement, Dialect, Row, and_, delete, insert, or_, select
+
+from mcp_optimizer.db.salt import known_salt, salt
+from mcp_optimizer.db.tables import audit
+from mcp_optimizer.db.transactions import Transactions
+from mcp_optimizer.domain.audit import AuditEntry
+
+_AT_ONCE = 5_000
+"""Rows deleted per transaction, because others wait for the file meanwhile."""
+
+_PAGE = 2_000
+"""Rows read at once."""
+
+_FARTHEST = 2**53
+_COLUMNS = tuple(column.name for column in audit.columns if column.name != "id")
+_PURPOSE = b"hashes of the audit"
+
+
+@dataclass(frozen=True)
+class AuditQuery:
+    """Which entries are wanted. Moments are seconds since 1970; `caller` and `tool` are globs."""
+
+    since: float = 0.0
+    until: float | None = None
+    caller: str = "*"
+    tool: str = "*"
+    server: str | None = None
+    decision: str | None = None
+    limit: int = 100
+    """The newest of them."""
+
+    def matches(self, entry: AuditEntry) -> bool:
+        """Whether the patterns fit; the database compares only roughly."""
+        return fnmatch.fnmatchcase(entry.caller, self.caller) and fnmatch.fnmatchcase(entry.tool, self.tool)
+
+
+class StoredAudit(Transactions):
+    """The entries in the catalog database."""
+
+    async def write(self, entries: Sequence[AuditEntry]) -> None:
+        """Writes all or none."""
+        await self._database.revive()
+        async with self._writing() as connection:
+            await connection.exec_driver_sql(_insertion(connection.dialect), [_row(entry) for entry in entries])
+
+    async def read(self, query: AuditQuery) -> list[AuditEntry]:
+        """The newest entries that fit, oldest first."""
+        found: list[AuditEntry] = []
+        conditions = list(_conditions(query))
+        before: ColumnElement[bool] | None = None
+        async with self._reading() as connection:
+            # Page by page, so other queries wait for one page, not for all.
+            while len(found) < query.limit:
+                wanted = conditions if before is None else [*conditions, before]
+                newest = select(audit).where(*wanted).order_by(audit.c.at_ms.desc(), audit.c.id.desc()).limit(_PAGE)
+                rows = (await connection.execute(newest)).all()
+                found += [entry for entry in map(_entry, rows) if query.matches(entry)]
+                if len(rows) < _PAGE:
+                    break
+                at_ms, last = rows[-1].at_ms, rows[-1].id
+                before = or_(audit.c.at_ms < at_ms, and_(audit.c.at_ms == at_ms, audit.c.id < last))
+        return found[: query.limit][::-1]
+
+    async def forget(self, before: float) -> int:
+        """Delete entries older than a moment; returns how many."""
+        old = select(audit.c.id).where(audit.c.at_ms < _milliseconds(before)).limit(_AT_ONCE)
+        forgotten = 0
+        while True:
+            async with self._writing(alone=True) as connection:
+                gone = (await connection.execute(delete(audit).where(audit.c.id.in_(old)))).rowcount
+            forgotten += gone
+            if gone < _AT_ONCE:
+                return forgotten
+
+    async def key(self) -> bytes:
+        """The key of this database's hashes. Reads first, because a reader need not wait for a writer."""
+        async with self._reading() as connection:
+            known = await known_salt(connection)
+        if known is None:
+            async with self._writing() as connection:
+                known = await salt(connection)
+        return hmac.digest(known, _PURPOSE, hashlib.sha256)
+
+
+def _conditions(query: AuditQuery) -> Iterator[ColumnElement[bool]]:
+    yield audit.c.at_ms >= _milliseconds(query.since)
+    if query.until is not None:
+        yield audit.c.at_ms <= _milliseconds(query.until)
+    if query.server is not None:
+        yield audit.c.server == _storable(query.server)
+    if query.decision is not None:
+        yield audit.c.decision == _storable(query.decision)
+    for column, glob in ((audit.c.caller, query.caller), (audit.c.tool, query.tool)):
+        if glob != "*":
+            yield column.like(_like(glob), escape="\\")
+
+
+def _like(glob: str) -> str:
+    """A LIKE pattern that matches whatever the glob does, and perhaps more."""
+    literal, bracket, _ = _storable(glob).partition("[")
+    pattern = _escaped(literal).replace("*", "%").replace("?", "_")
+    return f"{pattern}%" if bracket else pattern
+
+
+def _escaped(text: str) -> str:
+    return re.sub(r"([%_\\])", r"\\\1", text)
+
+
+def _milliseconds(moment: float) -> int:
+    return round(max(-_FARTHEST, min(moment * 1_000, _FARTHEST)))
+
+
+@cache
+def _insertion(dialect: Dialect) -> str:
+    return str(insert(audit).inline().values(dict.fromkeys(_COLUMNS)).compile(dialect=dialect))
+
+
+def _row(entry: AuditEntry) -> tuple[Any, ...]:
+    """In the order of the table's columns, which is that of an entry's fields."""
+    names = "".join(entry[1:13])
+    if entry.arguments is None and names.isascii() and "\0" not in names:
+        # As nearly all are; looking at each text takes as long as writing the row.
+        return entry
+    return tuple(_storable(value) if isinstance(value, str) else value for value in entry)
+
+
+def _storable(text: str) -> str:
+    """No database stores half a character, and PostgreSQL no NUL; either may be in a name that somebody sends."""
+    return text.replace("\0", "\ufffd").encode("utf-8", "replace").decode("utf-8")
+
+
+def _entry(row: Row[Any]) -> AuditEntry:
+    values: Sequence[Any] = row[1:]
+    return AuditEntry(*values)

@@ -1,0 +1,31 @@
+"""A random key that belongs to one database: what is hashed with it means nothing to another. Called by its queries."""
+
+from __future__ import annotations
+
+import secrets
+
+from sqlalchemy import select
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from mcp_optimizer.db.tables import search_use
+from mcp_optimizer.db.transactions import upsert
+
+TERM = "salt"
+"""The term of the row whose tool is the key."""
+
+_KNOWN = select(search_use.c.tool).where(search_use.c.term == TERM).order_by(search_use.c.tool).limit(1)
+
+
+async def known_salt(connection: AsyncConnection) -> bytes | None:
+    """The key, if it was made already."""
+    found: str | None = (await connection.execute(_KNOWN)).scalar()
+    return None if found is None else bytes.fromhex(found)
+
+
+async def salt(connection: AsyncConnection) -> bytes:
+    """The key, made at the first time; needs a transaction that may write."""
+    if (known := await known_salt(connection)) is not None:
+        return known
+    row = {"term": TERM, "tool": secrets.token_hex(16), "count": 0}
+    await connection.execute(upsert(connection, search_use).on_conflict_do_nothing(), [row])
+    return bytes.fromhex((await connection.execute(_KNOWN)).scalar_one())

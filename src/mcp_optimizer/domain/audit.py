@@ -1,0 +1,94 @@
+"""What the audit says of one act: who did what, what allowed it, and how it ended. Frozen values; `audit` writes them.
+
+An entry never contains a result, and arguments only if a setting says so. Its texts may come from anybody: they are cut
+here, and made harmless where they are written or shown.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple, Protocol
+
+LONGEST_TEXT = 300
+"""Maximum characters of each text of an entry."""
+
+LONGEST_ARGUMENTS = 10_000
+"""The same for arguments."""
+
+_LARGEST = 2**53
+
+
+class AuditEntry(NamedTuple):
+    """One act. The fields are those of the table, in its order.
+
+    A named tuple, because one is made for every call and a frozen dataclass takes ten times as long.
+    """
+
+    at_ms: int
+    """Milliseconds since 1970, when it began."""
+    caller: str = "local"
+    """The name of the verified principal."""
+    tenant: str = ""
+    client: str = ""
+    """The client's own name for itself, which nobody verified."""
+    session: str = ""
+    """Identifies the conversation as in history, but not whose it is."""
+    method: str = ""
+    """The protocol's method, or what was administered: `secret/set`, `login/made`."""
+    server: str = ""
+    tool: str = ""
+    """The tool's own name on its server, the prompt's, the resource's URI, or the name of what was administered."""
+    risk: str = ""
+    decision: str = "allow"
+    rule: str = ""
+    """What decided."""
+    approved_by: str = ""
+    """Who approved it, if somebody was asked."""
+    outcome: str = "ok"
+    arguments_bytes: int = 0
+    arguments_hash: str = ""
+    arguments: str | None = None
+    result_tokens: int = 0
+    result_hash: str = ""
+    milliseconds: float = 0.0
+    definition_hash: str = ""
+    trace_id: str = ""
+
+
+class Trail(Protocol):
+    """Where acts are recorded."""
+
+    def add(self, entry: AuditEntry) -> None:
+        """Accept an entry. Returns at once, and never raises for later failures."""
+        ...
+
+
+def bounded(entry: AuditEntry) -> AuditEntry:
+    """The entry with everything cut to what can be stored."""
+    if entry.arguments is None and _fits(entry):
+        return entry
+    cut = AuditEntry(*map(_bounded, entry))
+    return cut if entry.arguments is None else cut._replace(arguments=_cut(entry.arguments, LONGEST_ARGUMENTS))
+
+
+def _fits(entry: AuditEntry) -> bool:
+    """Whether nothing need be cut, as in nearly every entry."""
+    for value in entry:
+        if isinstance(value, str):
+            if len(value) > LONGEST_TEXT:
+                return False
+        elif value is not None and not 0 <= value <= _LARGEST:
+            return False
+    return True
+
+
+def _bounded(value: Any) -> Any:
+    if isinstance(value, str):
+        return value if len(value) <= LONGEST_TEXT else _cut(value, LONGEST_TEXT)
+    if value is None:
+        return None
+    return max(0, min(value, _LARGEST)) if math.isfinite(value) else 0.0
+
+
+def _cut(text: str, longest: int) -> str:
+    return text if len(text) <= longest else f"{text[: longest - 1]}…"

@@ -1,0 +1,153 @@
+"""The table of the audit: entries come back as they were written, by who, what and when, and go by age alone."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mcp_optimizer.db.audit import AuditQuery, StoredAudit
+from mcp_optimizer.db.database import open_database
+from mcp_optimizer.db.tables import audit
+from mcp_optimizer.db.use import StoredUse
+from mcp_optimizer.domain.audit import AuditEntry, bounded
+
+NOW = 1_800_000_000.0
+ENTRY = AuditEntry(
+    at_ms=1_800_000_000_123,
+    caller="corp:alice",
+    tenant="acme",
+    client="claude-ai",
+    session="ab12",
+    method="tools/call",
+    server="github",
+    tool="create_issue",
+    risk="write",
+    decision="ask",
+    rule="rule 3 of the settings",
+    approved_by="corp:alice",
+    outcome="ok",
+    arguments_bytes=21,
+    arguments_hash="k:1",
+    arguments='{"a":"ü"}',
+    result_tokens=2**40,
+    result_hash="k:2",
+    milliseconds=1.5,
+    definition_hash="d",
+    trace_id="0" * 32,
+)
+
+
+@asynccontextmanager
+async def opened(place: Path | str | None = None) -> AsyncIterator[StoredAudit]:
+    database = await open_database(place)
+    try:
+        yield StoredAudit(database)
+    finally:
+        await database.close()
+
+
+def act(number: int, **fields: Any) -> AuditEntry:
+    return AuditEntry(int(NOW * 1_000) + number, method="tools/call", outcome=str(number))._replace(**fields)
+
+
+def numbers(entries: list[AuditEntry]) -> list[int]:
+    return [int(entry.outcome) for entry in entries]
+
+
+def test_an_entry_has_the_fields_of_the_table_in_their_order() -> None:
+    assert list(AuditEntry._fields) == [column.name for column in audit.columns if column.name != "id"]
+
+
+async def test_an_entry_comes_back_as_it_was_written(place: Path | str) -> None:
+    async with opened(place) as stored:
+        await stored.write([ENTRY, ENTRY._replace(arguments=None)])
+        assert await stored.read(AuditQuery()) == [ENTRY, ENTRY._replace(arguments=None)]
+
+
+async def test_the_newest_entries_come_last_whoever_wrote_them_when(place: Path | str) -> None:
+    async with opened(place) as stored:
+        await stored.write([act(3), act(1)])
+        await stored.write([act(2), act(4)])
+        assert numbers(await stored.read(AuditQuery(limit=3))) == [2, 3, 4]
+
+
+async def test_more_entries_than_fit_a_page_are_all_found() -> None:
+    async with opened() as stored:
+        # Many at one moment, so that pages end in the middle of it.
+        await stored.write([act(number // 1_500, outcome=str(number)) for number in range(5_000)])
+        assert numbers(await stored.read(AuditQuery(limit=4_500))) == list(range(500, 5_000))
+
+
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        (AuditQuery(since=NOW + 0.002), [2, 3, 4]),
+        (AuditQuery(until=NOW + 0.001), [0, 1]),
+        (AuditQuery(caller="key:*"), [1, 2]),
+        (AuditQuery(caller="KEY:*"), []),
+        (AuditQuery(caller="key:[ab]"), [1, 2]),
+        (AuditQuery(caller="key:[!a]"), [2]),
+        (AuditQuery(caller="local", decision="deny"), [3]),
+        (AuditQuery(tool="100%_?"), [4]),
+        (AuditQuery(server="github"), [0, 1]),
+        (AuditQuery(server="GitHub"), []),
+        (AuditQuery(since=-1e300, until=1e300), [0, 1, 2, 3, 4]),
+        (AuditQuery(tool="\0\ud800*"), []),
+    ],
+)
+async def test_entries_are_found_by_who_what_and_when(
+    place: Path | str, query: AuditQuery, expected: list[int]
+) -> None:
+    async with opened(place) as stored:
+        await stored.write(
+            [
+                act(0, server="github", tool="create"),
+                act(1, server="github", caller="key:a"),
+                act(2, caller="key:b", tool="100x_y"),
+                act(3, decision="deny"),
+                act(4, tool="100%_y"),
+            ]
+        )
+        assert numbers(await stored.read(query)) == expected
+
+
+async def test_names_that_no_database_can_store_do_not_keep_the_others_from_being_stored(place: Path | str) -> None:
+    hostile = bounded(act(1, tool="a\0b\ud800c\nd\x1b[2J" + "x" * 1_000_000, client="\udfff" * 5))
+    async with opened(place) as stored:
+        await stored.write([act(0), hostile._replace(arguments_bytes=2**53), act(2)])
+        found = await stored.read(AuditQuery())
+    assert numbers(found) == [0, 1, 2]
+    assert found[1].tool.startswith("a\ufffdb?c\nd\x1b[2Jxxx")
+    assert len(found[1].tool) <= 300
+
+
+async def test_entries_go_by_age_alone(place: Path | str) -> None:
+    async with opened(place) as stored:
+        await stored.write([act(number) for number in range(10)])
+        assert await stored.forget(NOW + 0.007) == 7
+        assert numbers(await stored.read(AuditQuery())) == [7, 8, 9]
+
+
+async def test_the_key_belongs_to_the_database_and_is_not_that_of_other_hashes(place: Path | str) -> None:
+    async with opened(place) as stored:
+        first = await stored.key()
+    database = await open_database(place)
+    salt, counts = await StoredUse(database).read()
+    await database.close()
+    async with opened(place) as again, opened() as other:
+        assert await again.key() == first
+        assert await other.key() != first
+    assert salt not in first
+    assert counts == {}
+
+
+def test_everything_in_an_entry_is_bounded() -> None:
+    huge = "x" * 1_000_000
+    entry = bounded(ENTRY._replace(tool=huge, caller=huge, arguments=huge, result_tokens=10**30, milliseconds=1e400))
+    assert (len(entry.tool), len(entry.caller), len(entry.arguments or "")) == (300, 300, 10_000)
+    assert (entry.result_tokens, entry.milliseconds) == (2**53, 0.0)
+    assert bounded(ENTRY) == ENTRY
