@@ -7,6 +7,7 @@ they drop unknown fields, and a gateway must not.
 from __future__ import annotations
 
 import hashlib
+import json
 import zlib
 from dataclasses import dataclass
 from datetime import datetime
@@ -24,6 +25,8 @@ from pydantic import (
     model_serializer,
     model_validator,
 )
+
+from mcp_optimizer.domain.hidden_text import has_hidden, tool_without_hidden
 
 
 class McpTool(BaseModel):
@@ -79,12 +82,25 @@ class Definition:
 
     @property
     def details(self) -> McpTool:
-        """The parsed definition, cached for the most recently used ones."""
+        """The parsed definition, cached for the most recently used ones. Its texts have no hidden characters."""
         return _recently_parsed(self)
 
     def parsed(self) -> McpTool:
-        """Parsed without caching."""
-        return McpTool.model_validate_json(self.wire_json, by_name=False, by_alias=True)
+        """Parsed without caching, and without hidden characters in its texts."""
+        wire_json = self.wire_json
+        if not has_hidden(wire_json):
+            return McpTool.model_validate_json(wire_json, by_name=False, by_alias=True)
+        return McpTool.model_validate(tool_without_hidden(json.loads(wire_json)), by_name=False, by_alias=True)
+
+    @property
+    def has_hidden_text(self) -> bool:
+        """Whether it has characters that a person does not see."""
+        return has_hidden(self.wire_json)
+
+    @property
+    def readable_json(self) -> str:
+        """What a model may read: the wire form without hidden characters in its texts."""
+        return self.parsed().model_dump_json() if self.has_hidden_text else self.wire_json
 
 
 @lru_cache(maxsize=256)

@@ -121,7 +121,7 @@ class Gateway:
         if self._use is not None:
             self._use.searched(caller.key, terms(query.text), [hit.tool.key for hit in found.tools])
         if detail is Detail.FULL and len(found.tools) == 1 and found.abbreviated:
-            whole = found.tools[0].tool.record.definition.wire_json
+            whole = found.tools[0].tool.record.definition.readable_json
             return replace(found, whole_id=await self.results.keep(whole, caller))
         return found
 
