@@ -33,9 +33,10 @@ _NO_OPTIONS = ("settings", "depth", "child", "secret_key")
 SERVER_FILE = "mcp.json"
 SETTINGS_FILE = "mcp-optimizer.toml"
 
-FILE_ONLY = frozenset({"groups", "client_profiles", "server_results", "tool_results", "limits"})
+FILE_ONLY = frozenset({"groups", "client_profiles", "server_results", "tool_results", "limits", "servers_trust"})
 """Structured options that can only be set in a file."""
 
+Trust = Literal["off", "warn", "block"]
 LogLevel = Literal["debug", "info", "warning", "error"]
 Encoding = Literal["cl100k_base", "o200k_base"]
 
@@ -252,6 +253,20 @@ class Settings(BaseModel):
         default="",
         description="Send OpenTelemetry traces to this OTLP/HTTP endpoint, such as http://127.0.0.1:4318. Needs the "
         "extra otel.",
+    )
+    trust_local: Trust = Field(
+        default="warn",
+        description="What happens to tools of servers with a command that changed, or are new, since they were "
+        "approved: off (nothing), warn (used and reported) or block (neither found nor called until approved). See "
+        "trust.md.",
+    )
+    trust_remote: Trust = Field(
+        default="block",
+        description="The same for servers with a URL. An entry of the server file may say otherwise, with trust.",
+    )
+    servers_trust: dict[str, Trust] = Field(
+        default_factory=dict,
+        description="The same for one server, such as servers_trust.github = 'warn'. Beats its entry.",
     )
 
     @field_validator("max_tokens", "preview_tokens")

@@ -18,7 +18,7 @@ LEVELS = [
     {"metrics"},
     {"profiles"},
     {"gateway", "relay"},
-    {"catalog", "identity", "results"},
+    {"catalog", "identity", "results", "trust"},
     {"compression", "db", "upstream"},
     {"search", "settings", "token_counter"},
     {"largejson"},

@@ -22,6 +22,7 @@ from mcp_optimizer.app.options import (
     pool_options,
     price_of_results,
     result_options,
+    trust_modes,
 )
 from mcp_optimizer.catalog import LiveCatalog
 from mcp_optimizer.catalog.forms import ToolForms
@@ -51,6 +52,7 @@ from mcp_optimizer.search.lexical import Vocabulary
 from mcp_optimizer.serving.gate import Gate
 from mcp_optimizer.settings import Settings
 from mcp_optimizer.token_counter import TokenCounter
+from mcp_optimizer.trust.keeper import Keeper
 from mcp_optimizer.upstream.news import ServerNews
 from mcp_optimizer.upstream.pool import UpstreamPool
 from mcp_optimizer.upstream.spec import ServerSpec
@@ -84,6 +86,7 @@ class Parts:
     gate: Gate
     use: LearnedUse | None
     shapes: LearnedShapes | None
+    keeper: Keeper
 
 
 def build_parts(specs: Sequence[ServerSpec], settings: Settings, *, has_one_client: bool) -> Parts:
@@ -96,7 +99,8 @@ def build_parts(specs: Sequence[ServerSpec], settings: Settings, *, has_one_clie
     pool = UpstreamPool(specs, options, __version__, news, authorize=logins.of)
     ingestion = Ingestion(counter, vocabulary, storage.catalog, pace)
     own_names = () if is_transparent(settings) else tuple(tool["name"] for tool in OWN_TOOLS)
-    catalog = LiveCatalog(ingestion, vocabulary, counter, own_names)
+    keeper = Keeper(storage.pins, trust_modes(settings, specs))
+    catalog = LiveCatalog(ingestion, vocabulary, counter, own_names, keeper)
     forms = ToolForms(counter, Notes(settings.signature_notes), Dialect(settings.dialect), settings.groups)
     shapes = LearnedShapes(storage.shapes, settings.limits.learned_shapes) if settings.learn_shapes else None
     results = _results(settings, counter, storage, shapes)
@@ -140,6 +144,7 @@ def build_parts(specs: Sequence[ServerSpec], settings: Settings, *, has_one_clie
         gate=Gate(settings.limits),
         use=use,
         shapes=shapes,
+        keeper=keeper,
     )
 
 

@@ -91,20 +91,20 @@ class StoredPins(Transactions):
             elif known.waiting is None or known.waiting.identity != pin.identity:
                 await _put_server(connection, server, _WAITING, pin)
 
-    async def approve(self, server: str, tools: Mapping[str, str] | None, by: str) -> list[str]:
-        """Approve waiting tools by name, each only with the given hash, if one is given; None: everything that waits,
-        also another command or URL. Returns the approved names.
+    async def approve(self, server: str, tools: Mapping[str, str], by: str, identity: str = "") -> list[str]:
+        """Approve waiting tools by name, and another command or URL, each only if it is still what was looked at: its
+        hash. Returns the approved names.
         """
         async with self._writing(alone=True) as connection:
             known = await _read(connection, server, definitions=True)
             approved = {
                 name: ToolPin(pin.hash, pin.definition, by)
                 for name, pin in known.waiting_tools.items()
-                if tools is None or (name in tools and tools[name] in ("", pin.hash))
+                if tools.get(name) == pin.hash
             }
             await _put_tools(connection, server, _APPROVED, approved)
             await _delete_tools(connection, server, _WAITING, approved)
-            if tools is None and known.waiting is not None:
+            if known.waiting is not None and known.waiting.identity == identity:
                 await _put_server(connection, server, _APPROVED, known.waiting)
                 await connection.execute(delete(server_pin).where(_is(server_pin, server, _WAITING)))
         return sorted(approved)

@@ -136,7 +136,8 @@ class Gateway:
         shown = self._that_fit(tools[offset : offset + _PAGE])
         end = offset + len(shown)
         missing = tuple(state for state in snapshot.missing() if server in (None, state.name))
-        return ToolListPage(tuple(shown), len(tools), end if end < len(tools) else None, missing)
+        held = tuple(tool for tool in snapshot.held.values() if server in (None, tool.server))
+        return ToolListPage(tuple(shown), len(tools), end if end < len(tools) else None, missing, held)
 
     def _that_fit(self, tools: Sequence[CatalogTool]) -> Sequence[CatalogTool]:
         """The first entries that fit a reply, at least one."""

@@ -36,7 +36,7 @@ from mcp_optimizer.errors import (
     UpstreamRefusal,
     quoted,
 )
-from mcp_optimizer.gateway.found import FoundTools, ToolListPage, not_running
+from mcp_optimizer.gateway.found import FoundTools, ToolListPage
 from mcp_optimizer.gateway.gateway import SCORES_META_KEY, TOOL_META_KEY, Gateway, entry
 from mcp_optimizer.limits import DEFAULT_LIMITS, Limits
 from mcp_optimizer.metrics.accounts import AccountedAnswer, Accounts
@@ -96,8 +96,8 @@ def list_response(page: ToolListPage) -> dict[str, Any]:
     answer: dict[str, Any] = {"tools": [entry(tool) for tool in page.tools], "total": page.total}
     if page.next_offset is not None:
         answer["next_offset"] = page.next_offset
-    if page.missing:
-        answer["note"] = not_running(page.missing)
+    if page.note:
+        answer["note"] = page.note
     return answer
 
 

@@ -72,11 +72,11 @@ class Keeper:
             [tool for tool in definitions if tool.name in unapproved],
         )
 
-    async def approve(self, server: str, tools: Mapping[str, str] | None, by: str) -> list[str]:
-        """Approve waiting tools by name, each only with the given hash, if one is given (then nothing is approved that
-        was not shown); None: everything that waits, also another command or URL. Returns the approved names.
+    async def approve(self, server: str, tools: Mapping[str, str], by: str, identity: str = "") -> list[str]:
+        """Approve waiting tools by name, and another command or URL of the server, each only if it still has the hash
+        that it was shown with. Returns the approved names.
         """
-        approved = await (await self._store()).approve(server, tools, by)
+        approved = await (await self._store()).approve(server, tools, by, identity)
         self._decide(server)
         return approved
 

@@ -37,8 +37,8 @@ class PinStore(Protocol):
         """Exactly this waits for approval now."""
         ...
 
-    async def approve(self, server: str, tools: Mapping[str, str] | None, by: str) -> list[str]:
-        """Approve waiting tools by name, each only with the given hash, if one is given; None: everything."""
+    async def approve(self, server: str, tools: Mapping[str, str], by: str, identity: str = "") -> list[str]:
+        """Approve waiting tools by name, and another command or URL, each only if it still has the given hash."""
         ...
 
     async def reset(self, server: str) -> bool:
@@ -80,14 +80,12 @@ class PinsInMemory:
         }
         self._pins[server] = replace(known, waiting=pin and replace(pin, at_ms=_now()), waiting_tools=kept)
 
-    async def approve(self, server: str, tools: Mapping[str, str] | None, by: str) -> list[str]:
+    async def approve(self, server: str, tools: Mapping[str, str], by: str, identity: str = "") -> list[str]:
         known = self._pins.get(server, Pins())
         approved = {
-            name: replace(pin, by=by)
-            for name, pin in known.waiting_tools.items()
-            if tools is None or (name in tools and tools[name] in ("", pin.hash))
+            name: replace(pin, by=by) for name, pin in known.waiting_tools.items() if tools.get(name) == pin.hash
         }
-        is_all = tools is None and known.waiting is not None
+        is_all = known.waiting is not None and known.waiting.identity == identity
         self._pins[server] = Pins(
             known.waiting if is_all else known.approved,
             {**known.tools, **_now_approved(approved)},
