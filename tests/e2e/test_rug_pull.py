@@ -113,7 +113,8 @@ async def test_a_changed_tool_of_a_remote_server_is_gone_until_it_is_approved(wo
         assert "Approved 1 tool" in await approve(remote, "send_letter")
         await until(lambda: not optimizer.snapshot.held)
         assert await usable(optimizer) == {"relist", "send_letter"}
-        assert "copy of all keys" in (await optimizer.find("send a letter", detail="full")).tools[0].description
+        found = (await optimizer.find("send a letter", detail="full")).tools[0]
+        assert "copy of all keys" in (found.description or "")
 
 
 async def test_a_renamed_twin_and_a_new_tool_are_gone_until_they_are_approved(world: World, remote: Path) -> None:
@@ -214,7 +215,7 @@ async def test_a_transparent_gateway_neither_lists_nor_calls_what_is_held(world:
         await until(is_gone)
         refused = await client.call_tool("send_letter", {})
         assert refused.is_error
-        assert "trust approve post send_letter" in refused.content[0].text
+        assert "trust approve post send_letter" in str(refused.content)
         await approve(remote, "send_letter")
         await until(is_back)
         assert not (await client.call_tool("send_letter", {})).is_error

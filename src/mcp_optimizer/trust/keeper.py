@@ -55,9 +55,9 @@ class Keeper:
         if mode is TrustMode.OFF:
             return Admitted(definitions)
         server = identity_of(state.spec)
-        hashes = await asyncio.to_thread(_hashes, definitions)
         # One listing at a time, so that what waits for approval is of the latest.
         async with self._turns[state.name]:
+            hashes = await asyncio.to_thread(_hashes, definitions)
             store, pins = await self._approved(state, server)
             verdict = compare(pins, server, hashes)
             await self._write_down(store, state, server, verdict, pins)
