@@ -110,26 +110,22 @@ async def test_another_url_is_shown_and_approved_with_everything(database: Path,
     assert approved.identity == moved.identity
 
 
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (("diff", "pots"), "Nearest: post."),
-        (("list", "pots"), "Nearest: post."),
-        (("reset", "pots"), "Nearest: post."),
-        (("diff", "post", "sendd"), "Nearest: send."),
-        (("approve", "post", "sendd"), "Nearest: send."),
-        (("approve", "post", "open"), "does not wait for approval"),
-        (("approve", "post"), "Waiting: send."),
-        (("approve", "post", "send", "--all"), "not both"),
-    ],
-)
-async def test_a_wrong_name_is_told_with_the_nearest(
-    database: Path, config: Path, arguments: tuple[str, ...], said: str
-) -> None:
+WRONG = {
+    ("list", "pots"): "Nearest: post.",
+    ("diff", "post", "sendd"): "Nearest: send.",
+    ("approve", "post", "sendd"): "Nearest: send.",
+    ("approve", "post", "open"): "does not wait for approval",
+    ("approve", "post"): "Waiting: send.",
+    ("approve", "post", "send", "--all"): "not both",
+}
+
+
+async def test_a_wrong_name_is_told_with_the_nearest_and_changes_nothing(database: Path, config: Path) -> None:
     await pinned(database, {"send": "Another"})
-    done = await trust(database, config, *arguments)
-    assert (done.code, done.out) == (2, "")
-    assert said in done.err
+    for arguments, said in WRONG.items():
+        done = await trust(database, config, *arguments)
+        assert (done.code, done.out) == (2, "")
+        assert said in done.err
     assert set((await read(database)).waiting_tools) == {"send"}
 
 

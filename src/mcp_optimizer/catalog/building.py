@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from mcp_optimizer.catalog.admission import Unapproved
+from mcp_optimizer.catalog.admitting import Unapproved
 from mcp_optimizer.catalog.record import ToolRecord
 from mcp_optimizer.catalog.running import Count, NamedTools, RunningTools, name_tools
 from mcp_optimizer.catalog.vectors import vectors_in

@@ -14,7 +14,7 @@ import threading
 import time
 from collections.abc import Iterable, Sequence
 
-from mcp_optimizer.catalog.admission import Admission, Admissions, AdmitsAll, summarised
+from mcp_optimizer.catalog.admitting import Admissions, AdmitsAll, ToolAdmission, summarised
 from mcp_optimizer.catalog.building import Built, Plan, Records, build
 from mcp_optimizer.catalog.embedding import Embedding
 from mcp_optimizer.catalog.ingestion import Ingestion
@@ -61,7 +61,7 @@ class LiveCatalog:
         vocabulary: Vocabulary,
         counter: TokenCounter,
         own_names: Iterable[str] = _OWN_NAMES,
-        admission: Admission | None = None,
+        admission: ToolAdmission | None = None,
     ) -> None:
         self._ingestion = ingestion
         self._vocabulary = vocabulary

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from mcp_optimizer.catalog.admission import Held, Unapproved
+from mcp_optimizer.catalog.admitting import Held, Unapproved
 from mcp_optimizer.catalog.tools import CatalogTool, NameTable
 from mcp_optimizer.domain.naming import ServerNames
 from mcp_optimizer.domain.pins import HeldTool

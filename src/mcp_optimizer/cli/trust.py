@@ -99,7 +99,7 @@ async def _pins(stored: StoredPins, server: str) -> Pins:
 
 
 def _nearest(name: str, names: Iterable[str]) -> str:
-    near = difflib.get_close_matches(name[:100], list(names), n=3, cutoff=0.4)
+    near = difflib.get_close_matches(name[:100], list(dict.fromkeys(names)), n=3)
     return f" Nearest: {listed(near)}." if near else ""
 
 

@@ -36,7 +36,7 @@ class Unapproved:
         )
 
 
-class Admission(Protocol):
+class ToolAdmission(Protocol):
     """Decides which tools of a listing may be found and called."""
 
     async def admit(self, state: UpstreamState) -> Admitted: ...
@@ -52,7 +52,7 @@ class AdmitsAll:
 class Admissions:
     """The listings that are in the catalog, and what of each was admitted."""
 
-    def __init__(self, admission: Admission) -> None:
+    def __init__(self, admission: ToolAdmission) -> None:
         self._admission = admission
         self._admitted: dict[str, Admitted] = {}
         self._fingerprints: dict[str, tuple[int, int]] = {}
