@@ -7,7 +7,6 @@ they drop unknown fields, and a gateway must not.
 from __future__ import annotations
 
 import hashlib
-import json
 import zlib
 from dataclasses import dataclass
 from datetime import datetime
@@ -88,9 +87,15 @@ class Definition:
     def parsed(self) -> McpTool:
         """Parsed without caching, and without hidden characters in its texts."""
         wire_json = self.wire_json
+        sent = _read(wire_json)
         if not has_hidden(wire_json):
-            return McpTool.model_validate_json(wire_json, by_name=False, by_alias=True)
-        return McpTool.model_validate(tool_without_hidden(json.loads(wire_json)), by_name=False, by_alias=True)
+            return sent
+        seen = tool_without_hidden(sent.model_dump(by_alias=True))
+        return McpTool.model_validate(seen, by_name=False, by_alias=True)
+
+    def sent(self) -> McpTool:
+        """Parsed exactly as its server sent it, for people and for counting."""
+        return _read(self.wire_json)
 
     @property
     def has_hidden_text(self) -> bool:
@@ -101,6 +106,10 @@ class Definition:
     def readable_json(self) -> str:
         """What a model may read: the wire form without hidden characters in its texts."""
         return self.parsed().model_dump_json() if self.has_hidden_text else self.wire_json
+
+
+def _read(wire_json: str) -> McpTool:
+    return McpTool.model_validate_json(wire_json, by_name=False, by_alias=True)
 
 
 @lru_cache(maxsize=256)
