@@ -14,6 +14,7 @@
     │   └── UpstreamRefusal       it responded with a JSON-RPC error, which passes through unchanged
     └── RequestError              the model or client asked for something that cannot be done
         ├── UnknownTool           no such tool; carries the nearest names
+        ├── ToolHeld              it changed since it was approved, and waits for a person's approval
         ├── AmbiguousTool         several servers have it; carries their names
         ├── InvalidArguments      the arguments do not match the tool's schema; carries the schema
         ├── CallNotWaiting        no call waits for the answers that were given
@@ -115,6 +116,18 @@ class UnknownTool(RequestError):
         self.without_advice = f"Unknown tool {quoted(name)}.{detail}{hint}"
         super().__init__(f"{self.without_advice} {advice}".rstrip())
         self.nearest = tuple(nearest)
+
+
+class ToolHeld(RequestError):
+    """The tool, or its server, is no longer what was approved. Only a person can approve it."""
+
+    def __init__(self, server: str, tool: str, why: str, see: str, approve: str) -> None:
+        super().__init__(
+            f"The tool {quoted(tool)} of server {quoted(server)} cannot be called: {why}. The user can look at it with "
+            f"`{see}` and approve it with `{approve}`."
+        )
+        self.server = server
+        self.tool = tool
 
 
 class AmbiguousTool(RequestError):

@@ -35,9 +35,12 @@ _NO_OPTIONS = ("settings", "depth", "child", "secret_key")
 SERVER_FILE = "mcp.json"
 SETTINGS_FILE = "mcp-optimizer.toml"
 
-FILE_ONLY = frozenset({"groups", "client_profiles", "server_results", "tool_results", "limits", "rules", "tool_risks"})
+FILE_ONLY = frozenset(
+    "groups client_profiles server_results tool_results limits rules tool_risks servers_trust".split()
+)
 """Structured options that can only be set in a file."""
 
+Trust = Literal["off", "warn", "block"]
 LogLevel = Literal["debug", "info", "warning", "error"]
 Encoding = Literal["cl100k_base", "o200k_base"]
 
@@ -285,6 +288,20 @@ class Settings(BaseModel):
     audit_arguments: bool = Field(
         default=False,
         description="Also record the arguments of calls. They may contain secrets and personal data.",
+    )
+    trust_local: Trust = Field(
+        default="warn",
+        description="What happens to tools of servers with a command that changed, or are new, since they were "
+        "approved: off (nothing), warn (used and reported) or block (neither found nor called until approved). See "
+        "trust.md.",
+    )
+    trust_remote: Trust = Field(
+        default="block",
+        description="The same for servers with a URL. An entry of the server file may say otherwise, with trust.",
+    )
+    servers_trust: dict[str, Trust] = Field(
+        default_factory=dict,
+        description="The same for one server, such as servers_trust.github = 'warn'. Beats its entry.",
     )
 
     @field_validator("max_tokens", "preview_tokens")

@@ -18,7 +18,7 @@ LEVELS = [
     {"metrics"},
     {"profiles"},
     {"gateway", "relay"},
-    {"audit", "catalog", "identity", "results"},
+    {"audit", "catalog", "identity", "results", "trust"},
     {"compression", "db", "policy", "upstream"},
     {"search", "settings", "token_counter"},
     {"largejson"},

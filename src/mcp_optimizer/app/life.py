@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from importlib import import_module
 
 from mcp_optimizer.app.ending import Ending
-from mcp_optimizer.app.options import profiles_in_use
+from mcp_optimizer.app.options import is_transparent, profiles_in_use
 from mcp_optimizer.app.parts import FIRST_LISTS, Parts
 from mcp_optimizer.domain.tools import ServerStatus
 from mcp_optimizer.errors import OptimizerError
@@ -54,7 +54,7 @@ class Life:
         """Begin to start the servers; returns at once. `listed`: servers that are not started, only shown."""
         parts = self._parts
         share_pools()
-        parts.storage.open(parts.catalog.store)
+        parts.storage.open(self._opened_late)
         self._loading = self._tasks.spawn(self._load_encoder())
         self._tasks.spawn(asyncio.to_thread(parts.gateway.results.warm_up))
         for state in [*parts.pool.states(), *listed]:
@@ -66,6 +66,7 @@ class Life:
         if parts.shapes is not None:
             self._tasks.spawn(parts.shapes.start())
         parts.refresher.start(profiles_in_use(self._settings))
+        self._tasks.spawn(self._follow_approvals())
         if self._settings.history and self._settings.database_place is not None:
             parts.recorder.start()
         if parts.trail is not None:
@@ -87,6 +88,19 @@ class Life:
         while any(state.status is ServerStatus.RUNNING for state in catalog.snapshot.missing()):
             await catalog.changed()
         self._is_settled = True
+
+    async def _opened_late(self) -> None:
+        await self._parts.catalog.store()
+        self._parts.keeper.look_again()
+
+    async def _follow_approvals(self) -> None:
+        """What somebody approves, here or in another process, is found and called at once."""
+        catalog, relay = self._parts.catalog, self._parts.relay
+        while True:
+            catalog.reconsider(await self._parts.keeper.decided())
+            await catalog.taken_in()
+            if is_transparent(self._settings):
+                relay.announce_tools()
 
     async def _load_encoder(self) -> None:
         """Load the encoder in the background; until then, search uses words only and says so."""

@@ -72,6 +72,7 @@ class Optimizer:
         self.accounts = parts.accounts
         self.relay = parts.relay
         self.gate = parts.gate
+        self.keeper = parts.keeper
 
     @classmethod
     def from_config(cls, config: str | Path | None = None, **options: Any) -> Self:

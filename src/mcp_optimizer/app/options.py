@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from mcp_optimizer.audit.options import AuditOptions
 from mcp_optimizer.catalog.forms import Detail
 from mcp_optimizer.compression.compress import Dialect
+from mcp_optimizer.domain.pins import TrustMode
 from mcp_optimizer.domain.result_settings import ResultSettings
 from mcp_optimizer.errors import ConfigurationError
 from mcp_optimizer.metrics.prices import prices_of
@@ -20,6 +22,7 @@ from mcp_optimizer.results.price import Price
 from mcp_optimizer.serving.server import ServerOptions
 from mcp_optimizer.settings import Settings
 from mcp_optimizer.upstream.parked import ParkingLimits
+from mcp_optimizer.upstream.spec import ServerSpec, Transport
 from mcp_optimizer.upstream.state import PoolOptions
 
 if TYPE_CHECKING:
@@ -113,6 +116,18 @@ def server_options(settings: Settings) -> ServerOptions:
         transparent=is_transparent(settings),
         split_calls=settings.split_calls,
     )
+
+
+def trust_modes(settings: Settings, specs: Iterable[ServerSpec]) -> dict[str, TrustMode]:
+    """What happens to changed tools, by server: as the settings say for it, else its entry, else for its kind."""
+    kinds = {True: TrustMode(settings.trust_local), False: TrustMode(settings.trust_remote)}
+    named = settings.servers_trust
+    return {
+        spec.name: TrustMode(named[spec.name])
+        if spec.name in named
+        else spec.trust or kinds[spec.transport is Transport.STDIO]
+        for spec in specs
+    }
 
 
 def budgets(settings: Settings) -> dict[ProfileName, int | None]:

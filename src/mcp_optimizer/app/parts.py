@@ -25,6 +25,7 @@ from mcp_optimizer.app.options import (
     pool_options,
     price_of_results,
     result_options,
+    trust_modes,
 )
 from mcp_optimizer.audit.sessions import SessionLabels
 from mcp_optimizer.audit.trail import AuditTrail
@@ -60,6 +61,7 @@ from mcp_optimizer.search.lexical import Vocabulary
 from mcp_optimizer.serving.gate import Gate
 from mcp_optimizer.settings import Settings
 from mcp_optimizer.token_counter import TokenCounter
+from mcp_optimizer.trust.keeper import Keeper
 from mcp_optimizer.upstream.news import ServerNews
 from mcp_optimizer.upstream.pool import UpstreamPool
 from mcp_optimizer.upstream.spec import ServerSpec
@@ -94,6 +96,7 @@ class Parts:
     use: LearnedUse | None
     shapes: LearnedShapes | None
     trail: AuditTrail | None
+    keeper: Keeper
 
 
 def build_parts(specs: Sequence[ServerSpec], settings: Settings, *, has_one_client: bool) -> Parts:
@@ -107,7 +110,9 @@ def build_parts(specs: Sequence[ServerSpec], settings: Settings, *, has_one_clie
     options = pool_options(settings, has_one_client=has_one_client)
     pool = UpstreamPool(specs, options, __version__, news, authorize=logins.of)
     ingestion = Ingestion(counter, vocabulary, storage.catalog, pace)
-    catalog = LiveCatalog(ingestion, vocabulary, counter, () if is_transparent(settings) else OWN_NAMES)
+    keeper = Keeper(storage.pins, trust_modes(settings, specs))
+    own_names = () if is_transparent(settings) else OWN_NAMES
+    catalog = LiveCatalog(ingestion, vocabulary, counter, own_names, keeper)
     forms = ToolForms(counter, Notes(settings.signature_notes), Dialect(settings.dialect), settings.groups)
     shapes = LearnedShapes(storage.shapes, settings.limits.learned_shapes) if settings.learn_shapes else None
     results = _results(settings, counter, storage, shapes)
@@ -167,6 +172,7 @@ def build_parts(specs: Sequence[ServerSpec], settings: Settings, *, has_one_clie
         use=use,
         shapes=shapes,
         trail=trail,
+        keeper=keeper,
     )
 
 

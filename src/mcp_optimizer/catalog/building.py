@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from mcp_optimizer.catalog.admitting import Unapproved
 from mcp_optimizer.catalog.record import ToolRecord
 from mcp_optimizer.catalog.running import Count, NamedTools, RunningTools, name_tools
 from mcp_optimizer.catalog.vectors import vectors_in
@@ -35,6 +36,8 @@ class Plan:
     vectors: Mapping[str, Floats]
     named: NamedTools
     """The current names."""
+    unapproved: Unapproved
+    """Of the same moment as the records, so that no tool is both found and held, or neither."""
 
 
 @dataclass(frozen=True)

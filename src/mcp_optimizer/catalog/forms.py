@@ -19,9 +19,10 @@ from mcp_optimizer.catalog import CatalogTool
 from mcp_optimizer.compression.abbreviate import abbreviated
 from mcp_optimizer.compression.compress import CompressedTool, Dialect, Step, compress, without_envelope
 from mcp_optimizer.compression.groups import Group, GroupPlan
-from mcp_optimizer.compression.replies import say_once
+from mcp_optimizer.compression.replies import fair_share, say_once
 from mcp_optimizer.compression.signature import Notes, signature
 from mcp_optimizer.compression.techniques import COMPRESSION
+from mcp_optimizer.domain.hidden_text import HIDDEN_TEXT
 from mcp_optimizer.domain.json_schema import ANY_OBJECT
 from mcp_optimizer.domain.tools import DefinitionForm, McpTool
 from mcp_optimizer.token_counter import TokenCounter
@@ -104,7 +105,7 @@ class ToolForms:
 
     def form(self, tool: CatalogTool, detail: Detail, notes: Notes | None = None) -> Form:
         """The definition in a detail, or unchanged if that is no larger."""
-        original = Form(tool.definition, tool.tokens)
+        original = Form(tool.definition, self._tokens(tool))
         # A count of 0 cannot be compared: a definition that the tokenizer failed on is sent as its server wrote it.
         if detail is Detail.FULL or not tool.tokens:
             return original
@@ -115,8 +116,7 @@ class ToolForms:
         """The signature as text, for a reader that pays for no JSON around it."""
         key = (tool.record.definition_hash, notes)
         if (known := self._texts.get(key)) is None:
-            is_large = len(tool.record.definition.wire_json) > _LARGEST
-            details = abbreviated(tool.record.details, _LARGEST) if is_large else tool.record.details
+            details = abbreviated(tool.record.details, _LARGEST) if _is_large(tool) else tool.record.details
             known = signature(details, notes)
             _remember(self._texts, key, known)
         return known
@@ -142,7 +142,7 @@ class ToolForms:
                 return together
         if total <= most:
             return forms
-        share = _fair_share([form.cost for form in forms[:least]], most)
+        share = fair_share([form.cost for form in forms[:least]], most)
         return [
             form if form.cost <= share else self._abbreviated(tool, detail, self._notes_at(place), share)
             for place, (tool, form) in enumerate(zip(tools, forms[:least], strict=False))
@@ -167,6 +167,10 @@ class ToolForms:
             size //= 2
         bare = McpTool(name=tool.name, description="… not shown: too large.", inputSchema=ANY_OBJECT)
         return Form(bare, self._count(bare), is_abbreviated=True)
+
+    def _tokens(self, tool: CatalogTool) -> int:
+        """What a definition costs that is sent whole: less than its server's, if that has hidden characters."""
+        return self._count(tool.definition) if tool.record.definition.has_hidden_text else tool.tokens
 
     def _count(self, definition: McpTool) -> int:
         # The tokenizer chokes on some texts, and a tool must be found all the same.
@@ -223,7 +227,8 @@ class ToolForms:
     def kind(self, dialect: Dialect | None = None) -> str:
         """The name under which compressed definitions are stored; includes everything they depend on."""
         groups = hashlib.sha256(json.dumps(self._groups, sort_keys=True).encode()).hexdigest()[:12]
-        return f"{COMPRESSION}/{dialect or self.dialect}/{self._counter.encoding_name}/{groups}"
+        version = f"{COMPRESSION}.{HIDDEN_TEXT}"
+        return f"{version}/{dialect or self.dialect}/{self._counter.encoding_name}/{groups}"
 
     def learn(self, stored: Iterable[DefinitionForm], dialect: Dialect | None = None) -> None:
         """Add compressed definitions that were made before."""
@@ -266,8 +271,8 @@ class ToolForms:
 
     def _compress(self, tool: CatalogTool, dialect: Dialect, *, explained: bool = False) -> CompressedTool:
         definition, baseline = tool.record.definition, tool.record.token_count
-        if not baseline or len(definition.wire_json) > _LARGEST:
-            return CompressedTool(definition.wire_json, tokens=baseline, baseline_tokens=baseline)
+        if not baseline or _is_large(tool):
+            return CompressedTool(definition.readable_json, tokens=baseline, baseline_tokens=baseline)
         details = definition.parsed()
         wanted = self._groups.get(details.name, {})
         count = self._counter.count_tokens
@@ -276,22 +281,14 @@ class ToolForms:
     def _signature(self, tool: CatalogTool, notes: Notes) -> Form:
         key = (tool.record.definition_hash, tool.name, notes)
         if (known := self._signatures.get(key)) is None:
-            is_large = len(tool.record.definition.wire_json) > _LARGEST
             definition = McpTool(name=tool.name, description=self.text(tool, notes), inputSchema=ANY_OBJECT)
-            known = Form(definition, self._counter.count_tool_tokens(definition), is_large)
+            known = Form(definition, self._counter.count_tool_tokens(definition), _is_large(tool))
             _remember(self._signatures, key, known)
         return known
 
 
-def _fair_share(costs: Sequence[int], most: int) -> int:
-    """The maximum cost per form so that all together cost at most `most`; small ones stay unchanged."""
-    left = most
-    for taken, cost in enumerate(sorted(costs)):
-        share = left // (len(costs) - taken)
-        if cost > share:
-            return share
-        left -= cost
-    return most
+def _is_large(tool: CatalogTool) -> bool:
+    return len(tool.record.definition.wire_json) > _LARGEST
 
 
 def _remember(memory: OrderedDict[_K, _V], key: _K, value: _V) -> None:

@@ -13,8 +13,8 @@ import logging
 import threading
 import time
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 
+from mcp_optimizer.catalog.admitting import Admissions, AdmitsAll, ToolAdmission, summarised
 from mcp_optimizer.catalog.building import Built, Plan, Records, build
 from mcp_optimizer.catalog.embedding import Embedding
 from mcp_optimizer.catalog.ingestion import Ingestion
@@ -24,8 +24,8 @@ from mcp_optimizer.catalog.snapshot import Snapshot
 from mcp_optimizer.catalog.vectors import KnownVectors
 from mcp_optimizer.domain.naming import ServerNames
 from mcp_optimizer.domain.own_tools import OWN_NAMES
-from mcp_optimizer.domain.tools import Definition, ServerStatus
-from mcp_optimizer.runtime.memory import give_back, leave_alone
+from mcp_optimizer.domain.tools import ServerStatus
+from mcp_optimizer.runtime.memory import LongLived, give_back
 from mcp_optimizer.runtime.tasks import BackgroundTasks
 from mcp_optimizer.search.engine import Encoder, SearchIndex
 from mcp_optimizer.search.lexical import Vocabulary
@@ -46,14 +46,11 @@ _REINDEX_INTERVAL = 5.0
 _AT_ONCE = 4
 """Servers ingested at the same time."""
 
-_MANY = 4_000
-"""Number of tools from which it pays to exclude them from garbage collection."""
-
 
 class LiveCatalog:
     """Holds the newest snapshot. `on_state` is the pool's listener.
 
-    `own_names` are the names of the gateway's own tools; no server's tool gets one of them.
+    No server's tool gets one of the `own_names` of the gateway's tools; `admission` decides which listed ones exist.
     """
 
     def __init__(
@@ -62,6 +59,7 @@ class LiveCatalog:
         vocabulary: Vocabulary,
         counter: TokenCounter,
         own_names: Iterable[str] = OWN_NAMES,
+        admission: ToolAdmission | None = None,
     ) -> None:
         self._ingestion = ingestion
         self._vocabulary = vocabulary
@@ -72,22 +70,22 @@ class LiveCatalog:
         self._is_closing = False
         self._waiting: dict[str, UpstreamState] = {}
         self._taking_in = 0
-        self._to_embed = 0
         self._indexed_at = 0.0
         self._next_index_at = 0.0
-        self._left_alone = 0
+        self._long_lived = LongLived()
         self._listings: dict[str, int] = {}
         self._records: dict[str, Sequence[ToolRecord]] = {}
-        self._fingerprints: dict[str, tuple[int, int]] = {}
+        self._admissions = Admissions(admission or AdmitsAll())
         self._tasks = BackgroundTasks(logger, "Adding a server's tools to the catalog failed", on_idle=self._rested)
         self._indexing = asyncio.Lock()
         self._outdated = False
         self._news: asyncio.Event | None = None
-        # Searches read these four from threads while the event loop changes them.
+        # Searches read these five from threads while the event loop changes them.
         self._changing = threading.Lock()
         self._states: dict[str, UpstreamState] = {}
         self._index = SearchIndex((), vocabulary)
         self._running = RunningTools()
+        self._unapproved = self._admissions.unapproved()
         self._snapshot: Snapshot | None = None
 
     @property
@@ -109,7 +107,7 @@ class LiveCatalog:
         is_running = state.status is ServerStatus.RUNNING
         is_new = state.name not in self._states
         with self._changing:
-            self._states[state.name] = replace(state, listing=state.listing.summary()) if state.listing.tools else state
+            self._states[state.name] = summarised(state)
             self._running.switch(state.name, on=is_running)
             self._snapshot = None
         if is_running and state.listing.summary_of is None:
@@ -125,17 +123,25 @@ class LiveCatalog:
         """A few servers at a time, so two thousand servers that start together do not cause two thousand tasks."""
         self._waiting.pop(state.name, None)
         # A server that lists the same tools as before is already there and costs nothing.
-        if self._fingerprints.get(state.name) != _fingerprint(state.listing.tools):
+        if not self._admissions.has(state):
             self._waiting[state.name] = state
             if self._taking_in + len(self._waiting) <= _AT_ONCE:
                 self._tasks.spawn(self._take_in_waiting())
+
+    def reconsider(self, servers: Iterable[str]) -> None:
+        """Have the last listings of these servers admitted again, because somebody decided about their tools."""
+        for state in [self._states[name] for name in servers if name in self._states and name not in self._waiting]:
+            if (again := self._admissions.again(state, self._records.get(state.name, ()))) is not None:
+                self._listings[state.name] += 1
+                self._take_in_later(again)
 
     async def _take_in_waiting(self) -> None:
         while self._waiting:
             state = self._waiting.pop(next(iter(self._waiting)))
             self._taking_in += 1
             try:
-                await self._take_in(state, self._listings[state.name])
+                with self._admissions.under_way(state):
+                    await self._take_in(state, self._listings[state.name])
             except Exception:
                 logger.exception("Cannot add the tools of %s to the catalog", state.name)
             finally:
@@ -198,11 +204,12 @@ class LiveCatalog:
     async def _take_in(self, state: UpstreamState, number: int) -> None:
         before = self._records.get(state.name, ())
         said = ServerText(state.spec.description, state.instructions)
-        records = await self._ingestion.take_in(state.name, state.listing.tools, before, said)
+        admitted = await self._admissions.of(state)
+        records = await self._ingestion.take_in(state.name, admitted.definitions, before, said)
         # Unless a newer listing overtook this one.
         if self._listings[state.name] == number:
             self._records[state.name] = records
-            self._fingerprints[state.name] = _fingerprint(state.listing.tools)
+            self._admissions.settle(state, admitted)
             self._outdated = True
             self._leave_alone()
             self._tasks.spawn(self._keep(state, records))
@@ -236,6 +243,7 @@ class LiveCatalog:
                 encoder=self._embedding.encoder,
                 vectors=vectors.at_hand(),
                 named=self._running.named,
+                unapproved=self._admissions.unapproved(),
             )
             built = await asyncio.to_thread(build, plan, self._count)
             self._swap_in(plan, built, vectors)
@@ -248,18 +256,14 @@ class LiveCatalog:
             # Servers that came or went meanwhile.
             for server in built.running.servers ^ self._running.servers:
                 built.running.switch(server, on=server in self._running.servers)
-            self._running, self._index, self._snapshot = built.running, built.index, None
+            self._running, self._index, self._unapproved = built.running, built.index, plan.unapproved
+            self._snapshot = None
         self._leave_alone()
         listed_since = self._take_over(plan.records, built)
         vectors.settle(built.vectors, plan.vectors, listed_since)
 
     def _leave_alone(self) -> None:
-        """Exclude long-lived objects from garbage collection."""
-        held = self._index.size + sum(map(len, self._records.values()))
-        # Only while the catalog grows: objects that are replaced repeatedly would never be freed.
-        if held > self._left_alone * 5 // 4 + _MANY:
-            self._left_alone = held
-            leave_alone()
+        self._long_lived.grown(self._index.size + sum(map(len, self._records.values())))
 
     def _take_over(self, planned: Records, built: Built) -> list[ToolRecord]:
         """Switch to the vocabulary of the new index. Returns the records that the index does not contain yet."""
@@ -287,6 +291,7 @@ class LiveCatalog:
                     self._is_preparing(),
                     running.named.table,
                     mask,
+                    self._unapproved.of(running.servers),
                 )
             return self._snapshot
 
@@ -299,8 +304,3 @@ class LiveCatalog:
     def _count(self, wire_json: str) -> int:
         # As at ingestion: what the tokenizer chokes on must not cost the tools.
         return self._counter.count_or_zero(wire_json, "a tool under its longer name")
-
-
-def _fingerprint(tools: Sequence[Definition]) -> tuple[int, int]:
-    """The same for two listings of the same definitions, in any order."""
-    return len(tools), sum(hash(tool.definition_hash) for tool in tools)

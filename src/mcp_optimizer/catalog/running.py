@@ -104,7 +104,7 @@ def _wire_json(definition: Definition, name: str) -> str:
     except (UnicodeError, pydantic_core.PydanticSerializationError):
         # Half a surrogate pair: only rewriting the complete definition handles it.
         pass
-    return definition.parsed().model_copy(update={"name": name}).model_dump_json()
+    return definition.sent().model_copy(update={"name": name}).model_dump_json()
 
 
 class RunningTools:

@@ -7,13 +7,16 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from mcp_optimizer.catalog.admitting import Held, Unapproved
 from mcp_optimizer.catalog.tools import CatalogTool, NameTable
 from mcp_optimizer.domain.naming import ServerNames
+from mcp_optimizer.domain.pins import HeldTool
 from mcp_optimizer.domain.tools import ServerStatus
 from mcp_optimizer.runtime.lazy import lazy
 from mcp_optimizer.search.engine import SearchIndex
 from mcp_optimizer.search.lexical import Vocabulary
 from mcp_optimizer.search.ranker import Mask
+from mcp_optimizer.search.words import name_key
 from mcp_optimizer.upstream.state import UpstreamState
 
 
@@ -31,6 +34,8 @@ class Snapshot:
     encoder_is_loading: bool = False
     table: NameTable | None = None
     mask: Mask | None = None
+    unapproved: Unapproved = field(default_factory=Unapproved)
+    """Of running servers: tools that changed since they were approved."""
 
     @lazy
     def allowed(self) -> Mask:
@@ -38,6 +43,25 @@ class Snapshot:
         if self.mask is not None:
             return self.mask
         return np.array([tool is not None for tool in self.tools], dtype=np.bool_)
+
+    @property
+    def held(self) -> Held:
+        """Tools that wait for approval, by server and own name: they cannot be found, listed or called."""
+        return self.unapproved.held
+
+    @lazy
+    def _held_by_key(self) -> Mapping[str, tuple[HeldTool, ...]]:
+        found: dict[str, tuple[HeldTool, ...]] = {}
+        for tool in self.held.values():
+            key = name_key(tool.name)
+            found[key] = (*found.get(key, ()), tool)
+        return found
+
+    def held_as(self, name: str) -> tuple[HeldTool, ...]:
+        """Held tools with this own name, in any spelling."""
+        if not self.held:
+            return ()
+        return tuple(tool for tool in self._held_by_key.get(name_key(name), ()) if name_key(name) or tool.name == name)
 
     @lazy
     def names(self) -> NameTable:
@@ -75,12 +99,15 @@ class Snapshot:
 
     @lazy
     def _missing(self) -> tuple[UpstreamState, ...]:
+        # Of some servers, all tools are held.
+        held = {server for server, _ in self.held}
+        known = {*self.names.ranges, *held} if held else self.names.ranges
         return tuple(
             state
             for state in self.states.values()
             if state.status is ServerStatus.STARTING
             or state.status.has_failed
-            or (state.status is ServerStatus.RUNNING and state.listing.size and state.name not in self.names.ranges)
+            or (state.status is ServerStatus.RUNNING and state.listing.size and state.name not in known)
         )
 
 

@@ -55,7 +55,8 @@ async def _servers(settings: Settings, as_json: bool) -> None:
     table.add_column("", overflow="fold", ratio=1)
     for row in rows:
         texts = (row["name"], row["status"], row["transport"], f"{row['tools']:,}", f"{row['tokens']:,}")
-        table.add_row(*map(Text, texts), Text(in_a_line(row.get("reason", "")), style="yellow"))
+        said = "; ".join(filter(None, [row.get("reason", ""), *_changes(row)]))
+        table.add_row(*map(Text, texts), Text(in_a_line(said), style="yellow"))
     console().print(table)
 
 
@@ -78,6 +79,10 @@ def _facts(optimizer: Optimizer, state: UpstreamState) -> dict[str, Any]:
         facts["version"] = state.server_version
     if state.started_in:
         facts["started_in_s"] = round(state.started_in, 2)
+    unapproved = optimizer.snapshot.unapproved
+    for kind, found in (("held", unapproved.held), ("announced", unapproved.announced)):
+        if own := [tool for (server, _), tool in found.items() if server == state.name]:
+            facts[kind] = [{"tool": tool.name, "change": tool.change.value} for tool in own]
     if state.listing.turned_off:
         facts["turned_off"] = list(state.listing.turned_off)
     if state.listing.idle:
@@ -85,6 +90,15 @@ def _facts(optimizer: Optimizer, state: UpstreamState) -> dict[str, Any]:
     if state.listing.left_out:
         facts["left_out"] = [{"tool": tool.name, "reason": tool.reason} for tool in state.listing.left_out]
     return facts
+
+
+def _changes(row: dict[str, Any]) -> list[str]:
+    """What a person should know about tools that are not as they were approved."""
+    held, announced = row.get("held", []), row.get("announced", [])
+    return [
+        *([f"{counted(len(held), 'tool')} held until approved"] if held else []),
+        *([f"{counted(len(announced), 'tool')} changed since approved"] if announced else []),
+    ]
 
 
 async def _doctor(settings: Settings, as_json: bool) -> bool:
@@ -157,6 +171,9 @@ def _show_diagnosis(rows: list[dict[str, Any]]) -> None:
         out.print(line)
         if off := row.get("turned_off"):
             out.print(Text(f"    {counted(len(off), 'tool')} turned off: {', '.join(off)}", style="dim"))
+        for change in _changes(row):
+            see = f"mcp-optimizer trust diff {shlex.quote(row['name'])}"
+            out.print(Text(f"    {change}: {see}", style="yellow"))
         for name in row.get("no_such_tools", []):
             told = f"    the server file names the tool {name!r}, but this server does not have it"
             out.print(Text(told, style="yellow"))

@@ -55,3 +55,14 @@ def _parts(signature: str) -> list[tuple[str, str]]:
         else:
             parts.append((name, line))
     return parts
+
+
+def fair_share(costs: Sequence[int], most: int) -> int:
+    """The maximum cost per form so that all together cost at most `most`; small ones stay unchanged."""
+    left = most
+    for taken, cost in enumerate(sorted(costs)):
+        share = left // (len(costs) - taken)
+        if cost > share:
+            return share
+        left -= cost
+    return most

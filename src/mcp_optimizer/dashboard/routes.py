@@ -210,7 +210,7 @@ class Dashboard:
             self._sources.version,
             tool.server,
             tool.record.name,
-            tool.record.details.description or "",
+            tool.record.definition.sent().description or "",
             shown,
             [(step.technique, step.tokens) for step in forms.steps(tool)],
             called.times if called else 0,

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from mcp_optimizer.db.forms import StoredForms
     from mcp_optimizer.db.history import History
     from mcp_optimizer.db.kept_results import KeptResults
+    from mcp_optimizer.db.pins import StoredPins
     from mcp_optimizer.db.secrets import StoredSecrets
     from mcp_optimizer.db.shapes import StoredShapes
     from mcp_optimizer.db.use import StoredUse
@@ -119,6 +120,15 @@ class Storage:
         from mcp_optimizer.db.secrets import StoredSecrets
 
         return StoredSecrets(self._database)
+
+    async def pins(self) -> StoredPins | None:
+        """What servers and tools were when they were approved."""
+        await self.opened()
+        if self._database is None:
+            return None
+        from mcp_optimizer.db.pins import StoredPins
+
+        return StoredPins(self._database)
 
     async def history(self) -> History | None:
         """The stored events."""

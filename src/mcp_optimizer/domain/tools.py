@@ -25,6 +25,8 @@ from pydantic import (
     model_validator,
 )
 
+from mcp_optimizer.domain.hidden_text import has_hidden, tool_without_hidden
+
 
 class McpTool(BaseModel):
     """An MCP tool definition, exactly as its server sent it, including unknown fields.
@@ -79,12 +81,35 @@ class Definition:
 
     @property
     def details(self) -> McpTool:
-        """The parsed definition, cached for the most recently used ones."""
+        """The parsed definition, cached for the most recently used ones. Its texts have no hidden characters."""
         return _recently_parsed(self)
 
     def parsed(self) -> McpTool:
-        """Parsed without caching."""
-        return McpTool.model_validate_json(self.wire_json, by_name=False, by_alias=True)
+        """Parsed without caching, and without hidden characters in its texts."""
+        wire_json = self.wire_json
+        sent = _read(wire_json)
+        if not has_hidden(wire_json):
+            return sent
+        seen = tool_without_hidden(sent.model_dump(by_alias=True))
+        return McpTool.model_validate(seen, by_name=False, by_alias=True)
+
+    def sent(self) -> McpTool:
+        """Parsed exactly as its server sent it, for people and for counting."""
+        return _read(self.wire_json)
+
+    @property
+    def has_hidden_text(self) -> bool:
+        """Whether it has characters that a person does not see."""
+        return has_hidden(self.wire_json)
+
+    @property
+    def readable_json(self) -> str:
+        """What a model may read: the wire form without hidden characters in its texts."""
+        return self.parsed().model_dump_json() if self.has_hidden_text else self.wire_json
+
+
+def _read(wire_json: str) -> McpTool:
+    return McpTool.model_validate_json(wire_json, by_name=False, by_alias=True)
 
 
 @lru_cache(maxsize=256)

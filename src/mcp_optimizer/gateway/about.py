@@ -11,6 +11,7 @@ import re
 from functools import lru_cache
 
 from mcp_optimizer.compression.notes import opening
+from mcp_optimizer.domain.hidden_text import without_hidden
 from mcp_optimizer.upstream.spec import ServerSpec, Transport
 from mcp_optimizer.upstream.state import UpstreamState
 
@@ -73,5 +74,5 @@ def _is_place(value: str) -> bool:
 
 
 def _line(text: str) -> str:
-    text = " ".join(text.split())
+    text = " ".join(without_hidden(text).split())
     return text if len(text) <= _LONGEST else text[: _LONGEST - 1].rsplit(" ", 1)[0] + "…"

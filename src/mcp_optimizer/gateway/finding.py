@@ -131,6 +131,7 @@ class Finder:
             further=() if parts else _worth_naming(tools, further),
             parts=_in_parts(parts, tools),
             not_searched=asked.rest if asked is not None and parts else "",
+            held=tuple(snapshot.held.values()),
         )
         return replace(found, text=self._text(found, snapshot, query, seen))
 

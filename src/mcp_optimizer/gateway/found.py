@@ -6,8 +6,10 @@ from dataclasses import dataclass
 
 from mcp_optimizer.catalog import CatalogTool
 from mcp_optimizer.catalog.forms import Form
+from mcp_optimizer.domain.pins import HeldTool
 from mcp_optimizer.domain.tools import TokenMetrics
 from mcp_optimizer.errors import listed
+from mcp_optimizer.gateway.held import waiting_note
 from mcp_optimizer.upstream.state import UpstreamState
 
 _MOST_NAMED = 5
@@ -58,6 +60,8 @@ class FoundTools:
     """The actions that the request asks for, if it asks for several."""
     not_searched: str = ""
     """The actions beyond those that one search is for."""
+    held: tuple[HeldTool, ...] = ()
+    """Tools that wait for approval, and were not searched."""
     text: str = ""
     """What a model reads, if it is not the definitions themselves."""
 
@@ -87,6 +91,8 @@ class FoundTools:
             notes.append("More tools fit than a reply has room for: ask for one action at a time.")
         if self.missing:
             notes.append(not_running(self.missing))
+        if self.held:
+            notes.append(waiting_note(self.held))
         return " ".join(notes)
 
     def _how_to_read_all(self) -> str:
@@ -104,6 +110,13 @@ class ToolListPage:
     total: int
     next_offset: int | None
     missing: tuple[UpstreamState, ...]
+    held: tuple[HeldTool, ...] = ()
+
+    @property
+    def note(self) -> str:
+        """What the page does not cover."""
+        missing = not_running(self.missing) if self.missing else ""
+        return " ".join(filter(None, (missing, waiting_note(self.held))))
 
 
 def not_running(states: tuple[UpstreamState, ...]) -> str:

@@ -135,7 +135,7 @@ class Gateway:
         if self._use is not None:
             self._use.searched(caller.key, terms(query.text), [hit.tool.key for hit in found.tools])
         if detail is Detail.FULL and len(found.tools) == 1 and found.abbreviated:
-            whole = found.tools[0].tool.record.definition.wire_json
+            whole = found.tools[0].tool.record.definition.readable_json
             return replace(found, whole_id=await self.results.keep(whole, caller))
         return found
 
@@ -150,7 +150,8 @@ class Gateway:
         shown = self._that_fit(tools[offset : offset + _PAGE])
         end = offset + len(shown)
         missing = tuple(state for state in snapshot.missing() if server in (None, state.name))
-        return ToolListPage(tuple(shown), len(tools), end if end < len(tools) else None, missing)
+        held = tuple(tool for tool in snapshot.held.values() if server in (None, tool.server))
+        return ToolListPage(tuple(shown), len(tools), end if end < len(tools) else None, missing, held)
 
     def _that_fit(self, tools: Sequence[CatalogTool]) -> Sequence[CatalogTool]:
         """The first entries that fit a reply, at least one."""

@@ -14,6 +14,7 @@ from mcp_optimizer.catalog.snapshot import Snapshot
 from mcp_optimizer.catalog.tools import CatalogTool
 from mcp_optimizer.domain.tools import ServerStatus
 from mcp_optimizer.errors import AmbiguousTool, InvalidRequest, ServerUnavailable, UnknownTool, listed, quoted
+from mcp_optimizer.gateway.held import held_error
 from mcp_optimizer.search.words import name_key
 
 _NEAREST = 3
@@ -42,6 +43,7 @@ def resolve(snapshot: Snapshot, name: str) -> CatalogTool:
         raise UnknownTool(name, ())
     if snapshot.names.servers.is_ours(name):
         raise InvalidRequest(_ours(snapshot, name))
+    _refuse_held(snapshot, name)
     candidates = snapshot.at(snapshot.names.called(name)) or _spelt_like(snapshot, name)
     if len(candidates) == 1:
         return candidates[0]
@@ -86,6 +88,7 @@ def on_server(snapshot: Snapshot, name: str, server: str) -> CatalogTool:
         raise _unavailable(snapshot, server)
     tool = _own_tool(snapshot, name, server) or _on_server(snapshot, name, server)
     if tool is None:
+        _refuse_held(snapshot, name, [server])
         raise UnknownTool(name, nearest_names(snapshot, name, [server]), f"Server {server!r} has no such tool.")
     return tool
 
@@ -94,8 +97,10 @@ def unknown_tool(snapshot: Snapshot, name: str, advice: str) -> UnknownTool:
     """Why no tool has this exact name."""
     if named := _meant(snapshot, name):
         return _no_tool_of(snapshot, name, named, advice)
-    near = () if snapshot.names.servers.meant(name) else nearest_names(snapshot, name)
-    return UnknownTool(name, near, advice=advice)
+    if snapshot.names.servers.meant(name):
+        return UnknownTool(name, (), advice=advice)
+    _refuse_held(snapshot, name)
+    return UnknownTool(name, nearest_names(snapshot, name), advice=advice)
 
 
 def unknown_server(snapshot: Snapshot, server: str) -> InvalidRequest:
@@ -149,6 +154,7 @@ def _no_tool_of(
     snapshot: Snapshot, name: str, meant: Mapping[str, Sequence[str]], advice: str = "Use find_tool to search."
 ) -> UnknownTool:
     """Suggests nothing from other servers, because a model follows suggestions."""
+    _refuse_held(snapshot, name, meant)
     for server in meant:
         state = snapshot.states.get(server)
         if state is not None and state.status is not ServerStatus.RUNNING:
@@ -157,6 +163,24 @@ def _no_tool_of(
     servers = " and ".join(map(repr, meant))
     reason = f"Server {servers} has no such tool." if len(meant) == 1 else f"The servers {servers} have no such tool."
     return UnknownTool(name, nearest_names(snapshot, name, meant), reason, advice)
+
+
+def _refuse_held(snapshot: Snapshot, name: str, servers: Iterable[str] | None = None) -> None:
+    """Says so if a name means a tool that waits for approval, of one of the servers if they are known. No other
+    server's tool is used or suggested in its place.
+    """
+    if not snapshot.held:
+        return
+    if servers is None:
+        found = snapshot.held_as(name)
+    else:
+        spoken = [
+            (server, own) for server in servers for own in (name, *snapshot.names.servers.own_names(name, server))
+        ]
+        found = tuple(tool for server, own in spoken for tool in snapshot.held_as(own) if tool.server == server)
+    if found:
+        exact = [tool for tool in found if tool.name == name]
+        raise held_error((exact or found)[0])
 
 
 def _unavailable(snapshot: Snapshot, server: str) -> ServerUnavailable:

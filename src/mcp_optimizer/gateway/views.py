@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
+from dataclasses import replace
 from threading import Lock
 
 import numpy as np
@@ -92,14 +93,15 @@ class Views:
             tool if tool is not None and self._is_callable(caller, tool, askable=askable) else None
             for tool in snapshot.tools
         )
-        return Snapshot(
+        states = {name: state for name, state in snapshot.states.items() if self.permits_server(caller, name)}
+        return replace(
+            snapshot,
             tools=tools,
-            index=snapshot.index,
-            states={name: state for name, state in snapshot.states.items() if self.permits_server(caller, name)},
+            states=states,
             baseline_tokens=sum(tool.tokens for tool in tools if tool is not None),
-            encoder_is_loading=snapshot.encoder_is_loading,
             table=snapshot.names,
             mask=np.array([tool is not None for tool in tools], dtype=np.bool_),
+            unapproved=snapshot.unapproved.of(states),
         )
 
     def _is_callable(self, caller: Caller, tool: CatalogTool, *, askable: bool) -> bool:

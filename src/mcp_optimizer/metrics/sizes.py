@@ -104,7 +104,7 @@ def _tool(work: Work, counter: TokenCounter) -> CatalogTool:
     record = ToolRecord(server, definition, tokens, _NO_TERMS, "")
     if name == definition.name:
         return CatalogTool(record, name, tokens)
-    renamed = definition.parsed().model_copy(update={"name": name})
+    renamed = definition.sent().model_copy(update={"name": name})
     return CatalogTool(record, name, counter.count_or_zero(renamed.model_dump_json()))
 
 

@@ -17,6 +17,9 @@ from typing import Any
 _M_ARENA_MAX = -8
 _ARENAS = 2
 
+_MANY = 4_000
+"""Number of objects from which it pays to exclude them from garbage collection."""
+
 _SETTLED = 30.0
 """Seconds after which a gateway has loaded what it needs to run."""
 
@@ -46,6 +49,19 @@ def leave_alone() -> None:
     # The newest objects may still be cyclic garbage, which would never be found.
     gc.collect(1)
     gc.freeze()
+
+
+class LongLived:
+    """Excludes long-lived objects from garbage collection, as their number grows."""
+
+    def __init__(self) -> None:
+        self._left_alone = 0
+
+    def grown(self, count: int) -> None:
+        """There are so many now. Only growth counts: objects that are replaced repeatedly would never be freed."""
+        if count > self._left_alone * 5 // 4 + _MANY:
+            self._left_alone = count
+            leave_alone()
 
 
 @asynccontextmanager

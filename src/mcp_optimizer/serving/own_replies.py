@@ -9,7 +9,7 @@ from pydantic import BaseModel
 
 from mcp_optimizer.domain.tools import McpTool, TokenMetrics
 from mcp_optimizer.gateway.entries import entry
-from mcp_optimizer.gateway.found import FoundTools, ToolListPage, not_running
+from mcp_optimizer.gateway.found import FoundTools, ToolListPage
 from mcp_optimizer.gateway.gateway import SCORES_META_KEY
 
 FOUND_META_KEY = "mcp-optimizer/found"
@@ -46,8 +46,8 @@ def list_response(page: ToolListPage) -> dict[str, Any]:
     answer: dict[str, Any] = {"tools": [entry(tool) for tool in page.tools], "total": page.total}
     if page.next_offset is not None:
         answer["next_offset"] = page.next_offset
-    if page.missing:
-        answer["note"] = not_running(page.missing)
+    if page.note:
+        answer["note"] = page.note
     return answer
 
 

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from mcp_optimizer.domain.pins import TrustMode
 from mcp_optimizer.errors import ConfigurationError
 from mcp_optimizer.upstream.auth_config import KEYS_OF_AUTH, configured_headers, login, refuse_login_of_a_child
 from mcp_optimizer.upstream.entry_values import (
@@ -48,7 +49,7 @@ _TRANSPORT_NAMES = {
 
 _KEYS = frozenset(
     "type transport transportType description command args env cwd url httpUrl serverUrl headers timeout disabled "
-    "enabled tools includeTools enabledTools excludeTools disabledTools".split()
+    "enabled tools includeTools enabledTools excludeTools disabledTools trust".split()
 ).union(KEYS_OF_AUTH)
 _AS_WRITTEN = ("description", "headersHelper")
 """Keys whose variables stay: those in a command are replaced by its shell."""
@@ -168,6 +169,7 @@ def _usable_spec(name: str, entry: Any, path: Path, variables: Variables) -> Ser
             timeout=timeout,
             disabled=disabled,
             tools=tools,
+            trust=_trust(entry),
             secrets=secrets,
         )
         if starts_itself(spec, path):
@@ -187,6 +189,7 @@ def _usable_spec(name: str, entry: Any, path: Path, variables: Variables) -> Ser
         timeout=timeout,
         disabled=disabled,
         tools=tools,
+        trust=_trust(entry),
         transport_is_certain=certain,
         secrets=secrets,
     )
@@ -246,6 +249,16 @@ def _tools(entry: Mapping[str, Any]) -> ToolSelection:
     """Which tools are used. Tools turned off in another client's file are turned off here too."""
     used = _tool_names(entry, _USED)
     return ToolSelection(ALL if used is None else tuple(used), tuple(_tool_names(entry, _TURNED_OFF) or ()))
+
+
+def _trust(entry: Mapping[str, Any]) -> TrustMode | None:
+    """What happens when its tools change. Gemini CLI's key of that name is true or false, and means something else."""
+    said = entry.get("trust")
+    if said is None or isinstance(said, bool):
+        return None
+    if said not in list(TrustMode):
+        raise UnusableEntry(f'"trust" must be one of {", ".join(TrustMode)}')
+    return TrustMode(said)
 
 
 def _tool_names(entry: Mapping[str, Any], keys: Sequence[str]) -> list[str] | None:

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from mcp_optimizer.domain.pins import TrustMode
 from mcp_optimizer.upstream.auth_spec import NO_AUTH, AuthSpec
 from mcp_optimizer.upstream.failure import FailureKind
 from mcp_optimizer.upstream.selection import EVERY_TOOL, ToolSelection
@@ -46,6 +47,8 @@ class ServerSpec:
     timeout: float | None = None
     disabled: bool = False
     tools: ToolSelection = EVERY_TOOL
+    trust: TrustMode | None = None
+    """What happens to its tools when they change, if its entry says so."""
     transport_is_certain: bool = True
     problem: str = ""
     problem_kind: FailureKind = FailureKind.ENTRY

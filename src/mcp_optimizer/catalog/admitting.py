@@ -1,0 +1,111 @@
+"""Which listing of each server is in the catalog, and what of it was admitted. Called by the live catalog.
+
+Who admits is given to the catalog; it knows no pins.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Protocol
+
+from mcp_optimizer.catalog.record import ToolRecord
+from mcp_optimizer.domain.pins import Admitted, HeldTool
+from mcp_optimizer.domain.tools import Definition
+from mcp_optimizer.upstream.state import UpstreamState
+
+Held = Mapping[tuple[str, str], HeldTool]
+"""By server and the tool's own name there."""
+
+
+@dataclass(frozen=True)
+class Unapproved:
+    """Listed tools that nobody approved as they are: those that are held, and those that are used all the same."""
+
+    held: Held = field(default_factory=dict)
+    announced: Held = field(default_factory=dict)
+
+    def of(self, servers: Collection[str]) -> Unapproved:
+        """Those of some servers."""
+        if not self.held and not self.announced:
+            return self
+        return Unapproved(
+            {key: tool for key, tool in self.held.items() if key[0] in servers},
+            {key: tool for key, tool in self.announced.items() if key[0] in servers},
+        )
+
+
+class ToolAdmission(Protocol):
+    """Decides which tools of a listing may be found and called."""
+
+    async def admit(self, state: UpstreamState) -> Admitted: ...
+
+
+class AdmitsAll:
+    """For a catalog whose servers are trusted, or never called."""
+
+    async def admit(self, state: UpstreamState) -> Admitted:
+        return Admitted(state.listing.tools)
+
+
+class Admissions:
+    """The listings that are in the catalog, and what of each was admitted."""
+
+    def __init__(self, admission: ToolAdmission) -> None:
+        self._admission = admission
+        self._admitted: dict[str, Admitted] = {}
+        self._fingerprints: dict[str, tuple[int, int]] = {}
+        self._under_way: dict[str, UpstreamState] = {}
+
+    def has(self, state: UpstreamState) -> bool:
+        """Whether a server lists the same tools as before, so that there is nothing to do."""
+        return self._fingerprints.get(state.name) == _fingerprint(state.listing.tools)
+
+    async def of(self, state: UpstreamState) -> Admitted:
+        """What may be used of a listing."""
+        return await self._admission.admit(state)
+
+    def settle(self, state: UpstreamState, admitted: Admitted) -> None:
+        """This listing is in the catalog now."""
+        self._fingerprints[state.name] = _fingerprint(state.listing.tools)
+        self._admitted[state.name] = admitted
+
+    @contextmanager
+    def under_way(self, state: UpstreamState) -> Iterator[None]:
+        """While a listing is taken in, whether or not it gets there."""
+        self._under_way[state.name] = state
+        try:
+            yield
+        finally:
+            if self._under_way.get(state.name) is state:
+                del self._under_way[state.name]
+
+    def again(self, state: UpstreamState, records: Sequence[ToolRecord]) -> UpstreamState | None:
+        """The server's last listing, to be considered again: put together from what was admitted and what was not."""
+        if state.name in self._under_way:
+            return self._under_way[state.name]
+        if state.name not in self._fingerprints:
+            return None
+        del self._fingerprints[state.name]
+        tools = (*(record.definition for record in records), *self._admitted[state.name].withheld)
+        return replace(state, listing=replace(state.listing, tools=tools, summary_of=None))
+
+    def unapproved(self) -> Unapproved:
+        """Of all servers, as they are in the catalog now."""
+        found = list(self._admitted.values())
+        return Unapproved(_by_key(one.held for one in found), _by_key(one.announced for one in found))
+
+
+def _by_key(found: Iterable[Mapping[str, HeldTool]]) -> Held:
+    return {(tool.server, tool.name): tool for tools in found for tool in tools.values()}
+
+
+def summarised(state: UpstreamState) -> UpstreamState:
+    """A state for keeping: with the number of its tools, and not their definitions."""
+    return replace(state, listing=state.listing.summary()) if state.listing.tools else state
+
+
+def _fingerprint(tools: Sequence[Definition]) -> tuple[int, int]:
+    """The same for two listings of the same definitions, in any order."""
+    return len(tools), sum(hash(tool.definition_hash) for tool in tools)

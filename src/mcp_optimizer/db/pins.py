@@ -1,0 +1,168 @@
+"""Reads and writes of pins: what servers and tools were when they were approved, and what waits for approval.
+
+Several gateways and the command line share them. Whoever writes reads in the same transaction, alone: of two first
+listings one is the baseline, and nothing is approved that changed meanwhile.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any
+
+from sqlalchemy import ColumnElement, Table, and_, delete, func, select
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from mcp_optimizer.db.tables import server_pin, tool_pin
+from mcp_optimizer.db.transactions import Transactions, chunks, upsert
+from mcp_optimizer.domain.pins import NO_MARK, Mark, Pins, PinState, ServerPin, ToolPin
+
+_APPROVED, _WAITING = PinState.APPROVED.value, PinState.WAITING.value
+_SERVER_KEY = ["server", "state"]
+_TOOL_KEY = ["server", "tool", "state"]
+
+
+class StoredPins(Transactions):
+    """The pins of all servers, by name."""
+
+    async def read(self, server: str) -> Pins:
+        """All pins of a server, without the tools' definitions, which are most of it."""
+        async with self._reading() as connection:
+            return await _read(connection, server)
+
+    async def whole(self, server: str) -> Pins:
+        """All pins of a server, with the tools' definitions."""
+        async with self._reading() as connection:
+            return await _read(connection, server, definitions=True)
+
+    async def servers(self) -> list[str]:
+        """The servers that have pins."""
+        async with self._reading() as connection:
+            found = await connection.execute(select(server_pin.c.server).distinct().order_by(server_pin.c.server))
+            return [row.server for row in found]
+
+    async def marks(self, servers: Collection[str]) -> dict[str, Mark]:
+        """What changes with every approval, by server."""
+        found = dict.fromkeys(servers, NO_MARK)
+        async with self._reading() as connection:
+            for chunk in chunks(sorted(servers)):
+                begun = select(server_pin.c.server, server_pin.c.at_ms).where(
+                    server_pin.c.server.in_(chunk), server_pin.c.state == _APPROVED
+                )
+                starts = {row.server: row.at_ms for row in await connection.execute(begun)}
+                counted = (
+                    select(tool_pin.c.server, func.count().label("tools"), func.sum(tool_pin.c.at_ms).label("moments"))
+                    .where(tool_pin.c.server.in_(chunk), tool_pin.c.state == _APPROVED)
+                    .group_by(tool_pin.c.server)
+                )
+                tools = {row.server: (row.tools, int(row.moments)) for row in await connection.execute(counted)}
+                for server, at_ms in starts.items():
+                    count, moments = tools.get(server, NO_MARK)
+                    found[server] = (count, moments + at_ms)
+        return found
+
+    async def begin(self, server: str, pin: ServerPin, tools: Mapping[str, ToolPin]) -> Pins:
+        """Make this the baseline of a server, unless it has one. Returns what is approved then."""
+        async with self._writing(alone=True) as connection:
+            known = await _read(connection, server)
+            if known.approved is None:
+                await _put_server(connection, server, _APPROVED, pin)
+                await _put_tools(connection, server, _APPROVED, tools)
+                known = await _read(connection, server)
+        return known
+
+    async def adopt(self, server: str, tools: Mapping[str, ToolPin]) -> None:
+        """Approve tools that were turned off at the baseline, the first time they are seen."""
+        async with self._writing(alone=True) as connection:
+            known = (await _read(connection, server)).tools
+            unseen = {name: pin for name, pin in tools.items() if name in known and not known[name].hash}
+            await _put_tools(connection, server, _APPROVED, unseen)
+
+    async def wait(self, server: str, pin: ServerPin | None, tools: Mapping[str, ToolPin]) -> None:
+        """Exactly this waits for approval now; what waited before and is the same keeps its time."""
+        async with self._writing(alone=True) as connection:
+            known = await _read(connection, server)
+            await _delete_tools(connection, server, _WAITING, known.waiting_tools.keys() - tools.keys())
+            before = {name: found.hash for name, found in known.waiting_tools.items()}
+            new = {name: found for name, found in tools.items() if before.get(name) != found.hash}
+            await _put_tools(connection, server, _WAITING, new)
+            if pin is None:
+                await connection.execute(delete(server_pin).where(_is(server_pin, server, _WAITING)))
+            elif known.waiting is None or known.waiting.identity != pin.identity:
+                await _put_server(connection, server, _WAITING, pin)
+
+    async def approve(self, server: str, tools: Mapping[str, str], by: str, identity: str = "") -> list[str]:
+        """Approve waiting tools by name, and another command or URL, each only if it is still what was looked at: its
+        hash. Returns the approved names.
+        """
+        async with self._writing(alone=True) as connection:
+            known = await _read(connection, server, definitions=True)
+            approved = {
+                name: ToolPin(pin.hash, pin.definition, by)
+                for name, pin in known.waiting_tools.items()
+                if tools.get(name) == pin.hash
+            }
+            await _put_tools(connection, server, _APPROVED, approved)
+            await _delete_tools(connection, server, _WAITING, approved)
+            if known.waiting is not None and known.waiting.identity == identity:
+                await _put_server(connection, server, _APPROVED, known.waiting)
+                await connection.execute(delete(server_pin).where(_is(server_pin, server, _WAITING)))
+        return sorted(approved)
+
+    async def reset(self, server: str) -> bool:
+        """Forget a server: its next listing is the baseline. Whether there was anything to forget."""
+        async with self._writing(alone=True) as connection:
+            existed = (await _read(connection, server)).approved is not None
+            for table in (tool_pin, server_pin):
+                await connection.execute(delete(table).where(table.c.server == server))
+        return existed
+
+
+async def _read(connection: AsyncConnection, server: str, *, definitions: bool = False) -> Pins:
+    servers = await connection.execute(select(server_pin).where(server_pin.c.server == server))
+    pins = {row.state: ServerPin(row.identity, row.shown, row.at_ms) for row in servers}
+    columns = [tool_pin.c.tool, tool_pin.c.state, tool_pin.c.hash, tool_pin.c.by, tool_pin.c.at_ms]
+    more = [tool_pin.c.definition] if definitions else []
+    tools: dict[str, dict[str, ToolPin]] = {_APPROVED: {}, _WAITING: {}}
+    for row in await connection.execute(select(*columns, *more).where(tool_pin.c.server == server)):
+        tools[row.state][row.tool] = ToolPin(row.hash, row.definition if definitions else b"", row.by, row.at_ms)
+    return Pins(pins.get(_APPROVED), tools[_APPROVED], pins.get(_WAITING), tools[_WAITING])
+
+
+async def _put_server(connection: AsyncConnection, server: str, state: str, pin: ServerPin) -> None:
+    new = {"identity": pin.identity, "shown": pin.shown, "at_ms": _now()}
+    statement = upsert(connection, server_pin).values(server=server, state=state, **new)
+    await connection.execute(statement.on_conflict_do_update(index_elements=_SERVER_KEY, set_=new))
+
+
+async def _put_tools(connection: AsyncConnection, server: str, state: str, tools: Mapping[str, ToolPin]) -> None:
+    now = _now()
+    for chunk in chunks(sorted(tools.items())):
+        rows: list[dict[str, Any]] = [
+            {
+                "server": server,
+                "tool": name,
+                "state": state,
+                "hash": pin.hash,
+                "definition": pin.definition,
+                "by": pin.by,
+                "at_ms": now,
+            }
+            for name, pin in chunk
+        ]
+        statement = upsert(connection, tool_pin)
+        new = {column: statement.excluded[column] for column in ("hash", "definition", "by", "at_ms")}
+        await connection.execute(statement.on_conflict_do_update(index_elements=_TOOL_KEY, set_=new), rows)
+
+
+async def _delete_tools(connection: AsyncConnection, server: str, state: str, names: Iterable[str]) -> None:
+    for chunk in chunks(sorted(names)):
+        await connection.execute(delete(tool_pin).where(_is(tool_pin, server, state), tool_pin.c.tool.in_(chunk)))
+
+
+def _is(table: Table, server: str, state: str) -> ColumnElement[bool]:
+    return and_(table.c.server == server, table.c.state == state)
+
+
+def _now() -> int:
+    return time.time_ns() // 1_000_000

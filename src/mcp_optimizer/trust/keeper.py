@@ -1,0 +1,224 @@
+"""Decides which of a server's listed tools are what was approved, and keeps what was.
+
+The first listing of a server counts as approved. Later, tools that changed, or were added, are held back or announced,
+as the server's mode says. The catalog asks at every listing; the command line and the dashboard approve. Knows no
+client, and never logs a server's texts.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections import Counter, defaultdict
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+
+from mcp_optimizer.domain.pins import Admitted, HeldTool, Mark, Pins, ServerPin, ToolChange, ToolPin, TrustMode
+from mcp_optimizer.domain.tools import Definition
+from mcp_optimizer.errors import CatalogError, listed, quoted
+from mcp_optimizer.trust.pins import Verdict, baseline, compare, definition_hash, identity_of, pin_of
+from mcp_optimizer.trust.store import PinsInMemory, PinStore
+from mcp_optimizer.upstream.state import UpstreamState
+
+logger = logging.getLogger(__name__)
+
+_PAUSE = 2.0
+"""Seconds between two looks for approvals by other processes, while there is something to approve."""
+
+_MOST_NAMED = 5
+_MOST_LOGGED = 20
+"""Log lines about one server: it may change its tools a million times."""
+
+OpenedPins = Callable[[], Awaitable[PinStore | None]]
+"""Waits until the database is open, or could not be opened; None if there is none."""
+
+
+class Keeper:
+    """Knows what was approved. `modes` are by server; a server without one is not looked at."""
+
+    def __init__(self, opened: OpenedPins, modes: Mapping[str, TrustMode], pause: float = _PAUSE) -> None:
+        self._opened = opened
+        self._modes = modes
+        self._pause = pause
+        self._memory = PinsInMemory()
+        self._turns: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+        self._known: dict[str, Pins] = {}
+        self._marks: dict[str, Mark] = {}
+        self._decided: set[str] = set()
+        self._stirred = asyncio.Event()
+        self._logged: dict[str, frozenset[tuple[str, str]]] = {}
+        self._times_logged: Counter[str] = Counter()
+
+    async def admit(self, state: UpstreamState) -> Admitted:
+        """What of a server's listing may be used. Waits until the database is open, or is known to be of no use."""
+        mode, definitions = self._modes.get(state.name, TrustMode.OFF), state.listing.tools
+        if mode is TrustMode.OFF:
+            return Admitted(definitions)
+        server = identity_of(state.spec)
+        # One listing at a time, so that what waits for approval is of the latest.
+        async with self._turns[state.name]:
+            hashes = await asyncio.to_thread(_hashes, definitions)
+            store, pins = await self._approved(state, server)
+            verdict = compare(pins, server, hashes)
+            await self._write_down(store, state, server, verdict, pins)
+        unapproved = _unapproved(state, verdict, pins)
+        self._remember(state.name, pins, unapproved)
+        self._log(state.name, mode, verdict, hashes)
+        if mode is TrustMode.WARN:
+            return Admitted(definitions, announced=unapproved)
+        return Admitted(
+            [tool for tool in definitions if tool.name not in unapproved],
+            unapproved,
+            [tool for tool in definitions if tool.name in unapproved],
+        )
+
+    async def approve(self, server: str, tools: Mapping[str, str], by: str, identity: str = "") -> list[str]:
+        """Approve waiting tools by name, and another command or URL of the server, each only if it still has the hash
+        that it was shown with. Returns the approved names.
+        """
+        approved = await (await self._store()).approve(server, tools, by, identity)
+        self._decide(server)
+        return approved
+
+    async def reset(self, server: str) -> bool:
+        """Forget a server: what it lists now is the new baseline. Whether there was anything to forget."""
+        existed = await (await self._store()).reset(server)
+        self._known.pop(server, None)
+        self._decide(server)
+        return existed
+
+    async def pins(self, server: str) -> Pins:
+        """Everything that is kept of a server, with definitions."""
+        return await (await self._store()).whole(server)
+
+    async def decided(self) -> Collection[str]:
+        """Wait until somebody, here or in another process, decides about servers with unapproved tools; their names."""
+        while True:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(self._pause if self._marks else None):
+                    await self._stirred.wait()
+            self._stirred.clear()
+            found = self._decided | await self._decided_elsewhere()
+            self._decided = set()
+            if found:
+                return found
+
+    def look_again(self) -> None:
+        """The database is open after all: what it says of any server counts from now on."""
+        for server in self._known:
+            self._decide(server)
+
+    async def _store(self) -> PinStore:
+        return await self._opened() or self._memory
+
+    async def _approved(self, state: UpstreamState, server: ServerPin) -> tuple[PinStore, Pins]:
+        """What was approved of a server, and where that is kept; what it lists now, if it is seen the first time."""
+        store, name = await self._opened(), state.name
+        if store is not None:
+            try:
+                pins = await store.read(name)
+                if pins.approved is None:
+                    pins = await store.begin(name, *await self._first(state, server))
+            except CatalogError as error:
+                logger.warning(
+                    "Server %s: what was approved of it cannot be read or written: %s. Its tools are compared with "
+                    "those that this gateway saw first.",
+                    quoted(name),
+                    error,
+                )
+                if name in self._known:
+                    return self._memory, self._known[name]
+            else:
+                return store, pins
+        return self._memory, await self._memory.begin(name, *await self._first(state, server))
+
+    async def _first(self, state: UpstreamState, server: ServerPin) -> tuple[ServerPin, Mapping[str, ToolPin]]:
+        kept = await self._memory.read(state.name)
+        if kept.approved is not None:
+            # Seen while the database was not open.
+            return kept.approved, kept.tools
+        return server, await asyncio.to_thread(baseline, state.listing.tools, state.listing.turned_off)
+
+    async def _write_down(
+        self, store: PinStore, state: UpstreamState, server: ServerPin, verdict: Verdict, pins: Pins
+    ) -> None:
+        """What waits for approval, for those who approve. Nothing is written if it waits already."""
+        wanted = {*verdict.changes, *verdict.first_seen}
+        made = await asyncio.to_thread(_pins_of, [tool for tool in state.listing.tools if tool.name in wanted])
+        waiting = {name: made[name] for name in verdict.changes}
+        moved = server if verdict.is_other_server else None
+        is_same = _hashes_of(waiting) == _hashes_of(pins.waiting_tools)
+        is_same_server = (moved and moved.identity) == (pins.waiting and pins.waiting.identity)
+        try:
+            if verdict.first_seen:
+                await store.adopt(state.name, {name: made[name] for name in verdict.first_seen})
+            if not (is_same and is_same_server):
+                await store.wait(state.name, moved, waiting)
+        except CatalogError as error:
+            logger.warning("Server %s: its changes cannot be stored for approval: %s.", quoted(state.name), error)
+
+    def _remember(self, server: str, pins: Pins, unapproved: Mapping[str, HeldTool]) -> None:
+        self._known[server] = pins
+        if unapproved:
+            self._marks[server] = pins.mark
+            self._stirred.set()
+        else:
+            self._marks.pop(server, None)
+
+    def _decide(self, server: str) -> None:
+        self._decided.add(server)
+        self._stirred.set()
+
+    async def _decided_elsewhere(self) -> set[str]:
+        if not self._marks:
+            return set()
+        try:
+            marks = await (await self._store()).marks(list(self._marks))
+        except CatalogError as error:
+            logger.debug("Cannot look for approvals: %s", error)
+            return set()
+        return {server for server, mark in marks.items() if self._marks.get(server, mark) != mark}
+
+    def _log(self, server: str, mode: TrustMode, verdict: Verdict, hashes: Mapping[str, str]) -> None:
+        """Once per change: which tools of which server, and how to see what changed."""
+        now = {(name, hashes[name]) for name in verdict.changes} | ({("", "")} if verdict.is_other_server else set())
+        new = now - self._logged.get(server, frozenset())
+        self._logged[server] = frozenset(now)
+        if not new or self._times_logged[server] > _MOST_LOGGED:
+            return
+        self._times_logged[server] += 1
+        names = sorted(name for name, _ in new if name)
+        said = ["its command or URL is not the approved one"] if ("", "") in new else []
+        said += [f"changed or new since its tools were approved: {_named(names)}"] if names else []
+        effect = "They wait for approval" if mode is TrustMode.BLOCK else "They are used"
+        logger.warning("Server %s: %s. %s; see `mcp-optimizer trust list`.", quoted(server), "; ".join(said), effect)
+        if self._times_logged[server] > _MOST_LOGGED:
+            logger.warning("Server %s: further changes are not logged.", quoted(server))
+
+
+def _unapproved(state: UpstreamState, verdict: Verdict, pins: Pins) -> dict[str, HeldTool]:
+    begun = pins.approved.at_ms if pins.approved is not None else 0
+    found = {}
+    for tool in state.listing.tools:
+        change = verdict.changes.get(tool.name, ToolChange.SERVER if verdict.is_other_server else None)
+        if change is not None:
+            known = pins.tools.get(tool.name)
+            at_ms = known.at_ms if known is not None and change is ToolChange.CHANGED else begun
+            found[tool.name] = HeldTool(state.name, tool.name, change, at_ms)
+    return found
+
+
+def _hashes(definitions: Sequence[Definition]) -> dict[str, str]:
+    return {definition.name: definition_hash(definition) for definition in definitions}
+
+
+def _pins_of(definitions: Sequence[Definition]) -> dict[str, ToolPin]:
+    return {definition.name: pin_of(definition) for definition in definitions}
+
+
+def _hashes_of(tools: Mapping[str, ToolPin]) -> dict[str, str]:
+    return {name: pin.hash for name, pin in tools.items()}
+
+
+def _named(names: Sequence[str]) -> str:
+    return listed([quoted(name) for name in names], _MOST_NAMED)

@@ -1,0 +1,125 @@
+"""What counts as the same tool and the same server."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from mcp_optimizer.domain.pins import Pins, ToolChange
+from mcp_optimizer.domain.tools import Definition, McpTool
+from mcp_optimizer.trust.pins import Verdict, baseline, compare, definition_hash, identity_of, pin_of, unpacked
+from mcp_optimizer.upstream.spec import ServerSpec, Transport
+
+TOOL: dict[str, Any] = {
+    "name": "a",
+    "title": "A",
+    "description": "Do it",
+    "inputSchema": {"type": "object", "properties": {"x": {"enum": ["p", "q"]}, "y": {}}, "required": ["x", "y"]},
+    "outputSchema": {"type": "object"},
+    "annotations": {"readOnlyHint": True},
+}
+
+
+def definition(**fields: Any) -> Definition:
+    return Definition.of(McpTool.model_validate({**TOOL, **fields}))
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"name": "b"},
+        {"title": "B"},
+        {"title": None},
+        {"description": "Do it."},
+        {"description": "Do it\u200b"},
+        {"inputSchema": {"type": "object"}},
+        {"outputSchema": None},
+        {"annotations": {"readOnlyHint": False}},
+    ],
+    ids=str,
+)
+def test_what_a_model_reads_is_part_of_a_tool(fields: dict[str, Any]) -> None:
+    assert definition_hash(definition(**fields)) != definition_hash(definition())
+
+
+def test_what_no_model_reads_and_the_order_of_keys_may_change() -> None:
+    same = definition(
+        _meta={"build": 2},
+        icons=[{"src": "https://example.org/new.png"}],
+        execution={"taskSupport": "optional"},
+        inputSchema={"required": ["y", "x"], "properties": {"y": {}, "x": {"enum": ["q", "p"]}}, "type": "object"},
+    )
+    assert definition_hash(same) == definition_hash(definition())
+
+
+def test_the_definition_of_a_pin_can_be_read_again() -> None:
+    pin = pin_of(definition(_meta={"not": "kept"}), "me")
+    assert unpacked(pin) == {**TOOL, "inputSchema": TOOL["inputSchema"]}
+    assert pin.by == "me"
+    assert pin.hash == definition_hash(definition())
+
+
+def test_half_a_character_can_be_pinned() -> None:
+    odd = Definition.packing("a", '{"name":"a","description":"\\ud800","inputSchema":{}}')
+    other = Definition.packing("a", '{"name":"a","description":"\\ud801","inputSchema":{}}')
+    assert pin_of(odd).hash != pin_of(other).hash
+
+
+def test_a_number_of_thousands_of_digits_can_be_pinned() -> None:
+    digits = "9" * 10_000
+    odd = Definition.packing("a", '{"name":"a","inputSchema":{"maximum":' + digits + "}}")
+    other = Definition.packing("a", '{"name":"a","inputSchema":{"maximum":' + digits + "1}}")
+    assert pin_of(odd).hash != pin_of(other).hash
+
+
+LOCAL = ServerSpec(
+    "x", Transport.STDIO, "npx", ("-y", "some-server", "--api-key", "Zx81kdZx81kd"), {"TOKEN": "t0ken-123"}
+)
+REMOTE = ServerSpec("x", Transport.HTTP, url="https://example.org/mcp?key=Zx81kdZx81kd", headers={"X-Key": "s3cret-9"})
+
+
+@pytest.mark.parametrize(
+    ("spec", "other"),
+    [
+        (LOCAL, replace(LOCAL, args=("-y", "other-server", "--api-key", "Zx81kdZx81kd"))),
+        (LOCAL, replace(LOCAL, command="uvx")),
+        (REMOTE, replace(REMOTE, url="https://example.com/mcp?key=Zx81kdZx81kd")),
+        (REMOTE, replace(REMOTE, url="http://example.org/mcp?key=Zx81kdZx81kd")),
+        (LOCAL, REMOTE),
+    ],
+)
+def test_another_command_or_url_is_another_server(spec: ServerSpec, other: ServerSpec) -> None:
+    assert identity_of(spec).identity != identity_of(other).identity
+
+
+@pytest.mark.parametrize(
+    ("spec", "other"),
+    [
+        (LOCAL, replace(LOCAL, env={"TOKEN": "another"})),
+        (LOCAL, replace(LOCAL, args=("-y", "some-server", "--api-key", "Qq77ppQq77pp"))),
+        (REMOTE, replace(REMOTE, headers={})),
+        (REMOTE, replace(REMOTE, url="https://example.org/mcp?key=Qq77ppQq77pp")),
+    ],
+)
+def test_another_secret_is_the_same_server_and_never_shown(spec: ServerSpec, other: ServerSpec) -> None:
+    assert identity_of(spec) == identity_of(other)
+    assert "Zx81kd" not in identity_of(spec).shown
+
+
+def test_each_tool_is_the_same_changed_new_or_gone() -> None:
+    first = [definition(name=name) for name in ("same", "changed", "gone")]
+    server = identity_of(LOCAL)
+    pins = Pins(server, baseline(first, ["off", "still_off"]))
+    now = [
+        definition(name="same"),
+        definition(name="changed", description="Another"),
+        definition(name="new"),
+        definition(name="off"),
+    ]
+    listed = {one.name: definition_hash(one) for one in now}
+    changes = {"changed": ToolChange.CHANGED, "new": ToolChange.NEW}
+    assert compare(pins, server, listed) == Verdict(False, changes, ("gone",), ("off",))
+    assert compare(pins, identity_of(REMOTE), {}).is_other_server
+    assert compare(Pins(), server, listed) == Verdict()
