@@ -6,9 +6,7 @@ source. The sources are merged here because a settings library would no longer k
 
 from __future__ import annotations
 
-import difflib
 import os
-import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, Self
@@ -18,8 +16,10 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from mcp_optimizer.domain.addresses import browser_address, readable_database
 from mcp_optimizer.domain.result_settings import ResultEncoding, ResultSettings, enough_tokens
+from mcp_optimizer.domain.token_issuers import TokenIssuer, distinct
 from mcp_optimizer.errors import ConfigurationError
 from mcp_optimizer.limits import Limits
+from mcp_optimizer.runtime.settings_sources import explained, from_environment, from_file, refuse_unknown
 
 APP_NAME = "mcp-optimizer"
 PREFIX = "MCP_OPTIMIZER_"
@@ -33,7 +33,7 @@ _NO_OPTIONS = ("settings", "depth", "child", "secret_key")
 SERVER_FILE = "mcp.json"
 SETTINGS_FILE = "mcp-optimizer.toml"
 
-FILE_ONLY = frozenset({"groups", "client_profiles", "server_results", "tool_results", "limits"})
+FILE_ONLY = frozenset({"groups", "client_profiles", "server_results", "tool_results", "limits", "token_issuers"})
 """Structured options that can only be set in a file."""
 
 LogLevel = Literal["debug", "info", "warning", "error"]
@@ -253,6 +253,19 @@ class Settings(BaseModel):
         description="Send OpenTelemetry traces to this OTLP/HTTP endpoint, such as http://127.0.0.1:4318. Needs the "
         "extra otel.",
     )
+    require_auth: bool | None = Field(
+        default=None,
+        description="Answer only callers over HTTP with a key or a token. Default: required unless on loopback.",
+    )
+    open_to_anyone: bool = Field(
+        default=False,
+        description="Serve everybody who reaches the gateway over HTTP, beyond loopback too, without a key.",
+    )
+    token_issuers: list[TokenIssuer] = Field(
+        default_factory=list,
+        repr=False,
+        description="Whose tokens callers over HTTP may use: [[token_issuers]] tables with at least a name and an issuer.",
+    )
 
     @field_validator("max_tokens", "preview_tokens")
     @classmethod
@@ -269,10 +282,17 @@ class Settings(BaseModel):
     def _for_browsers(cls, value: str) -> str:
         return browser_address(value)
 
+    @field_validator("token_issuers")
+    @classmethod
+    def _distinct(cls, value: list[TokenIssuer]) -> list[TokenIssuer]:
+        return distinct(value)
+
     @model_validator(mode="after")
-    def _one_source_of_servers(self) -> Self:
+    def _without_contradiction(self) -> Self:
         if self.demo and self.config is not None:
             raise ValueError("give either config or demo, not both")
+        if self.require_auth and self.open_to_anyone:
+            raise ValueError("give either require_auth or open_to_anyone, not both")
         return self
 
     @property
@@ -312,20 +332,23 @@ def load_settings(
     flags = {name: value for name, value in (flags or {}).items() if value is not None}
     path = settings_file or _settings_path(environment)
     layers = [
-        *([(_from_file(path), f"in {path}")] if path else []),
-        (_from_environment(environment), f"in the environment ({PREFIX}*)"),
+        *([(from_file(path), f"in {path}")] if path else []),
+        (from_environment(environment, PREFIX, _NO_OPTIONS), f"in the environment ({PREFIX}*)"),
         (flags, "on the command line"),
     ]
     merged: dict[str, Any] = {}
     origins: dict[str, str] = {}
     for values, origin in layers:
-        _refuse_unknown(values, origin)
+        refuse_unknown(values, origin, Settings.model_fields)
         merged |= values
         origins |= dict.fromkeys(values, origin)
     try:
         return Settings(**merged)
     except ValidationError as error:
-        raise ConfigurationError("; ".join(_explain(problem, origins) for problem in error.errors())) from None
+        # A hidden value is a secret, or may contain one.
+        hidden = {name for name, info in Settings.model_fields.items() if not info.repr}
+        said = (explained(problem, origins, hidden) for problem in error.errors())
+        raise ConfigurationError("; ".join(said)) from None
 
 
 def _settings_path(environment: Mapping[str, str]) -> Path | None:
@@ -334,36 +357,3 @@ def _settings_path(environment: Mapping[str, str]) -> Path | None:
         return Path(named).expanduser()
     candidates = (Path(SETTINGS_FILE), user_config_path(APP_NAME) / "settings.toml")
     return next((path for path in candidates if path.exists()), None)
-
-
-def _from_file(path: Path) -> dict[str, Any]:
-    try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise ConfigurationError(f"No settings file at {path}.") from None
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise ConfigurationError(f"Cannot read the settings file {path}: {error}.") from error
-
-
-def _from_environment(environment: Mapping[str, str]) -> dict[str, str]:
-    found = {name.removeprefix(PREFIX).lower(): value for name, value in environment.items() if name.startswith(PREFIX)}
-    # An empty value means "not set", as in a shell script.
-    return {name: value for name, value in found.items() if value != "" and name not in _NO_OPTIONS}
-
-
-def _refuse_unknown(values: Mapping[str, Any], origin: str) -> None:
-    for name in values:
-        if name not in Settings.model_fields:
-            close = difflib.get_close_matches(name, Settings.model_fields, n=1)
-            hint = f" Did you mean {close[0]!r}?" if close else f" Known: {', '.join(Settings.model_fields)}."
-            raise ConfigurationError(f"Unknown option {name!r} {origin}.{hint}")
-
-
-def _explain(problem: Any, origins: Mapping[str, str]) -> str:
-    name = str(problem["loc"][0]) if problem["loc"] else ""
-    message = problem["msg"].removeprefix("Value error, ")
-    if not name:
-        return f"{message[:1].upper()}{message[1:]}."
-    # A hidden value is a secret, or may contain one.
-    shown = f" {problem['input']!r}" if Settings.model_fields[name].repr else ""
-    return f"Bad value{shown} for {name!r} {origins.get(name, 'by default')}: {message}."

@@ -37,6 +37,7 @@ class Life:
         self._ending = Ending()
         self._ending.add("the database", parts.storage.close)
         self._ending.add("the logins", parts.logins.close)
+        self._ending.add("the keys of callers", parts.credentials.close)
         if parts.use is not None:
             self._ending.add("what was learned from use", parts.use.stop)
         if parts.shapes is not None:

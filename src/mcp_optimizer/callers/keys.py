@@ -1,4 +1,4 @@
-"""Makes and reads API keys: `mcpo_<id>_<secret>`. Called by the command that makes one and by whoever verifies one. Pure.
+"""Makes and reads API keys: `mcpo_<id>_<secret>`. Called by the command for keys and by whoever verifies one. Pure.
 
 The secret has 256 random bits, so a plain hash of it is as safe as a slow one and costs a microsecond.
 """
@@ -88,12 +88,12 @@ def expiry(text: str, now: datetime) -> datetime | None:
             ends = datetime.combine(date.fromisoformat(text), time.max, UTC)
         except ValueError:
             raise ConfigurationError(
-                f"--expires {quoted(text)} is neither a length of time (12h, 90d, 8w), nor a day (2027-01-31), nor never."
+                f"--expires {quoted(text)} is no length of time (12h, 90d, 8w), no day (2027-01-31), and not never."
             ) from None
     if ends <= now:
         raise ConfigurationError(f"--expires {quoted(text)} is not in the future.")
     if ends - now > _LONGEST:
-        raise ConfigurationError(f"--expires {quoted(text)} is more than a hundred years away. Say never, if you mean it.")
+        raise ConfigurationError(f"--expires {quoted(text)} is over a hundred years away. Say never, if you mean it.")
     return ends
 
 

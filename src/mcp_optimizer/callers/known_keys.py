@@ -1,4 +1,4 @@
-"""Verifies API keys against the database, which it reads at most a few times a second, however many keys it is asked about.
+"""Verifies API keys with the database, which it reads a few times a second at most, however many keys are sent.
 
 All living keys are in memory. A look for changes is one small query; it is made ahead of time while keys are in use, so
 that a good key rarely waits for one. What another process did is known after two seconds, or nobody is let in.
@@ -38,6 +38,13 @@ _UNKNOWN = 0.2
 _USE_NOTED = 60.0
 """Seconds between two notes that the same key was used."""
 
+_AFTER_FAILURE = 0.5
+_WARNED = 60.0
+"""Seconds between two attempts, and between two warnings, while the database does not answer."""
+
+
+_NO_ANSWER = "Keys cannot be verified: the database does not answer. Try again shortly."
+
 
 class KeyStore(Protocol):
     """Where keys are kept."""
@@ -66,6 +73,7 @@ class KnownKeys:
         self._looks = BackgroundTasks(logger, "Cannot read the keys", expected=(CannotVerify,))
         self._writes = BackgroundTasks(logger, "Cannot write when keys were used", expected=(CatalogError,))
         self._noted: dict[str, float] = {}
+        self._failed_at = self._warned_at = float("-inf")
 
     async def principal(self, text: str) -> Principal:
         """Whose key this is; raises Rejected if nobody's, and CannotVerify if the database does not answer."""
@@ -99,10 +107,12 @@ class KnownKeys:
 
     async def _read(self) -> None:
         begun = self._clock()
+        if begun - self._failed_at < _AFTER_FAILURE:
+            raise CannotVerify(_NO_ANSWER)
         try:
             stored = await self._stored()
             if stored is None:
-                raise CannotVerify("Keys cannot be verified: the database is not open.")
+                raise CatalogError("the database is not open")
             # First the mark: what changes between the two is read again with the next look.
             mark = await stored.mark()
             keys = self._known.keys
@@ -110,9 +120,15 @@ class KnownKeys:
                 keys = {key.id: key for key in await stored.living(_now_ms())}
                 self._noted = {key_id: at for key_id, at in self._noted.items() if key_id in keys}
         except CatalogError as error:
-            logger.warning("Keys cannot be verified: %s", error)
-            raise CannotVerify("Keys cannot be verified: the database does not answer.") from error
+            self._failed(begun, error)
+            raise CannotVerify(_NO_ANSWER) from error
         self._known = _Known(keys, mark, begun)
+
+    def _failed(self, at: float, error: CatalogError) -> None:
+        self._failed_at = at
+        if at - self._warned_at > _WARNED:
+            self._warned_at = at
+            logger.warning("Keys cannot be verified, so nobody is let in with one: %s", error)
 
     def _note_use(self, key_id: str) -> None:
         now = self._clock()

@@ -1,4 +1,4 @@
-"""An API key as it is kept: what it permits, for how long, and a hash of its secret. Frozen; nothing here can open one."""
+"""An API key as it is kept: what it permits, for how long, and a hash of its secret. Frozen; nothing verifies here."""
 
 from __future__ import annotations
 
