@@ -258,13 +258,12 @@ class Settings(BaseModel):
         description="Answer only callers over HTTP with a key or a token. Default: required unless on loopback.",
     )
     open_to_anyone: bool = Field(
-        default=False,
-        description="Serve everybody who reaches the gateway over HTTP, beyond loopback too, without a key.",
+        default=False, description="Serve everybody who reaches the gateway over HTTP, beyond loopback too."
     )
     token_issuers: list[TokenIssuer] = Field(
         default_factory=list,
         repr=False,
-        description="Whose tokens callers over HTTP may use: [[token_issuers]] tables with at least a name and an issuer.",
+        description="Whose tokens callers over HTTP may use: [[token_issuers]] tables with a name, an issuer ...",
     )
 
     @field_validator("max_tokens", "preview_tokens")

@@ -17,6 +17,7 @@ LEEWAY = 30
 
 _LONGEST_NAME = 128
 _LONGEST_ID = 500
+_LATEST = 1e12
 _MOST_SCOPES = 200
 _MOST_SERVERS = 1_000
 _PLAIN = "!\"#$&'()*+,/:;<=>?@[\\]^`{|}"
@@ -32,20 +33,24 @@ def check_audience(claims: Mapping[str, Any], audience: str) -> None:
 
 def check_times(claims: Mapping[str, Any], now: float, *, needs_end: bool) -> float:
     """When the token ends. One that has ended, or not begun, is rejected."""
-    ends, begins = claims.get("exp"), claims.get("nbf")
-    if ends is None and not needs_end:
-        ends = math.inf
-    elif not _is_moment(ends):
+    if "exp" not in claims and not needs_end:
+        ends: float | None = math.inf
+    else:
+        ends = _moment(claims.get("exp"))
+    if ends is None:
         raise Rejected("The token does not say when it expires.")
     if ends + LEEWAY <= now:
         raise Rejected("The token has expired.")
-    if begins is not None and not (_is_moment(begins) and begins - LEEWAY <= now):
+    begins = _moment(claims.get("nbf", 0))
+    if begins is None or begins - LEEWAY > now:
         raise Rejected("The token is not valid yet.")
-    return float(ends)
+    return ends
 
 
-def _is_moment(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < 1e12
+def _moment(value: object) -> float | None:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return float(value) if 0 <= value < _LATEST else None
 
 
 def principal_of(claims: Mapping[str, Any], issuer: TokenIssuer) -> Principal:

@@ -10,6 +10,7 @@ from typing import Any
 
 import jwt
 from jwt.exceptions import PyJWTError
+from jwt.types import Options
 
 from mcp_optimizer.callers.claims import LEEWAY, check_audience, check_times, principal_of
 from mcp_optimizer.callers.key_sets import KeySet
@@ -20,6 +21,17 @@ from mcp_optimizer.domain.token_issuers import TokenIssuer
 
 _REMEMBERED = 10.0
 """Seconds for which a verified token is not verified again."""
+
+_ONLY_SIGNATURE: Options = {
+    "verify_exp": False,
+    "verify_nbf": False,
+    "verify_iat": False,
+    "verify_aud": False,
+    "verify_iss": False,
+    "verify_sub": False,
+    "verify_jti": False,
+}
+"""What a token says is checked by `claims`, in one way for all tokens."""
 
 _reader = jwt.PyJWT({"enforce_minimum_key_length": True})
 
@@ -63,10 +75,8 @@ class SignedTokens:
         signer = await self._keys.key(key_id, algorithm)
         if signer is None:
             raise Rejected("The token is signed with a key that its issuer does not have.")
-        # Times are checked below, in one way for all tokens.
-        unchecked = {"verify_exp": False, "verify_nbf": False, "verify_iat": False, "verify_aud": False}
         try:
-            return _reader.decode(token, signer, algorithms=[algorithm], options={**unchecked, "verify_sub": False})
+            return _reader.decode(token, signer, algorithms=[algorithm], options=_ONLY_SIGNATURE)
         except (PyJWTError, ValueError, TypeError, RecursionError):
             raise Rejected("The token's signature is not valid.") from None
 

@@ -17,7 +17,7 @@ from mcp_optimizer.domain.principal import Risk, Role
 class KeysMark(NamedTuple):
     """Changes whenever a key is made or revoked, by any process."""
 
-    count: int
+    keys: int
     created_at_ms: int
     revoked: int
 
