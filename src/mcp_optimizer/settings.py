@@ -19,7 +19,7 @@ from mcp_optimizer.domain.result_settings import ResultEncoding, ResultSettings,
 from mcp_optimizer.domain.token_issuers import TokenIssuer, distinct
 from mcp_optimizer.errors import ConfigurationError
 from mcp_optimizer.limits import Limits
-from mcp_optimizer.runtime.settings_sources import explained, from_environment, from_file, refuse_unknown
+from mcp_optimizer.settings_sources import explained, from_environment, from_file, refuse_unknown
 
 APP_NAME = "mcp-optimizer"
 PREFIX = "MCP_OPTIMIZER_"

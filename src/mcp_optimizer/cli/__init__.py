@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from mcp_optimizer import __version__
-from mcp_optimizer.cli import inspect_servers, logins, reports, secrets, serve, setup, tools
+from mcp_optimizer.cli import inspect_servers, keys, logins, reports, secrets, serve, setup, tools
 from mcp_optimizer.errors import ConfigurationError, InvalidArguments, OptimizerError, UnknownTool
 from mcp_optimizer.runtime.terminal_text import printable
 
@@ -36,7 +36,7 @@ def options(*, version: _Version = False) -> None:
     """
 
 
-for group in (serve, setup, tools, inspect_servers, logins, secrets, reports):
+for group in (serve, setup, tools, inspect_servers, logins, secrets, keys, reports):
     group.register(app)
 
 
