@@ -25,7 +25,7 @@ MOST_SERVERS = 1_000
 
 _KEY = re.compile(r"mcpo_([a-z0-9]{12})_([A-Za-z0-9_-]{43})")
 _ALPHABET = string.ascii_lowercase + string.digits
-_SPAN = re.compile(r"(\d{1,6})([hdw])")
+_SPAN = re.compile(r"([0-9]{1,6})([hdw])")
 _HOURS = {"h": 1, "d": 24, "w": 168}
 _LONGEST = timedelta(days=36_500)
 
