@@ -10,6 +10,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Mapping
+from importlib import import_module
 from typing import Any
 
 from jwt import PyJWK
@@ -112,10 +113,10 @@ class KeySet:
 
     async def _address(self) -> str:
         """Where the issuer's metadata say the keys are: RFC 8414, then OpenID, in the protocol's order."""
-        from mcp.client.auth.utils import build_oauth_authorization_server_metadata_discovery_urls
-
+        # In a thread: half of the SDK comes with it.
+        sdk = await asyncio.to_thread(import_module, "mcp.client.auth.utils")
         issuer = self._issuer.issuer
-        for place in build_oauth_authorization_server_metadata_discovery_urls(issuer, issuer):
+        for place in sdk.build_oauth_authorization_server_metadata_discovery_urls(issuer, issuer):
             reply = await self._web.get(place)
             if reply.status >= 500:
                 raise Unanswered(f"it answers with HTTP status {reply.status}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from mcp_optimizer.domain.principal import Principal, Risk, Role
 
@@ -35,9 +36,9 @@ class ApiKey:
             return "revoked"
         return "expired" if self.expires_at_ms is not None and self.expires_at_ms <= now_ms else "living"
 
-    @property
+    @cached_property
     def principal(self) -> Principal:
-        """Whoever holds it."""
+        """Whoever holds it. The same object each time, because every call asks."""
         return Principal(
             id=f"key:{self.id}",
             name=f"key:{self.name}",
