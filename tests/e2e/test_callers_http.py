@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import re
 from collections.abc import AsyncIterator
@@ -124,6 +125,32 @@ async def test_a_session_is_only_its_opener_s(config: Path) -> None:
         async with caller(address, LEGACY) as anyone:
             sent = {**anyone.headers, **bearer(bob)}
             assert (await anyone.http.post(address, json=message("ping", {}, 5), headers=sent)).status_code == 404
+
+
+async def test_an_open_stream_ends_with_its_key(config: Path) -> None:
+    key = await made_key("ci")
+    async with (
+        http_gateway(config, "--require-auth") as (address, _),
+        caller(address, LEGACY, key) as legacy,
+        caller(address, MODERN, key) as modern,
+    ):
+        await revoke_while_listening(legacy, modern)
+
+
+async def revoke_while_listening(legacy: HttpClient, modern: HttpClient) -> None:
+    wanted = message("subscriptions/listen", {"notifications": {"toolsListChanged": True}}, 3, MODERN)
+    headers = {**modern.headers, "Mcp-Method": "subscriptions/listen"}
+    async with (
+        legacy.http.stream("GET", legacy.address, headers=legacy.headers) as got,
+        modern.http.stream("POST", modern.address, json=wanted, headers=headers) as posted,
+    ):
+        assert (got.status_code, posted.status_code) == (200, 200)
+        await revoke("ci")
+        async with asyncio.timeout(20):
+            for stream in (got, posted):
+                with contextlib.suppress(httpx2.RemoteProtocolError):
+                    async for _ in stream.aiter_raw():
+                        pass
 
 
 @pytest.mark.parametrize("era", ERAS)

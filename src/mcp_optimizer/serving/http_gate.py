@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Awaitable, Mapping
 from typing import Any
 
 import mcp_types as types
@@ -26,6 +26,7 @@ from mcp_optimizer.callers.door import Denied, Door
 from mcp_optimizer.domain.principal import ANYONE, Principal
 from mcp_optimizer.relay.connected import PRINCIPAL_KEY
 from mcp_optimizer.serving.gate import LARGE, PARAMS_KEY, Gate, Refused
+from mcp_optimizer.serving.lasting_streams import LastingStreams
 
 _FREE = 16_000
 """Bytes of each body that are not counted, so ordinary requests are always accepted."""
@@ -43,7 +44,9 @@ _RETRY_AFTER = 1
 _STATUS = {"size": 413, "slow": 408, "busy": 429, "full": 503}
 """By the reason of a refusal; any other reason is a bad request."""
 
-_DENIALS = {403: "scope", 503: "unverified"}
+_LISTEN = "subscriptions/listen"
+_UNKNOWN = 503
+_DENIALS = {403: "scope", _UNKNOWN: "unverified"}
 """How those that the door turns away are counted, by status; any other is a matter of the credential."""
 
 _DRAINED = 1_000_000
@@ -60,6 +63,7 @@ class HttpGate:
         self._app = app
         self._gate = gate
         self._door = door
+        self._streams = LastingStreams()
         self._hosts = TransportSecurityMiddleware(hosts)
         self._held = 0
         self._under_way: dict[str, dict[str, asyncio.Event]] = {}
@@ -82,7 +86,22 @@ class HttpGate:
         if request.method == "POST":
             await self._post(request, principal, scope, receive, send)
         else:
-            await self._app(scope, receive, _with_retry(send))
+            await self._last(self._app(scope, receive, _with_retry(send)), request, principal)
+
+    async def _last(self, stream: Awaitable[None], request: Request, principal: Principal) -> None:
+        """A stream that may last longer than its caller's credential."""
+        if not principal.is_verified:
+            await stream
+            return
+
+        async def is_admitted() -> bool:
+            try:
+                return (await self._caller(request)).id == principal.id
+            except Denied as denied:
+                # While nobody can say, nobody is sent away.
+                return denied.status == _UNKNOWN
+
+        await self._streams.run(stream, is_admitted)
 
     async def _caller(self, request: Request) -> Principal:
         if self._door is None:
@@ -115,7 +134,9 @@ class HttpGate:
         finally:
             held.release()
         try:
-            await self._pass(message, body, scope, receive, _with_retry(send))
+            passing = self._pass(message, body, scope, receive, _with_retry(send))
+            lasts = isinstance(message, JSONRPCRequest) and message.method == _LISTEN
+            await (self._last(passing, request, principal) if lasts else passing)
         finally:
             self._leave(request, message)
 
