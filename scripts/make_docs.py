@@ -13,7 +13,7 @@ import typer.main
 from pydantic_core import PydanticUndefined
 
 from mcp_optimizer.cli import app
-from mcp_optimizer.cli.options import SERVE_ONLY, SHORTER, flag
+from mcp_optimizer.cli.options import SERVE_ONLY, SHARED_PANEL, SHORTER, flag
 from mcp_optimizer.limits import Limits
 from mcp_optimizer.settings import FILE_ONLY, PREFIX, Settings
 
@@ -44,7 +44,6 @@ def options_page() -> str:
 
 
 def commands_page() -> str:
-    shared = {flag(name) for name in Settings.model_fields} | {"--settings", "--help"}
     lines = [
         "# Commands",
         "",
@@ -58,12 +57,16 @@ def commands_page() -> str:
         arguments = [p for p in command.params if p.param_type_name == "argument"]
         usage = " ".join([f"mcp-optimizer {name}", *(_shown(argument) for argument in arguments), "[OPTIONS]"])
         lines += [f"## {name}", "", f"    {usage}", "", command.help or "", ""]
-        own = [p for p in command.params if p not in arguments and not shared.intersection(p.opts)]
+        own = [p for p in command.params if p not in arguments and not _is_shared(p)]
         for parameter in [*arguments, *own]:
             label = parameter.opts[0] if parameter in own else _name(parameter)
             lines.append(f"- `{label}`: {parameter.help}")
         lines += [""] if [*arguments, *own] else []
     return "\n".join(lines).rstrip() + "\n"
+
+
+def _is_shared(parameter: Any) -> bool:
+    return parameter.rich_help_panel == SHARED_PANEL or "--help" in parameter.opts
 
 
 def _commands(group: Any, before: str = "") -> Iterator[tuple[str, Any]]:

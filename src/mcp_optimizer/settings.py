@@ -6,9 +6,7 @@ source. The sources are merged here because a settings library would no longer k
 
 from __future__ import annotations
 
-import difflib
 import os
-import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, Self
@@ -17,11 +15,11 @@ from platformdirs import user_config_path, user_data_path
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from mcp_optimizer.domain.addresses import browser_address, readable_database
-from mcp_optimizer.domain.principal import Risk
 from mcp_optimizer.domain.result_settings import ResultEncoding, ResultSettings, enough_tokens
-from mcp_optimizer.domain.rule_settings import Pattern, RuleSettings, place_in_rules
+from mcp_optimizer.domain.sharing_settings import SharingSettings
 from mcp_optimizer.errors import ConfigurationError
 from mcp_optimizer.limits import Limits
+from mcp_optimizer.settings_sources import explained, from_environment, from_file, refuse_unknown
 
 APP_NAME = "mcp-optimizer"
 PREFIX = "MCP_OPTIMIZER_"
@@ -36,17 +34,16 @@ SERVER_FILE = "mcp.json"
 SETTINGS_FILE = "mcp-optimizer.toml"
 
 FILE_ONLY = frozenset(
-    "groups client_profiles server_results tool_results limits rules tool_risks servers_trust".split()
+    "groups client_profiles server_results tool_results limits rules tool_risks servers_trust token_issuers".split()
 )
 """Structured options that can only be set in a file."""
 
-Trust = Literal["off", "warn", "block"]
 LogLevel = Literal["debug", "info", "warning", "error"]
 Encoding = Literal["cl100k_base", "o200k_base"]
 
 
-class Settings(BaseModel):
-    """The options of mcp-optimizer."""
+class GeneralSettings(BaseModel):
+    """The options of a gateway, whoever uses it."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -258,51 +255,6 @@ class Settings(BaseModel):
         description="Send OpenTelemetry traces to this OTLP/HTTP endpoint, such as http://127.0.0.1:4318. Needs the "
         "extra otel.",
     )
-    rules: tuple[RuleSettings, ...] = Field(
-        default_factory=tuple,
-        description="Who may call what, a list of `[[rules]]` of which the first that matches counts. See policy.md.",
-    )
-    tool_risks: dict[Pattern, Risk] = Field(
-        default_factory=dict,
-        description="Risk classes of tools, by name or server__tool, such as `tool_risks.'git__get_*' = 'read'`.",
-    )
-    calls_per_minute: int = Field(
-        default=0,
-        ge=0,
-        description="Calls that each caller may make in a minute, on average; as many may come at once. 0: no limit.",
-    )
-    split_calls: bool = Field(
-        default=False,
-        description="Give clients call_tool_read next to call_tool, for tools that only read, so that a client can "
-        "approve these once.",
-    )
-    audit: bool = Field(default=True, description="Record who called what, and what allowed it, in the audit.")
-    audit_file: str = Field(
-        default="",
-        description="JSON lines file of the audit, next to its table, or 'none'. Default: audit.jsonl beside the "
-        "database file, in your data folder with PostgreSQL, none with --database none.",
-    )
-    audit_megabytes: float = Field(default=10.0, gt=0, description="Megabytes at which the audit's file is put aside.")
-    audit_files: int = Field(default=5, ge=0, le=1_000, description="Files of the audit that are kept when put aside.")
-    audit_days: float = Field(default=365.0, gt=0, description="Days after which the audit's table forgets an entry.")
-    audit_arguments: bool = Field(
-        default=False,
-        description="Also record the arguments of calls. They may contain secrets and personal data.",
-    )
-    trust_local: Trust = Field(
-        default="warn",
-        description="What happens to tools of servers with a command that changed, or are new, since they were "
-        "approved: off (nothing), warn (used and reported) or block (neither found nor called until approved). See "
-        "trust.md.",
-    )
-    trust_remote: Trust = Field(
-        default="block",
-        description="The same for servers with a URL. An entry of the server file may say otherwise, with trust.",
-    )
-    servers_trust: dict[str, Trust] = Field(
-        default_factory=dict,
-        description="The same for one server, such as servers_trust.github = 'warn'. Beats its entry.",
-    )
 
     @field_validator("max_tokens", "preview_tokens")
     @classmethod
@@ -320,7 +272,7 @@ class Settings(BaseModel):
         return browser_address(value)
 
     @model_validator(mode="after")
-    def _one_source_of_servers(self) -> Self:
+    def _without_contradiction(self) -> Self:
         if self.demo and self.config is not None:
             raise ValueError("give either config or demo, not both")
         return self
@@ -333,17 +285,6 @@ class Settings(BaseModel):
         if "://" in self.database:
             return self.database
         return Path(self.database).expanduser() if self.database else user_data_path(APP_NAME) / "catalog.db"
-
-    @property
-    def audit_path(self) -> Path | None:
-        """The file of the audit. Whoever stores nothing has none, unless it is named."""
-        if not self.audit or self.audit_file.lower() == "none":
-            return None
-        if self.audit_file:
-            return Path(self.audit_file).expanduser()
-        place = self.database_place
-        folder = place.parent if isinstance(place, Path) else user_data_path(APP_NAME)
-        return None if place is None else folder / "audit.jsonl"
 
     @property
     def server_file(self) -> Path:
@@ -363,6 +304,21 @@ class Settings(BaseModel):
         return host, int(port)
 
 
+class Settings(SharingSettings, GeneralSettings):
+    """The options of mcp-optimizer."""
+
+    @property
+    def audit_path(self) -> Path | None:
+        """The file of the audit. Whoever stores nothing has none, unless it is named."""
+        if not self.audit or self.audit_file.lower() == "none":
+            return None
+        if self.audit_file:
+            return Path(self.audit_file).expanduser()
+        place = self.database_place
+        folder = place.parent if isinstance(place, Path) else user_data_path(APP_NAME)
+        return None if place is None else folder / "audit.jsonl"
+
+
 def load_settings(
     flags: Mapping[str, Any] | None = None,
     environment: Mapping[str, str] | None = None,
@@ -373,20 +329,23 @@ def load_settings(
     flags = {name: value for name, value in (flags or {}).items() if value is not None}
     path = settings_file or _settings_path(environment)
     layers = [
-        *([(_from_file(path), f"in {path}")] if path else []),
-        (_from_environment(environment), f"in the environment ({PREFIX}*)"),
+        *([(from_file(path), f"in {path}")] if path else []),
+        (from_environment(environment, PREFIX, _NO_OPTIONS), f"in the environment ({PREFIX}*)"),
         (flags, "on the command line"),
     ]
     merged: dict[str, Any] = {}
     origins: dict[str, str] = {}
     for values, origin in layers:
-        _refuse_unknown(values, origin)
+        refuse_unknown(values, origin, Settings.model_fields)
         merged |= values
         origins |= dict.fromkeys(values, origin)
     try:
         return Settings(**merged)
     except ValidationError as error:
-        raise ConfigurationError("; ".join(_explain(problem, origins) for problem in error.errors())) from None
+        # A hidden value is a secret, or may contain one.
+        hidden = {name for name, info in Settings.model_fields.items() if not info.repr}
+        said = (explained(problem, origins, hidden) for problem in error.errors())
+        raise ConfigurationError("; ".join(said)) from None
 
 
 def _settings_path(environment: Mapping[str, str]) -> Path | None:
@@ -395,38 +354,3 @@ def _settings_path(environment: Mapping[str, str]) -> Path | None:
         return Path(named).expanduser()
     candidates = (Path(SETTINGS_FILE), user_config_path(APP_NAME) / "settings.toml")
     return next((path for path in candidates if path.exists()), None)
-
-
-def _from_file(path: Path) -> dict[str, Any]:
-    try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise ConfigurationError(f"No settings file at {path}.") from None
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise ConfigurationError(f"Cannot read the settings file {path}: {error}.") from error
-
-
-def _from_environment(environment: Mapping[str, str]) -> dict[str, str]:
-    found = {name.removeprefix(PREFIX).lower(): value for name, value in environment.items() if name.startswith(PREFIX)}
-    # An empty value means "not set", as in a shell script.
-    return {name: value for name, value in found.items() if value != "" and name not in _NO_OPTIONS}
-
-
-def _refuse_unknown(values: Mapping[str, Any], origin: str) -> None:
-    for name in values:
-        if name not in Settings.model_fields:
-            close = difflib.get_close_matches(name, Settings.model_fields, n=1)
-            hint = f" Did you mean {close[0]!r}?" if close else f" Known: {', '.join(Settings.model_fields)}."
-            raise ConfigurationError(f"Unknown option {name!r} {origin}.{hint}")
-
-
-def _explain(problem: Any, origins: Mapping[str, str]) -> str:
-    name = str(problem["loc"][0]) if problem["loc"] else ""
-    message = problem["msg"].removeprefix("Value error, ")
-    if name == "rules" and (place := place_in_rules(problem["loc"][1:])):
-        message = f"{place}: {message}"
-    if not name:
-        return f"{message[:1].upper()}{message[1:]}."
-    # A hidden value is a secret, or may contain one.
-    shown = f" {problem['input']!r}" if Settings.model_fields[name].repr else ""
-    return f"Bad value{shown} for {name!r} {origins.get(name, 'by default')}: {message}."

@@ -17,11 +17,11 @@ LEVELS = [
     {"dashboard", "serving"},
     {"metrics"},
     {"profiles"},
-    {"gateway", "relay"},
+    {"callers", "gateway", "relay"},
     {"audit", "catalog", "identity", "results", "trust"},
     {"compression", "db", "policy", "upstream"},
     {"search", "settings", "token_counter"},
-    {"largejson"},
+    {"largejson", "settings_sources"},
     {"demo", "domain", "errors", "limits", "runtime"},
 ]
 

@@ -19,6 +19,7 @@ COUNTS = (
     "own_tokens",  # tokens for client credentials
     "registrations",
     "revocations",
+    "key_fetches",
 )
 
 

@@ -1,13 +1,14 @@
 """An OAuth 2 authorization server for tests of logging in, written with Authlib. Its one user allows everything.
 
 python -m tests.servers.authorization_server --port P [--seconds 3] [--rotate] [--no-registration]
-    [--no-pkce-metadata] [--methods none,client_secret_basic,client_secret_post,private_key_jwt]
+    [--no-pkce-metadata] [--methods none,client_secret_basic,client_secret_post,private_key_jwt] [--signed]
 
 Prints its issuer once it listens (port 0: any free one). Codes need PKCE with S256; authorization and token requests
 need `resource`, which becomes the audience. With `--rotate` a refresh token works once, and using it again revokes
 every token of that login. A redirect address must equal a registered one, port included. Access tokens live for
-`--seconds`, codes until they are used, refresh tokens until they are revoked. POST /control sets `Switches` and does
-what `Endpoints.control` lists; GET returns the counts of `Records` and every secret ever given.
+`--seconds`, and are JWTs with `--signed`; codes live until they are used, refresh tokens until they are revoked. POST
+/control sets `Switches` and does what `Endpoints.control` lists; GET returns the counts of `Records` and every secret
+ever given.
 """
 
 from __future__ import annotations
@@ -44,6 +45,7 @@ from tests.servers.authorization_grants import (
     target,
 )
 from tests.servers.authorization_records import SCOPES, Login, Records, Switches, Token
+from tests.servers.signed_tokens import Signer
 
 METHODS = "none,client_secret_basic,client_secret_post,private_key_jwt"
 COUNTED = {"authorization_code": "codes_exchanged", "refresh_token": "refreshes", "client_credentials": "own_tokens"}
@@ -89,7 +91,7 @@ class LoginServer(AuthorizationServer):
     def __init__(self, issuer: str, options: argparse.Namespace) -> None:
         super().__init__(scopes_supported=SCOPES)
         self.issuer, self.options = issuer, options
-        self.records, self.switches = Records(), Switches()
+        self.records, self.switches, self.signer = Records(), Switches(), Signer(issuer)
         self.metadata = metadata(issuer, options)
         methods = options.methods.split(",")
         grants = {"TOKEN_ENDPOINT_AUTH_METHODS": methods}
@@ -122,6 +124,9 @@ class LoginServer(AuthorizationServer):
         login = request.refresh_token.login if request.refresh_token else Login()
         expires_at = time.time() + self.options.seconds
         saved = Token(request.client.get_client_id(), token["scope"], target(request), expires_at, login)
+        if self.options.signed:
+            token["access_token"] = self.signer.access_token(saved, USER)
+            self.records.secrets.append(token["access_token"])
         self.records.access_tokens[token["access_token"]] = saved
         if "refresh_token" in token:
             self.records.refresh_tokens[token["refresh_token"]] = replace(saved)
@@ -162,6 +167,8 @@ def metadata(issuer: str, options: argparse.Namespace) -> AuthorizationServerMet
     }
     if options.registration:
         said["registration_endpoint"] = f"{issuer}/register"
+    if options.signed:
+        said["jwks_uri"] = f"{issuer}/keys"
     if options.pkce_metadata:
         said["code_challenge_methods_supported"] = ["S256"]
     checked = AuthorizationServerMetadata(said)
@@ -183,6 +190,7 @@ class Endpoints:
             Route("/token", self.token, methods=["POST"]),
             Route("/revoke", self.endpoint("revocation"), methods=["POST"]),
             Route("/introspect", self.endpoint("introspection"), methods=["POST"]),
+            Route("/keys", self.keys),
             Route("/control", self.counts, methods=["GET"]),
             Route("/control", self.control, methods=["POST"]),
         ]
@@ -197,6 +205,10 @@ class Endpoints:
 
     async def well_known(self, request: Request) -> Response:
         return JSONResponse(self.server.metadata)
+
+    async def keys(self, request: Request) -> Response:
+        self.records.counts["key_fetches"] += 1
+        return JSONResponse(self.server.signer.jwks())
 
     async def authorize(self, request: Request) -> Any:
         asked, server = await self.form(request), self.server
@@ -235,9 +247,15 @@ class Endpoints:
         return JSONResponse({"counts": self.records.counts, "secrets": self.records.secrets})
 
     async def control(self, request: Request) -> Response:
-        """Besides switches: `revoke_all`, `expire_all` (access tokens), and `add_client`, metadata as in RFC 7591."""
+        """Besides switches: `revoke_all`, `expire_all` (access tokens), `add_client` (metadata as in RFC 7591),
+        `renew_keys`, and `sign` (claims), which returns a `token`.
+        """
         asked = await request.json()
         told = self.records.add_client(asked.pop("add_client")) if "add_client" in asked else {}
+        if asked.pop("renew_keys", False):
+            self.server.signer.renew()
+        if "sign" in asked:
+            told = {"token": self.server.signer.sign(**asked.pop("sign"))}
         if asked.pop("revoke_all", False):
             self.records.revoke_all()
         if asked.pop("expire_all", False):
@@ -254,6 +272,7 @@ def main() -> None:
     parser.add_argument("--no-registration", dest="registration", action="store_false")
     parser.add_argument("--no-pkce-metadata", dest="pkce_metadata", action="store_false")
     parser.add_argument("--methods", default=METHODS)
+    parser.add_argument("--signed", action="store_true")
     options = parser.parse_args()
     listening = socket.create_server(("127.0.0.1", options.port))
     issuer = f"http://localhost:{listening.getsockname()[1]}"

@@ -49,6 +49,10 @@ class LoginWorld:
         secrets: list[str] = self._records()["secrets"]
         return secrets
 
+    def sign(self, **claims: Any) -> str:
+        """A token with the issuer's signature that says whatever a test wants."""
+        return str(self.control(sign=claims)["token"])
+
     def browser(self, address: str) -> str:
         """Open an authorization address and press Allow. Returns where the browser is sent, without going there."""
         response = self.http.get(address)
@@ -85,6 +89,17 @@ def login_world(
         http.get(f"{issuer}/.well-known/oauth-authorization-server").raise_for_status()
         assert http.get(server_url).status_code == 401
         yield LoginWorld(server_url, issuer, http)
+
+
+@contextmanager
+def issuer_world(*options: str, seconds: int = 60) -> Iterator[LoginWorld]:
+    """The authorization server alone, which signs its tokens; whom they are for, a test says."""
+    signed = ("--signed", "--seconds", str(seconds), *options)
+    with (
+        running("tests.servers.authorization_server", *signed) as issuer,
+        httpx2.Client(trust_env=False, timeout=20) as http,
+    ):
+        yield LoginWorld("", issuer, http)
 
 
 @contextmanager

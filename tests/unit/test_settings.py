@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from mcp_optimizer.app.options import is_open, token_issuers
+from mcp_optimizer.domain.token_issuers import TokenIssuer
 from mcp_optimizer.errors import ConfigurationError
 from mcp_optimizer.settings import Settings, load_settings
 
@@ -223,3 +225,49 @@ def test_results_of_one_server_or_tool_are_set_in_the_file(tmp_path: Path) -> No
     path.write_text("[tool_results.git_log]\nmax_tokens = 7\n")
     with pytest.raises(ConfigurationError, match="tool_results"):
         load_settings({}, {}, path)
+
+
+def test_a_wrong_token_issuer_is_named_and_its_secret_is_not_shown(tmp_path: Path) -> None:
+    path = tmp_path / "settings.toml"
+    issuer = 'name = "corp"\nissuer = "https://login.example"\nclient_secret = "planted"\n'
+    path.write_text(f'[[token_issuers]]\n{issuer}algorithms = ["HS256"]\n')
+    with pytest.raises(ConfigurationError, match=r"'token_issuers\.0\.algorithms\.0' in ") as error:
+        load_settings(settings_file=path, environment={})
+    assert "planted" not in str(error.value)
+    path.write_text(f"[[token_issuers]]\n{issuer}[[token_issuers]]\n{issuer}")
+    with pytest.raises(ConfigurationError, match="two issuers have the name 'corp'") as error:
+        load_settings(settings_file=path, environment={})
+    path.write_text(f"[[token_issuers]]\n{issuer}")
+    loaded = load_settings(settings_file=path, environment={})
+    assert "planted" not in f"{error.value} {loaded!r} {loaded.token_issuers!r}"
+
+
+def test_secrets_of_token_issuers_come_from_the_environment() -> None:
+    corp = TokenIssuer(name="corp", issuer="https://login.example", client_secret="${CORP_SECRET}")
+    settings = Settings(token_issuers=[corp])
+    assert token_issuers(settings, {"CORP_SECRET": "planted"})[0].client_secret == "planted"
+    with pytest.raises(ConfigurationError, match="CORP_SECRET is not set"):
+        token_issuers(settings, {})
+
+
+@pytest.mark.parametrize(
+    ("said", "is_loopback", "expected"),
+    [
+        ({}, True, True),
+        ({}, False, False),
+        ({"require_auth": True}, True, False),
+        ({"require_auth": False}, True, True),
+        ({"open_to_anyone": True}, False, True),
+    ],
+)
+def test_beyond_loopback_callers_need_a_key_or_token_unless_told_in_so_many_words(
+    said: dict[str, Any], is_loopback: bool, expected: bool
+) -> None:
+    assert is_open(Settings(**said), is_loopback=is_loopback) is expected
+
+
+def test_contradictions_about_who_may_call_are_refused() -> None:
+    with pytest.raises(ConfigurationError, match="--open-to-anyone"):
+        is_open(Settings(require_auth=False), is_loopback=False)
+    with pytest.raises(ConfigurationError, match="not both"):
+        load_settings({"require_auth": True, "open_to_anyone": True}, environment={})

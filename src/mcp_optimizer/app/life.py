@@ -39,6 +39,7 @@ class Life:
         if parts.trail is not None:
             self._ending.add("the audit", parts.trail.stop)
         self._ending.add("the logins", parts.logins.close)
+        self._ending.add("the keys of callers", parts.credentials.close)
         if parts.use is not None:
             self._ending.add("what was learned from use", parts.use.stop)
         if parts.shapes is not None:

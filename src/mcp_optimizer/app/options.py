@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +11,7 @@ from mcp_optimizer.catalog.forms import Detail
 from mcp_optimizer.compression.compress import Dialect
 from mcp_optimizer.domain.pins import TrustMode
 from mcp_optimizer.domain.result_settings import ResultSettings
+from mcp_optimizer.domain.token_issuers import TokenIssuer
 from mcp_optimizer.errors import ConfigurationError
 from mcp_optimizer.metrics.prices import prices_of
 from mcp_optimizer.policy.access import Policy
@@ -21,9 +22,11 @@ from mcp_optimizer.results.options import ResultOptions, Treatment
 from mcp_optimizer.results.price import Price
 from mcp_optimizer.serving.server import ServerOptions
 from mcp_optimizer.settings import Settings
+from mcp_optimizer.upstream.entry_values import UnusableEntry
 from mcp_optimizer.upstream.parked import ParkingLimits
 from mcp_optimizer.upstream.spec import ServerSpec, Transport
 from mcp_optimizer.upstream.state import PoolOptions
+from mcp_optimizer.upstream.variables import Variables, expanded
 
 if TYPE_CHECKING:
     from mcp_optimizer.profiles.description_writer import DescriptionWriter
@@ -55,6 +58,32 @@ def audit_options(settings: Settings) -> AuditOptions:
         days=settings.audit_days,
         arguments=settings.audit_arguments,
     )
+
+
+def token_issuers(settings: Settings, environment: Mapping[str, str]) -> list[TokenIssuer]:
+    """The issuers, with the environment's variables in their client secrets."""
+    return [_with_secret(issuer, environment) for issuer in settings.token_issuers]
+
+
+def _with_secret(issuer: TokenIssuer, environment: Mapping[str, str]) -> TokenIssuer:
+    where = f"client_secret of the token issuer {issuer.name}"
+    try:
+        secret = expanded(issuer.client_secret, where, Variables(environment))
+    except UnusableEntry as error:
+        raise ConfigurationError(f"{error}.") from None
+    return issuer.model_copy(update={"client_secret": secret})
+
+
+def is_open(settings: Settings, *, is_loopback: bool) -> bool:
+    """Whether callers over HTTP need neither a key nor a token. Beyond loopback, that must be said in so many words."""
+    if settings.open_to_anyone:
+        return True
+    if settings.require_auth is False and not is_loopback:
+        raise ConfigurationError(
+            "require_auth = false lets everybody in who reaches this gateway, which is not on loopback. If you want "
+            "that, say --open-to-anyone."
+        )
+    return is_loopback and not settings.require_auth
 
 
 def pool_options(settings: Settings, *, has_one_client: bool) -> PoolOptions:

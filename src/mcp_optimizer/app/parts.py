@@ -25,10 +25,13 @@ from mcp_optimizer.app.options import (
     pool_options,
     price_of_results,
     result_options,
+    token_issuers,
     trust_modes,
 )
 from mcp_optimizer.audit.sessions import SessionLabels
 from mcp_optimizer.audit.trail import AuditTrail
+from mcp_optimizer.callers.credentials import Credentials
+from mcp_optimizer.callers.known_keys import KnownKeys
 from mcp_optimizer.catalog import LiveCatalog
 from mcp_optimizer.catalog.forms import ToolForms
 from mcp_optimizer.catalog.ingestion import Ingestion
@@ -82,6 +85,7 @@ class Parts:
     news: ServerNews
     pool: UpstreamPool
     logins: Logins
+    credentials: Credentials
     storage: Storage
     ingestion: Ingestion
     catalog: LiveCatalog
@@ -158,6 +162,7 @@ def build_parts(specs: Sequence[ServerSpec], settings: Settings, *, has_one_clie
         news=news,
         pool=pool,
         logins=logins,
+        credentials=_credentials(settings, storage),
         storage=storage,
         ingestion=ingestion,
         catalog=catalog,
@@ -188,6 +193,26 @@ def _record_login(trail: AuditTrail | None, method: str, server: str) -> None:
     """Whoever makes or ends a login to a server does it for the gateway."""
     if trail is not None:
         trail.add(AuditEntry(time.time_ns() // 1_000_000, method=method, server=server))
+
+
+def _credentials(settings: Settings, storage: Storage) -> Credentials:
+    """What callers over HTTP may prove who they are with."""
+    keys = None if settings.database_place is None else KnownKeys(storage.api_keys)
+    issuers = token_issuers(settings, os.environ)
+    if not issuers:
+        return Credentials(keys)
+    # Loaded only here: the libraries for tokens take a while.
+    from mcp_optimizer.callers.introspection import Introspection
+    from mcp_optimizer.callers.key_sets import KeySet
+    from mcp_optimizer.callers.tokens import SignedTokens
+    from mcp_optimizer.identity.web import Web
+
+    web = Web()
+    verifiers = {
+        one.issuer: Introspection(one, web) if one.introspection_url else SignedTokens(one, KeySet(one, web))
+        for one in issuers
+    }
+    return Credentials(keys, issuers, verifiers, web.close)
 
 
 def _kept_logins(settings: Settings, storage: Storage) -> SecretRows | None:

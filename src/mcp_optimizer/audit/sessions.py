@@ -23,10 +23,12 @@ class SessionLabels:
 
     def of(self, caller: Caller) -> tuple[str, str]:
         """The conversation and the client."""
-        key = (caller.key, caller.client)
+        key = (caller.conversation, caller.client)
         known = self._known.get(key)
         if known is None:
-            session = hashlib.sha256(f"{self._process} {caller.key}".encode("utf-8", "replace")).hexdigest()[:16]
+            session = hashlib.sha256(f"{self._process} {caller.conversation}".encode("utf-8", "replace")).hexdigest()[
+                :16
+            ]
             known = (session, printable(caller.client)[:_LONGEST_NAME])
             if len(self._known) >= _MOST_KNOWN:
                 self._known.clear()

@@ -16,9 +16,12 @@ from mcp_optimizer.runtime.logs import configure_logging
 from mcp_optimizer.settings import FILE_ONLY, Settings, load_settings
 
 SERVE_ONLY = frozenset(
-    "http allowed_hosts allowed_origins dashboard dashboard_token public_url otlp_endpoint shutdown_delay".split()
+    "http allowed_hosts allowed_origins dashboard dashboard_token public_url otlp_endpoint shutdown_delay "
+    "require_auth open_to_anyone".split()
 )
 ONE_SHOT_ONLY = frozenset({"wait"})
+
+SHARED_PANEL = "Options for every command"
 
 JsonFlag = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
 
@@ -61,7 +64,7 @@ def _parameter(name: str, info: FieldInfo) -> inspect.Parameter:
     names = [flag(name), SHORTER[name]] if name in SHORTER else [flag(name)]
     if info.default is True:
         names = [f"{flag(name)}/{flag(f'no_{name}')}"]
-    option = typer.Option(*names, help=shown, show_default=False, rich_help_panel="Options for every command")
+    option = typer.Option(*names, help=shown, show_default=False, rich_help_panel=SHARED_PANEL)
     annotation = Annotated[_plain_type(info.annotation) | None, option]  # type: ignore[valid-type] # made at run time
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
 
@@ -72,7 +75,7 @@ def _settings_file() -> inspect.Parameter:
         help="TOML file with any of these options (or MCP_OPTIMIZER_SETTINGS). Default: ./mcp-optimizer.toml, "
         "then settings.toml in your config folder.",
         show_default=False,
-        rich_help_panel="Options for every command",
+        rich_help_panel=SHARED_PANEL,
     )
     annotation = Annotated[Path | None, option]
     return inspect.Parameter("settings_file", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)

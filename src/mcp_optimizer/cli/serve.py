@@ -10,13 +10,14 @@ import signal
 import socket
 import sys
 import threading
+import time
 from typing import TYPE_CHECKING
 
 import typer
 
 from mcp_optimizer.cli.options import ONE_SHOT_ONLY, with_settings
 from mcp_optimizer.cli.running import run
-from mcp_optimizer.errors import ConfigurationError
+from mcp_optimizer.errors import CatalogError, ConfigurationError
 from mcp_optimizer.runtime.terminal_text import counted
 from mcp_optimizer.settings import Settings
 
@@ -155,6 +156,7 @@ async def _serve_http(settings: Settings) -> None:
     host, port = settings.http_address
     optimizer = Optimizer.from_settings(settings)
     app = optimizer.http_app(host)
+    await _somebody_may_call(settings, host)
     listening = _listen(host, port)
     connections = bounded_connections(settings.limits)
     http = HttpServer(
@@ -177,6 +179,36 @@ async def _serve_http(settings: Settings) -> None:
         await _stop_serving(optimizer, http, serving, 0.0 if signals.is_interactive else settings.shutdown_delay)
     finally:
         await optimizer.stop(_END)
+
+
+async def _somebody_may_call(settings: Settings, host: str) -> None:
+    """Beyond loopback, a gateway that nobody has a key for is a mistake, and better noticed now than by its users."""
+    from mcp_optimizer.app.options import is_open
+    from mcp_optimizer.serving.http import is_loopback
+
+    if is_loopback(host) or settings.token_issuers or is_open(settings, is_loopback=False):
+        return
+    how = "or say --open-to-anyone, if everybody who can reach it may call every tool"
+    place = settings.database_place
+    if place is None:
+        raise ConfigurationError(
+            f"Serving on {host} needs callers with keys, which are kept in the catalog database, and --database none "
+            f"stores nothing. Use a file or PostgreSQL, {how}."
+        )
+    from mcp_optimizer.callers.known_keys import opened_keys
+
+    try:
+        async with opened_keys(place) as keys:
+            found = await keys.living(time.time_ns() // 1_000_000)
+    except CatalogError as error:
+        # Until it can be read nobody is let in, so nothing is lost by going on.
+        print(f"warning: keys cannot be verified yet: {error}", file=sys.stderr)
+        return
+    if not found:
+        raise ConfigurationError(
+            f"Serving on {host} is reachable from other machines, and nobody has a key yet. Make one with "
+            f"`mcp-optimizer key create --name NAME`, {how}."
+        )
 
 
 async def _stop_serving(optimizer: Optimizer, http: HttpServer, serving: asyncio.Task[None], delay: float) -> None:

@@ -20,6 +20,7 @@ from mcp_optimizer.runtime.tasks import BackgroundTasks
 
 if TYPE_CHECKING:
     # At run time the database's libraries load in a thread, in parallel with everything else.
+    from mcp_optimizer.db.api_keys import StoredKeys
     from mcp_optimizer.db.audit import StoredAudit
     from mcp_optimizer.db.catalog import Catalog
     from mcp_optimizer.db.database import Database
@@ -129,6 +130,15 @@ class Storage:
         from mcp_optimizer.db.pins import StoredPins
 
         return StoredPins(self._database)
+
+    async def api_keys(self) -> StoredKeys | None:
+        """The keys of callers."""
+        await self.opened()
+        if self._database is None:
+            return None
+        from mcp_optimizer.db.api_keys import StoredKeys
+
+        return StoredKeys(self._database)
 
     async def history(self) -> History | None:
         """The stored events."""

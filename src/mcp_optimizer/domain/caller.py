@@ -109,5 +109,15 @@ class Caller:
     whose answer comes with another request.
     """
 
+    @property
+    def conversation(self) -> str:
+        """Identifies the connection: one key may have several at a time."""
+        return self.link.key if self.link is not None else self.key
+
+    @property
+    def is_distinct(self) -> bool:
+        """Whether nobody else can have the same `key`. Somebody unverified without a session has only a name."""
+        return self.principal.is_verified or (self.link is not None and not self.link.is_modern)
+
 
 LOCAL = Caller()

@@ -128,12 +128,12 @@ class Gateway:
         `is_conversation`: this caller is one conversation, in which nothing needs to be shown twice.
         """
         query = Query(tool_description, tool_keywords, limit, detail)
-        seen = self._conversations.of(caller.key) if is_conversation else None
+        seen = self._conversations.of(caller.conversation) if is_conversation else None
         # Embedding the request takes milliseconds that other calls need not wait for.
         view = await self.seen_by(caller)
         found = await asyncio.to_thread(self._finder.find, view, query, seen)
         if self._use is not None:
-            self._use.searched(caller.key, terms(query.text), [hit.tool.key for hit in found.tools])
+            self._use.searched(caller.conversation, terms(query.text), [hit.tool.key for hit in found.tools])
         if detail is Detail.FULL and len(found.tools) == 1 and found.abbreviated:
             whole = found.tools[0].tool.record.definition.readable_json
             return replace(found, whole_id=await self.results.keep(whole, caller))
@@ -210,7 +210,7 @@ class Gateway:
             caller = await self.permissions.obtain(tool, arguments, caller, is_continued=parked is not None)
             result = await self.results.answer(call, lambda: self._pool.call(tool.server, "tools/call", params, caller))
             if self._use is not None and not result.get("isError"):
-                self._use.called(caller.key, *tool.key)
+                self._use.called(caller.conversation, *tool.key)
             return record.result(_with_origin(result, tool))
 
     async def pass_on(self, tool_name: str, arguments: Mapping[str, Any] | None, caller: Caller) -> dict[str, Any]:

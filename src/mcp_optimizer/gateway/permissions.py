@@ -127,5 +127,7 @@ def _approver(caller: Caller, consent: Consent) -> str:
 
 
 def _approved(tool: CatalogTool, caller: Caller) -> Approved:
-    conversation = caller.link.key if caller.link is not None else caller.key
-    return Approved(caller.principal.id, conversation, tool.server, tool.record.name, tool.record.definition_hash)
+    record = tool.record
+    return Approved(caller.principal.id, caller.conversation, tool.server, record.name, record.definition_hash)
+        caller.principal.id, caller.conversation, tool.server, tool.record.name, tool.record.definition_hash
+    )

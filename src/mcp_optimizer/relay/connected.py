@@ -22,6 +22,7 @@ from pydantic import RootModel, ValidationError
 from starlette.requests import Request
 
 from mcp_optimizer.domain.caller import Caller, ClientLink
+from mcp_optimizer.domain.principal import ANYONE, LOCAL_PRINCIPAL, Principal
 from mcp_optimizer.domain.result_type import ANSWERS
 from mcp_optimizer.limits import DEFAULT_LIMITS, Limits
 from mcp_optimizer.relay.outbox import Outbox
@@ -31,6 +32,9 @@ from mcp_optimizer.upstream.endings import RpcError
 from mcp_optimizer.upstream.questions import refusal
 
 Context = ServerRequestContext[Any, Any]
+
+PRINCIPAL_KEY = "mcp_optimizer.principal"
+"""The key under which an HTTP request carries whoever was verified."""
 
 _STATE_KEY = "mcp-optimizer/client"
 _TASKS = "io.modelcontextprotocol/tasks"
@@ -153,7 +157,7 @@ class Clients:
             return None
         session = ctx.session
         outbox = Outbox(lambda method, params: _notify(session, method, params), self._most_waiting)
-        client = Client(_key(ctx), client_name(ctx), _declared(session), session, outbox)
+        client = Client(_link_key(ctx), client_name(ctx), _declared(session), session, outbox)
         connection.state[_STATE_KEY] = client
         self._connected[id(client)] = client
         connection.exit_stack.callback(self._leave, client)
@@ -181,7 +185,7 @@ class Clients:
         meta = _raw_meta(ctx)
         capabilities = meta.get(types.CLIENT_CAPABILITIES_META_KEY)
         return _Link(
-            _key(ctx),
+            _link_key(ctx),
             passable(capabilities) if isinstance(capabilities, dict) else {},
             ctx.protocol_version in MODERN_PROTOCOL_VERSIONS,
             meta.get(types.LOG_LEVEL_META_KEY),
@@ -192,7 +196,8 @@ class Clients:
     def caller(self, ctx: Context) -> Caller:
         params = ctx.params or {}
         passed_on = {name: params[name] for name in _PASSED_ON if name in params}
-        return Caller(client_name(ctx), _key(ctx), self.link(ctx), passed_on)
+        principal = principal_of(ctx)
+        return Caller(client_name(ctx), _key(ctx, principal), self.link(ctx), passed_on, principal)
 
 
 def _declared(session: ServerSession) -> dict[str, Any]:
@@ -216,11 +221,28 @@ def _raw_meta(ctx: Context) -> Mapping[str, Any]:
     return meta if isinstance(meta, Mapping) else {}
 
 
-def _key(ctx: Context) -> str:
-    """The HTTP session, if there is one; for modern, which has none, the client's own name."""
+def principal_of(ctx: Context) -> Principal:
+    """Who sent a request: whoever was verified over HTTP, or whoever started the gateway."""
+    if not isinstance(ctx.request, Request):
+        return LOCAL_PRINCIPAL
+    found = ctx.request.scope.get(PRINCIPAL_KEY)
+    return found if isinstance(found, Principal) else ANYONE
+
+
+def _key(ctx: Context, principal: Principal) -> str:
+    """What a caller's results are kept under. For one who was not verified: its connection."""
+    return principal.id if principal.is_verified else _link_key(ctx)
+
+
+def _link_key(ctx: Context) -> str:
+    """The HTTP session, if there is one; for modern, which has none, the client's own name. Of a verified caller, only
+    among its own: an id has no line break, so that no name continues it to the id of another.
+    """
     if not isinstance(ctx.request, Request):
         return "local"
-    return f"http:{ctx.request.headers.get(MCP_SESSION_ID_HEADER) or client_name(ctx)}"
+    principal = principal_of(ctx)
+    own = ctx.request.headers.get(MCP_SESSION_ID_HEADER) or client_name(ctx)
+    return f"{principal.id}\n{own}" if principal.is_verified else f"http:{own}"
 
 
 def client_name(ctx: Context) -> str:

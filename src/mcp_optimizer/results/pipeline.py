@@ -172,7 +172,7 @@ class Results:
         """The server's result, or a cached one, within the limits, with its cost."""
         treatment = self._options.of(call.server, call.tool)
         seconds = treatment.cache_seconds if call.only_reads or treatment.is_cached_by_name else 0
-        if not seconds or call.has_answers:
+        if not seconds or call.has_answers or not call.caller.is_distinct:
             asked = self._written if self._may_cache else self._asked
             return await asked(call, ask, treatment)
         started = time.perf_counter()

@@ -84,8 +84,12 @@ class Gate:
 
     def refuse(self, refused: Refused) -> Refused:
         """Count a refusal that was detected elsewhere, such as a body that does not end."""
-        self.refused[refused.reason] += 1
+        self.count(refused.reason)
         return refused
+
+    def count(self, reason: str) -> None:
+        """Count somebody who is turned away before a message is read."""
+        self.refused[reason] += 1
 
     def _read(self, data: bytes | bytearray) -> JSONRPCMessage:
         try:

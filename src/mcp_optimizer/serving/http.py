@@ -25,6 +25,7 @@ from starlette.responses import JSONResponse
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from mcp_optimizer.callers.door import Door
 from mcp_optimizer.catalog import LiveCatalog
 from mcp_optimizer.errors import ConfigurationError
 from mcp_optimizer.relay.sdk_internals import OpenSessionManager, end_unless_used
@@ -33,6 +34,7 @@ from mcp_optimizer.serving.first_events import HeldFirstEvents
 from mcp_optimizer.serving.gate import Gate
 from mcp_optimizer.serving.http_gate import HttpGate
 from mcp_optimizer.serving.large_bodies import LargeBodies, has_left, leave_large
+from mcp_optimizer.serving.resource_metadata import metadata_routes
 
 _LOOPBACK_HOSTS = ("127.0.0.1:*", "localhost:*", "[::1]:*")
 _RETRY_MS = 1_000
@@ -56,17 +58,18 @@ def build_http_app(
     is_ready: Callable[[], bool],
     takes_calls: Callable[[], bool],
     gate: Gate | None = None,
+    door: Door | None = None,
     routes: Sequence[Route] = (),
 ) -> Starlette:
     """The ASGI application; its lifespan runs the MCP sessions.
 
     `is_ready` says whether a tool can be found and called now. `takes_calls` becomes false when the stopping gateway
-    only finishes calls in progress.
+    only finishes calls in progress. Without a `door`, everybody may call.
     """
     if not is_loopback(host) and not allowed_hosts:
         raise ConfigurationError(
-            f"Serving on {host} is reachable from other machines, without authentication. If you want that, "
-            "list the host names that clients may use in --allowed-hosts, such as 'gateway.internal:8765'."
+            f"Serving on {host} is reachable from other machines. If you want that, list the host names that "
+            "clients may use in --allowed-hosts, such as 'gateway.internal:8765'."
         )
 
     async def health(_request: Request) -> JSONResponse:
@@ -77,11 +80,14 @@ def build_http_app(
         can_call = is_ready()
         return JSONResponse({"ready": can_call, "servers": dict(counts)}, status_code=200 if can_call else 503)
 
-    sessions = Sessions(server, gate=gate or Gate(), hosts=admitted_hosts(allowed_hosts, allowed_origins))
+    hosts = admitted_hosts(allowed_hosts, allowed_origins)
+    sessions = Sessions(server, gate=gate or Gate(), hosts=hosts, door=door)
+    described = metadata_routes(door, hosts) if door is not None and door.has_issuers else ()
     server.middleware.insert(0, sessions.leave_large)
     mcp = Route("/mcp", endpoint=StreamableHTTPASGIApp(sessions))
     app = Starlette(
-        routes=[mcp, Route("/health", health), Route("/ready", ready), *routes], lifespan=lambda _app: sessions.run()
+        routes=[mcp, Route("/health", health), Route("/ready", ready), *described, *routes],
+        lifespan=lambda _app: sessions.run(),
     )
     app.add_middleware(UnusedSessions, manager=sessions)
     app.add_middleware(LargeBodies)
@@ -94,11 +100,13 @@ def build_http_app(
 class Sessions(OpenSessionManager[SessionEvents]):
     """The SDK's sessions behind the gate, with resumable streams."""
 
-    def __init__(self, server: Server[Any], *, gate: Gate, hosts: TransportSecuritySettings) -> None:
+    def __init__(
+        self, server: Server[Any], *, gate: Gate, hosts: TransportSecuritySettings, door: Door | None = None
+    ) -> None:
         limits = gate.limits
         super().__init__(
             server,
-            gate=lambda app: HttpGate(app, gate, hosts),
+            gate=lambda app: HttpGate(app, gate, hosts, door),
             max_sessions=limits.sessions,
             security_settings=hosts,
             retry_interval=_RETRY_MS,

@@ -1,26 +1,32 @@
 """The gate in front of `/mcp`: reads request bodies within limits and passes only messages to the SDK.
 
-An ASGI application around the SDK's own. Checks Host and Origin first; a body must arrive within a time and a size; an
-id of a request in progress cannot be used again in its session. Does not know what messages mean.
+An ASGI application around the SDK's own. Checks Host and Origin first, then asks the door who calls. A body must arrive
+within a time and a size; an id of a request in progress cannot be used again in its session. Knows no tools.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Awaitable, Mapping
 from typing import Any
 
 import mcp_types as types
 import pydantic_core
+from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
+from mcp.server.auth.provider import AccessToken
 from mcp.server.streamable_http import MCP_SESSION_ID_HEADER
 from mcp.server.transport_security import TransportSecurityMiddleware, TransportSecuritySettings
 from mcp_types import JSONRPCError, JSONRPCMessage, JSONRPCRequest
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from mcp_optimizer.callers.door import Denied, Door
+from mcp_optimizer.domain.principal import ANYONE, Principal
+from mcp_optimizer.relay.connected import PRINCIPAL_KEY
 from mcp_optimizer.serving.gate import LARGE, PARAMS_KEY, Gate, Refused
+from mcp_optimizer.serving.lasting_streams import LastingStreams
 
 _FREE = 16_000
 """Bytes of each body that are not counted, so ordinary requests are always accepted."""
@@ -38,13 +44,26 @@ _RETRY_AFTER = 1
 _STATUS = {"size": 413, "slow": 408, "busy": 429, "full": 503}
 """By the reason of a refusal; any other reason is a bad request."""
 
+_LISTEN = "subscriptions/listen"
+_UNKNOWN = 503
+_DENIALS = {403: "scope", _UNKNOWN: "unverified"}
+"""How those that the door turns away are counted, by status; any other is a matter of the credential."""
+
+_DRAINED = 1_000_000
+"""Bytes of a body that are let in, unread, of somebody who is turned away."""
+
 
 class HttpGate:
     """Turns bodies into messages."""
 
-    def __init__(self, app: ASGIApp, gate: Gate, hosts: TransportSecuritySettings | None) -> None:
+    def __init__(
+        self, app: ASGIApp, gate: Gate, hosts: TransportSecuritySettings | None, door: Door | None = None
+    ) -> None:
+        """Without a `door`, everybody is ANYONE."""
         self._app = app
         self._gate = gate
+        self._door = door
+        self._streams = LastingStreams()
         self._hosts = TransportSecurityMiddleware(hosts)
         self._held = 0
         self._under_way: dict[str, dict[str, asyncio.Event]] = {}
@@ -54,26 +73,70 @@ class HttpGate:
         refusal = await self._hosts.validate_request(request, is_post=request.method == "POST")
         if refusal is not None:
             await refusal(scope, receive, send)
-        elif request.method == "POST":
-            await self._post(request, scope, receive, send)
+            return
+        try:
+            principal = await self._caller(request)
+        except Denied as denied:
+            await self._turned_away(denied, request)(scope, receive, send)
+            return
+        scope[PRINCIPAL_KEY] = principal
+        if principal.is_verified:
+            # The SDK answers a request on a session that another user opened as if there were no such session.
+            scope["user"] = AuthenticatedUser(AccessToken(token="", client_id=principal.id, scopes=[]))
+        if request.method == "POST":
+            await self._post(request, principal, scope, receive, send)
         else:
-            await self._app(scope, receive, _with_retry(send))
+            await self._last(self._app(scope, receive, _with_retry(send)), request, principal)
 
-    async def _post(self, request: Request, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _last(self, stream: Awaitable[None], request: Request, principal: Principal) -> None:
+        """A stream that may last longer than its caller's credential."""
+        if not principal.is_verified:
+            await stream
+            return
+
+        async def is_admitted() -> bool:
+            try:
+                return (await self._caller(request)).id == principal.id
+            except Denied as denied:
+                # While nobody can say, nobody is sent away.
+                return denied.status == _UNKNOWN
+
+        await self._streams.run(stream, is_admitted)
+
+    async def _caller(self, request: Request) -> Principal:
+        if self._door is None:
+            return ANYONE
+        return await self._door.admit(request.scope["headers"], resource_of(self._door, request))
+
+    def _turned_away(self, denied: Denied, request: Request) -> Response:
+        self._gate.count(_DENIALS.get(denied.status, "credential"))
+        length = request.headers.get("content-length", "0" if request.method != "POST" else "")
+        is_short = length.isdecimal() and len(length) < 12 and int(length) <= _DRAINED
+        headers = denied.headers if is_short else {**denied.headers, "Connection": "close"}
+        return JSONResponse(denied.body, denied.status, headers)
+
+    async def _post(self, request: Request, principal: Principal, scope: Scope, receive: Receive, send: Send) -> None:
         held = _Held(self)
         try:
             body = await self._body(receive, held)
             if body is None:
                 return
             message = await self._gate.read(body)
+            if self._door is not None:
+                self._door.check_scopes(principal, message, resource_of(self._door, request))
             await self._admit(request, message)
+        except Denied as denied:
+            await self._turned_away(denied, request)(scope, receive, send)
+            return
         except Refused as refused:
             await _answer(refused)(scope, receive, send)
             return
         finally:
             held.release()
         try:
-            await self._pass(message, body, scope, receive, _with_retry(send))
+            passing = self._pass(message, body, scope, receive, _with_retry(send))
+            lasts = isinstance(message, JSONRPCRequest) and message.method == _LISTEN
+            await (self._last(passing, request, principal) if lasts else passing)
         finally:
             self._leave(request, message)
 
@@ -108,7 +171,7 @@ class HttpGate:
         self._held += more
 
     async def _admit(self, request: Request, message: JSONRPCMessage) -> None:
-        session = request.headers.get(MCP_SESSION_ID_HEADER)
+        session = _session_of(request)
         if session is None or not isinstance(message, JSONRPCRequest):
             return
         number = str(message.id)
@@ -130,7 +193,7 @@ class HttpGate:
         under_way[number] = asyncio.Event()
 
     def _leave(self, request: Request, message: JSONRPCMessage) -> None:
-        session = request.headers.get(MCP_SESSION_ID_HEADER)
+        session = _session_of(request)
         if session is None or not isinstance(message, JSONRPCRequest):
             return
         self._under_way[session].pop(str(message.id)).set()
@@ -158,6 +221,18 @@ class HttpGate:
             await self._app(scope, replay, send)
         finally:
             scope.pop(PARAMS_KEY, None)
+
+
+def resource_of(door: Door, request: Request) -> str:
+    """The address of `/mcp` in a request whose Host was admitted."""
+    _, port = request.scope.get("server") or ("", None)
+    return door.resource(request.scope.get("scheme", "http"), request.headers.get("host", ""), port)
+
+
+def _session_of(request: Request) -> str | None:
+    """The session that a request names, among those of its caller: whether it is theirs, the SDK finds out later."""
+    session = request.headers.get(MCP_SESSION_ID_HEADER)
+    return None if session is None else f"{request.scope[PRINCIPAL_KEY].id}\n{session}"
 
 
 async def _discard(receive: Receive) -> None:

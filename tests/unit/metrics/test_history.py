@@ -242,8 +242,8 @@ async def test_a_find_says_what_was_found_and_what_the_reply_costs() -> None:
     assert event.baseline_tokens == gateway.snapshot.baseline_tokens > 0
 
 
-class Connection:
-    """Stands for the connection that a caller refers to."""
+class Connection:  # stands for the one that a caller refers to
+    key = "http:1"
 
 
 async def test_the_accounts_hold_on_to_no_client_that_left() -> None:

@@ -1,0 +1,1 @@
+"""Who calls over HTTP: API keys, tokens, and the door that asks for one of them."""

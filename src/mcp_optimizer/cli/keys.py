@@ -1,0 +1,219 @@
+"""`key create`, `list` and `revoke`: who may call over HTTP, and what each may do. Starts no server.
+
+A key is shown once, when it is made; the database keeps only a hash. A gateway that is running notices every change.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from mcp_optimizer.cli.options import JsonFlag, with_settings
+from mcp_optimizer.cli.running import run
+from mcp_optimizer.cli.show import console, print_json
+from mcp_optimizer.domain.principal import Risk, Role
+from mcp_optimizer.errors import ConfigurationError, OptimizerError, listed, quoted
+from mcp_optimizer.runtime.terminal_text import counted, in_a_line
+from mcp_optimizer.settings import Settings
+
+if TYPE_CHECKING:
+    from mcp_optimizer.callers.keys import Wanted
+    from mcp_optimizer.db.api_keys import StoredKeys
+    from mcp_optimizer.domain.api_key import ApiKey
+
+_MOST = 10_000
+"""Living keys. A gateway has all of them in memory."""
+
+_USUAL_ADDRESS = "http://127.0.0.1:8765"
+_USED = frozenset({"config", "demo", "database", "log_level", "log_format"})
+_NOT_USED = frozenset(Settings.model_fields) - _USED
+"""Options that mean nothing here; some have the names of a key's own."""
+
+_Name = Annotated[str, typer.Option("--name", help="What people and rules call its holder.", show_default=False)]
+_Servers = Annotated[
+    str | None,
+    typer.Option("--servers", help="Its only servers, comma-separated. Default: all.", show_default=False),
+]
+_Risk = Annotated[Risk, typer.Option("--risk", help="The worst kind of tools that it may call.")]
+_Role = Annotated[Role, typer.Option("--role", help="What it may do on the dashboard.")]
+_Profile = Annotated[
+    str | None,
+    typer.Option("--profile", help="Tools registered directly for it: minimal, standard or full.", show_default=False),
+]
+_CallsPerMinute = Annotated[
+    int | None,
+    typer.Option("--calls-per-minute", help="Its own rate limit; 0: none. Default: that of the settings."),
+]
+_Expires = Annotated[str, typer.Option("--expires", help="When it ends: 12h, 90d, 8w, 2027-01-31 or never.")]
+_Which = Annotated[str, typer.Argument(help="The key's name.", show_default=False)]
+
+
+def register(app: typer.Typer) -> None:
+    group = typer.Typer(no_args_is_help=True, help="Keys with which callers over HTTP prove who they are.")
+    for name, command in (("create", create_key), ("list", list_keys), ("revoke", revoke_key)):
+        group.command(name)(command)
+    app.add_typer(group, name="key")
+
+
+@with_settings(leave_out=_NOT_USED)
+def create_key(
+    *,
+    settings: Settings,
+    name: _Name,
+    key_servers: _Servers = None,
+    risk: _Risk = Risk.READ,
+    role: _Role = Role.NONE,
+    profile: _Profile = None,
+    key_calls: _CallsPerMinute = None,
+    expires: _Expires = "90d",
+    as_json: JsonFlag = False,
+) -> None:
+    """Make a key. It is shown once; a gateway that is running knows it after two seconds."""
+    from mcp_optimizer.callers.keys import Wanted
+
+    servers = None if key_servers is None else [part.strip() for part in key_servers.split(",") if part.strip()]
+    run(_create(settings, Wanted(name, servers, risk, role, profile, key_calls, expires), as_json))
+
+
+@with_settings(leave_out=_NOT_USED)
+def list_keys(*, settings: Settings, as_json: JsonFlag = False) -> None:
+    """List all keys: what each permits, until when, and when it was last used. Never a key itself."""
+    run(_list(settings, as_json))
+
+
+@with_settings(leave_out=_NOT_USED)
+def revoke_key(name: _Which, *, settings: Settings) -> None:
+    """End a key. A gateway that is running refuses it after two seconds."""
+    run(_revoke(settings, name))
+
+
+@asynccontextmanager
+async def _keys(settings: Settings) -> AsyncIterator[StoredKeys]:
+    place = settings.database_place
+    if place is None:
+        raise ConfigurationError(
+            "Keys are kept in the catalog database, and --database none stores nothing. Use a file or PostgreSQL."
+        )
+    from mcp_optimizer.app.options import check_driver
+    from mcp_optimizer.callers.known_keys import opened_keys
+
+    check_driver(settings)
+    async with opened_keys(place) as keys:
+        yield keys
+
+
+async def _create(settings: Settings, wanted: Wanted, as_json: bool) -> None:
+    from mcp_optimizer.callers.keys import new_key
+
+    key, text = new_key(wanted, datetime.now(UTC))
+    async with _keys(settings) as keys:
+        problem = await keys.add(key, _MOST)
+    if problem == "name":
+        raise ConfigurationError(
+            f"There is a key {quoted(key.name)} already. Choose another name, or end that one first with "
+            f"`mcp-optimizer key revoke {quoted(key.name)}`."
+        )
+    if problem == "many":
+        raise ConfigurationError(f"There are {_MOST:,} keys already. Revoke some that nobody needs.")
+    _warn_of_unknown(settings, key)
+    if as_json:
+        print_json({"key": text, **_described(key)})
+        return
+    print(f"{text}\n\nThis is the only time it is shown. {_permits(key)}\n")
+    print(f"Clients send it as a header:\n\n    Authorization: Bearer {text}\n\nor with an entry such as:\n")
+    print(json.dumps(_entry(settings, text), indent=2))
+
+
+def _warn_of_unknown(settings: Settings, key: ApiKey) -> None:
+    """A server may be added later, so a name that nobody has yet is worth a word, not a refusal."""
+    from mcp_optimizer.app.servers import server_specs
+
+    try:
+        specs = server_specs(settings.model_copy(update={"servers": ""})) if key.servers else []
+        known = {spec.name for spec in specs}
+    except OptimizerError:
+        return
+    if known and (unknown := sorted((key.servers or frozenset()) - known)):
+        print(
+            in_a_line(f"warning: no server is called {listed(unknown)}. Servers: {listed(sorted(known))}."),
+            file=sys.stderr,
+        )
+
+
+def _permits(key: ApiKey) -> str:
+    kinds = {Risk.READ: "tools that only read", Risk.WRITE: "tools that read or write", Risk.DESTRUCTIVE: "every tool"}
+    where = "all servers" if key.servers is None else listed(sorted(key.servers))
+    until = "for ever" if key.expires_at_ms is None else f"until {_moment(key.expires_at_ms)}"
+    return in_a_line(f"It may call {kinds[key.risk]} of {where}, {until}.")
+
+
+def _entry(settings: Settings, text: str) -> dict[str, Any]:
+    """What most clients' server files take."""
+    address = settings.public_url or _USUAL_ADDRESS
+    if settings.http and not settings.public_url:
+        host, port = settings.http_address
+        address = f"http://{f'[{host}]' if ':' in host else host}:{port}"
+    headers = {"Authorization": f"Bearer {text}"}
+    return {"mcpServers": {"mcp-optimizer": {"type": "http", "url": f"{address}/mcp", "headers": headers}}}
+
+
+async def _list(settings: Settings, as_json: bool) -> None:
+    async with _keys(settings) as keys:
+        found = [_described(key) for key in await keys.all()]
+    if as_json:
+        print_json({"keys": found})
+        return
+    from rich.table import Table
+
+    out, table = console(), Table(box=None, pad_edge=False)
+    for heading in ("name", "state", "servers", "risk", "role", "expires", "last used"):
+        table.add_column(heading, overflow="fold")
+    for one in found:
+        servers = "all" if one["servers"] is None else listed(one["servers"])
+        shown = (one["name"], one["state"], servers, one["risk"], one["role"], one["expires_at"], one["last_used_at"])
+        table.add_row(*(in_a_line(str(value or "never")) for value in shown))
+    if found:
+        out.print(table, markup=False)
+    out.print(counted(sum(one["state"] == "living" for one in found), "living key"), markup=False)
+
+
+def _described(key: ApiKey) -> dict[str, Any]:
+    return {
+        "name": key.name,
+        "id": key.id,
+        "state": key.state(time.time_ns() // 1_000_000),
+        "servers": None if key.servers is None else sorted(key.servers),
+        "risk": key.risk.value,
+        "role": key.role.value,
+        "profile": key.profile,
+        "calls_per_minute": key.calls_per_minute,
+        "created_at": _moment(key.created_at_ms),
+        "expires_at": _moment(key.expires_at_ms),
+        "last_used_at": _moment(key.used_at_ms),
+        "revoked_at": _moment(key.revoked_at_ms),
+    }
+
+
+def _moment(at_ms: int | None) -> str | None:
+    return None if at_ms is None else datetime.fromtimestamp(at_ms / 1_000, UTC).isoformat(timespec="seconds")
+
+
+async def _revoke(settings: Settings, name: str) -> None:
+    async with _keys(settings) as keys:
+        now_ms = time.time_ns() // 1_000_000
+        if await keys.revoke(name, now_ms):
+            print("Revoked. A gateway that is running refuses it after two seconds.")
+            return
+        known = await keys.all()
+    same = [key.state(now_ms) for key in known if key.name == name]
+    if same:
+        raise ConfigurationError(f"The key {quoted(name)} is {same[-1]} already.")
+    living = [key.name for key in known if key.is_living(now_ms)]
+    raise ConfigurationError(f"There is no key {quoted(name)}. Living keys: {listed(living) or 'none'}.")

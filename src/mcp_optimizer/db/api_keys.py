@@ -1,0 +1,98 @@
+"""Reads and writes of API keys. A row has only a hash of its key's secret."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from sqlalchemy import ColumnElement, and_, func, insert, or_, select, update
+
+from mcp_optimizer.db.tables import api_key
+from mcp_optimizer.db.transactions import Transactions
+from mcp_optimizer.domain.api_key import ApiKey
+from mcp_optimizer.domain.principal import Risk, Role
+
+
+class KeysMark(NamedTuple):
+    """Changes whenever a key is made or revoked, by any process."""
+
+    keys: int
+    created_at_ms: int
+    revoked: int
+
+
+class StoredKeys(Transactions):
+    """All keys ever made; revoked and expired ones stay, so that people can see what became of them."""
+
+    async def mark(self) -> KeysMark:
+        table = api_key
+        wanted = select(func.count(), func.max(table.c.created_at_ms), func.count(table.c.revoked_at_ms))
+        async with self._reading() as connection:
+            count, created, revoked = (await connection.execute(wanted)).one()
+        return KeysMark(count, created or 0, revoked)
+
+    async def living(self, now_ms: int) -> list[ApiKey]:
+        """The keys that open something now, by name."""
+        return await self._read(_is_living(now_ms))
+
+    async def all(self) -> list[ApiKey]:
+        """Every key, by name, the newest of a name last."""
+        return await self._read()
+
+    async def add(self, key: ApiKey, most: int) -> str:
+        """Write a new key; if that cannot be, nothing is written, and this is why: "name" or "many"."""
+        living = _is_living(key.created_at_ms)
+        async with self._writing(alone=True) as connection:
+            named = select(api_key.c.id).where(living, api_key.c.name == key.name)
+            if (await connection.execute(named)).first() is not None:
+                return "name"
+            count = select(func.count()).select_from(api_key).where(living)
+            if (await connection.execute(count)).scalar_one() >= most:
+                return "many"
+            await connection.execute(insert(api_key).values(_row(key)))
+        return ""
+
+    async def revoke(self, name: str, now_ms: int) -> bool:
+        """Whether there was a living key of this name."""
+        ending = update(api_key).where(_is_living(now_ms), api_key.c.name == name).values(revoked_at_ms=now_ms)
+        async with self._writing(alone=True) as connection:
+            return (await connection.execute(ending.returning(api_key.c.id))).first() is not None
+
+    async def write_used(self, used: Mapping[str, int]) -> None:
+        """When keys were last used, by id."""
+        async with self._writing() as connection:
+            for key_id, at_ms in sorted(used.items()):
+                await connection.execute(update(api_key).where(api_key.c.id == key_id).values(used_at_ms=at_ms))
+
+    async def _read(self, *conditions: ColumnElement[bool]) -> list[ApiKey]:
+        wanted = select(api_key).where(*conditions).order_by(api_key.c.name, api_key.c.created_at_ms)
+        async with self._reading() as connection:
+            return [_key(row) for row in (await connection.execute(wanted)).mappings()]
+
+
+def _is_living(now_ms: int) -> ColumnElement[bool]:
+    lasts = or_(api_key.c.expires_at_ms.is_(None), api_key.c.expires_at_ms > now_ms)
+    return and_(api_key.c.revoked_at_ms.is_(None), lasts)
+
+
+def _row(key: ApiKey) -> dict[str, Any]:
+    servers = None if key.servers is None else sorted(key.servers)
+    return {
+        "id": key.id,
+        "name": key.name,
+        "digest": key.digest,
+        "servers": json.dumps(servers),
+        "risk": key.risk.value,
+        "role": key.role.value,
+        "profile": key.profile,
+        "calls_per_minute": key.calls_per_minute,
+        "created_at_ms": key.created_at_ms,
+        "expires_at_ms": key.expires_at_ms,
+    }
+
+
+def _key(row: Mapping[Any, Any]) -> ApiKey:
+    servers = json.loads(row["servers"])
+    said = {**row, "servers": None if servers is None else frozenset(servers)}
+    return ApiKey(**{**said, "risk": Risk(row["risk"]), "role": Role(row["role"])})

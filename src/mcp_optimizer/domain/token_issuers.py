@@ -1,0 +1,107 @@
+"""What the settings may say about one issuer of tokens. Values only; `callers` verifies tokens."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator
+
+from mcp_optimizer.domain.principal import Risk
+
+Algorithm = Literal["RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA"]
+"""Only those where verifying a token does not need what makes one."""
+
+_LABEL = re.compile(r"[a-z0-9][a-z0-9-]{0,31}")
+_SCOPE = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]{1,200}")
+_RESERVED = ("key", "local", "anyone")
+
+
+class TokenIssuer(BaseModel):
+    """Whose tokens are accepted, how they are verified, and which claims say what."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    name: str
+    """What its callers' names begin with."""
+    issuer: str
+    audience: str = ""
+    """What tokens are for; by default the address of `/mcp`."""
+    jwks_url: str = ""
+    """Where its keys are; by default what its metadata say."""
+    introspection_url: str = ""
+    """Who is asked about its tokens, instead of verifying a signature."""
+    client_id: str = ""
+    client_secret: str = Field(default="", repr=False)
+    algorithms: tuple[Algorithm, ...] = ("RS256", "PS256", "ES256", "EdDSA")
+    required_scopes: tuple[str, ...] = ()
+    """Every token must have them."""
+    risk_scopes: dict[Risk, tuple[str, ...]] = Field(default_factory=dict)
+    """A call of a tool of a class needs a token with these."""
+    name_claim: str = "sub"
+    tenant_claim: str = ""
+    servers_claim: str = ""
+    profile_claim: str = ""
+    role_claim: str = ""
+
+    @field_validator("name")
+    @classmethod
+    def _label(cls, value: str) -> str:
+        if not _LABEL.fullmatch(value) or value in _RESERVED:
+            raise ValueError(
+                f"the name of an issuer has lower-case letters, digits and -, and is none of {', '.join(_RESERVED)}"
+            )
+        return value
+
+    @field_validator("issuer")
+    @classmethod
+    def _plain_address(cls, value: str) -> str:
+        if not value.startswith(("https://", "http://")) or any(mark in value for mark in "?# ") or len(value) > 2_000:
+            raise ValueError("an issuer is an https:// address without ? and #, written exactly as in its tokens")
+        return value
+
+    @field_validator("algorithms")
+    @classmethod
+    def _some(cls, value: tuple[Algorithm, ...]) -> tuple[Algorithm, ...]:
+        if not value:
+            raise ValueError("name at least one algorithm, such as RS256")
+        return value
+
+    @field_validator("required_scopes")
+    @classmethod
+    def _are_scopes(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        if bad := next((scope for scope in value if not is_scope(scope)), None):
+            raise ValueError(f"{bad!r} cannot be a scope: it has only visible ASCII characters, without quotes and \\")
+        return value
+
+    @field_validator("risk_scopes")
+    @classmethod
+    def _are_scopes_too(cls, value: dict[Risk, tuple[str, ...]]) -> dict[Risk, tuple[str, ...]]:
+        for scopes in value.values():
+            cls._are_scopes(scopes)
+        return value
+
+    @property
+    def scopes(self) -> tuple[str, ...]:
+        """Every scope that means something here, in the order of the settings."""
+        named = [*self.required_scopes, *(scope for risk in Risk for scope in self.risk_scopes.get(risk, ()))]
+        return tuple(dict.fromkeys(named))
+
+
+def is_scope(text: str) -> bool:
+    """Whether this is one scope, as RFC 6749 spells them. Such a text is safe inside the quotes of a header."""
+    return _SCOPE.fullmatch(text) is not None
+
+
+def distinct(issuers: Sequence[TokenIssuer]) -> list[TokenIssuer]:
+    """The same issuers, if a token can belong to only one of them."""
+    for what, values in (("name", [one.name for one in issuers]), ("issuer", [one.issuer for one in issuers])):
+        if twice := next((value for value in values if values.count(value) > 1), None):
+            raise ValueError(f"two issuers have the {what} {twice!r}")
+    if sum(bool(one.introspection_url) for one in issuers) > 1:
+        raise ValueError(
+            "only one issuer can have an introspection_url: a token that is no JWT does not say whom to ask about it, "
+            "and must not be shown to anybody else"
+        )
+    return list(issuers)

@@ -1,0 +1,28 @@
+"""Keys in the database that gateways of a test use, made as `key create` makes them but without a process for each."""
+
+from __future__ import annotations
+
+import time
+from datetime import UTC, datetime
+
+from mcp_optimizer.callers.keys import Wanted, new_key
+from mcp_optimizer.callers.known_keys import opened_keys
+from mcp_optimizer.domain.principal import Risk
+from mcp_optimizer.settings import load_settings
+
+
+async def made_key(name: str, risk: Risk = Risk.READ, servers: tuple[str, ...] | None = None) -> str:
+    """The text of a new key."""
+    place = load_settings().database_place
+    assert place is not None
+    key, text = new_key(Wanted(name, servers, risk), datetime.now(UTC))
+    async with opened_keys(place) as keys:
+        assert await keys.add(key, 1_000) == ""
+    return text
+
+
+async def revoke(name: str) -> None:
+    place = load_settings().database_place
+    assert place is not None
+    async with opened_keys(place) as keys:
+        assert await keys.revoke(name, time.time_ns() // 1_000_000)

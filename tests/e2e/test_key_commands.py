@@ -1,0 +1,69 @@
+"""`key` as a user runs it: a key is shown once, and never again."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import WriteServers, plain_server
+from tests.e2e.made_keys import made_key
+from tests.e2e.running import command
+
+
+async def test_a_key_is_made_shown_once_listed_and_revoked_without_starting_a_server(tmp_path: Path) -> None:
+    database = tmp_path / "catalog.db"
+    made = await command("key", "create", "--name", "ci", "--risk", "write", "--database", database)
+    assert (made.code, made.err) == (0, "")
+    key = made.out.splitlines()[0]
+    assert key.startswith("mcpo_")
+    assert f"Authorization: Bearer {key}" in made.out
+    entry = json.loads(made.out[made.out.index("{\n") :])
+    assert entry["mcpServers"]["mcp-optimizer"]["headers"] == {"Authorization": f"Bearer {key}"}
+    listed = await command("key", "list", "--json", "--database", database, "--log-level", "debug")
+    [one] = listed.json["keys"]
+    assert (one["name"], one["state"], one["risk"], one["role"], one["servers"]) == (
+        "ci",
+        "living",
+        "write",
+        "none",
+        None,
+    )
+    shown = await command("key", "list", "--database", database)
+    assert "1 living key" in shown.out
+    assert key.rpartition("_")[2] not in listed.out + listed.err + shown.out
+    assert (await command("key", "revoke", "ci", "--database", database)).code == 0
+    again = await command("key", "revoke", "ci", "--database", database)
+    assert (again.code, "revoked already" in again.err) == (2, True)
+    assert (await command("key", "create", "--name", "ci", "--database", database, "--json")).json["key"] != key
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["create", "--name", "ci", "--expires", "soon"], "12h, 90d, 8w"),
+        (["create", "--name", "ci", "--expires", "2020-01-31"], "not in the future"),
+        (["create", "--name", "a\x1b[31mb"], "printable"),
+        (["create", "--name", "ci", "--servers", ","], "Leave it out"),
+        (["create", "--name", "ci", "--profile", "huge"], "minimal, standard, full"),
+        (["create", "--name", "ci", "--risk", "all"], "destructive"),
+        (["create", "--name", "ci", "--database", "none"], "--database none"),
+        (["create"], "--name"),
+        (["revoke", "nobody"], "There is no key 'nobody'. Living keys: taken."),
+        (["create", "--name", "taken"], "There is a key 'taken' already"),
+    ],
+)
+async def test_a_wrong_request_says_what_to_do(arguments: list[str], message: str) -> None:
+    await made_key("taken")
+    done = await command("key", *arguments)
+    assert (done.code, done.out) == (2, "")
+    assert message in " ".join(done.err.replace("│", " ").split())
+    assert "\x1b[31m" not in done.err
+
+
+async def test_a_server_that_does_not_exist_yet_is_only_warned_about(write_servers: WriteServers) -> None:
+    config = write_servers({"one": plain_server("one")})
+    made = await command("key", "create", "--name", "ci", "--servers", "one, two", "--config", config, "--json")
+    assert made.json["servers"] == ["one", "two"]
+    assert "no server is called two. Servers: one." in made.err

@@ -1,0 +1,46 @@
+"""The signing keys of the tests' authorization server: access tokens as JWTs (RFC 9068), and the JWKS for them."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from typing import Any
+
+import jwt
+from cryptography.hazmat.primitives.asymmetric import ec
+from jwt.algorithms import ECAlgorithm
+
+from tests.servers.authorization_records import Token
+
+
+class Signer:
+    """One key at a time; `renew` replaces it, as an issuer does now and then."""
+
+    def __init__(self, issuer: str) -> None:
+        self._issuer = issuer
+        self.renew()
+
+    def renew(self) -> None:
+        self._key = ec.generate_private_key(ec.SECP256R1())
+        self._kid = secrets.token_hex(4)
+
+    def jwks(self) -> dict[str, Any]:
+        public = ECAlgorithm.to_jwk(self._key.public_key(), as_dict=True)
+        return {"keys": [{**public, "kid": self._kid, "use": "sig", "alg": "ES256"}]}
+
+    def access_token(self, token: Token, user: str) -> str:
+        return self.sign(
+            aud=token.audience,
+            sub=user,
+            client_id=token.client_id,
+            scope=token.scope,
+            exp=int(token.expires_at),
+            jti=secrets.token_hex(8),
+        )
+
+    def sign(self, **claims: Any) -> str:
+        """A token that says this; None leaves a claim out."""
+        now = int(time.time())
+        said = {"iss": self._issuer, "iat": now, "exp": now + 60, **claims}
+        said = {name: value for name, value in said.items() if value is not None}
+        return jwt.encode(said, self._key, "ES256", {"kid": self._kid, "typ": "at+jwt"})
