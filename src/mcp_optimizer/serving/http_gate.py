@@ -134,9 +134,9 @@ class HttpGate:
         finally:
             held.release()
         try:
-            passing = self._pass(message, body, scope, receive, _with_retry(send))
+            answering = self._pass(message, body, scope, receive, _with_retry(send))
             lasts = isinstance(message, JSONRPCRequest) and message.method == _LISTEN
-            await (self._last(passing, request, principal) if lasts else passing)
+            await (self._last(answering, request, principal) if lasts else answering)
         finally:
             self._leave(request, message)
 
