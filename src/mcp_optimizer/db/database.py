@@ -54,9 +54,13 @@ class Database:
         """Create a new file if this one was deleted; SQLite itself would continue writing to the deleted file."""
         if self.path is None or self.path.exists():
             return
-        logger.warning("The catalog %s was deleted; creating a new one.", self.path)
-        await self.engine.dispose()
-        await asyncio.to_thread(prepare_file, self.path)
+        # In turn, because a connection that is writing would not be closed, and another writer may have done it by now.
+        async with self.turn:
+            if self.path.exists():
+                return
+            logger.warning("The catalog %s was deleted; creating a new one.", self.path)
+            await self.engine.dispose()
+            await asyncio.to_thread(prepare_file, self.path)
 
     async def close(self) -> None:
         await self.engine.dispose()

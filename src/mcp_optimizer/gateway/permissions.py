@@ -129,5 +129,3 @@ def _approver(caller: Caller, consent: Consent) -> str:
 def _approved(tool: CatalogTool, caller: Caller) -> Approved:
     record = tool.record
     return Approved(caller.principal.id, caller.conversation, tool.server, record.name, record.definition_hash)
-        caller.principal.id, caller.conversation, tool.server, tool.record.name, tool.record.definition_hash
-    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -151,3 +152,15 @@ def test_everything_in_an_entry_is_bounded() -> None:
     assert (len(entry.tool), len(entry.caller), len(entry.arguments or "")) == (300, 300, 10_000)
     assert (entry.result_tokens, entry.milliseconds) == (2**53, 0.0)
     assert bounded(ENTRY) == ENTRY
+
+
+async def test_writers_that_find_the_file_deleted_create_it_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "catalog.db"
+    async with opened(path) as stored:
+        await stored.write([act(0)])
+        path.unlink()
+        await asyncio.gather(*(stored.write([act(number)]) for number in range(1, 6)))
+        assert sorted(numbers(await stored.read(AuditQuery()))) == [1, 2, 3, 4, 5]
+    assert caplog.text.count("was deleted; creating a new one") == 1
