@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from mcp_optimizer import __version__
 from mcp_optimizer.app.costs import Costs
 from mcp_optimizer.app.life import Life
-from mcp_optimizer.app.options import is_open, items, server_options
+from mcp_optimizer.app.options import is_open, is_transparent, items, server_options
 from mcp_optimizer.app.parts import Parts
 from mcp_optimizer.serving.server import build_server
 
@@ -31,6 +31,7 @@ def http_app(parts: Parts, life: Life, costs: Costs, host: str) -> tuple[Starlet
     """/mcp, /health, /ready, and, if the settings want it, the dashboard."""
     from mcp_optimizer.callers.door import Door
     from mcp_optimizer.serving.http import admitted_hosts, build_http_app, is_loopback
+    from mcp_optimizer.serving.step_up import StepUp
 
     settings = parts.settings
     is_for_all = is_open(settings, is_loopback=is_loopback(host))
@@ -49,7 +50,13 @@ def http_app(parts: Parts, life: Life, costs: Costs, host: str) -> tuple[Starlet
         is_ready=lambda: life.is_ready,
         takes_calls=lambda: life.takes_calls,
         gate=parts.gate,
-        door=Door(parts.credentials, is_open=is_for_all, public_url=settings.public_url),
+        door=Door(
+            parts.credentials,
+            is_open=is_for_all,
+            public_url=settings.public_url,
+            needed_scopes=StepUp(parts.gateway, parts.credentials.scopes_for, transparent=is_transparent(settings)),
+            denied=parts.trail.refused if parts.trail is not None else None,
+        ),
         routes=routes,
     )
     return app, dashboard

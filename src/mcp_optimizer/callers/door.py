@@ -65,14 +65,16 @@ class Door:
         is_open: bool,
         public_url: str = "",
         needed_scopes: NeededScopes | None = None,
+        denied: Callable[[int, str], None] | None = None,
     ) -> None:
         """`public_url`: the address of the gateway, if not the one in the request. `needed_scopes`: asked about each
-        message of a caller with a token.
+        message of a caller with a token. `denied`: told of everybody who was not let in.
         """
         self._credentials = credentials
         self._is_open = is_open
         self._public_url = public_url
         self._needed_scopes = needed_scopes
+        self._denied = denied
 
     @property
     def has_issuers(self) -> bool:
@@ -117,6 +119,11 @@ class Door:
         needed = self._needed_scopes(principal, message)
         if not principal.scopes.issuperset(needed):
             raise self._step_up(sorted(principal.scopes.union(needed)), resource)
+
+    def note(self, denied: Denied) -> None:
+        """Somebody was not let in."""
+        if self._denied is not None:
+            self._denied(denied.status, denied.error or "no credential")
 
     def metadata(self, resource: str) -> dict[str, Any]:
         """RFC 9728: what a client needs to know to get a token."""

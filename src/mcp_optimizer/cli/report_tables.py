@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from mcp_optimizer.domain.principal import ANYONE, LOCAL_PRINCIPAL
 from mcp_optimizer.runtime.terminal_text import counted, printable
 
 if TYPE_CHECKING:
@@ -17,6 +18,9 @@ if TYPE_CHECKING:
 
 _WIDE = 130
 """Columns from which two tables are printed side by side."""
+
+_UNNAMED = (LOCAL_PRINCIPAL.name, ANYONE.name)
+"""Callers that say nothing about who calls."""
 
 _MOST_ROWS = 15
 
@@ -69,9 +73,12 @@ def _show_usage(out: Console, usage: Usage) -> None:
     )  # fmt: skip
     clients = _table(
         ("client", "times", "tokens"),
-        [(row.client or "(no name)", _n(row.activity.times), _n(row.activity.tokens)) for row in usage.clients[:8]],
+        [(row.name or "(no name)", _n(row.activity.times), _n(row.activity.tokens)) for row in usage.clients[:8]],
     )
     _pair(out, kinds, clients)
+    if any(row.name not in _UNNAMED for row in usage.callers):
+        own = [(row.name, _n(row.activity.times), _n(row.activity.tokens)) for row in usage.callers[:_MOST_ROWS]]
+        out.print(_table(("caller", "times", "tokens"), own))
     called = _table(
         ("called", "times", "failed", "tokens", "a call"),
         [

@@ -91,7 +91,8 @@ def _row(one: Event) -> tuple[Any, ...]:
     found = json.dumps(one.found, separators=(",", ":")) if one.found else ""
     # PostgreSQL texts cannot contain NUL, and a hostile server may have one in a name.
     names = (name.replace("\0", "\ufffd") for name in one[2:6])
-    return (_milliseconds(one.at), one.kind.value, *names, *one[6:12], one.outcome.value, found)
+    caller = one.caller.replace("\0", "\ufffd")
+    return (_milliseconds(one.at), one.kind.value, *names, *one[6:12], one.outcome.value, found, caller)
 
 
 def _event(row: Row[Any]) -> Event:
@@ -110,4 +111,5 @@ def _event(row: Row[Any]) -> Event:
         truncated=row.truncated,
         outcome=Outcome(row.outcome),
         found=tuple((server, tool) for server, tool in json.loads(row.found)) if row.found else (),
+        caller=row.caller,
     )

@@ -106,6 +106,7 @@ event = Table(
     Column("truncated", Boolean, nullable=False),
     Column("outcome", Text, nullable=False),
     Column("found", Text, nullable=False),
+    Column("caller", Text, nullable=False, server_default="local"),
     Index("ix_event_at_ms", "at_ms"),
 )
 

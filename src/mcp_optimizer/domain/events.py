@@ -71,3 +71,5 @@ class Event(NamedTuple):
     outcome: Outcome = Outcome.OK
     found: tuple[ToolKey, ...] = ()
     """The tools that a search returned, best first."""
+    caller: str = "local"
+    """The verified caller's name."""

@@ -15,6 +15,7 @@ from typing import Any
 from mcp_optimizer.catalog import CatalogTool, Snapshot
 from mcp_optimizer.domain.caller import Caller, ClientLink
 from mcp_optimizer.domain.decisions import Decision, Effect
+from mcp_optimizer.domain.principal import Principal, Risk
 from mcp_optimizer.errors import OptimizerError, RequestError
 from mcp_optimizer.gateway import resolving
 from mcp_optimizer.gateway.views import Views, can_ask
@@ -51,6 +52,17 @@ class Permissions:
         except RequestError:
             self._explain(snapshot, tool_name, server_name, caller)
             raise
+
+    def risk_of(self, snapshot: Snapshot, tool_name: str, server_name: str | None, principal: Principal) -> Risk:
+        """The class of the tool that a name means; of one that does not exist for this caller, the least."""
+        try:
+            tool = resolving.meant(snapshot, tool_name, server_name)
+        except OptimizerError:
+            return Risk.READ
+        caller = Caller(principal=principal)
+        return (
+            self.views.decide(caller, tool).risk.risk if self.views.permits_server(caller, tool.server) else Risk.READ
+        )
 
     async def exact(self, snapshot: Snapshot, tool_name: str, caller: Caller) -> CatalogTool:
         """The tool that a caller sees under exactly this name."""

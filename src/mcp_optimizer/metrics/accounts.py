@@ -17,6 +17,7 @@ from typing import Any, Self, TypeVar
 
 from mcp_optimizer.audit.outcomes import outcome_of
 from mcp_optimizer.audit.sessions import SessionLabels
+from mcp_optimizer.catalog import Snapshot
 from mcp_optimizer.domain.caller import Caller
 from mcp_optimizer.domain.events import Event, EventKind, ToolKey
 from mcp_optimizer.domain.own_tools import CALLING
@@ -176,8 +177,9 @@ class Accounts:
                 session=session,
                 client=client,
                 tool=profile,
-                baseline_tokens=self._gateway.snapshot.baseline_tokens,
+                baseline_tokens=self._seen_by(caller).baseline_tokens,
                 milliseconds=milliseconds,
+                caller=caller.principal.name,
             )
             known, tokens = self._listed
             if counted is not None:
@@ -235,7 +237,7 @@ class Accounts:
         kept = answer.meta_part(RESULT_META_KEY)
         server, tool = answer.tool(self._gateway)
         data, performance = answer.meta_part("data"), answer.meta_part("performance")
-        snapshot = self._gateway.snapshot
+        snapshot = self._seen_by(answer.caller)
         session, client = self._labels.of(answer.caller)
         found: tuple[ToolKey, ...] = ()
         if scores := answer.meta_part(SCORES_META_KEY):
@@ -256,7 +258,12 @@ class Accounts:
             bool(data.get("truncated") or kept),
             outcome_of(answer.error, answer.result),
             found,
+            answer.caller.principal.name,
         )
+
+    def _seen_by(self, caller: Caller) -> Snapshot:
+        """The catalog as the caller sees it, which was made to answer it."""
+        return self._gateway.permissions.views.of(self._gateway.snapshot, caller)
 
 
 @contextmanager

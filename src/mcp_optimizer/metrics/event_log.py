@@ -14,6 +14,7 @@ def log_event(event: Event) -> None:
     fields = {
         "event": event.kind.value,
         "session": event.session,
+        "caller": event.caller,
         "client": event.client,
         "server": event.server,
         "tool": event.tool,

@@ -50,7 +50,8 @@ def usage_values(usage: Usage) -> dict[str, Any]:
         "money": None if usage.money is None else _in_money(usage.money),
         "results": _reduced(usage.results),
         "kinds": [{"kind": row.kind.value, **_activity(row.activity)} for row in usage.kinds],
-        "clients": [{"client": row.client, **_activity(row.activity)} for row in usage.clients],
+        "clients": [{"client": row.name, **_activity(row.activity)} for row in usage.clients],
+        "callers": [{"caller": row.name, **_activity(row.activity)} for row in usage.callers],
         "called": [{"server": row.server, "tool": row.tool, **_activity(row.activity)} for row in usage.called],
         "found": [asdict(row) for row in usage.found],
         "never_called": [

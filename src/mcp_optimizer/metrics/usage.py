@@ -7,7 +7,7 @@ Events in, frozen values out. `report_json` writes them for programs, `cli/repor
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Literal
@@ -76,10 +76,10 @@ class KindActivity:
 
 
 @dataclass(frozen=True)
-class ClientActivity:
-    """What one client did, by the name that it gives itself."""
+class NamedActivity:
+    """What one client did, by the name that it gives itself; or one caller, by its verified name."""
 
-    client: str
+    name: str
     activity: Activity
 
 
@@ -156,7 +156,8 @@ class Usage:
     results: Reduction
     """Results before and after limits."""
     kinds: tuple[KindActivity, ...]
-    clients: tuple[ClientActivity, ...]
+    clients: tuple[NamedActivity, ...]
+    callers: tuple[NamedActivity, ...]
     called: tuple[ToolCalls, ...]
     found: tuple[ToolFinds, ...]
     never_called: tuple[UncalledTools, ...]
@@ -199,7 +200,8 @@ def make_usage(
         money=PricedSavings(saved, prices, stated(assumptions, prices)) if prices.model else None,
         results=Reduction.of(sum(event.full_tokens for event in calls), sum(event.tokens for event in calls)),
         kinds=tuple(KindActivity(kind, Activity.of(own)) for kind, own in grouped(events, lambda event: event.kind)),
-        clients=_clients(events),
+        clients=_by_name(events, lambda event: event.client),
+        callers=_by_name(events, lambda event: event.caller),
         called=tuple(ToolCalls(*key, Activity.of(own)) for key, own in grouped(calls, tool_key) if key[1]),
         found=tuple(
             ToolFinds(*key, times, called[key])
@@ -232,13 +234,13 @@ def _moment(at: float | None) -> datetime | None:
     return None if at is None else datetime.fromtimestamp(at, UTC)
 
 
-def _clients(events: Sequence[Event]) -> tuple[ClientActivity, ...]:
+def _by_name(events: Sequence[Event], name_of: Callable[[Event], str]) -> tuple[NamedActivity, ...]:
     """The most frequent ones, and the others together, because clients choose their own names."""
-    groups = grouped(events, lambda event: event.client)
+    groups = grouped(events, name_of)
     if others := groups[_MOST_CLIENTS:]:
         together = [event for _, own in others for event in own]
         groups = [*groups[:_MOST_CLIENTS], (f"{len(others):,} others", together)]
-    return tuple(ClientActivity(name, Activity.of(own)) for name, own in groups)
+    return tuple(NamedActivity(name, Activity.of(own)) for name, own in groups)
 
 
 def _periods(told: Mapping[Conversation, Sequence[Event]]) -> tuple[PeriodUnit, tuple[UsagePeriod, ...]]:

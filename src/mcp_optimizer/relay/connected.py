@@ -197,7 +197,7 @@ class Clients:
         params = ctx.params or {}
         passed_on = {name: params[name] for name in _PASSED_ON if name in params}
         principal = principal_of(ctx)
-        return Caller(client_name(ctx), _key(ctx, principal), self.link(ctx), passed_on, principal)
+        return Caller(client_name(ctx), _key(ctx, principal), self.link(ctx), passed_on, principal, narrowed(ctx))
 
 
 def _declared(session: ServerSession) -> dict[str, Any]:
@@ -227,6 +227,12 @@ def principal_of(ctx: Context) -> Principal:
         return LOCAL_PRINCIPAL
     found = ctx.request.scope.get(PRINCIPAL_KEY)
     return found if isinstance(found, Principal) else ANYONE
+
+
+def narrowed(ctx: Context) -> frozenset[str] | None:
+    """The servers that the address of a request asks for, `/mcp?servers=a,b`; None: no particular ones."""
+    asked = ctx.request.query_params.get("servers", "") if isinstance(ctx.request, Request) else ""
+    return frozenset(name.strip() for name in asked.split(",") if name.strip()) or None
 
 
 def _key(ctx: Context, principal: Principal) -> str:

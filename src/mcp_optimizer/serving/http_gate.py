@@ -110,6 +110,8 @@ class HttpGate:
 
     def _turned_away(self, denied: Denied, request: Request) -> Response:
         self._gate.count(_DENIALS.get(denied.status, "credential"))
+        if self._door is not None:
+            self._door.note(denied)
         length = request.headers.get("content-length", "0" if request.method != "POST" else "")
         is_short = length.isdecimal() and len(length) < 12 and int(length) <= _DRAINED
         headers = denied.headers if is_short else {**denied.headers, "Connection": "close"}

@@ -177,6 +177,7 @@ class _Answers:
             answer = self._for_era({"tools": tools}, version, ttl_ms=ttl_ms, scope=scope)
         if self._accounts is not None:
             taken = (time.perf_counter() - started) * 1_000
+            await self._gateway.seen_by(caller)  # made here, for the accounts
             name = profile.value if profile else ""
             self._accounts.loaded(caller, tools, name, taken, known)
         return answer
@@ -191,9 +192,7 @@ class _Answers:
         return caller
 
     def _profile(self, ctx: ServerRequestContext[Any, Any], caller: Caller) -> ProfileName | None:
-        """The profile of the caller's key or token, that this client requested by URL, that the settings give it by
-        name, or the default.
-        """
+        """That of the caller's key or token, requested by URL, set for the client's name, or the default."""
         if caller.principal.profile is not None:
             return read_profile(caller.principal.profile)
         if isinstance(ctx.request, Request) and (asked := ctx.request.query_params.get("profile")):

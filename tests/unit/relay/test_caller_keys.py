@@ -19,7 +19,7 @@ from mcp_optimizer.relay.connected import PRINCIPAL_KEY, Clients, Context
 def request(principal: Principal | None, name: str = "", session: str = "") -> Context:
     """A modern request over HTTP."""
     headers = [(b"mcp-session-id", session.encode("latin-1"))] if session else []
-    scope: dict[str, Any] = {"type": "http", "method": "POST", "headers": headers}
+    scope: dict[str, Any] = {"type": "http", "method": "POST", "headers": headers, "query_string": b""}
     if principal is not None:
         scope[PRINCIPAL_KEY] = principal
     params = {"_meta": {CLIENT_INFO_META_KEY: {"name": name}}}

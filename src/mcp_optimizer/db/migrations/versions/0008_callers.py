@@ -1,4 +1,4 @@
-"""Keys of callers, pins of servers and tools, and the audit."""
+"""Keys of callers, pins of servers and tools, the audit, and the caller of an event."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -69,8 +69,10 @@ def upgrade() -> None:
         sa.Column("trace_id", sa.Text, nullable=False),
     )
     op.create_index("ix_audit_at_ms", "audit", ["at_ms"])
+    op.add_column("event", sa.Column("caller", sa.Text, nullable=False, server_default="local"))
 
 
 def downgrade() -> None:
+    op.drop_column("event", "caller")
     for name in ("audit", "tool_pin", "server_pin", "api_key"):
         op.drop_table(name)
