@@ -62,7 +62,6 @@ def asked(path: Path, question: str) -> list[Any]:
 
 def schema_of(path: Path) -> set[str]:
     found = asked(path, "SELECT sql FROM sqlite_master WHERE name NOT LIKE 'alembic%'")
-    # A column that was added later is written on the line of the one before.
     return {" ".join(sql.split()) for (sql,) in found if sql}
 
 
