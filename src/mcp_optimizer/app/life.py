@@ -46,6 +46,7 @@ class Life:
             self._ending.add("the shapes of results", parts.shapes.stop)
         self._ending.add("the history", parts.recorder.stop)
         self._ending.add("the accounts", parts.accounts.settled)
+        self._ending.add("what was approved", parts.keeper.settled)
         self._ending.add("the catalog", parts.catalog.caught_up)
         self._ending.add("the servers", parts.pool.stop)
         self._ending.add("the lists of tools", parts.refresher.stop)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from sqlalchemy import ColumnElement, Table, and_, delete, func, select
@@ -65,11 +66,12 @@ class StoredPins(Transactions):
         """Make this the baseline of a server, unless it has one. Returns what is approved then."""
         async with self._writing(alone=True) as connection:
             known = await _read(connection, server)
-            if known.approved is None:
-                await _put_server(connection, server, _APPROVED, pin)
-                await _put_tools(connection, server, _APPROVED, tools)
-                known = await _read(connection, server)
-        return known
+            if known.approved is not None:
+                return known
+            at_ms = await _put_server(connection, server, _APPROVED, pin)
+            written = await _put_tools(connection, server, _APPROVED, tools)
+        approved = {name: ToolPin(tool.hash, b"", tool.by, written) for name, tool in tools.items()}
+        return Pins(replace(pin, at_ms=at_ms), approved)
 
     async def adopt(self, server: str, tools: Mapping[str, ToolPin]) -> None:
         """Approve tools that were turned off at the baseline, the first time they are seen."""
@@ -129,13 +131,17 @@ async def _read(connection: AsyncConnection, server: str, *, definitions: bool =
     return Pins(pins.get(_APPROVED), tools[_APPROVED], pins.get(_WAITING), tools[_WAITING])
 
 
-async def _put_server(connection: AsyncConnection, server: str, state: str, pin: ServerPin) -> None:
-    new = {"identity": pin.identity, "shown": pin.shown, "at_ms": _now()}
+async def _put_server(connection: AsyncConnection, server: str, state: str, pin: ServerPin) -> int:
+    """Returns the time that was written with it."""
+    now = _now()
+    new = {"identity": pin.identity, "shown": pin.shown, "at_ms": now}
     statement = upsert(connection, server_pin).values(server=server, state=state, **new)
     await connection.execute(statement.on_conflict_do_update(index_elements=_SERVER_KEY, set_=new))
+    return now
 
 
-async def _put_tools(connection: AsyncConnection, server: str, state: str, tools: Mapping[str, ToolPin]) -> None:
+async def _put_tools(connection: AsyncConnection, server: str, state: str, tools: Mapping[str, ToolPin]) -> int:
+    """Returns the time that was written with them."""
     now = _now()
     for chunk in chunks(sorted(tools.items())):
         rows: list[dict[str, Any]] = [
@@ -153,6 +159,7 @@ async def _put_tools(connection: AsyncConnection, server: str, state: str, tools
         statement = upsert(connection, tool_pin)
         new = {column: statement.excluded[column] for column in ("hash", "definition", "by", "at_ms")}
         await connection.execute(statement.on_conflict_do_update(index_elements=_TOOL_KEY, set_=new), rows)
+    return now
 
 
 async def _delete_tools(connection: AsyncConnection, server: str, state: str, names: Iterable[str]) -> None:

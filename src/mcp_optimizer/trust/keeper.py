@@ -16,6 +16,7 @@ from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from mcp_optimizer.domain.pins import Admitted, HeldTool, Mark, Pins, ServerPin, ToolChange, ToolPin, TrustMode
 from mcp_optimizer.domain.tools import Definition
 from mcp_optimizer.errors import CatalogError, listed, quoted
+from mcp_optimizer.runtime.tasks import BackgroundTasks
 from mcp_optimizer.trust.pins import Verdict, baseline, compare, definition_hash, identity_of, pin_of
 from mcp_optimizer.trust.store import PinsInMemory, PinStore
 from mcp_optimizer.upstream.state import UpstreamState
@@ -41,6 +42,8 @@ class Keeper:
         self._modes = modes
         self._pause = pause
         self._memory = PinsInMemory()
+        self._tasks = BackgroundTasks(logger, "What a server listed first could not be stored")
+        self._beginning: dict[str, asyncio.Task[None]] = {}
         self._turns: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
         self._known: dict[str, Pins] = {}
         self._marks: dict[str, Mark] = {}
@@ -57,8 +60,12 @@ class Keeper:
         server = identity_of(state.spec)
         # One listing at a time, so that what waits for approval is of the latest.
         async with self._turns[state.name]:
+            store, pins = await self._approved(state.name)
+            if pins.approved is None:
+                self._marks.pop(state.name, None)
+                self._beginning[state.name] = self._tasks.spawn(self._begin(store, state, server))
+                return Admitted(definitions)
             hashes = await asyncio.to_thread(_hashes, definitions)
-            store, pins = await self._approved(state, server)
             verdict = compare(pins, server, hashes)
             await self._write_down(store, state, server, verdict, pins)
         unapproved = _unapproved(state, verdict, pins)
@@ -83,6 +90,7 @@ class Keeper:
     async def reset(self, server: str) -> bool:
         """Forget a server: what it lists now is the new baseline. Whether there was anything to forget."""
         existed = await (await self._store()).reset(server)
+        await self._memory.reset(server)
         self._known.pop(server, None)
         self._decide(server)
         return existed
@@ -105,39 +113,55 @@ class Keeper:
 
     def look_again(self) -> None:
         """The database is open after all: what it says of any server counts from now on."""
-        for server in self._known:
+        for server in self._turns:
             self._decide(server)
+
+    async def settled(self) -> None:
+        """Wait until all first listings are stored."""
+        await self._tasks.settled()
+
+    async def _begin(self, store: PinStore, state: UpstreamState, server: ServerPin) -> None:
+        """Store a server's first listing as approved. Nobody waits for that: there is nothing to compare it with."""
+        first = await asyncio.to_thread(baseline, state.listing.tools, state.listing.turned_off)
+        try:
+            pins = await store.begin(state.name, server, first)
+        except CatalogError as error:
+            self._complain(state.name, error)
+            pins = await self._memory.begin(state.name, server, first)
+        self._known[state.name] = pins
+        is_ours = pins.approved is not None and pins.approved.identity == server.identity
+        if not is_ours or _hashes_of(pins.tools) != _hashes_of(first):
+            # Another gateway was first.
+            self._decide(state.name)
 
     async def _store(self) -> PinStore:
         return await self._opened() or self._memory
 
-    async def _approved(self, state: UpstreamState, server: ServerPin) -> tuple[PinStore, Pins]:
-        """What was approved of a server, and where that is kept; what it lists now, if it is seen the first time."""
-        store, name = await self._opened(), state.name
-        if store is not None:
-            try:
-                pins = await store.read(name)
-                if pins.approved is None:
-                    pins = await store.begin(name, *await self._first(state, server))
-            except CatalogError as error:
-                logger.warning(
-                    "Server %s: what was approved of it cannot be read or written: %s. Its tools are compared with "
-                    "those that this gateway saw first.",
-                    quoted(name),
-                    error,
-                )
-                if name in self._known:
-                    return self._memory, self._known[name]
-            else:
-                return store, pins
-        return self._memory, await self._memory.begin(name, *await self._first(state, server))
+    async def _approved(self, server: str) -> tuple[PinStore, Pins]:
+        """What was approved of a server, and where that is kept."""
+        store = await self._opened()
+        if (beginning := self._beginning.pop(server, None)) is not None:
+            await asyncio.wait({beginning})
+        kept = await self._memory.read(server)
+        if store is None:
+            return self._memory, kept
+        try:
+            pins = await store.read(server)
+            if pins.approved is None and kept.approved is not None:
+                # Seen while the database was not open.
+                pins = await store.begin(server, kept.approved, kept.tools)
+        except CatalogError as error:
+            self._complain(server, error)
+            return self._memory, self._known.get(server, kept)
+        return store, pins
 
-    async def _first(self, state: UpstreamState, server: ServerPin) -> tuple[ServerPin, Mapping[str, ToolPin]]:
-        kept = await self._memory.read(state.name)
-        if kept.approved is not None:
-            # Seen while the database was not open.
-            return kept.approved, kept.tools
-        return server, await asyncio.to_thread(baseline, state.listing.tools, state.listing.turned_off)
+    def _complain(self, server: str, error: CatalogError) -> None:
+        logger.warning(
+            "Server %s: what was approved of it cannot be read or written: %s. Its tools are compared with those that "
+            "this gateway saw first.",
+            quoted(server),
+            error,
+        )
 
     async def _write_down(
         self, store: PinStore, state: UpstreamState, server: ServerPin, verdict: Verdict, pins: Pins

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,10 +12,11 @@ import pytest
 
 from mcp_optimizer.db.database import Database, open_database
 from mcp_optimizer.db.pins import StoredPins
-from mcp_optimizer.domain.pins import Admitted, Pins, ToolChange, TrustMode
-from mcp_optimizer.domain.tools import McpTool
+from mcp_optimizer.domain.pins import Admitted, Pins, ServerPin, ToolChange, ToolPin, TrustMode
+from mcp_optimizer.domain.tools import Definition, McpTool
 from mcp_optimizer.errors import CatalogError
 from mcp_optimizer.trust.keeper import Keeper
+from mcp_optimizer.trust.pins import pin_of
 from mcp_optimizer.trust.store import PinsInMemory, PinStore
 from mcp_optimizer.upstream.state import UpstreamState
 from tests.unit.catalogs import mcp_tool, running, spec
@@ -146,12 +148,15 @@ async def test_a_database_that_fails_later_does_not_let_changes_through(caplog: 
 
 async def test_a_database_that_opens_late_knows_better_than_memory(database: Database) -> None:
     stored = StoredPins(database)
-    await keeper(stored).admit(running("far", READ))
+    earlier = keeper(stored)
+    await earlier.admit(running("far", READ))
+    await earlier.settled()
     opening = Opening(None)
     kept = Keeper(opening, MODES)
     assert names(await kept.admit(running("far", POISONED))) == ["read"]
     assert names(await kept.admit(running("near", WRITE))) == ["write"]
     opening.store = stored
+    await kept.settled()
     kept.look_again()
     assert set(await kept.decided()) == {"far", "near"}
     assert names(await kept.admit(running("far", POISONED))) == []
@@ -186,6 +191,7 @@ async def test_nobody_looks_for_approvals_while_nothing_waits() -> None:
     store = Counting()
     kept = keeper(store, pause=0.001)
     await kept.admit(running("far", READ))
+    await kept.settled()
     waiting = asyncio.create_task(kept.decided())
     await asyncio.wait({waiting}, timeout=0.05)
     assert store.looks == 0
@@ -202,3 +208,30 @@ async def test_several_listings_at_once_leave_what_the_last_one_says(database: D
     await asyncio.gather(*(kept.admit(running("far", tool)) for tool in [*listings, READ]))
     assert (await kept.pins("far")).waiting_tools == {}
     await database.close()
+
+
+async def test_of_two_gateways_that_see_a_server_first_the_slower_one_looks_again(database: Database) -> None:
+    one, other = keeper(StoredPins(database)), keeper(StoredPins(database))
+    # Neither waits for what it saw to be stored.
+    assert names(await one.admit(running("far", READ))) == ["read"]
+    assert names(await other.admit(running("far", POISONED))) == ["read"]
+    await one.settled()
+    await other.settled()
+    approved = (await one.pins("far")).tools["read"].hash
+    slower, listing = (other, POISONED) if approved == pin_of(Definition.of(READ)).hash else (one, READ)
+    assert set(await asyncio.wait_for(slower.decided(), 5)) == {"far"}
+    assert names(await slower.admit(running("far", listing))) == []
+    await database.close()
+
+
+async def test_a_first_listing_that_cannot_be_stored_counts_as_long_as_the_gateway_runs(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    class ReadOnly(PinsInMemory):
+        async def begin(self, server: str, pin: ServerPin, tools: Mapping[str, ToolPin]) -> Pins:
+            raise CatalogError("the disk is full")
+
+    kept = Keeper(Opening(ReadOnly()), MODES)
+    assert names(await kept.admit(running("far", READ))) == ["read"]
+    assert names(await kept.admit(running("far", POISONED, WRITE))) == []
+    assert "the disk is full" in caplog.text
