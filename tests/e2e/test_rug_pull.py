@@ -98,6 +98,7 @@ async def approve(config: Path, *arguments: object) -> str:
     return done.out
 
 
+@pytest.mark.promise("changed-tools-held")
 async def test_a_changed_tool_of_a_remote_server_is_gone_until_it_is_approved(world: World, remote: Path) -> None:
     async with Optimizer.from_config(remote) as optimizer:
         assert await usable(optimizer) == {"relist", "send_letter"}

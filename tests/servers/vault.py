@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import os
 import queue
 import sys
 import threading
@@ -38,6 +39,9 @@ CAPABILITIES = {
 
 writing = threading.Lock()
 numbers = itertools.count(1)
+calls = itertools.count(1)
+"""So that a result that was sent twice can be told from two results."""
+
 answers: dict[str, queue.Queue[dict[str, Any]]] = {}
 
 
@@ -66,7 +70,7 @@ def called(name: str, arguments: dict[str, Any]) -> dict[str, Any]:
         form = {"message": text, "requestedSchema": {"type": "object", "properties": {}}}
         send({"id": number, "method": "elicitation/create", "params": form})
         return said(f"{text}: {json.dumps(answers[number].get())}")
-    return said(f"{name} {text}")
+    return said(f"{name} {text} #{os.getpid()}-{next(calls)}")
 
 
 def result_of(method: str, params: dict[str, Any]) -> dict[str, Any] | None:

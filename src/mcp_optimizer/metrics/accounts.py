@@ -22,7 +22,8 @@ from mcp_optimizer.domain.caller import Caller
 from mcp_optimizer.domain.events import Event, EventKind, ToolKey
 from mcp_optimizer.domain.own_tools import CALLING
 from mcp_optimizer.domain.result_type import is_input_required
-from mcp_optimizer.errors import OptimizerError
+from mcp_optimizer.errors import CallRefused, OptimizerError
+from mcp_optimizer.gateway import resolving
 from mcp_optimizer.gateway.gateway import SCORES_META_KEY, TOOL_META_KEY, Gateway
 from mcp_optimizer.largejson.text import compact
 from mcp_optimizer.metrics.recorder import Recorder
@@ -110,12 +111,15 @@ class AccountedAnswer:
         name, server = self._asked
         if self.kind is not EventKind.CALL or not isinstance(name, str):
             return ("", "")
-        if not server and (listed := gateway.snapshot.by_name.get(name)) is not None:
+        view = gateway.permissions.views.of(gateway.snapshot, self.caller)
+        if not server and (listed := view.by_name.get(name)) is not None:
             return (listed.server, listed.record.name)
         if origin := self.meta_part(TOOL_META_KEY):
             return (str(origin.get("server", "")), str(origin.get("name", "")))
+        if isinstance(self.error, CallRefused):
+            return (self.error.server, self.error.tool)
         try:
-            tool = gateway.resolve(name, server if isinstance(server, str) and server else None)
+            tool = resolving.meant(view, name, server if isinstance(server, str) and server else None)
         except OptimizerError:
             return (getattr(self.error, "server", ""), "")
         return (tool.server, tool.record.name)
