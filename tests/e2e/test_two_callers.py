@@ -97,6 +97,10 @@ class Twin(Person):
         self.client = client
         return self
 
+    async def sees_all(self) -> bool:
+        """Whether both servers are up."""
+        return bool(json.loads(text(await self.client.call_tool("list_tools", {})))["total"] == 14)
+
     def mark(self, number: int) -> str:
         return f"{self.caller}-{self.shared.marks}-{number}-secret"
 
@@ -190,9 +194,7 @@ async def play(gateway: Gateway, acts: list[tuple[str, str]], rounds: list[int])
     """Do the acts, several at a time as `rounds` says, and let what was sent arrive."""
     gateway.number += 1
     async with twins(gateway, Shared(f"r{gateway.number}")) as made:
-        async with asyncio.timeout(60):
-            while json.loads(text(await made["ada auto"].client.call_tool("list_tools", {})))["total"] < 14:
-                await asyncio.sleep(0.05)
+        await until(made["ada auto"].sees_all, timeout=60)
         left = list(enumerate(acts))
         for size in [*rounds, len(acts)]:
             now, left = left[:size], left[size:]

@@ -61,8 +61,8 @@ def asked(path: Path, question: str) -> list[Any]:
 
 
 def schema_of(path: Path) -> set[str]:
-    found = asked(path, "SELECT sql FROM sqlite_master WHERE name NOT LIKE 'alembic%'")
-    return {" ".join(sql.split()) for (sql,) in found if sql}
+    query = "SELECT sql FROM sqlite_master WHERE name NOT LIKE 'alembic%'"
+    return {" ".join(sql.split()) for (sql,) in asked(path, query) if sql}
 
 
 async def test_a_new_file_is_ours_in_wal_mode_and_at_the_newest_migration(path: Path) -> None:
@@ -102,8 +102,7 @@ def test_the_migrations_make_exactly_the_tables_that_the_code_uses(path: Path, t
         assert compare_metadata(context, metadata) == []
     engine.dispose()
     # Alembic does not compare CHECK constraints, so the CREATE statements are compared too.
-    direct = tmp_path / "direct.db"
-    engine = create_engine(f"sqlite:///{direct}")
+    engine = create_engine(f"sqlite:///{(direct := tmp_path / 'direct.db')}")
     metadata.create_all(engine)
     engine.dispose()
     assert schema_of(path) == schema_of(direct)
