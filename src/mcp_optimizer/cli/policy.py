@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -33,27 +34,42 @@ def policy_test(
         str | None, typer.Option(help="The servers that the caller's key permits, comma-separated. Default: all.")
     ] = None,
     caller_risk: Annotated[
-        Risk, typer.Option(help="The worst class of tools that the caller's key permits.")
-    ] = Risk.DESTRUCTIVE,
+        Risk | None, typer.Option(help="The worst class of tools that the caller's key permits. Default: any.")
+    ] = None,
     as_json: JsonFlag = False,
 ) -> None:
     """Explain whether a caller may call a tool: its risk class, the rule that decides, and what would change that."""
-    principal = _caller(caller, caller_servers, caller_risk)
-    run(_test(settings, tool, server, principal, as_json))
+    run(_test(settings, tool, server, _caller(settings, caller, caller_servers, caller_risk), as_json))
 
 
-def _caller(name: str, servers: str | None, risk: Risk) -> Principal:
+async def _caller(settings: Settings, name: str, servers: str | None, risk: Risk | None) -> Principal:
+    """A stored key of this name with what it permits, or somebody with the limits that are given."""
     from mcp_optimizer.policy.explaining import imagined
 
+    if servers is None and risk is None and (known := await _with_key(settings, name)) is not None:
+        return known
     permitted = None if servers is None else frozenset(filter(None, map(str.strip, servers.split(","))))
-    return imagined(name or LOCAL_PRINCIPAL.name, permitted, risk)
+    return imagined(name or LOCAL_PRINCIPAL.name, permitted, risk or Risk.DESTRUCTIVE)
 
 
-async def _test(settings: Settings, tool: str, server: str | None, principal: Principal, as_json: bool) -> None:
+async def _with_key(settings: Settings, name: str) -> Principal | None:
+    place = settings.database_place
+    if not name.startswith("key:") or place is None:
+        return None
+    from mcp_optimizer.callers.known_keys import opened_keys
+
+    async with opened_keys(place) as keys:
+        return next((key.principal for key in reversed(await keys.all()) if key.principal.name == name), None)
+
+
+async def _test(
+    settings: Settings, tool: str, server: str | None, looked_up: Awaitable[Principal], as_json: bool
+) -> None:
     from mcp_optimizer.app.options import policy_of
     from mcp_optimizer.gateway.resolving import on_server, resolve
     from mcp_optimizer.policy.explaining import explain
 
+    principal = await looked_up
     async with started(settings) as optimizer:
         snapshot = optimizer.snapshot
         found = resolve(snapshot, tool) if server is None else on_server(snapshot, tool, server)

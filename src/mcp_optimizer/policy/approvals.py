@@ -51,18 +51,23 @@ def question(
         "message": "\n".join(filter(None, lines)),
         "requestedSchema": {
             "type": "object",
-            "properties": {_FIELD: {"type": "string", "title": "Approve for", "enum": choices}},
+            "properties": {_FIELD: {"type": "string", "title": "Approve for", "enum": choices, "default": choices[0]}},
             "required": [_FIELD],
         },
     }
 
 
 def consent_in(answer: object) -> Consent:
-    """What an answer to the question means. Anything but a clear yes is a no."""
+    """What an answer to the question means. Anything but a clear yes is a no.
+
+    Clients that show a question without its form send no content: their user agreed to this call.
+    """
     if not isinstance(answer, Mapping) or answer.get("action") != "accept":
         return Consent.NO
     content = answer.get("content")
-    chosen = content.get(_FIELD) if isinstance(content, Mapping) else None
+    chosen = content.get(_FIELD, Consent.ONCE.value) if isinstance(content, Mapping) else None
+    if content is None:
+        return Consent.ONCE
     return next(
         (yes for yes in (Consent.ONCE, Consent.HOUR) if isinstance(chosen, str) and chosen == yes.value), Consent.NO
     )
