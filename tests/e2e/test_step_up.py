@@ -16,7 +16,7 @@ from mcp_optimizer.callers.credentials import Credentials
 from mcp_optimizer.callers.door import Door
 from mcp_optimizer.callers.key_sets import KeySet
 from mcp_optimizer.callers.tokens import SignedTokens
-from mcp_optimizer.domain.principal import Principal
+from mcp_optimizer.domain.caller import Caller
 from mcp_optimizer.domain.token_issuers import TokenIssuer
 from mcp_optimizer.identity.web import Web
 from mcp_optimizer.serving.http import build_http_app
@@ -25,9 +25,9 @@ from tests.e2e.sdk_login import logged_in
 from tests.servers.login_world import LoginWorld, issuer_world
 
 
-def needed(principal: Principal, message: Any) -> Sequence[str]:
+def needed(caller: Caller, message: Any) -> Sequence[str]:
     """Calls write; everything else reads."""
-    assert principal.name == "corp:ada"
+    assert caller.principal.name == "corp:ada"
     is_call = isinstance(message, JSONRPCRequest) and message.method == "tools/call"
     return ["mcp:write"] if is_call else []
 

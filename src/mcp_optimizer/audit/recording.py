@@ -23,7 +23,7 @@ from mcp_optimizer.domain.caller import Caller
 from mcp_optimizer.domain.decisions import Decision
 from mcp_optimizer.domain.events import Outcome
 from mcp_optimizer.domain.result_type import is_input_required
-from mcp_optimizer.errors import CallRefused
+from mcp_optimizer.errors import CallRefused, TooManyCalls
 
 if TYPE_CHECKING:
     from mcp_optimizer.audit.trail import AuditTrail
@@ -64,6 +64,10 @@ class Recording:
         self, _kind: type[BaseException] | None, error: BaseException | None, _where: TracebackType | None
     ) -> None:
         if self._trail is None:
+            return
+        if isinstance(error, TooManyCalls):
+            # As many as somebody likes to send: counted, not listed.
+            self._trail.refused(429, "calls per minute")
             return
         try:
             self._trail.add(self._entry(self._trail, error))

@@ -72,6 +72,7 @@ def principal_of(claims: Mapping[str, Any], issuer: TokenIssuer) -> Principal:
         profile=profile if profile in PROFILES else None,
         role=_role(claims.get(issuer.role_claim)) if issuer.role_claim else Role.NONE,
         scopes=scopes,
+        classes=frozenset(risk for risk in Risk if scopes.issuperset(issuer.risk_scopes.get(risk, ()))),
     )
 
 

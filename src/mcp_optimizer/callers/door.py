@@ -11,6 +11,7 @@ from typing import Any
 
 from mcp_optimizer.callers.credentials import Credentials
 from mcp_optimizer.callers.outcomes import CannotVerify, Rejected, ScopesMissing
+from mcp_optimizer.domain.caller import Caller
 from mcp_optimizer.domain.principal import ANYONE, Principal
 
 METADATA_PATH = "/.well-known/oauth-protected-resource"
@@ -25,7 +26,7 @@ _NO_CREDENTIAL = (
     "A key or token is needed: send 'Authorization: Bearer ...'. `mcp-optimizer key create --name NAME` makes a key."
 )
 
-NeededScopes = Callable[[Principal, Any], Sequence[str]]
+NeededScopes = Callable[[Caller, Any], Sequence[str]]
 """The scopes that a caller's message needs."""
 
 
@@ -112,11 +113,12 @@ class Door:
         except CannotVerify as cannot:
             raise Denied(503, "temporarily_unavailable", str(cannot)) from None
 
-    def check_scopes(self, principal: Principal, message: object, resource: str) -> None:
+    def check_scopes(self, caller: Caller, message: object, resource: str) -> None:
         """Raises Denied if the caller's token lacks a scope that its message needs."""
+        principal = caller.principal
         if self._needed_scopes is None or principal.scopes is None:
             return
-        needed = self._needed_scopes(principal, message)
+        needed = self._needed_scopes(caller, message)
         if not principal.scopes.issuperset(needed):
             raise self._step_up(sorted(principal.scopes.union(needed)), resource)
 

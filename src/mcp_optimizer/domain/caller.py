@@ -86,6 +86,26 @@ class _NotRecorded:
 NOT_RECORDED: CallRecord = _NotRecorded()
 
 
+class LatestRecord:
+    """The record of whichever request a call is continued by."""
+
+    def __init__(self, record: CallRecord) -> None:
+        self._now = record
+
+    def follow(self, record: CallRecord) -> None:
+        """Another request continues the call."""
+        self._now = record
+
+    def about(self, server: str, tool: str, definition_hash: str = "", arguments: Any = None) -> None:
+        self._now.about(server, tool, definition_hash, arguments)
+
+    def decided(self, decision: Decision) -> None:
+        self._now.decided(decision)
+
+    def approved_by(self, who: str) -> None:
+        self._now.approved_by(who)
+
+
 @dataclass(frozen=True)
 class Caller:
     """One user of the gateway. A caller with another `key` cannot read what is kept for this one."""
@@ -104,10 +124,12 @@ class Caller:
     """The only servers that this connection wants to use; None: all that the principal may."""
     record: CallRecord = field(default=NOT_RECORDED, compare=False, repr=False)
     """Where the call is noted."""
-    approval: Callable[[ClientLink], Awaitable[None]] | None = field(default=None, compare=False, repr=False)
-    """Asks a person through the client, before the call is made, and raises if they do not agree; for modern clients,
-    whose answer comes with another request.
+    approval: Callable[[Caller], Awaitable[None]] | None = field(default=None, compare=False, repr=False)
+    """Asks a person through the caller's client, before the call is made, and raises if they do not agree; for modern
+    clients, whose answer comes with another request.
     """
+    is_continuing: bool = field(default=False, compare=False)
+    """The request answers a parked call, and may do nothing else."""
 
     @property
     def conversation(self) -> str:

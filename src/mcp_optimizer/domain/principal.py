@@ -54,6 +54,10 @@ class Principal:
     role: Role = Role.NONE
     scopes: frozenset[str] | None = None
     """The scopes of its token; None: it has no token, so no scope can be missing."""
+    classes: frozenset[Risk] | None = None
+    """The classes of tools that its token's scopes are enough for; None: all. Others exist for it, because a client can
+    get a token with more scopes, but are not called.
+    """
     calls_per_minute: int | None = None
     """Its own rate limit; None: that of the settings, 0: none."""
     is_verified: bool = True

@@ -24,7 +24,8 @@ from mcp_optimizer.catalog.shapes import LearnedShapes, shape_text
 from mcp_optimizer.catalog.use import LearnedUse
 from mcp_optimizer.compression.groups import expand
 from mcp_optimizer.compression.validation import parts
-from mcp_optimizer.domain.caller import LOCAL, Caller
+from mcp_optimizer.domain.caller import LOCAL, Caller, CallRecord
+from mcp_optimizer.domain.principal import Risk
 from mcp_optimizer.domain.tools import Definition
 from mcp_optimizer.errors import InvalidArguments, InvalidRequest, quoted
 from mcp_optimizer.gateway import resolving
@@ -41,6 +42,7 @@ from mcp_optimizer.policy.access import Policy
 from mcp_optimizer.results.metadata import of_a_tool
 from mcp_optimizer.results.pipeline import Call, Results
 from mcp_optimizer.search.words import terms
+from mcp_optimizer.upstream.parked import Parked
 from mcp_optimizer.upstream.pool import UpstreamPool
 
 TOOL_META_KEY = "mcp-optimizer/tool"
@@ -177,17 +179,20 @@ class Gateway:
         server_name: str | None = None,
         caller: Caller = LOCAL,
         select: str = "",
+        most: Risk = Risk.DESTRUCTIVE,
     ) -> dict[str, Any]:
         """Call a tool; returns its result within the limits, with its cost, its tool and its server in `_meta`.
 
-        `select` is a JMESPath expression; only what it selects from the result is returned.
+        `select` is a JMESPath expression; only what it selects from the result is returned. `most`: the worst class of
+        tools that is called.
         """
         with recording(self._trail, caller, "tools/call") as record:
-            caller = replace(caller, record=record)
             projection = self.results.projection(select)
-            parked = self._pool.parked(caller)
+            parked, caller = self._begin(caller, record)
             tool = await self.permissions.resolve(self._catalog.snapshot, tool_name, server_name, caller)
             record.about(*tool.key, tool.record.definition_hash, parameters)
+            if not most.covers(risk := self.permissions.views.decide(caller, tool).risk.risk):
+                raise InvalidRequest(f"{quoted(tool.name)} does not only {most}: it counts as {risk}. Use call_tool.")
             arguments = (
                 await asyncio.to_thread(self._understand, tool, parameters)
                 if _takes_long(tool, parameters)
@@ -207,7 +212,7 @@ class Gateway:
                 details.annotations or {},
                 parked.seconds if parked is not None else 0.0,
             )
-            caller = await self.permissions.obtain(tool, arguments, caller, is_continued=parked is not None)
+            caller = await self.permissions.obtain(tool, arguments, caller, lambda: self._catalog.snapshot)
             result = await self.results.answer(call, lambda: self._pool.call(tool.server, "tools/call", params, caller))
             if self._use is not None and not result.get("isError"):
                 self._use.called(caller.conversation, *tool.key)
@@ -216,15 +221,21 @@ class Gateway:
     async def pass_on(self, tool_name: str, arguments: Mapping[str, Any] | None, caller: Caller) -> dict[str, Any]:
         """Call a tool by its listed name, with arguments and result unchanged, and add the cost."""
         with recording(self._trail, caller, "tools/call") as record:
-            caller = replace(caller, record=record)
-            parked = self._pool.parked(caller)
+            parked, caller = self._begin(caller, record)
             tool = await self.permissions.exact(self._catalog.snapshot, tool_name, caller)
             record.about(*tool.key, tool.record.definition_hash, arguments)
             params = {"name": tool.record.name, **({} if arguments is None else {"arguments": arguments})}
             started = time.perf_counter() - (parked.seconds if parked is not None else 0.0)
-            caller = await self.permissions.obtain(tool, arguments, caller, is_continued=parked is not None)
+            caller = await self.permissions.obtain(tool, arguments, caller, lambda: self._catalog.snapshot)
             result = await self._pool.call(tool.server, "tools/call", params, caller)
             return record.result(await self.results.described(of_a_tool(result), started))
+
+    def _begin(self, caller: Caller, record: CallRecord) -> tuple[Parked | None, Caller]:
+        """The parked call that this one continues, if any, and the caller, whose turn it is."""
+        parked = self._pool.parked(caller)
+        if parked is None:
+            self.permissions.take_turn(caller)
+        return parked, replace(caller, record=record, is_continuing=parked is not None)
 
     def definition(self, tool: CatalogTool) -> dict[str, Any]:
         """A tool as its server sent it, under its public name."""

@@ -7,21 +7,22 @@ model: a legacy client in the middle of its call, a modern one by the call's res
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from mcp_optimizer.catalog import CatalogTool, Snapshot
-from mcp_optimizer.domain.caller import Caller, ClientLink
+from mcp_optimizer.domain.caller import Caller
 from mcp_optimizer.domain.decisions import Decision, Effect
-from mcp_optimizer.domain.principal import Principal, Risk
-from mcp_optimizer.errors import OptimizerError, RequestError
+from mcp_optimizer.domain.principal import Risk
+from mcp_optimizer.errors import InvalidRequest, OptimizerError, RequestError, quoted
 from mcp_optimizer.gateway import resolving
 from mcp_optimizer.gateway.views import Views, can_ask
-from mcp_optimizer.policy.access import refusal
+from mcp_optimizer.policy.access import LACKING_SCOPES, refusal
 from mcp_optimizer.policy.approvals import Approvals, Approved, Consent, consent_in, question
 from mcp_optimizer.policy.rates import Rates
+from mcp_optimizer.runtime.terminal_text import printable
 from mcp_optimizer.upstream.endings import RpcError
 from mcp_optimizer.upstream.questions import ELICITATION, OwnQuestion
 
@@ -44,6 +45,10 @@ class Permissions:
         self._approvals = approvals or Approvals()
         self._patience = patience
 
+    def take_turn(self, caller: Caller) -> None:
+        """Count a request of this caller; raises TooManyCalls."""
+        self._rates.check(caller.principal)
+
     async def resolve(self, snapshot: Snapshot, tool_name: str, server_name: str | None, caller: Caller) -> CatalogTool:
         """The one tool that a name means for a caller; else why there is none, or why it may not be called."""
         view = await self.views.ready(snapshot, caller)
@@ -53,16 +58,13 @@ class Permissions:
             self._explain(snapshot, tool_name, server_name, caller)
             raise
 
-    def risk_of(self, snapshot: Snapshot, tool_name: str, server_name: str | None, principal: Principal) -> Risk:
+    def risk_of(self, snapshot: Snapshot, tool_name: str, server_name: str | None, caller: Caller) -> Risk:
         """The class of the tool that a name means; of one that does not exist for this caller, the least."""
         try:
-            tool = resolving.meant(snapshot, tool_name, server_name)
+            tool = resolving.meant(self.views.permitted(snapshot, caller), tool_name, server_name)
         except OptimizerError:
             return Risk.READ
-        caller = Caller(principal=principal)
-        return (
-            self.views.decide(caller, tool).risk.risk if self.views.permits_server(caller, tool.server) else Risk.READ
-        )
+        return self.views.decide(caller, tool).risk.risk
 
     async def exact(self, snapshot: Snapshot, tool_name: str, caller: Caller) -> CatalogTool:
         """The tool that a caller sees under exactly this name."""
@@ -75,31 +77,29 @@ class Permissions:
     def _explain(self, snapshot: Snapshot, tool_name: str, server_name: str | None, caller: Caller) -> None:
         """Raises CallRefused if a name means a tool that this caller may not call, on a server that exists for it."""
         try:
-            tool = resolving.meant(snapshot, tool_name, server_name)
+            tool = resolving.meant(self.views.permitted(snapshot, caller), tool_name, server_name)
         except OptimizerError:
             return
-        if self.views.permits_server(caller, tool.server):
-            caller.record.about(tool.server, tool.record.name, tool.record.definition_hash)
-            self._decided(tool, caller)
+        caller.record.about(tool.server, tool.record.name, tool.record.definition_hash)
+        self._decided(tool, caller)
 
     async def obtain(
-        self, tool: CatalogTool, arguments: Mapping[str, Any] | None, caller: Caller, *, is_continued: bool
+        self, tool: CatalogTool, arguments: Mapping[str, Any] | None, caller: Caller, latest: Callable[[], Snapshot]
     ) -> Caller:
-        """The caller, with permission to make this call. `is_continued`: it answers a call that was permitted."""
+        """The caller, with permission to make this call. `latest`: the catalog after a person was asked."""
         decision = self._decided(tool, caller)
-        if is_continued:
-            _note_consent(decision, caller)
+        if caller.is_continuing:
+            # The call was permitted before it was parked, and the pool makes no other.
             return caller
-        self._rates.check(caller.principal)
         if decision.effect is not Effect.ASK or self._approvals.holds(_approved(tool, caller)):
             return caller
         asked = OwnQuestion(question(caller.principal, tool.server, tool.record.name, decision, arguments or {}))
-        approval = partial(self._approve, asked, decision, tool, caller)
+        approval = partial(self._approve, asked, decision, tool, latest)
         assert caller.link is not None
         if caller.link.is_modern:
             # Asked by the call's result; the answer comes with another request.
             return replace(caller, approval=approval)
-        await approval(caller.link)
+        await approval(caller)
         return caller
 
     def _decided(self, tool: CatalogTool, caller: Caller) -> Decision:
@@ -107,35 +107,43 @@ class Permissions:
         caller.record.decided(decision)
         if decision.is_denied or (decision.effect is Effect.ASK and not can_ask(caller)):
             raise refusal(decision, tool.server, tool.record.name)
+        classes = caller.principal.classes
+        if classes is not None and decision.risk.risk not in classes:
+            lacking = replace(decision, effect=Effect.DENY, because=LACKING_SCOPES)
+            caller.record.decided(lacking)
+            raise refusal(lacking, tool.server, tool.record.name)
         return decision
 
     async def _approve(
-        self, asked: OwnQuestion, decision: Decision, tool: CatalogTool, caller: Caller, link: ClientLink
+        self,
+        asked: OwnQuestion,
+        decision: Decision,
+        tool: CatalogTool,
+        latest: Callable[[], Snapshot],
+        caller: Caller,
     ) -> None:
-        """Ask the person behind the client; raises CallRefused unless they agree."""
+        """Ask the person behind the client; raises CallRefused unless they agree to what is still there."""
+        assert caller.link is not None
         try:
             async with asyncio.timeout(self._patience):
-                answer = consent_in(await link.ask(ELICITATION, asked))
+                answer = consent_in(await caller.link.ask(ELICITATION, asked))
         except (RpcError, TimeoutError):
             answer = Consent.NO
         if answer is Consent.NO:
             raise refusal(decision, tool.server, tool.record.name)
-        caller.record.approved_by(_approver(caller, answer))
+        caller.record.approved_by(f"the user of {printable(caller.client) or 'the client'}: {answer.value}")
+        if not _is_there(latest(), tool):
+            raise InvalidRequest(f"{quoted(tool.record.name)} changed while a person was asked. Look at it again.")
+        self._decided(tool, caller)
         if answer is Consent.HOUR:
             self._approvals.remember(_approved(tool, caller))
 
 
-def _note_consent(decision: Decision, caller: Caller) -> None:
-    """A modern client's answer comes with the request that continues the call, which is the one that is recorded."""
-    given = caller.passed_on.get("inputResponses")
-    if decision.effect is Effect.ASK and isinstance(given, Mapping):
-        for answer in given.values():
-            if (consent := consent_in(answer)) is not Consent.NO:
-                caller.record.approved_by(_approver(caller, consent))
-
-
-def _approver(caller: Caller, consent: Consent) -> str:
-    return f"the user of {caller.client or 'the client'}: {consent.value}"
+def _is_there(snapshot: Snapshot, tool: CatalogTool) -> bool:
+    """Whether the tool is still what somebody agreed to."""
+    position = snapshot.names.position(tool.server, tool.record.name)
+    now = snapshot.tools[position] if position is not None else None
+    return now is not None and now.record.definition_hash == tool.record.definition_hash
 
 
 def _approved(tool: CatalogTool, caller: Caller) -> Approved:

@@ -40,7 +40,7 @@ def resolve(snapshot: Snapshot, name: str) -> CatalogTool:
         raise _no_tool_of(snapshot, name, named)
     if snapshot.names.servers.meant(name):
         # Of a server that does not exist for this caller: no other server may take such a call.
-        raise UnknownTool(name, ())
+        raise UnknownTool(name, nearest_names(snapshot, name))
     if snapshot.names.servers.is_ours(name):
         raise InvalidRequest(_ours(snapshot, name))
     _refuse_held(snapshot, name)
@@ -97,8 +97,6 @@ def unknown_tool(snapshot: Snapshot, name: str, advice: str) -> UnknownTool:
     """Why no tool has this exact name."""
     if named := _meant(snapshot, name):
         return _no_tool_of(snapshot, name, named, advice)
-    if snapshot.names.servers.meant(name):
-        return UnknownTool(name, (), advice=advice)
     _refuse_held(snapshot, name)
     return UnknownTool(name, nearest_names(snapshot, name), advice=advice)
 

@@ -73,6 +73,16 @@ class Views:
             return self.of(snapshot, caller)
         return await asyncio.to_thread(self.of, snapshot, caller)
 
+    def permitted(self, snapshot: Snapshot, caller: Caller) -> Snapshot:
+        """With everything of the servers that exist for the caller, whether or not it may call it; for explanations."""
+        if caller.principal.servers is None and caller.narrowed is None:
+            return snapshot
+        states = {name: state for name, state in snapshot.states.items() if self.permits_server(caller, name)}
+        tools = tuple(tool if tool is not None and tool.server in states else None for tool in snapshot.tools)
+        mask = np.array([tool is not None for tool in tools], dtype=np.bool_)
+        unapproved = snapshot.unapproved.of(states)
+        return replace(snapshot, tools=tools, states=states, table=snapshot.names, mask=mask, unapproved=unapproved)
+
     def check_narrowing(self, snapshot: Snapshot, caller: Caller) -> None:
         """A connection can be narrowed only to servers that exist for its caller."""
         if caller.narrowed is None:

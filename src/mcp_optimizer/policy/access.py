@@ -16,6 +16,7 @@ from mcp_optimizer.policy.risk import LONGEST_REMEMBERED, overridden, risk_by_de
 from mcp_optimizer.policy.rules import RuleBook
 
 THE_CALLERS_SERVERS: Final = "the caller's servers"
+LACKING_SCOPES: Final = "the token's scopes"
 
 _ONLY: Final = {Risk.READ: "the caller may only read", Risk.WRITE: "the caller may only read and write"}
 
@@ -78,6 +79,9 @@ def refusal(decision: Decision, server: str, tool: str) -> CallRefused:
     elif decision.because in _ONLY.values():
         because = f"{decision.because}, and this tool counts as {risk.risk} (by {SOURCES[risk.source]})"
         advice = "Use a tool that does less, or a key with more rights; the operator can set the class in tool_risks."
+    elif decision.because == LACKING_SCOPES:
+        because = f"{LACKING_SCOPES} are not enough for a tool that counts as {risk.risk} (by {SOURCES[risk.source]})"
+        advice = "Tell the user: a token with more scopes can call it."
     elif decision.effect is Effect.ASK:
         because = f"{decision.because} wants a person to agree, and nobody did"
         advice = "Tell the user which call you wanted to make, and why."

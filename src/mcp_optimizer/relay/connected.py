@@ -196,8 +196,8 @@ class Clients:
     def caller(self, ctx: Context) -> Caller:
         params = ctx.params or {}
         passed_on = {name: params[name] for name in _PASSED_ON if name in params}
-        principal = principal_of(ctx)
-        return Caller(client_name(ctx), _key(ctx, principal), self.link(ctx), passed_on, principal, narrowed(ctx))
+        principal, narrowed = principal_of(ctx), narrowed_by(ctx.request)
+        return Caller(client_name(ctx), _key(ctx, principal), self.link(ctx), passed_on, principal, narrowed)
 
 
 def _declared(session: ServerSession) -> dict[str, Any]:
@@ -229,9 +229,9 @@ def principal_of(ctx: Context) -> Principal:
     return found if isinstance(found, Principal) else ANYONE
 
 
-def narrowed(ctx: Context) -> frozenset[str] | None:
+def narrowed_by(request: Any) -> frozenset[str] | None:
     """The servers that the address of a request asks for, `/mcp?servers=a,b`; None: no particular ones."""
-    asked = ctx.request.query_params.get("servers", "") if isinstance(ctx.request, Request) else ""
+    asked = request.query_params.get("servers", "") if isinstance(request, Request) else ""
     return frozenset(name.strip() for name in asked.split(",") if name.strip()) or None
 
 

@@ -21,7 +21,7 @@ from mcp.server.transport_security import TransportSecuritySettings
 from mcp_types import INTERNAL_ERROR
 from starlette.applications import Starlette
 from starlette.requests import Request
-from starlette.responses import JSONResponse
+from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -85,16 +85,19 @@ def build_http_app(
     described = metadata_routes(door, hosts) if door is not None and door.has_issuers else ()
     server.middleware.insert(0, sessions.leave_large)
     mcp = Route("/mcp", endpoint=StreamableHTTPASGIApp(sessions))
-    app = Starlette(
-        routes=[mcp, Route("/health", health), Route("/ready", ready), *described, *routes],
-        lifespan=lambda _app: sessions.run(),
-    )
+    known = [mcp, Route("/health", health), Route("/ready", ready), *described, *routes]
+    # The last one keeps Starlette from sending others to a similar address, at whatever host they name.
+    app = Starlette(routes=[*known, Route("/{path:path}", _nowhere)], lifespan=lambda _app: sessions.run())
     app.add_middleware(UnusedSessions, manager=sessions)
     app.add_middleware(LargeBodies)
     app.add_middleware(HeldFirstEvents)
     app.add_middleware(StrippedHeaders)
     app.add_middleware(LastCalls, takes_calls=takes_calls)
     return app
+
+
+async def _nowhere(_request: Request) -> Response:
+    return PlainTextResponse("Not Found", status_code=404)
 
 
 class Sessions(OpenSessionManager[SessionEvents]):

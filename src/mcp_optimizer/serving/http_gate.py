@@ -23,8 +23,9 @@ from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from mcp_optimizer.callers.door import Denied, Door
+from mcp_optimizer.domain.caller import Caller
 from mcp_optimizer.domain.principal import ANYONE, Principal
-from mcp_optimizer.relay.connected import PRINCIPAL_KEY
+from mcp_optimizer.relay.connected import PRINCIPAL_KEY, narrowed_by
 from mcp_optimizer.serving.gate import LARGE, PARAMS_KEY, Gate, Refused
 from mcp_optimizer.serving.lasting_streams import LastingStreams
 
@@ -70,8 +71,7 @@ class HttpGate:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         request = Request(scope)
-        refusal = await self._hosts.validate_request(request, is_post=request.method == "POST")
-        if refusal is not None:
+        if (refusal := await self._hosts.validate_request(request, is_post=request.method == "POST")) is not None:
             await refusal(scope, receive, send)
             return
         try:
@@ -114,8 +114,8 @@ class HttpGate:
             self._door.note(denied)
         length = request.headers.get("content-length", "0" if request.method != "POST" else "")
         is_short = length.isdecimal() and len(length) < 12 and int(length) <= _DRAINED
-        headers = denied.headers if is_short else {**denied.headers, "Connection": "close"}
-        return JSONResponse(denied.body, denied.status, headers)
+        more = {} if is_short else {"Connection": "close"}
+        return JSONResponse(denied.body, denied.status, {**denied.headers, **more})
 
     async def _post(self, request: Request, principal: Principal, scope: Scope, receive: Receive, send: Send) -> None:
         held = _Held(self)
@@ -125,7 +125,8 @@ class HttpGate:
                 return
             message = await self._gate.read(body)
             if self._door is not None:
-                self._door.check_scopes(principal, message, resource_of(self._door, request))
+                asking = Caller(principal=principal, narrowed=narrowed_by(request))
+                self._door.check_scopes(asking, message, resource_of(self._door, request))
             await self._admit(request, message)
         except Denied as denied:
             await self._turned_away(denied, request)(scope, receive, send)

@@ -295,7 +295,9 @@ class _Answers:
         page = await asyncio.to_thread(self._gateway.list_tools, server, offset, caller)
         return reply_with(list_response(page))
 
-    async def _call_tool(self, arguments: Mapping[str, Any], caller: Caller) -> dict[str, Any]:
+    async def _call_tool(
+        self, arguments: Mapping[str, Any], caller: Caller, most: Risk = Risk.DESTRUCTIVE
+    ) -> dict[str, Any]:
         name = self._text(arguments, "tool_name", required=True)
         own = {"tool_name", "server_name", "parameters", "select"}
         # Some models put the tool's arguments next to its name, or use MCP's own key for them.
@@ -303,17 +305,10 @@ class _Answers:
         given = arguments.get("parameters")
         parameters = beside if given is None or given == {} else given
         server, select = self._text(arguments, "server_name") or None, self._text(arguments, "select")
-        return await self._gateway.call(name, parameters, server, caller, select)
+        return await self._gateway.call(name, parameters, server, caller, select, most)
 
     async def _call_tool_read(self, arguments: Mapping[str, Any], caller: Caller) -> dict[str, Any]:
-        name = self._text(arguments, "tool_name", required=True)
-        permissions, server = self._gateway.permissions, self._text(arguments, "server_name") or None
-        tool = await permissions.resolve(self._gateway.snapshot, name, server, caller)
-        risk = permissions.views.decide(caller, tool).risk
-        if risk.risk is not Risk.READ:
-            raise InvalidRequest(f"{quoted(tool.name)} does not only read: it counts as {risk.risk}. Use call_tool.")
-        # By its own name, so that the tool that was looked at is the one that is called.
-        return await self._call_tool({**arguments, "tool_name": tool.record.name, "server_name": tool.server}, caller)
+        return await self._call_tool(arguments, caller, Risk.READ)
 
     async def _read_result(self, arguments: Mapping[str, Any], caller: Caller) -> dict[str, Any]:
         return await self._gateway.results.read(

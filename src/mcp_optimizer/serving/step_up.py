@@ -11,9 +11,15 @@ from typing import Any
 
 from mcp_types import JSONRPCRequest
 
+from mcp_optimizer.domain.caller import Caller
 from mcp_optimizer.domain.own_tools import CALLING, OWN_NAMES
 from mcp_optimizer.domain.principal import Principal, Risk
+from mcp_optimizer.errors import InvalidRequest
 from mcp_optimizer.gateway.gateway import Gateway
+from mcp_optimizer.serving.own_arguments import text_in
+
+_LONGEST = 10_000
+"""Characters of a name that is looked up."""
 
 ScopesFor = Callable[[Principal, Risk], Sequence[str]]
 
@@ -26,20 +32,27 @@ class StepUp:
         self._scopes_for = scopes_for
         self._own: tuple[str, ...] = () if transparent else OWN_NAMES
 
-    def __call__(self, principal: Principal, message: object) -> Sequence[str]:
+    def __call__(self, caller: Caller, message: object) -> Sequence[str]:
         if not isinstance(message, JSONRPCRequest):
             return ()
         params = message.params
         is_call = message.method == "tools/call" and isinstance(params, Mapping)
-        return self._scopes_for(principal, self._risk(principal, params or {}) if is_call else Risk.READ)
+        return self._scopes_for(caller.principal, self._risk(caller, params or {}) if is_call else Risk.READ)
 
-    def _risk(self, principal: Principal, params: Mapping[str, Any]) -> Risk:
+    def _risk(self, caller: Caller, params: Mapping[str, Any]) -> Risk:
         name, server = params.get("name"), None
         if name in self._own:
             arguments = params.get("arguments")
             if name not in CALLING or not isinstance(arguments, Mapping):
                 return Risk.READ
-            name, server = arguments.get("tool_name"), arguments.get("server_name")
-        if not isinstance(name, str) or not isinstance(server, str | None):
+            try:
+                name, server = (
+                    text_in(arguments, key, _LONGEST, required=False, between=" ")
+                    for key in ("tool_name", "server_name")
+                )
+            except InvalidRequest:
+                return Risk.READ
+        if not isinstance(name, str):
             return Risk.READ
-        return self._gateway.permissions.risk_of(self._gateway.snapshot, name, server, principal)
+        # What cannot be found out here is found out when the tool is called, which needs the scopes as well.
+        return self._gateway.permissions.risk_of(self._gateway.snapshot, name, server or None, caller)

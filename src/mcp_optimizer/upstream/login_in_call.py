@@ -84,8 +84,7 @@ class LoginInCall:
 async def _once_approved(call: Call, caller: Caller) -> dict[str, Any]:
     """Make a call after a person has agreed to it, who is asked like the server would ask."""
     assert caller.approval is not None
-    assert caller.link is not None
-    await caller.approval(caller.link)
+    await caller.approval(caller)
     return await call(replace(caller, approval=None))
 
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import mcp_types as types
 
-from mcp_optimizer.domain.caller import Caller, ClientLink
+from mcp_optimizer.domain.caller import Caller, ClientLink, LatestRecord
 from mcp_optimizer.domain.result_type import ANSWERS, INPUT_REQUIRED
 from mcp_optimizer.errors import CallNotWaiting
 from mcp_optimizer.upstream.endings import RpcError
@@ -81,7 +81,7 @@ class ParkedCalls:
     ) -> dict[str, Any]:
         """Make a call; returns its result, or its server's first question."""
         call = _Call(request, caller, self._may_ask, is_only_one=self._has_one_client)
-        call.start(make(replace(caller, link=call)))
+        call.start(make(replace(caller, link=call, record=call.record)))
         return await self._next(call)
 
     async def go_on(self, request: Request, caller: Caller) -> dict[str, Any]:
@@ -189,13 +189,12 @@ class _Call:
         self.lasting = link.lasting
         self.request = request
         self.owner = caller.key
-        self.questions: dict[str, _Question] = {}
-        self.seconds = 0.0
+        self.record = LatestRecord(caller.record)
+        self.questions, self.seconds = dict[str, _Question](), 0.0
         self.task: asyncio.Task[dict[str, Any]]
         self._may_ask = may_ask
         self._resumed_at = asyncio.get_running_loop().time()
-        self._asked = 0
-        self._asked_at = 0.0
+        self._asked, self._asked_at = 0, 0.0
         self._link: ClientLink | None = link
         self._progress_token = _progress_token(caller)
         self._untold: deque[tuple[str, Mapping[str, Any]]] = deque(maxlen=_MOST_UNTOLD)
@@ -237,6 +236,7 @@ class _Call:
         self._stop_clock()
         self._resumed_at = asyncio.get_running_loop().time()
         self._link = caller.link
+        self.record.follow(caller.record)
         self._progress_token = _progress_token(caller)
         given = caller.passed_on.get("inputResponses")
         for key, answer in given.items() if isinstance(given, Mapping) else ():

@@ -21,6 +21,7 @@ import pydantic_core
 from mcp_optimizer.domain.caller import ClientLink
 from mcp_optimizer.limits import DEFAULT_LIMITS, Limits
 from mcp_optimizer.runtime.tasks import BackgroundTasks
+from mcp_optimizer.upstream.attribution import Attribution
 from mcp_optimizer.upstream.diagnostics import Dropped
 from mcp_optimizer.upstream.endings import ExchangeLost, RpcError, RpcTimeout, ServerGone
 from mcp_optimizer.upstream.exchange import Exchange
@@ -73,6 +74,7 @@ class Peer:
         self._wire: Wire | None = None
         self._last_id = 0
         self._exchanges: dict[int, Exchange] = {}
+        self._attribution = Attribution()
         self._answering: dict[Id, asyncio.Task[None]] = {}
         self._asked = 0
         self._unread = 0
@@ -148,6 +150,7 @@ class Peer:
             raise
         finally:
             del self._exchanges[number]
+            self._attribution.ended(link)
             if not exchange.answer.cancel() and not exchange.answer.cancelled():
                 exchange.answer.exception()
 
@@ -238,12 +241,7 @@ class Peer:
             exchange.answer.set_result(answer.result)
 
     def _whose(self, related: int | None) -> Exchange | None:
-        """The request that a message belongs to: known from the transport, or obvious because all are one client's."""
-        if related is not None and (exchange := self._exchanges.get(related)) is not None and exchange.link is not None:
-            return exchange
-        with_client = [exchange for exchange in self._exchanges.values() if exchange.link is not None]
-        keys = {exchange.link.key for exchange in with_client if exchange.link is not None}
-        return with_client[-1] if len(keys) == 1 else None
+        return self._attribution.whose(self._exchanges, related, is_shared=self.owner is None)
 
     def _notice(self, method: str, params: Mapping[str, Any], related: int | None) -> None:
         if method == "notifications/progress":

@@ -119,7 +119,7 @@ class Supervisor:
         request = Request.of(self._spec.name, method, params)
         # A parked call takes no place: its server works on it only while a request of its client is open.
         async with self.admission.admit():
-            if self._parked.find(caller) is not None:
+            if caller.is_continuing or self._parked.find(caller) is not None:
                 return await self._parked.go_on(request, caller)
             call = partial(self._answered, request, method, params)
             return await self._login.around(request, caller, call, partial(self._anew, method, params))

@@ -15,6 +15,7 @@ from mcp_optimizer.callers.door import Denied, Door
 from mcp_optimizer.callers.keys import Wanted, new_key
 from mcp_optimizer.callers.known_keys import KnownKeys, opened_keys
 from mcp_optimizer.db.api_keys import StoredKeys
+from mcp_optimizer.domain.caller import Caller
 from mcp_optimizer.domain.principal import ANYONE, Principal, Risk
 from tests.unit.callers.issuing import ISSUER, RESOURCE, IssuerWeb, token, token_issuer
 
@@ -146,11 +147,11 @@ async def test_a_message_that_needs_more_scopes_is_told_all_of_them() -> None:
     door = token_door(["mcp:write"])
     principal = await door.admit(bearer(token()), RESOURCE)
     with pytest.raises(Denied) as denied:
-        door.check_scopes(principal, {}, RESOURCE)
+        door.check_scopes(Caller(principal=principal), {}, RESOURCE)
     assert denied.value.status == 403
     assert 'scope="mcp:read mcp:write"' in denied.value.challenge
-    door.check_scopes(Principal("key:x", "key:x"), {}, RESOURCE)
-    token_door(["mcp:read"]).check_scopes(principal, {}, RESOURCE)
+    door.check_scopes(Caller(principal=Principal("key:x", "key:x")), {}, RESOURCE)
+    token_door(["mcp:read"]).check_scopes(Caller(principal=principal), {}, RESOURCE)
 
 
 def test_the_scopes_for_a_class_of_tools_are_those_of_the_caller_s_issuer() -> None:

@@ -11,13 +11,18 @@ import pytest
 from mcp_optimizer.domain.caller import LOCAL, Caller
 from mcp_optimizer.domain.decisions import Effect, Rule
 from mcp_optimizer.domain.principal import Principal, Risk
-from mcp_optimizer.errors import AmbiguousTool, CallRefused, InvalidRequest, UnknownTool
+from mcp_optimizer.errors import AmbiguousTool, CallNotWaiting, CallRefused, InvalidRequest, UnknownTool
 from mcp_optimizer.gateway.gateway import Gateway
 from mcp_optimizer.gateway.permissions import Permissions
 from mcp_optimizer.gateway.views import Views
 from mcp_optimizer.policy.access import Policy
 from mcp_optimizer.policy.rules import RuleBook
-from tests.unit.catalogs import RecordingPool, down, gateway_over, mcp_tool, running
+from mcp_optimizer.upstream.only_client import OnlyClient
+from mcp_optimizer.upstream.parked import ParkedCalls
+from mcp_optimizer.upstream.spec import ServerSpec, Transport
+from mcp_optimizer.upstream.state import PoolOptions
+from mcp_optimizer.upstream.supervisor import Supervisor
+from tests.unit.catalogs import RecordingPool, down, gateway_over, live_catalog, mcp_tool, new_gateway, running
 
 BANK = running(
     "bank",
@@ -117,7 +122,7 @@ async def test_no_other_server_takes_the_calls_of_one_that_does_not_exist_for_th
     gateway = await gateway_with(pool=(pool := RecordingPool()))
     with pytest.raises(UnknownTool) as raised:
         await gateway.call("bank__refund", {}, caller=SHOPPER)
-    assert raised.value.nearest == ()
+    assert set(raised.value.nearest) <= {"shop__search", "shop__bank__refund"}
     assert pool.calls == []
 
 
@@ -212,3 +217,51 @@ async def test_views_follow_the_catalog_and_their_number_is_bounded() -> None:
         views.of(before, replace(READER, narrowed=frozenset({f"s{number}"})))
     after = replace(before, tools=tuple(None for _ in before.tools), mask=None)
     assert views.of(after, READER).running == ()
+
+
+async def test_a_token_without_the_scopes_finds_a_tool_and_cannot_call_it_in_any_spelling() -> None:
+    gateway = await gateway_with(pool=(pool := RecordingPool()))
+    token = Principal("token:ada", "corp:ada", scopes=frozenset(), classes=frozenset({Risk.READ}))
+    caller = Caller(key="ada", principal=token)
+    assert "delete_account" in names(gateway, caller)
+    narrowed = replace(caller, narrowed=frozenset({"bank"}))
+    for name, server, who in (("delete_account", None, caller), ("deleteAccount", "bank", caller)):
+        with pytest.raises(CallRefused, match="scopes are not enough"):
+            await gateway.call(name, {}, server, who)
+        with pytest.raises(CallRefused, match="scopes are not enough"):
+            await gateway.call(name, {}, server, narrowed)
+    await gateway.call("get_balance", caller=caller)
+    assert len(pool.calls) == 1
+
+
+async def test_a_call_is_not_made_if_its_tool_changed_while_a_person_was_asked() -> None:
+    catalog = await live_catalog(BANK, SHOP)
+    gateway = new_gateway(
+        catalog, pool := RecordingPool(), permissions=Permissions(Views(Policy(RuleBook([Rule(Effect.ASK)]))))
+    )
+
+    class Slow(Asked):
+        async def ask(self, _method: str, params: Mapping[str, Any]) -> dict[str, Any]:
+            catalog.on_state(running("bank", mcp_tool("delete_account", "Delete everything and more")))
+            await catalog.caught_up()
+            return {"action": "accept"}
+
+    with pytest.raises(InvalidRequest, match="changed while a person was asked"):
+        await gateway.call("delete_account", caller=replace(EVERYBODY, link=Slow()))
+    assert pool.calls == []
+
+
+async def test_a_request_that_continues_a_parked_call_makes_no_other() -> None:
+    """Such a request was not asked about again, so it must not become a call of its own."""
+    supervisor = Supervisor(
+        ServerSpec("bank", Transport.STDIO, command="unused"),
+        PoolOptions(),
+        {},
+        lambda _state: None,
+        lambda _server, _method, _params: None,
+        OnlyClient(),
+        ParkedCalls(),
+    )
+    caller = replace(EVERYBODY, link=Asked(), passed_on={"requestState": "gone"}, is_continuing=True)
+    with pytest.raises(CallNotWaiting):
+        await supervisor.request("tools/call", {"name": "delete_account"}, caller)
