@@ -91,10 +91,10 @@ class Permissions:
         if caller.is_continuing:
             # The call was permitted before it was parked, and the pool makes no other.
             return caller
-        if decision.effect is not Effect.ASK or self._approvals.holds(_approved(tool, caller)):
+        if decision.effect is not Effect.ASK or self._approvals.holds(wanted := _approved(tool, caller)):
             return caller
         asked = OwnQuestion(question(caller.principal, tool.server, tool.record.name, decision, arguments or {}))
-        approval = partial(self._approve, asked, decision, tool, latest)
+        approval = partial(self._approve, asked, decision, tool, wanted, latest)
         assert caller.link is not None
         if caller.link.is_modern:
             # Asked by the call's result; the answer comes with another request.
@@ -119,6 +119,7 @@ class Permissions:
         asked: OwnQuestion,
         decision: Decision,
         tool: CatalogTool,
+        wanted: Approved,
         latest: Callable[[], Snapshot],
         caller: Caller,
     ) -> None:
@@ -136,7 +137,7 @@ class Permissions:
             raise InvalidRequest(f"{quoted(tool.record.name)} changed while a person was asked. Look at it again.")
         self._decided(tool, caller)
         if answer is Consent.HOUR:
-            self._approvals.remember(_approved(tool, caller))
+            self._approvals.remember(wanted)
 
 
 def _is_there(snapshot: Snapshot, tool: CatalogTool) -> bool:
