@@ -1,8 +1,9 @@
 """The prompts, resources and resource templates of all running servers, under unique names.
 
 Also maps a name or URI back to its server. A server that fails or takes too long is left out of a list; only if all
-fail is that an error. A name with a server in it, or a URI with a server's scheme and authority, belongs only to that
-server, even while it is down.
+fail is that an error. Names are made of what all servers have; of servers that do not exist for whoever asks, nothing
+else reaches it: no entry, error or delay. A name with a server in it, or a URI with a server's scheme and authority,
+belongs only to that server, even while it is down.
 """
 
 from __future__ import annotations
@@ -113,17 +114,29 @@ class Directory:
             self._known = _Configured(ServerNames(states), ServerSchemes(states))
         return self._known
 
-    async def listed(self, kind: ListingKind) -> MergedList:
-        """The complete list, cached as long as the servers' lists stay the same."""
-        answers = await self._listings.of(self.providers(kind.capability), kind)
+    async def listed(self, kind: ListingKind, allowed: Allowed = everything) -> MergedList:
+        """The list of what exists for whoever asks, complete and with the same names for everybody."""
+        found, answers = await self._answered(kind, allowed)
+        permitted = {server: answer for server, answer in answers.items() if allowed(server)}
+        if len(permitted) < len(answers):
+            entries = tuple(entry for entry in found.entries if entry.server in permitted)
+            found = MergedList(entries, _ttl_ms(_usable(permitted)), "private")
+        # A missing server may respond in a moment.
+        return replace(found, ttl_ms=0) if None in permitted.values() else found
+
+    async def _answered(self, kind: ListingKind, allowed: Allowed) -> tuple[MergedList, Mapping[str, Answer]]:
+        """The list of all servers, cached as long as theirs stay the same, and what each answered.
+
+        Only servers that exist for whoever asks can delay it or make it fail.
+        """
+        answers = await self._listings.of(self.providers(kind.capability), kind, allowed)
+        permitted = [answer for server, answer in answers.items() if allowed(server)]
         errors = {server: answer for server, answer in answers.items() if isinstance(answer, UpstreamError)}
-        if errors and len(errors) == len(answers):
-            raise next(iter(errors.values()))
+        if permitted and all(isinstance(answer, UpstreamError) for answer in permitted):
+            raise next(error for server, error in errors.items() if allowed(server))
         for server, error in errors.items():
             logger.warning("Cannot list the %s of %s: %s", kind.result_key, server, error)
-        found = await self._made_of(_usable(answers), kind)
-        # A missing server may respond in a moment.
-        return replace(found, ttl_ms=0) if None in answers.values() else found
+        return await self._made_of(_usable(answers), kind), answers
 
     async def _made_of(self, listed: dict[str, Listed], kind: ListingKind) -> MergedList:
         before = self._made.get(kind.method)
@@ -149,7 +162,7 @@ class Directory:
             listed = await self._of_server(server, PROMPTS)
             own = next((own for own in names.own_names(name, server) if own in listed), rests[0])
             return server, own
-        if (entry := (await self.listed(PROMPTS)).by_public.get(name)) is not None:
+        if (entry := (await self._answered(PROMPTS, allowed))[0].by_public.get(name)) is not None:
             return (entry.server, entry.own) if allowed(entry.server) else None
         providers = [server for server in self.providers(PROMPTS.capability) if allowed(server)]
         return (providers[0], name) if len(providers) == 1 else None
@@ -169,13 +182,13 @@ class Directory:
         if len(providers) == 1:
             self._refuse_others(uri, providers, allowed)
             return [(providers[0], uri)] if allowed(providers[0]) else []
-        resources = await self._listings.of(providers, RESOURCES)
+        resources = await self._listings.of(providers, RESOURCES, allowed)
         found = await self._made_of(_usable(resources), RESOURCES)
         if (entry := found.by_public.get(uri)) is not None:
             return [(entry.server, entry.own)] if allowed(entry.server) else []
         if shared := [entry.public for entry in found.entries if entry.own == uri and allowed(entry.server)]:
             raise InvalidRequest(f"Several servers have the resource {uri}. Read one of: {', '.join(shared)}.")
-        templates = await self._listings.of(providers, TEMPLATES)
+        templates = await self._listings.of(providers, TEMPLATES, allowed)
         self._learn(_usable(resources), _usable(templates))
         self._refuse_others(uri, providers, allowed)
         holdings = {server: self._holdings.get(server, Holding()) for server in providers}
@@ -184,7 +197,7 @@ class Directory:
 
     async def template(self, uri: str, allowed: Allowed = everything) -> tuple[str, str] | None:
         """The server and own form of a template or resource, for completing its arguments."""
-        if (entry := (await self.listed(TEMPLATES)).by_public.get(uri)) is not None:
+        if (entry := (await self._answered(TEMPLATES, allowed))[0].by_public.get(uri)) is not None:
             return (entry.server, entry.own) if allowed(entry.server) else None
         places = await self.resource(uri, allowed)
         return places[0] if places else None
@@ -241,9 +254,12 @@ def _put_together(listed: Mapping[str, Listed], kind: ListingKind, configured: _
         _entry(server, own, public, listed[server].entries[own], kind.identity)
         for (server, own), public in zip(pairs, names, strict=True)
     )
-    ttl_ms = min((one.ttl_ms for one in listed.values()), default=_TTL_MS)
     is_public = bool(listed) and all(one.scope == "public" for one in listed.values())
-    return MergedList(entries, ttl_ms, "public" if is_public else "private")
+    return MergedList(entries, _ttl_ms(listed), "public" if is_public else "private")
+
+
+def _ttl_ms(listed: Mapping[str, Listed]) -> int:
+    return min((one.ttl_ms for one in listed.values()), default=_TTL_MS)
 
 
 def _entry(server: str, own: str, public: str, definition: dict[str, Any], identity: str) -> DirectoryEntry:

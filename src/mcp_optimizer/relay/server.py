@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -172,13 +171,8 @@ class Relay:
         return await self._directory.resource(uri, self._allowed(ctx))
 
     async def _list(self, kind: ListingKind, ctx: Context, params: Mapping[str, Any]) -> dict[str, Any]:
-        found, allowed = await self._directory.listed(kind), self._allowed(ctx)
-        may_see = {server: allowed(server) for server in {entry.server for entry in found.entries}}
-        entries = found.entries
-        if not all(may_see.values()):
-            entries = tuple(entry for entry in entries if may_see[entry.server])
-            found = replace(found, scope="private")
-        listed = page(entries, kind.result_key, params, lambda entry: entry.definition)
+        found = await self._directory.listed(kind, self._allowed(ctx))
+        listed = page(found.entries, kind.result_key, params, lambda entry: entry.definition)
         return {**listed, "ttlMs": found.ttl_ms, "cacheScope": found.scope}
 
     async def _get_prompt(self, ctx: Context, params: Mapping[str, Any]) -> dict[str, Any]:
