@@ -12,7 +12,6 @@ from typing import Any
 
 import mcp_types as types
 from mcp.server.context import CallNext, HandlerResult, ServerMiddleware
-from mcp.server.subscriptions import InMemorySubscriptionBus
 from mcp.shared.exceptions import MCPError
 from mcp_types.methods import CLIENT_REQUESTS
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
@@ -29,6 +28,7 @@ from mcp_optimizer.relay.directory import Allowed, Directory
 from mcp_optimizer.relay.envelope import for_era, renamed
 from mcp_optimizer.relay.listings import PROMPTS, RESOURCES, TEMPLATES, ListingKind
 from mcp_optimizer.relay.paging import page
+from mcp_optimizer.relay.placed_bus import PlacedBus
 from mcp_optimizer.relay.subscriptions import Subscriptions
 from mcp_optimizer.relay.wire_errors import as_mcp_error
 from mcp_optimizer.results.metadata import without_ours
@@ -88,7 +88,7 @@ class Relay:
         self._permits = permits
         self.started = started or _at_once
         self._tools_ready = tools_ready
-        self.bus = bus = InMemorySubscriptionBus()
+        self.bus = bus = PlacedBus()
         self.clients = Clients(self._client_left, limits)
         self.changes = Changes(bus, self.clients)
         self._directory = Directory(
@@ -240,8 +240,8 @@ class Relay:
     def on_notice(self, server: str, method: str, params: Mapping[str, Any]) -> None:
         """A notification from a server that is meant for all clients."""
         if method == "notifications/resources/updated":
-            if (uri := self._subscriptions.public(server, params)) is not None:
-                self._tasks.spawn(self.changes.updated(uri))
+            if (place := self._subscriptions.changed(server, params)) is not None:
+                self._tasks.spawn(self.changes.updated(place))
             return
         if method == "notifications/tools/list_changed" and self._tools_ready is not None:
             self.changes.announce("tools", self._tools_ready())
