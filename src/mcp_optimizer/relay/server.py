@@ -24,6 +24,7 @@ from mcp_optimizer.errors import OptimizerError, UpstreamError, UpstreamRefusal
 from mcp_optimizer.limits import DEFAULT_LIMITS, Limits
 from mcp_optimizer.relay.changes import Changes, Watches
 from mcp_optimizer.relay.connected import Client, Clients, Context
+from mcp_optimizer.relay.denials import record_denial
 from mcp_optimizer.relay.directory import Allowed, Directory
 from mcp_optimizer.relay.envelope import for_era, renamed
 from mcp_optimizer.relay.listings import PROMPTS, RESOURCES, TEMPLATES, ListingKind
@@ -56,6 +57,10 @@ Handler = Callable[[Context, Mapping[str, Any]], Awaitable[dict[str, Any]]]
 
 Permits = Callable[[Caller, str], bool]
 """Whether a caller may use a server's resources and prompts."""
+
+
+Hidden = Callable[[str, Allowed], str | None]
+"""The server that was meant by what was not found, if it does not exist for whoever asked."""
 
 
 def _everywhere(_caller: Caller, _server: str) -> bool:
@@ -168,7 +173,19 @@ class Relay:
 
     async def _places(self, ctx: Context, uri: str) -> list[tuple[str, str]]:
         """Where the client of a request may read a URI: server and own URI, most likely first."""
-        return await self._directory.resource(uri, self._allowed(ctx))
+        places = await self._directory.resource(uri, self._allowed(ctx))
+        if not places:
+            self._record_denial(ctx, {"uri": uri}, self._directory.hidden_resource)
+        return places
+
+    def _record_denial(self, ctx: Context, named: Mapping[str, str], hidden: Hidden) -> None:
+        """What a client named was not found: because its server does not exist for it?"""
+        if self._trail is None:
+            return
+        (name,) = named.values()
+        if (server := hidden(name, self._allowed(ctx))) is not None:
+            method = "resources/subscribe" if ctx.method == "subscriptions/listen" else ctx.method
+            record_denial(self._trail, self.clients.caller(ctx), method, named, server)
 
     async def _list(self, kind: ListingKind, ctx: Context, params: Mapping[str, Any]) -> dict[str, Any]:
         found = await self._directory.listed(kind, self._allowed(ctx))
@@ -180,6 +197,7 @@ class Relay:
         self._pool.parked(self.clients.caller(ctx))
         place = await self._directory.prompt(name, self._allowed(ctx))
         if place is None:
+            self._record_denial(ctx, {"name": name}, self._directory.hidden_prompt)
             raise MCPError(types.INVALID_PARAMS, f"Unknown prompt {name!r}: see prompts/list")
         server, own = place
         return await self._pass(ctx, server, {"name": own})
@@ -205,9 +223,11 @@ class Relay:
         reference = params["ref"]
         key = "name" if reference.get("type") == "ref/prompt" else "uri"
         asked = reference.get(key)
-        find = self._directory.prompt if key == "name" else self._directory.template
+        known = self._directory
+        find, hidden = (known.prompt, known.hidden_prompt) if key == "name" else (known.template, known.hidden_resource)
         place = await find(asked, self._allowed(ctx))
         if place is None:
+            self._record_denial(ctx, {key: asked}, hidden)
             raise MCPError(types.INVALID_PARAMS, f"Nothing to complete: {asked!r} is not known")
         server, own = place
         if server not in self._directory.providers("completions"):

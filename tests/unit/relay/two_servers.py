@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -56,9 +56,7 @@ def states() -> dict[str, UpstreamState]:
 class TwoServers:
     """The relay, and clients of it."""
 
-    def __init__(
-        self, trail: AuditTrail | None = None, take_turn: Callable[[Caller], None] = lambda _caller: None
-    ) -> None:
+    def __init__(self, trail: AuditTrail | None = None) -> None:
         self.pool = WatchedPool()
         self.relay = Relay(self.pool, states, permits=_is_its_own, trail=trail)
 
