@@ -90,7 +90,7 @@ class Permissions:
         if is_continued:
             _note_consent(decision, caller)
             return caller
-        self._rates.check(caller.principal)
+        self.take_turn(caller)
         if decision.effect is not Effect.ASK or self._approvals.holds(_approved(tool, caller)):
             return caller
         asked = OwnQuestion(question(caller.principal, tool.server, tool.record.name, decision, arguments or {}))
@@ -101,6 +101,10 @@ class Permissions:
             return replace(caller, approval=approval)
         await approval(caller.link)
         return caller
+
+    def take_turn(self, caller: Caller) -> None:
+        """Count one call of a caller; raises TooManyCalls."""
+        self._rates.check(caller.principal)
 
     def _decided(self, tool: CatalogTool, caller: Caller) -> Decision:
         decision = self.views.decide(caller, tool)

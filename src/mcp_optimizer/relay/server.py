@@ -67,6 +67,10 @@ def _everywhere(_caller: Caller, _server: str) -> bool:
     return True
 
 
+def _freely(_caller: Caller) -> None:
+    """No limit."""
+
+
 class Relay:
     """Resources, prompts, completion, log levels, subscriptions."""
 
@@ -79,8 +83,11 @@ class Relay:
         limits: Limits = DEFAULT_LIMITS,
         permits: Permits = _everywhere,
         trail: AuditTrail | None = None,
+        take_turn: Callable[[Caller], None] = _freely,
     ) -> None:
         """`permits` says which servers a caller may use.
+
+        `take_turn` counts a request that is passed on; raises TooManyCalls.
 
         `tools_ready` waits until changed tools can be listed, before clients are notified.
 
@@ -91,6 +98,7 @@ class Relay:
         self._trail = trail
         self._limits = limits
         self._permits = permits
+        self._take_turn = take_turn
         self.started = started or _at_once
         self._tools_ready = tools_ready
         self.bus = bus = PlacedBus()
@@ -240,6 +248,7 @@ class Relay:
         params, caller = {**params, **changed}, self.clients.caller(ctx)
         with recording(self._trail, caller, ctx.method) as record:
             record.about(server, used_by(params), arguments=params)
+            self._take_turn(caller)
             return record.result(without_ours(await self._pool.call(server, ctx.method, params, caller)))
 
     async def _set_level(self, ctx: Context, params: Mapping[str, Any]) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -36,7 +36,11 @@ class WatchedPool(RecordingPool):
             extra = {"prompts": [{"name": "sum"}, {"name": f"only {server}"}]} if method == "prompts/list" else {}
             return {**LISTS[method], **extra}
         self.calls.append((server, method, params))
-        return {"contents": []} if method == "resources/read" else {"messages": []}
+        answers: dict[str, dict[str, Any]] = {
+            "resources/read": {"contents": []},
+            "completion/complete": {"completion": {"values": []}},
+        }
+        return answers.get(method, {"messages": []})
 
     async def watch_resource(self, server: str, uri: str) -> None:
         self.watched.append((server, uri))
@@ -56,9 +60,11 @@ def states() -> dict[str, UpstreamState]:
 class TwoServers:
     """The relay, and clients of it."""
 
-    def __init__(self, trail: AuditTrail | None = None) -> None:
+    def __init__(
+        self, trail: AuditTrail | None = None, take_turn: Callable[[Caller], None] = lambda _caller: None
+    ) -> None:
         self.pool = WatchedPool()
-        self.relay = Relay(self.pool, states, permits=_is_its_own, trail=trail)
+        self.relay = Relay(self.pool, states, permits=_is_its_own, trail=trail, take_turn=take_turn)
 
     def update(self, server: str, uri: str) -> None:
         """A server reports that its resource changed."""
