@@ -144,6 +144,7 @@ def build_parts(specs: Sequence[ServerSpec], settings: Settings, *, has_one_clie
         settings.limits,
         permissions.views.permits_reading,
         trail,
+        permissions.take_turn,
     )
     written = WrittenDescriptions(description_writer(settings), storage.forms)
     uses = _Uses(storage, catalog)

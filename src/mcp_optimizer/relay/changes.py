@@ -8,14 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
 from mcp.server.subscriptions import (
-    InMemorySubscriptionBus,
     PromptsListChanged,
     ResourcesListChanged,
-    ResourceUpdated,
     ServerEvent,
     ToolsListChanged,
 )
@@ -23,6 +21,7 @@ from mcp.server.subscriptions import (
 from mcp_optimizer.errors import InvalidRequest, UpstreamError
 from mcp_optimizer.limits import DEFAULT_LIMITS, Limits
 from mcp_optimizer.relay.connected import Clients
+from mcp_optimizer.relay.placed_bus import PlacedBus, ResourcePlace, UpdatedAt
 from mcp_optimizer.runtime.tasks import BackgroundTasks
 
 logger = logging.getLogger(__name__)
@@ -45,7 +44,7 @@ Watch = Callable[[str, str], Awaitable[None]]
 class Changes:
     """Collects changes and notifies interested clients."""
 
-    def __init__(self, bus: InMemorySubscriptionBus, clients: Clients) -> None:
+    def __init__(self, bus: PlacedBus, clients: Clients) -> None:
         self._bus = bus
         self._clients = clients
         self._tasks = BackgroundTasks(logger, "Cannot announce a change")
@@ -71,45 +70,41 @@ class Changes:
         for client in self._clients.connected():
             client.outbox.put(f"notifications/{kind}/list_changed")
 
-    async def updated(self, uri: str) -> None:
-        """A watched resource changed."""
-        await self._bus.publish(ResourceUpdated(uri))
+    async def updated(self, place: ResourcePlace) -> None:
+        """A watched resource changed: those who watch it are told, each by the URI it asked for."""
+        server, own = place
+        await self._bus.publish(UpdatedAt(own, server))
         for client in self._clients.connected():
-            if uri in client.watched:
+            for uri in [uri for uri, watched in client.watched.items() if watched == place]:
                 client.outbox.put("notifications/resources/updated", {"uri": uri})
 
 
 class Watches:
-    """Which resources are watched, by how many clients, and their URIs on their server."""
+    """Which resources are watched, and by how many clients. Each is known by its server and its URI there."""
 
     def __init__(self, watch: Watch, unwatch: Watch, limits: Limits = DEFAULT_LIMITS) -> None:
         self._watch = watch
         self._unwatch = unwatch
         self._most = limits.watched_resources
-        self._watching: dict[str, int] = {}
-        self._places: dict[str, tuple[str, str]] = {}
+        self._watching: dict[ResourcePlace, int] = {}
 
-    async def begin(self, uri: str, place: tuple[str, str]) -> None:
-        """`place` is the server and its own URI."""
-        if uri not in self._watching:
+    async def begin(self, place: ResourcePlace) -> None:
+        if place not in self._watching:
             if len(self._watching) >= self._most:
                 raise InvalidRequest(f"Clients already subscribe to {self._most:,} resources, the maximum.")
             await self._watch(*place)
-            self._places[uri] = place
-        self._watching[uri] = self._watching.get(uri, 0) + 1
+        self._watching[place] = self._watching.get(place, 0) + 1
 
-    async def end(self, uri: str) -> None:
-        if uri not in self._watching:
+    async def end(self, place: ResourcePlace) -> None:
+        if place not in self._watching:
             return
-        self._watching[uri] -= 1
-        if not self._watching[uri]:
-            del self._watching[uri]
+        self._watching[place] -= 1
+        if not self._watching[place]:
+            del self._watching[place]
             try:
-                await self._unwatch(*self._places.pop(uri))
+                await self._unwatch(*place)
             except UpstreamError as error:
                 logger.debug("Cannot tell a server that a resource is no longer watched: %s", error)
 
-    def public(self, server: str, params: Mapping[str, Any]) -> str | None:
-        """The public URI of a resource that a server reports as changed."""
-        own = params.get("uri")
-        return next((uri for uri, place in self._places.items() if place == (server, own)), None)
+    def has(self, place: ResourcePlace) -> bool:
+        return place in self._watching

@@ -26,6 +26,7 @@ from mcp_optimizer.domain.principal import ANYONE, LOCAL_PRINCIPAL, Principal
 from mcp_optimizer.domain.result_type import ANSWERS
 from mcp_optimizer.limits import DEFAULT_LIMITS, Limits
 from mcp_optimizer.relay.outbox import Outbox
+from mcp_optimizer.relay.placed_bus import ResourcePlace
 from mcp_optimizer.relay.sdk_internals import connection_of
 from mcp_optimizer.relay.sendable import TooDeep, sendable
 from mcp_optimizer.upstream.endings import RpcError
@@ -55,7 +56,8 @@ class Client:
     session: ServerSession
     outbox: Outbox
     log_level: str | None = None
-    watched: set[str] = field(default_factory=set)
+    watched: dict[str, ResourcePlace | None] = field(default_factory=dict)
+    """What it subscribes to, by the URI it asked for; None as long as that is being arranged."""
 
     def wants_logs(self, level: str) -> None:
         """From now on the client wants log messages of this level and above."""

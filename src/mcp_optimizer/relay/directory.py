@@ -1,8 +1,9 @@
 """The prompts, resources and resource templates of all running servers, under unique names.
 
 Also maps a name or URI back to its server. A server that fails or takes too long is left out of a list; only if all
-fail is that an error. A name with a server in it, or a URI with a server's scheme and authority, belongs only to that
-server, even while it is down.
+fail is that an error. Names are made of what all servers have; of servers that do not exist for whoever asks, nothing
+else reaches it: no entry, error or delay. A name with a server in it, or a URI with a server's scheme and authority,
+belongs only to that server, even while it is down.
 """
 
 from __future__ import annotations
@@ -10,16 +11,16 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
-from mcp_optimizer.domain.naming import ServerNames, ServerSchemes, public_names, public_uris
+from mcp_optimizer.domain.naming import ServerNames, ServerSchemes
 from mcp_optimizer.domain.tools import ServerStatus
 from mcp_optimizer.errors import InvalidRequest, ServerUnavailable, UpstreamError
 from mcp_optimizer.limits import DEFAULT_LIMITS, Limits
 from mcp_optimizer.relay.listings import PROMPTS, RESOURCES, TEMPLATES, Answer, Call, Listed, ListingKind, Listings
+from mcp_optimizer.relay.merging import Configured, MergedList, least_ttl_ms, put_together
 from mcp_optimizer.relay.places import Holding, answering, place_of
-from mcp_optimizer.runtime.lazy import lazy
 from mcp_optimizer.upstream.state import UpstreamState
 
 logger = logging.getLogger(__name__)
@@ -33,40 +34,8 @@ def everything(_server: str) -> bool:
     return True
 
 
-_TTL_MS = 60_000
 _MANY = 500
 """Number of entries from which a list is assembled in a thread."""
-
-
-@dataclass(frozen=True)
-class DirectoryEntry:
-    """One prompt, resource or template of a server."""
-
-    server: str
-    own: str
-    public: str
-    definition: dict[str, Any]
-
-
-@dataclass(frozen=True)
-class MergedList:
-    """A complete list, and how long it may be cached."""
-
-    entries: tuple[DirectoryEntry, ...]
-    ttl_ms: int
-    scope: str
-
-    @lazy
-    def by_public(self) -> Mapping[str, DirectoryEntry]:
-        return {entry.public: entry for entry in self.entries}
-
-
-@dataclass(frozen=True)
-class _Configured:
-    """All servers of the server file, running or not."""
-
-    names: ServerNames
-    schemes: ServerSchemes
 
 
 class Directory:
@@ -82,7 +51,7 @@ class Directory:
         """`on_late` is called with the lists that changed when a server responds after lists were sent without it."""
         self._states = states
         self._listings = Listings(call, self._tells_changes, limits, on_late)
-        self._known = _Configured(ServerNames(), ServerSchemes(()))
+        self._known = Configured(ServerNames(), ServerSchemes(()))
         self._made: dict[str, tuple[dict[str, Listed], MergedList]] = {}
         self._holdings: dict[str, Holding] = {}
         self._held_from: dict[str, tuple[Listed | None, Listed | None]] = {}
@@ -107,32 +76,44 @@ class Directory:
         declared = state.capabilities.get(kind.capability) if state is not None else None
         return isinstance(declared, Mapping) and bool(declared.get("listChanged"))
 
-    def _configured(self) -> _Configured:
+    def _configured(self) -> Configured:
         states = self._states()
         if states.keys() != self._known.names.all:
-            self._known = _Configured(ServerNames(states), ServerSchemes(states))
+            self._known = Configured(ServerNames(states), ServerSchemes(states))
         return self._known
 
-    async def listed(self, kind: ListingKind) -> MergedList:
-        """The complete list, cached as long as the servers' lists stay the same."""
-        answers = await self._listings.of(self.providers(kind.capability), kind)
+    async def listed(self, kind: ListingKind, allowed: Allowed = everything) -> MergedList:
+        """The list of what exists for whoever asks, complete and with the same names for everybody."""
+        found, answers = await self._answered(kind, allowed)
+        permitted = {server: answer for server, answer in answers.items() if allowed(server)}
+        if len(permitted) < len(answers):
+            entries = tuple(entry for entry in found.entries if entry.server in permitted)
+            found = MergedList(entries, least_ttl_ms(_usable(permitted)), "private")
+        # A missing server may respond in a moment.
+        return replace(found, ttl_ms=0) if None in permitted.values() else found
+
+    async def _answered(self, kind: ListingKind, allowed: Allowed) -> tuple[MergedList, Mapping[str, Answer]]:
+        """The list of all servers, cached as long as theirs stay the same, and what each answered.
+
+        Only servers that exist for whoever asks can delay it or make it fail.
+        """
+        answers = await self._listings.of(self.providers(kind.capability), kind, allowed)
+        permitted = [answer for server, answer in answers.items() if allowed(server)]
         errors = {server: answer for server, answer in answers.items() if isinstance(answer, UpstreamError)}
-        if errors and len(errors) == len(answers):
-            raise next(iter(errors.values()))
+        if permitted and all(isinstance(answer, UpstreamError) for answer in permitted):
+            raise next(error for server, error in errors.items() if allowed(server))
         for server, error in errors.items():
             logger.warning("Cannot list the %s of %s: %s", kind.result_key, server, error)
-        found = await self._made_of(_usable(answers), kind)
-        # A missing server may respond in a moment.
-        return replace(found, ttl_ms=0) if None in answers.values() else found
+        return await self._made_of(_usable(answers), kind), answers
 
     async def _made_of(self, listed: dict[str, Listed], kind: ListingKind) -> MergedList:
         before = self._made.get(kind.method)
         if before is not None and _are_same(before[0], listed):
             return before[1]
         if sum(len(one.entries) for one in listed.values()) > _MANY:
-            found = await asyncio.to_thread(_put_together, listed, kind, self._configured())
+            found = await asyncio.to_thread(put_together, listed, kind, self._configured())
         else:
-            found = _put_together(listed, kind, self._configured())
+            found = put_together(listed, kind, self._configured())
         self._made[kind.method] = (listed, found)
         return found
 
@@ -149,7 +130,7 @@ class Directory:
             listed = await self._of_server(server, PROMPTS)
             own = next((own for own in names.own_names(name, server) if own in listed), rests[0])
             return server, own
-        if (entry := (await self.listed(PROMPTS)).by_public.get(name)) is not None:
+        if (entry := (await self._answered(PROMPTS, allowed))[0].by_public.get(name)) is not None:
             return (entry.server, entry.own) if allowed(entry.server) else None
         providers = [server for server in self.providers(PROMPTS.capability) if allowed(server)]
         return (providers[0], name) if len(providers) == 1 else None
@@ -167,27 +148,55 @@ class Directory:
             return [(server, uri), (server, own)] if is_own else [(server, own), (server, uri)]
         providers = self.providers(RESOURCES.capability)
         if len(providers) == 1:
-            self._refuse_others(uri, providers, allowed)
-            return [(providers[0], uri)] if allowed(providers[0]) else []
-        resources = await self._listings.of(providers, RESOURCES)
+            is_hidden = self._refuse_others(uri, providers, allowed) or not allowed(providers[0])
+            return [] if is_hidden else [(providers[0], uri)]
+        resources = await self._listings.of(providers, RESOURCES, allowed)
         found = await self._made_of(_usable(resources), RESOURCES)
         if (entry := found.by_public.get(uri)) is not None:
             return [(entry.server, entry.own)] if allowed(entry.server) else []
         if shared := [entry.public for entry in found.entries if entry.own == uri and allowed(entry.server)]:
             raise InvalidRequest(f"Several servers have the resource {uri}. Read one of: {', '.join(shared)}.")
-        templates = await self._listings.of(providers, TEMPLATES)
+        templates = await self._listings.of(providers, TEMPLATES, allowed)
         self._learn(_usable(resources), _usable(templates))
-        self._refuse_others(uri, providers, allowed)
+        if self._refuse_others(uri, providers, allowed):
+            return []
         holdings = {server: self._holdings.get(server, Holding()) for server in providers}
         # Among all servers, so that none gets a URI only because its owner does not exist for this caller.
         return [(server, uri) for server in answering(uri, holdings) if allowed(server)]
 
     async def template(self, uri: str, allowed: Allowed = everything) -> tuple[str, str] | None:
         """The server and own form of a template or resource, for completing its arguments."""
-        if (entry := (await self.listed(TEMPLATES)).by_public.get(uri)) is not None:
+        if (entry := (await self._answered(TEMPLATES, allowed))[0].by_public.get(uri)) is not None:
             return (entry.server, entry.own) if allowed(entry.server) else None
         places = await self.resource(uri, allowed)
         return places[0] if places else None
+
+    def hidden_prompt(self, name: str, allowed: Allowed) -> str | None:
+        """The server that was meant by a prompt that was not found, if that server does not exist for whoever asked."""
+        meant = [*self._configured().names.meant(name), *self._listing(name, PROMPTS)]
+        return next((server for server in meant or self._only(PROMPTS) if not allowed(server)), None)
+
+    def hidden_resource(self, uri: str, allowed: Allowed) -> str | None:
+        """The same for the URI of a resource or template."""
+        read, place, states = self._configured().schemes.reading(uri), place_of(uri), self._states()
+        meant = [read[0]] if read is not None else [*self._listing(uri, RESOURCES), *self._listing(uri, TEMPLATES)]
+        if not meant and place is not None:
+            held = [(server, holding) for server, holding in self._holdings.items() if server in states]
+            meant = [server for server, one in held if one.owns(place) or one.has_fitting(uri, place.scheme)]
+        return next((server for server in meant or self._only(RESOURCES) if not allowed(server)), None)
+
+    def _listing(self, named: str, kind: ListingKind) -> list[str]:
+        """The servers that list this name, as far as is known; the one whose public name it is first."""
+        if kind.method not in self._made:
+            return []
+        found = self._made[kind.method][1]
+        public = found.by_public.get(named)
+        return [public.server] if public else [entry.server for entry in found.entries if entry.own == named]
+
+    def _only(self, kind: ListingKind) -> list[str]:
+        """The only server with this capability, which is asked for everything that no list has."""
+        providers = self.providers(kind.capability)
+        return providers if len(providers) == 1 else []
 
     async def _of_server(self, server: str, kind: ListingKind) -> Mapping[str, Any]:
         """What one server lists, without asking others; empty if it does not respond."""
@@ -208,22 +217,26 @@ class Directory:
                 self._held_from[server] = now
                 self._holdings[server] = Holding.of(*(one.entries if one else () for one in now))
 
-    def _refuse_others(self, uri: str, providers: list[str], allowed: Allowed) -> None:
-        """Refuse a URI of a server that is down, or one that may belong to several servers; never guess."""
+    def _refuse_others(self, uri: str, providers: list[str], allowed: Allowed) -> bool:
+        """Refuse a URI of a server that is down, or one that may belong to several servers; never guess.
+
+        Whether it belongs only to servers that are down and do not exist for whoever asks.
+        """
         place = place_of(uri)
         if place is None:
-            return
+            return False
         states = self._states()
         owners = sorted(name for name, held in self._holdings.items() if name in states and held.owns(place))
         shown = [name for name in owners if allowed(name)]
         if owners and not set(owners) & set(providers):
             if shown:
                 raise _unavailable(states[shown[0]])
-            raise InvalidRequest(f"Resource not found: {uri}")
+            return True
         if len(shown) > 1 and place.authority:
             schemes = self._configured().schemes
             choice = ", ".join(schemes.public(server, uri) for server in shown)
             raise InvalidRequest(f"Several servers have resources at {place.authority!r}. Read one of: {choice}.")
+        return False
 
 
 def _usable(answers: Mapping[str, Answer]) -> dict[str, Listed]:
@@ -232,22 +245,6 @@ def _usable(answers: Mapping[str, Answer]) -> dict[str, Listed]:
 
 def _are_same(one: Mapping[str, Listed], other: Mapping[str, Listed]) -> bool:
     return one.keys() == other.keys() and all(one[server] is other[server] for server in one)
-
-
-def _put_together(listed: Mapping[str, Listed], kind: ListingKind, configured: _Configured) -> MergedList:
-    pairs = [(server, own) for server, one in listed.items() for own in one.entries]
-    names = public_names(pairs, configured.names) if kind.is_named else public_uris(pairs, configured.schemes)
-    entries = tuple(
-        _entry(server, own, public, listed[server].entries[own], kind.identity)
-        for (server, own), public in zip(pairs, names, strict=True)
-    )
-    ttl_ms = min((one.ttl_ms for one in listed.values()), default=_TTL_MS)
-    is_public = bool(listed) and all(one.scope == "public" for one in listed.values())
-    return MergedList(entries, ttl_ms, "public" if is_public else "private")
-
-
-def _entry(server: str, own: str, public: str, definition: dict[str, Any], identity: str) -> DirectoryEntry:
-    return DirectoryEntry(server, own, public, definition if own == public else {**definition, identity: public})
 
 
 def _unavailable(state: UpstreamState) -> ServerUnavailable:

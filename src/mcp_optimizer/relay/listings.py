@@ -23,6 +23,9 @@ logger = logging.getLogger(__name__)
 _LONGEST = 60.0
 """Seconds after which a server whose list never ends is given up."""
 
+_MOMENT = 0.25
+"""Seconds that a list waits for a server whose entries are not in it, but may decide its names."""
+
 _AT_ONCE = 50
 """Servers asked before other tasks get a turn."""
 
@@ -117,8 +120,13 @@ class Listings:
                 for memory in (self._kept, self._said_last, self._asking):
                     memory.pop((server, kind.method), None)
 
-    async def of(self, servers: Iterable[str], kind: ListingKind) -> dict[str, Answer]:
-        """The lists of these servers; each has `list_seconds` to respond, counted from its request."""
+    async def of(
+        self, servers: Iterable[str], kind: ListingKind, is_awaited: Callable[[str], bool] = lambda _server: True
+    ) -> dict[str, Answer]:
+        """The lists of these servers; each has `list_seconds` to respond, counted from its request.
+
+        Of one that is not awaited the last list will do; if there is none, it has a moment.
+        """
         found: dict[str, Answer] = {}
         asked: dict[str, _Asking] = {}
         for server in servers:
@@ -129,13 +137,20 @@ class Listings:
             found[server] = None
             if len(asked) % _AT_ONCE == 0:
                 await asyncio.sleep(0)
-        await self._wait(asked.values())
+        awaited = [asking for server, asking in asked.items() if is_awaited(server)]
+        await self._wait(awaited, self._limits.list_seconds)
+        unknown = [
+            asking
+            for server, asking in asked.items()
+            if not is_awaited(server) and (server, kind.method) not in self._said_last
+        ]
+        await self._wait(unknown, min(_MOMENT, self._limits.list_seconds))
         for server, asking in asked.items():
             found[server] = self._answer(asking, (server, kind.method))
         return found
 
-    async def _wait(self, asked: Iterable[_Asking]) -> None:
-        ends = {asking.task: asking.began + self._limits.list_seconds - time.monotonic() for asking in asked}
+    async def _wait(self, asked: Iterable[_Asking], most: float) -> None:
+        ends = {asking.task: asking.began + most - time.monotonic() for asking in asked}
         waiting = [task for task, seconds in ends.items() if seconds > 0]
         if waiting:
             await asyncio.wait(waiting, timeout=max(ends.values()))

@@ -7,13 +7,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import mcp_types as types
 from mcp.server.context import CallNext, HandlerResult, ServerMiddleware
-from mcp.server.subscriptions import InMemorySubscriptionBus
 from mcp.shared.exceptions import MCPError
 from mcp_types.methods import CLIENT_REQUESTS
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
@@ -26,10 +24,12 @@ from mcp_optimizer.errors import OptimizerError, UpstreamError, UpstreamRefusal
 from mcp_optimizer.limits import DEFAULT_LIMITS, Limits
 from mcp_optimizer.relay.changes import Changes, Watches
 from mcp_optimizer.relay.connected import Client, Clients, Context
+from mcp_optimizer.relay.denials import record_denial
 from mcp_optimizer.relay.directory import Allowed, Directory
 from mcp_optimizer.relay.envelope import for_era, renamed
 from mcp_optimizer.relay.listings import PROMPTS, RESOURCES, TEMPLATES, ListingKind
 from mcp_optimizer.relay.paging import page
+from mcp_optimizer.relay.placed_bus import PlacedBus
 from mcp_optimizer.relay.subscriptions import Subscriptions
 from mcp_optimizer.relay.wire_errors import as_mcp_error
 from mcp_optimizer.results.metadata import without_ours
@@ -59,8 +59,16 @@ Permits = Callable[[Caller, str], bool]
 """Whether a caller may use a server's resources and prompts."""
 
 
+Hidden = Callable[[str, Allowed], str | None]
+"""The server that was meant by what was not found, if it does not exist for whoever asked."""
+
+
 def _everywhere(_caller: Caller, _server: str) -> bool:
     return True
+
+
+def _freely(_caller: Caller) -> None:
+    """No limit."""
 
 
 class Relay:
@@ -75,8 +83,11 @@ class Relay:
         limits: Limits = DEFAULT_LIMITS,
         permits: Permits = _everywhere,
         trail: AuditTrail | None = None,
+        take_turn: Callable[[Caller], None] = _freely,
     ) -> None:
         """`permits` says which servers a caller may use.
+
+        `take_turn` counts a request that is passed on; raises TooManyCalls.
 
         `tools_ready` waits until changed tools can be listed, before clients are notified.
 
@@ -87,9 +98,10 @@ class Relay:
         self._trail = trail
         self._limits = limits
         self._permits = permits
+        self._take_turn = take_turn
         self.started = started or _at_once
         self._tools_ready = tools_ready
-        self.bus = bus = InMemorySubscriptionBus()
+        self.bus = bus = PlacedBus()
         self.clients = Clients(self._client_left, limits)
         self.changes = Changes(bus, self.clients)
         self._directory = Directory(
@@ -169,16 +181,23 @@ class Relay:
 
     async def _places(self, ctx: Context, uri: str) -> list[tuple[str, str]]:
         """Where the client of a request may read a URI: server and own URI, most likely first."""
-        return await self._directory.resource(uri, self._allowed(ctx))
+        places = await self._directory.resource(uri, self._allowed(ctx))
+        if not places:
+            self._record_denial(ctx, {"uri": uri}, self._directory.hidden_resource)
+        return places
+
+    def _record_denial(self, ctx: Context, named: Mapping[str, str], hidden: Hidden) -> None:
+        """What a client named was not found: because its server does not exist for it?"""
+        if self._trail is None:
+            return
+        (name,) = named.values()
+        if (server := hidden(name, self._allowed(ctx))) is not None:
+            method = "resources/subscribe" if ctx.method == "subscriptions/listen" else ctx.method
+            record_denial(self._trail, self.clients.caller(ctx), method, named, server)
 
     async def _list(self, kind: ListingKind, ctx: Context, params: Mapping[str, Any]) -> dict[str, Any]:
-        found, allowed = await self._directory.listed(kind), self._allowed(ctx)
-        may_see = {server: allowed(server) for server in {entry.server for entry in found.entries}}
-        entries = found.entries
-        if not all(may_see.values()):
-            entries = tuple(entry for entry in entries if may_see[entry.server])
-            found = replace(found, scope="private")
-        listed = page(entries, kind.result_key, params, lambda entry: entry.definition)
+        found = await self._directory.listed(kind, self._allowed(ctx))
+        listed = page(found.entries, kind.result_key, params, lambda entry: entry.definition)
         return {**listed, "ttlMs": found.ttl_ms, "cacheScope": found.scope}
 
     async def _get_prompt(self, ctx: Context, params: Mapping[str, Any]) -> dict[str, Any]:
@@ -186,6 +205,7 @@ class Relay:
         self._pool.parked(self.clients.caller(ctx))
         place = await self._directory.prompt(name, self._allowed(ctx))
         if place is None:
+            self._record_denial(ctx, {"name": name}, self._directory.hidden_prompt)
             raise MCPError(types.INVALID_PARAMS, f"Unknown prompt {name!r}: see prompts/list")
         server, own = place
         return await self._pass(ctx, server, {"name": own})
@@ -211,9 +231,11 @@ class Relay:
         reference = params["ref"]
         key = "name" if reference.get("type") == "ref/prompt" else "uri"
         asked = reference.get(key)
-        find = self._directory.prompt if key == "name" else self._directory.template
+        known = self._directory
+        find, hidden = (known.prompt, known.hidden_prompt) if key == "name" else (known.template, known.hidden_resource)
         place = await find(asked, self._allowed(ctx))
         if place is None:
+            self._record_denial(ctx, {key: asked}, hidden)
             raise MCPError(types.INVALID_PARAMS, f"Nothing to complete: {asked!r} is not known")
         server, own = place
         if server not in self._directory.providers("completions"):
@@ -226,6 +248,7 @@ class Relay:
         params, caller = {**params, **changed}, self.clients.caller(ctx)
         with recording(self._trail, caller, ctx.method) as record:
             record.about(server, used_by(params), arguments=params)
+            self._take_turn(caller)
             return record.result(without_ours(await self._pool.call(server, ctx.method, params, caller)))
 
     async def _set_level(self, ctx: Context, params: Mapping[str, Any]) -> dict[str, Any]:
@@ -246,8 +269,8 @@ class Relay:
     def on_notice(self, server: str, method: str, params: Mapping[str, Any]) -> None:
         """A notification from a server that is meant for all clients."""
         if method == "notifications/resources/updated":
-            if (uri := self._subscriptions.public(server, params)) is not None:
-                self._tasks.spawn(self.changes.updated(uri))
+            if (place := self._subscriptions.changed(server, params)) is not None:
+                self._tasks.spawn(self.changes.updated(place))
             return
         if method == "notifications/tools/list_changed" and self._tools_ready is not None:
             self.changes.announce("tools", self._tools_ready())

@@ -22,6 +22,7 @@ from mcp_optimizer.errors import OptimizerError
 from mcp_optimizer.limits import Limits
 from mcp_optimizer.relay.changes import Watches
 from mcp_optimizer.relay.connected import Client, Clients, Context
+from mcp_optimizer.relay.placed_bus import ResourcePlace, Watched, listening
 from mcp_optimizer.runtime.tasks import BackgroundTasks
 
 logger = logging.getLogger(__name__)
@@ -51,53 +52,62 @@ class Subscriptions:
                 text = f"A client may watch {self._limits.subscriptions:,} resources at a time. Unsubscribe from some."
                 raise MCPError(types.INVALID_PARAMS, text)
             # At once, so that concurrent subscriptions are counted.
-            client.watched.add(uri)
+            client.watched[uri] = None
             with contextlib.ExitStack() as undo:
-                undo.callback(client.watched.discard, uri)
-                await self._watch(ctx, uri)
+                undo.callback(client.watched.pop, uri, None)
+                place = await self._watch(ctx, uri)
                 undo.pop_all()
+            if uri in client.watched and client.watched[uri] is None:
+                client.watched[uri] = place
+            else:
+                # It unsubscribed or left meanwhile.
+                await self._watches.end(place)
         return {}
 
     async def end(self, ctx: Context, params: Mapping[str, Any]) -> dict[str, Any]:
         """A legacy client unsubscribes."""
         uri, client = params["uri"], self._clients.of(ctx)
-        if client is not None and uri in client.watched:
-            client.watched.discard(uri)
-            await self._watches.end(uri)
+        if client is not None and (place := client.watched.pop(uri, None)) is not None:
+            await self._watches.end(place)
         return {}
 
     async def listen(self, ctx: Context, call_next: CallNext) -> HandlerResult:
         """A modern client listens; the resources it names are watched as long as it does."""
         wanted = (ctx.params or {}).get("notifications") or {}
         uris = wanted.get("resourceSubscriptions") if isinstance(wanted, Mapping) else None
-        begun: list[str] = []
+        begun: list[Watched] = []
         try:
             for uri in uris if isinstance(uris, list) else []:
                 # What it may not read is left out, so that it never fires, although another client may listen for it.
                 with contextlib.suppress(OptimizerError, MCPError):
-                    await self._watch(ctx, uri)
-                    begun.append(uri)
-            if isinstance(uris, list) and begun != uris:
-                notifications = {**wanted, "resourceSubscriptions": begun}
+                    begun.append((uri, await self._watch(ctx, uri)))
+            honoured = [uri for uri, _ in begun]
+            if isinstance(uris, list) and honoured != uris:
+                notifications = {**wanted, "resourceSubscriptions": honoured}
                 ctx = replace(ctx, params={**(ctx.params or {}), "notifications": notifications})
-            return await call_next(ctx)
+            with listening(begun):
+                return await call_next(ctx)
         finally:
-            for uri in begun:
-                self._tasks.spawn(self._watches.end(uri))
+            for _, place in begun:
+                self._tasks.spawn(self._watches.end(place))
 
     def client_left(self, client: Client) -> None:
         """Nobody waits any more for what this client watched."""
-        for uri in client.watched:
-            self._tasks.spawn(self._watches.end(uri))
+        places = [place for place in client.watched.values() if place is not None]
+        client.watched.clear()
+        for place in places:
+            self._tasks.spawn(self._watches.end(place))
 
-    def public(self, server: str, params: Mapping[str, Any]) -> str | None:
-        """The public URI of a resource that a server reports as changed."""
-        return self._watches.public(server, params)
+    def changed(self, server: str, params: Mapping[str, Any]) -> ResourcePlace | None:
+        """The resource that a server reports as changed; None if nobody watches it."""
+        own = params.get("uri")
+        return (server, own) if isinstance(own, str) and self._watches.has((server, own)) else None
 
-    async def _watch(self, ctx: Context, uri: str) -> None:
+    async def _watch(self, ctx: Context, uri: str) -> ResourcePlace:
         places = await self._places(ctx, uri)
         if not places:
             raise MCPError(types.INVALID_PARAMS, f"Resource not found: {uri}", {"uri": uri})
         with recording(self._trail, self._clients.caller(ctx), "resources/subscribe") as record:
             record.about(places[0][0], used_by({"uri": uri}))
-            await self._watches.begin(uri, places[0])
+            await self._watches.begin(places[0])
+        return places[0]
