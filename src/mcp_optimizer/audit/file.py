@@ -13,7 +13,7 @@ import stat
 from collections.abc import Sequence
 from pathlib import Path
 
-from mcp_optimizer.audit.lines import Chain
+from mcp_optimizer.audit.lines import Chain, hash_of
 from mcp_optimizer.audit.lock import locked
 from mcp_optimizer.audit.options import AuditOptions
 from mcp_optimizer.db.private_files import make_folder
@@ -25,6 +25,8 @@ aside.
 """
 
 _LONGEST_LINE = 512 * 1024
+_LONGEST_MARK = 200
+"""Bytes that a batch may grow by when it is placed after a line of another file or process."""
 _OPTIONAL = ("O_CLOEXEC", "O_NOFOLLOW", "O_NONBLOCK", "O_BINARY")
 _FLAGS = os.O_RDWR | os.O_APPEND | os.O_CREAT | sum(getattr(os, name, 0) for name in _OPTIONAL)
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO
@@ -39,6 +41,8 @@ class AuditFile:
         self._files = files
         self._patience = patience
         self._chain: Chain | None = None
+        self._last = (0, 0)
+        """Where the last line of our chain begins and ends, if it is still in this file."""
 
     @classmethod
     def of(cls, options: AuditOptions) -> AuditFile | None:
@@ -46,28 +50,46 @@ class AuditFile:
 
     def append(self, entries: Sequence[AuditEntry]) -> None:
         """Add entries: all of them, or none and an OSError."""
+        if not entries:
+            return
         make_folder(self.path.parent)
         with locked(lock_of(self.path), self._patience) as is_alone:
-            chain = self._chain or Chain.begun(self._last_line() if is_alone else b"")
+            chain = self._chain or Chain.begun()
             data, after = chain.written(entries)
+            if is_alone:
+                self._make_room(len(data) + _LONGEST_MARK)
+            if not (is_alone and self._is_here(chain)):
+                data, after = chain.placed(self._last_line() if is_alone else b"").written(entries)
             # A chain that may be torn is not continued.
             self._chain = None
             self._write(data, is_alone=is_alone)
             self._chain = after
 
+    def _make_room(self, more: int) -> None:
+        descriptor = _opened(self.path)
+        try:
+            size = os.fstat(descriptor).st_size
+        finally:
+            os.close(descriptor)
+        if size and size + more > self._most_bytes:
+            put_aside(self.path, self._files)
+
+    def _is_here(self, chain: Chain) -> bool:
+        """Whether the chain's last line is in this file, which another process may have put aside since."""
+        begin, end = self._last
+        with contextlib.suppress(FileNotFoundError), os.fdopen(_opened(self.path, _FLAGS & ~os.O_CREAT), "rb") as file:
+            file.seek(begin)
+            return chain.number > 0 and hash_of(file.read(end - begin)) == chain.previous
+        return False
+
     def _write(self, data: bytes, *, is_alone: bool) -> None:
         descriptor = _opened(self.path)
         try:
             size = os.fstat(descriptor).st_size
-            if is_alone and size and size + len(data) > self._most_bytes:
-                os.close(descriptor)
-                descriptor = -1
-                put_aside(self.path, self._files)
-                descriptor, size = _opened(self.path), 0
             _write_all(descriptor, data, size if is_alone else None)
         finally:
-            if descriptor >= 0:
-                os.close(descriptor)
+            os.close(descriptor)
+        self._last = size + data.rfind(b"\n", 0, -1) + 1, size + len(data) - 1
 
     def _last_line(self) -> bytes:
         """The line before ours, here or in the file that was put aside last."""

@@ -1,7 +1,8 @@
 """Entries as lines of JSON, each with the hash of the one before, so that removed and changed lines are noticed. Pure.
 
 Every process writes its own chain, because several write to one file. The first line of a chain has the hash of the
-line that stood before it, whoever wrote that.
+line that stood before it, whoever wrote that. So has the first line that a chain has in another file (`after`): when
+older files are gone, it shows that the chain did not begin in the middle of this one.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import hashlib
 import json
 import secrets
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -26,17 +27,24 @@ class Chain:
     id: str
     number: int
     previous: str
+    after: str | None = None
+    """The hash of the line before the next one, whoever wrote it; None if that is in the same file as our last one."""
 
     @classmethod
-    def begun(cls, after: bytes) -> Chain:
-        """A new one, after a line of another."""
-        return cls(secrets.token_hex(8), 0, hash_of(after) if after else "")
+    def begun(cls) -> Chain:
+        """A new one."""
+        return cls(secrets.token_hex(8), 0, "")
+
+    def placed(self, after: bytes) -> Chain:
+        """Begun, or continued in another file, after this line; without one, nobody knows which."""
+        found = hash_of(after) if after else ""
+        return replace(self, after=found) if self.number else replace(self, previous=found)
 
     def written(self, entries: Sequence[AuditEntry]) -> tuple[bytes, Chain]:
         """The lines of these entries, and the chain after them."""
         previous, lines = self.previous, list[bytes]()
         for number, entry in enumerate(entries, start=self.number):
-            line = _line(entry, self.id, number, previous)
+            line = _line(entry, self.id, number, previous, self.after if number == self.number else None)
             previous = hash_of(line)
             lines += (line, b"\n")
         return b"".join(lines), Chain(self.id, self.number + len(entries), previous)
@@ -55,8 +63,10 @@ def values_of(entry: AuditEntry) -> dict[str, Any]:
     return {"at": moment.isoformat(timespec="milliseconds").replace("+00:00", "Z"), **values}
 
 
-def _line(entry: AuditEntry, chain: str, number: int, previous: str) -> bytes:
+def _line(entry: AuditEntry, chain: str, number: int, previous: str, after: str | None) -> bytes:
     values = values_of(entry)
     values |= {"chain": chain, "number": number, "previous": previous}
+    if after is not None:
+        values["after"] = after
     # ASCII only: no character of a name can end the line, or tell a terminal what to do.
     return _COMPACT.encode(values).replace("\x7f", "\\u007f").encode("ascii")

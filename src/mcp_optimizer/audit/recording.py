@@ -31,8 +31,9 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _TRACE = re.compile(r"[0-9a-f]{2}-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}", re.ASCII)
-_CREDENTIALS = re.compile(r"://[^/?#]*@")
-_AFTER = re.compile(r"[?#].*", re.DOTALL)
+_CREDENTIALS = re.compile(r"([^:?#]*:[/\\]*+)[^?#]*@")
+"""Up to the last @, because a password may contain one, or a slash."""
+_AFTER = re.compile(r"(?:[?#;]|%3F|%23).*", re.DOTALL | re.IGNORECASE)
 _NO_TRACE = "0" * 32
 _MOST_TOKENS = 10**12
 
@@ -143,11 +144,15 @@ def recording(trail: AuditTrail | None, caller: Caller, method: str) -> Recordin
 def used_by(params: Mapping[str, Any]) -> str:
     """What a request that is not about tools uses: a prompt by its name, a resource by its URI.
 
-    Without what may be secret: credentials, and what follows a question mark, which are arguments.
+    Without what may be secret: credentials, and what follows a question mark or semicolon, which are arguments.
     """
     named = params.get("ref", params)
     name = named.get("name", named.get("uri")) if isinstance(named, Mapping) else None
-    return _AFTER.sub("", _CREDENTIALS.sub("://", name, count=1)) if isinstance(name, str) else ""
+    if not isinstance(name, str):
+        return ""
+    if (found := _CREDENTIALS.match(name)) is not None:
+        name = f"{found[1]}{name[found.end() :]}"
+    return _AFTER.sub("", name)
 
 
 def trace_id(caller: Caller) -> str:

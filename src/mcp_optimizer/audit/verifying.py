@@ -1,7 +1,7 @@
 """Checks the chains in an audit file and those put aside: says which lines are missing or were changed.
 
-Called by the command `audit --verify`. Lines missing at the end of a chain that nothing followed are not noticed, nor a
-file that was written anew as a whole.
+Called by the command `audit --verify`. The last line of a chain that nothing followed can be changed or removed without
+notice, and so can a whole chain that nothing followed, and a file that was written anew as a whole.
 """
 
 from __future__ import annotations
@@ -68,19 +68,29 @@ class _Check:
         if link is None:
             self._recent.append(found)
             return "not a line of an audit, or only a part of one"
-        chain, number, previous = link
+        chain, number, previous, after = link
         before = self.chains.get(chain)
-        problem = self._first(number, previous) if before is None else _next(before, number, previous)
+        if before is None:
+            problem = self._first(number, previous, after)
+        else:
+            problem = _next(before, number, previous) or self._place(after)
         self.chains[chain] = (number, found)
         self._recent.append(found)
         return problem
 
-    def _first(self, number: int, previous: str) -> str | None:
+    def _first(self, number: int, previous: str, after: str | None) -> str | None:
         """Of the first line of a chain that is there."""
-        if number:
-            return f"the {number:,} lines before it in its chain are missing" if self._is_complete else None
+        if not number:
+            return self._place(previous)
+        if self._is_complete:
+            return f"the {number:,} lines before it in its chain are missing"
+        # The lines before may have been deleted to make room, but only with the file they were in.
+        return "lines before it in its chain are missing" if after is None else self._place(after)
+
+    def _place(self, after: str | None) -> str | None:
+        """Of a line that says which one stood before it."""
         is_oldest = not self._recent and not self._is_complete
-        if previous and previous not in self._recent and not is_oldest:
+        if after and after not in self._recent and not is_oldest:
             return "the line that stood before it is missing or was changed"
         return None
 
@@ -94,7 +104,7 @@ def _next(before: tuple[int, str], number: int, previous: str) -> str | None:
     return None if previous == found else "the line before it in its chain was changed"
 
 
-def _link(line: bytes) -> tuple[str, int, str] | None:
+def _link(line: bytes) -> tuple[str, int, str, str | None] | None:
     try:
         values: Any = json.loads(line)
     except (ValueError, RecursionError):
@@ -104,7 +114,8 @@ def _link(line: bytes) -> tuple[str, int, str] | None:
     chain, number, previous = values.get("chain"), values.get("number"), values.get("previous")
     if not isinstance(chain, str) or type(number) is not int or number < 0 or not isinstance(previous, str):
         return None
-    return chain, number, previous
+    after = values.get("after")
+    return (chain, number, previous, after) if after is None or isinstance(after, str) else None
 
 
 def _lines(path: Path) -> Iterator[bytes]:

@@ -1,11 +1,13 @@
 """Reads and writes of pins: what servers and tools were when they were approved, and what waits for approval.
 
 Several gateways and the command line share them. Whoever writes reads in the same transaction, alone: of two first
-listings one is the baseline, and nothing is approved that changed meanwhile.
+listings one is the baseline, and nothing is approved that changed meanwhile. Names are a server's own choice, so they
+are stored in a form that every database can hold.
 """
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
@@ -21,6 +23,10 @@ from mcp_optimizer.domain.pins import NO_MARK, Mark, Pins, PinState, ServerPin, 
 _APPROVED, _WAITING = PinState.APPROVED.value, PinState.WAITING.value
 _SERVER_KEY = ["server", "state"]
 _TOOL_KEY = ["server", "tool", "state"]
+
+_ESCAPE = "\x10"
+_UNSTORABLE = re.compile(f"[\0{_ESCAPE}\ud800-\udfff]")
+_ESCAPED = re.compile(f"{_ESCAPE}([0-9a-f]{{4}})")
 
 
 class StoredPins(Transactions):
@@ -40,13 +46,13 @@ class StoredPins(Transactions):
         """The servers that have pins."""
         async with self._reading() as connection:
             found = await connection.execute(select(server_pin.c.server).distinct().order_by(server_pin.c.server))
-            return [row.server for row in found]
+            return [_unescaped(row.server) for row in found]
 
     async def marks(self, servers: Collection[str]) -> dict[str, Mark]:
         """What changes with every approval, by server."""
         found = dict.fromkeys(servers, NO_MARK)
         async with self._reading() as connection:
-            for chunk in chunks(sorted(servers)):
+            for chunk in chunks(sorted(map(_escaped, servers))):
                 begun = select(server_pin.c.server, server_pin.c.at_ms).where(
                     server_pin.c.server.in_(chunk), server_pin.c.state == _APPROVED
                 )
@@ -59,7 +65,7 @@ class StoredPins(Transactions):
                 tools = {row.server: (row.tools, int(row.moments)) for row in await connection.execute(counted)}
                 for server, at_ms in starts.items():
                     count, moments = tools.get(server, NO_MARK)
-                    found[server] = (count, moments + at_ms)
+                    found[_unescaped(server)] = (count, moments + at_ms)
         return found
 
     async def begin(self, server: str, pin: ServerPin, tools: Mapping[str, ToolPin]) -> Pins:
@@ -116,26 +122,27 @@ class StoredPins(Transactions):
         async with self._writing(alone=True) as connection:
             existed = (await _read(connection, server)).approved is not None
             for table in (tool_pin, server_pin):
-                await connection.execute(delete(table).where(table.c.server == server))
+                await connection.execute(delete(table).where(table.c.server == _escaped(server)))
         return existed
 
 
 async def _read(connection: AsyncConnection, server: str, *, definitions: bool = False) -> Pins:
-    servers = await connection.execute(select(server_pin).where(server_pin.c.server == server))
-    pins = {row.state: ServerPin(row.identity, row.shown, row.at_ms) for row in servers}
+    servers = await connection.execute(select(server_pin).where(server_pin.c.server == _escaped(server)))
+    pins = {row.state: ServerPin(row.identity, _unescaped(row.shown), row.at_ms) for row in servers}
     columns = [tool_pin.c.tool, tool_pin.c.state, tool_pin.c.hash, tool_pin.c.by, tool_pin.c.at_ms]
     more = [tool_pin.c.definition] if definitions else []
     tools: dict[str, dict[str, ToolPin]] = {_APPROVED: {}, _WAITING: {}}
-    for row in await connection.execute(select(*columns, *more).where(tool_pin.c.server == server)):
-        tools[row.state][row.tool] = ToolPin(row.hash, row.definition if definitions else b"", row.by, row.at_ms)
+    for row in await connection.execute(select(*columns, *more).where(tool_pin.c.server == _escaped(server))):
+        definition = row.definition if definitions else b""
+        tools[row.state][_unescaped(row.tool)] = ToolPin(row.hash, definition, _unescaped(row.by), row.at_ms)
     return Pins(pins.get(_APPROVED), tools[_APPROVED], pins.get(_WAITING), tools[_WAITING])
 
 
 async def _put_server(connection: AsyncConnection, server: str, state: str, pin: ServerPin) -> int:
     """Returns the time that was written with it."""
     now = _now()
-    new = {"identity": pin.identity, "shown": pin.shown, "at_ms": now}
-    statement = upsert(connection, server_pin).values(server=server, state=state, **new)
+    new = {"identity": pin.identity, "shown": _escaped(pin.shown), "at_ms": now}
+    statement = upsert(connection, server_pin).values(server=_escaped(server), state=state, **new)
     await connection.execute(statement.on_conflict_do_update(index_elements=_SERVER_KEY, set_=new))
     return now
 
@@ -146,12 +153,12 @@ async def _put_tools(connection: AsyncConnection, server: str, state: str, tools
     for chunk in chunks(sorted(tools.items())):
         rows: list[dict[str, Any]] = [
             {
-                "server": server,
-                "tool": name,
+                "server": _escaped(server),
+                "tool": _escaped(name),
                 "state": state,
                 "hash": pin.hash,
                 "definition": pin.definition,
-                "by": pin.by,
+                "by": _escaped(pin.by),
                 "at_ms": now,
             }
             for name, pin in chunk
@@ -163,12 +170,21 @@ async def _put_tools(connection: AsyncConnection, server: str, state: str, tools
 
 
 async def _delete_tools(connection: AsyncConnection, server: str, state: str, names: Iterable[str]) -> None:
-    for chunk in chunks(sorted(names)):
+    for chunk in chunks(sorted(map(_escaped, names))):
         await connection.execute(delete(tool_pin).where(_is(tool_pin, server, state), tool_pin.c.tool.in_(chunk)))
 
 
 def _is(table: Table, server: str, state: str) -> ColumnElement[bool]:
-    return and_(table.c.server == server, table.c.state == state)
+    return and_(table.c.server == _escaped(server), table.c.state == state)
+
+
+def _escaped(text: str) -> str:
+    """A text that every database can hold: PostgreSQL holds no NUL, and no database half a surrogate pair."""
+    return _UNSTORABLE.sub(lambda found: f"{_ESCAPE}{ord(found[0]):04x}", text)
+
+
+def _unescaped(text: str) -> str:
+    return _ESCAPED.sub(lambda found: chr(int(found[1], 16)), text)
 
 
 def _now() -> int:

@@ -14,7 +14,7 @@ from mcp_optimizer.domain.decisions import RiskClass
 from mcp_optimizer.domain.globs import glob
 from mcp_optimizer.domain.naming import SEPARATOR
 from mcp_optimizer.domain.principal import Risk
-from mcp_optimizer.policy.verbs_of_names import said_by
+from mcp_optimizer.policy.verbs_of_names import LONGEST_READ, said_by
 
 LONGEST_REMEMBERED = 300
 """Characters of a name that is worth remembering. A server may not fill the memory with longer ones."""
@@ -31,7 +31,8 @@ def overridden(server: str, name: str, overrides: Mapping[str, Risk]) -> RiskCla
     """The class that the operator gave the tool: that of the first pattern that matches.
 
     A pattern with `__` is about `server__tool`, any other about the tool's own name. So no server can use a setting
-    that was meant for another one by putting that server's name into its tool's.
+    that was meant for another one by putting that server's name into its tool's. But `a__b__c` is about the tool `b__c`
+    of server `a` as well as about `c` of `a__b`.
     """
     qualified = f"{server}{SEPARATOR}{name}"
     for pattern, risk in overrides.items():
@@ -48,7 +49,15 @@ def risk_by_definition(name: str, annotations: object) -> RiskClass:
 
 
 def by_definition(name: str, read_only: bool | None, destructive: bool | None) -> RiskClass:
-    """The class that name and hints give; None is a hint that was not given."""
+    """The class that name and hints give; None is a hint that was not given.
+
+    A name that is too long to be read may say anything at its end, so its tool does not count as one that only reads.
+    """
+    found = _by_what_is_read(name, read_only, destructive)
+    return UNKNOWN if len(name) > LONGEST_READ and found.risk is Risk.READ else found
+
+
+def _by_what_is_read(name: str, read_only: bool | None, destructive: bool | None) -> RiskClass:
     said = said_by(name)
     claimed = _claimed(read_only, destructive)
     if claimed is None:

@@ -20,6 +20,9 @@ _REMEMBERED: Final = 50_000
 _LONGEST_REMEMBERED: Final = 1_000
 """Characters of the names of a call whose decision is remembered. Longer ones are decided anew each time."""
 
+_ANY_TOOL: Final = "x"
+"""Stands for all tools of a server, where only rules about all of them are asked."""
+
 
 class RuleBook:
     """All rules, in the order in which they count."""
@@ -51,7 +54,7 @@ class RuleBook:
 
     def allows_server(self, principal: Principal, server: str) -> bool:
         """Whether a caller may read a server's resources and use its prompts. A person is not asked about these."""
-        number = self._servers((server, "", principal.name), Risk.READ)
+        number = self._servers((server, _ANY_TOOL, principal.name), Risk.READ)
         return number is None or self._for_servers[number].effect is Effect.ALLOW
 
     def limits(self, principal: Principal) -> bool:
@@ -60,4 +63,6 @@ class RuleBook:
 
 
 def _covers_reading_anything(rule: Rule) -> bool:
-    return glob(rule.tool).is_everything and rule.risk in (None, Risk.READ)
+    # No tool's name is empty, so `?*` is about all tools as well.
+    is_everything = "*" in rule.tool and rule.tool.strip("*") in ("", "?")
+    return is_everything and rule.risk in (None, Risk.READ)

@@ -15,7 +15,7 @@ from typing import Final
 from mcp_optimizer.domain.principal import Risk
 from mcp_optimizer.domain.verbs import DELETING
 
-_LONGEST: Final = 1_000
+LONGEST_READ: Final = 1_000
 """Characters of a name that are read."""
 
 _READ: Final = frozenset(
@@ -82,7 +82,7 @@ class SaidByName:
 
 def said_by(name: str) -> SaidByName | None:
     """What a name says, or None if it has no word that we know."""
-    words = [word.lower() for word in _WORD.findall(_as_read(name[:_LONGEST]))]
+    words = [word.lower() for word in _WORD.findall(_as_read(name[:LONGEST_READ]))]
     verbs = set(_verbs(words))
     if _runs_a_program(words):
         return SaidByName(Risk.DESTRUCTIVE, bool(verbs & _REMOVES), bool(verbs & _PLAIN_DELETES))

@@ -51,6 +51,7 @@ class Keeper:
         self._stirred = asyncio.Event()
         self._logged: dict[str, frozenset[tuple[str, str]]] = {}
         self._times_logged: Counter[str] = Counter()
+        self._unstored: set[str] = set()
 
     async def admit(self, state: UpstreamState) -> Admitted:
         """What of a server's listing may be used. Waits until the database is open, or is known to be of no use."""
@@ -126,7 +127,7 @@ class Keeper:
         try:
             pins = await store.begin(state.name, server, first)
         except CatalogError as error:
-            self._complain(state.name, error)
+            self._complain_unstored(state.name, error)
             pins = await self._memory.begin(state.name, server, first)
         self._known[state.name] = pins
         is_ours = pins.approved is not None and pins.approved.identity == server.identity
@@ -147,13 +148,29 @@ class Keeper:
             return self._memory, kept
         try:
             pins = await store.read(server)
-            if pins.approved is None and kept.approved is not None:
-                # Seen while the database was not open.
-                pins = await store.begin(server, kept.approved, kept.tools)
         except CatalogError as error:
             self._complain(server, error)
             return self._memory, self._known.get(server, kept)
-        return store, pins
+        if pins.approved is not None or kept.approved is None:
+            return store, pins
+        try:
+            # Seen while the database was not open, or could not be written.
+            return store, await store.begin(server, kept.approved, kept.tools)
+        except CatalogError as error:
+            self._complain_unstored(server, error)
+            return self._memory, self._known.get(server, kept)
+
+    def _complain_unstored(self, server: str, error: CatalogError) -> None:
+        """Once per server: every listing tries again."""
+        if server in self._unstored:
+            return
+        self._unstored.add(server)
+        logger.warning(
+            "Server %s: there is a database, but what its tools were at first cannot be stored there: %s. Only this "
+            "gateway knows them: after a restart, whatever the server lists then counts as approved.",
+            quoted(server),
+            error,
+        )
 
     def _complain(self, server: str, error: CatalogError) -> None:
         logger.warning(

@@ -208,7 +208,18 @@ def test_a_result_of_the_wrong_shape_still_has_a_hash(odd: dict[str, Any]) -> No
     [
         ({"name": "greet", "arguments": {"a": "secret"}}, "greet"),
         ({"uri": "db://ada:secret@host/table?token=secret#secret"}, "db://host/table"),
-        ({"uri": "file:///a@b"}, "file:///a@b"),
+        ({"uri": "postgres:ada:secret@host/table"}, "postgres:host/table"),
+        ({"uri": "db://ada:sec/ret@host/table"}, "db://host/table"),
+        ({"uri": "db://ada@corp:secret@host/table"}, "db://host/table"),
+        ({"uri": "db://ada:sec;re%3Ft@host/table"}, "db://host/table"),
+        ({"uri": "db:\\\\ada:secret@host"}, "db:\\\\host"),
+        ({"uri": "https:/ada:secret@host/x"}, "https:/host/x"),
+        ({"uri": "jdbc:mysql://host/table;password=secret"}, "jdbc:mysql://host/table"),
+        ({"uri": "https://host/%3ftoken=secret"}, "https://host/"),
+        ({"uri": "https://host/%3Ftoken=secret"}, "https://host/"),
+        ({"uri": "https://host/a%23secret"}, "https://host/a"),
+        ({"uri": "https://host:80/a?mail=ada@host"}, "https://host:80/a"),
+        ({"uri": "file:///a/b%20c"}, "file:///a/b%20c"),
         ({"ref": {"type": "ref/prompt", "name": "greet"}, "argument": {"value": "secret"}}, "greet"),
         ({"ref": {"type": "ref/resource", "uri": "file:///{path}"}}, "file:///{path}"),
         ({"uri": 5}, ""),
@@ -217,6 +228,11 @@ def test_a_result_of_the_wrong_shape_still_has_a_hash(odd: dict[str, Any]) -> No
 )
 def test_what_was_used_is_named_without_what_may_be_secret(params: Mapping[str, Any], expected: str) -> None:
     assert used_by(params) == expected
+
+
+def test_a_resource_with_a_hostile_name_is_named_in_no_time() -> None:
+    for uri in ("x:" * 500_000, "x:" + "/" * 500_000, "%3" * 500_000):
+        assert used_by({"uri": uri}) == uri
 
 
 @pytest.mark.parametrize(

@@ -50,6 +50,10 @@ def changed(number: int) -> Callable[[Lines], Lines]:
         (lambda lines: [*lines, b'{"tool":"echo"}'], ["line 7: not a line of an audit"]),
         (lambda lines: [*lines, lines[-1][:40]], ["line 7: not a line of an audit"]),
         (lambda lines: [*lines, b"[" * 100_000], ["line 7: not a line of an audit"]),
+        (
+            lambda lines: [*lines, b'{"chain":"c","number":0,"previous":"","after":5}'],
+            ["line 7: not a line of an audit"],
+        ),
         (lambda lines: [*lines, b'{"chain":1,"number":true,"previous":null}'], ["line 7: not a line of an audit"]),
     ],
 )
@@ -62,9 +66,44 @@ def test_what_was_done_to_the_file_is_found(path: Path, change: Callable[[Lines]
     assert bool(problems) == bool(expected)
 
 
-def test_what_was_put_aside_and_deleted_is_not_missed(path: Path) -> None:
-    path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[3:]))
-    assert verify([path], is_complete=False).problems == ()
+def rotated(path: Path, files: int = 3) -> list[Path]:
+    """What is kept of twenty processes, one after the other, beside one that is busy and one that is hardly ever."""
+    busy, idle = (AuditFile(path, 0.02, files) for _ in range(2))
+    idle.append([AuditEntry(0, tool="idle")])
+    for process in range(20):
+        file = AuditFile(path, 0.02, files)
+        for number in range(10):
+            file.append([AuditEntry(number, tool=f"{process}-{number}")])
+            busy.append([AuditEntry(number, tool="busy")] * (number % 3))
+    idle.append([AuditEntry(1, tool="idle")])
+    kept, is_complete = kept_files(path, files)
+    assert (len(kept), is_complete) == (files + 1, False)
+    return kept
+
+
+@pytest.mark.parametrize("files", [0, 1, 3])
+def test_what_was_put_aside_and_deleted_is_not_missed(tmp_path: Path, files: int) -> None:
+    assert verify(rotated(tmp_path / "audit.jsonl", files), is_complete=False).problems == ()
+
+
+@pytest.mark.parametrize("place", range(4))
+def test_lines_deleted_around_a_restart_are_missed_in_every_file(tmp_path: Path, place: int) -> None:
+    kept = rotated(tmp_path / "audit.jsonl")
+    lines = kept[place].read_bytes().splitlines(keepends=True)
+    begun = next(at for at, line in enumerate(lines) if b'"number":0,' in line and at > 4)
+    own = [at for at, line in enumerate(lines) if b'"busy"' not in line]
+    # The end of one process and the beginning of the next; what the busy one wrote meanwhile stays.
+    gone = {at for at in own if begun - 5 <= at <= begun + 4}
+    kept[place].write_bytes(b"".join(line for at, line in enumerate(lines) if at not in gone))
+    problems = verify(kept, is_complete=False).problems
+    assert any("lines before it in its chain are missing" in problem for problem in problems), problems
+    assert all(problem.startswith(f"{kept[place].name}, ") for problem in problems)
+
+
+@pytest.mark.parametrize("place", [1, 2])
+def test_a_file_that_is_missing_in_the_middle_is_missed(tmp_path: Path, place: int) -> None:
+    kept = rotated(tmp_path / "audit.jsonl")
+    assert verify([*kept[:place], *kept[place + 1 :]], is_complete=False).problems
 
 
 def test_files_are_read_from_the_oldest_on(tmp_path: Path) -> None:

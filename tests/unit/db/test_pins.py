@@ -103,6 +103,26 @@ async def test_a_server_that_is_forgotten_leaves_others_alone(place: Path | str)
         assert hashes(await stored.read("y"))[0] == {"a": "hash-a", "b": "hash-b"}
 
 
+async def test_names_that_a_database_cannot_hold_are_kept_as_they_are(place: Path | str) -> None:
+    odd = ["x\0y", "x\ud800y", "x\x10y", "x\x100000y", "xy", "\0"]
+    tools = {name: ToolPin(f"hash-{number}", b"A", "by\0me") for number, name in enumerate(odd)}
+    server = "s\0t"
+    async with opened(place) as stored:
+        await stored.begin(server, ServerPin("id-1", "run\0it"), tools)
+        pins = await stored.whole(server)
+        assert hashes(pins)[0] == {name: pin.hash for name, pin in tools.items()}
+        assert (pins.approved and pins.approved.shown, pins.tools["x\0y"].by) == ("run\0it", "by\0me")
+        assert await stored.servers() == [server]
+        assert (await stored.marks([server]))[server] == pins.mark
+        await stored.wait(server, None, {"x\0y": ToolPin("new"), "\0": ToolPin("other")})
+        await stored.wait(server, None, {"x\0y": ToolPin("new")})
+        assert hashes(await stored.read(server))[1] == {"x\0y": "new"}
+        assert await stored.approve(server, {"x\0y": "new"}, "me") == ["x\0y"]
+        assert hashes(await stored.read(server)) == ({**hashes(pins)[0], "x\0y": "new"}, {})
+        assert await stored.reset(server)
+        assert await stored.read(server) == Pins()
+
+
 async def test_thousands_of_tools_are_written_and_read(tmp_path: Path) -> None:
     many = {f"tool_{number}": ToolPin(f"hash-{number}", b"x") for number in range(3_000)}
     async with opened(tmp_path / "catalog.db") as stored:

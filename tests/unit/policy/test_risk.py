@@ -111,5 +111,9 @@ def test_every_name_has_a_class_and_a_source(name: str, annotations: dict[str, b
     assert annotations.get("readOnlyHint") is not True or found.risk in {READ, DESTRUCTIVE}
 
 
-def test_a_name_of_a_million_words_has_a_class() -> None:
-    assert risk_of("server", "get_" * 1_000_000, None, {}).risk is READ
+@pytest.mark.parametrize("annotations", [None, {"readOnlyHint": True}, {"destructiveHint": False}])
+def test_a_name_that_is_too_long_to_be_read_is_not_of_a_tool_that_only_reads(annotations: object) -> None:
+    for name in ("get_" * 1_000_000, f"get_{'x' * 1_000}_delete"):
+        assert risk_of("server", name, annotations, {}) == RiskClass(WRITE, "default")
+    assert risk_of("server", f"delete_{'x' * 1_000}", annotations, {}) == RiskClass(DESTRUCTIVE, "name")
+    assert risk_of("server", f"get_{'x' * 996}", annotations, {}).risk is READ

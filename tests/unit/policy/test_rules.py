@@ -89,10 +89,27 @@ def test_the_index_finds_what_trying_every_rule_finds(
 
 @given(RULES, NAME, NAME)
 def test_a_server_is_decided_by_rules_about_all_its_tools(rules: list[Rule], server: str, caller: str) -> None:
-    about = [rule for rule in rules if set(rule.tool) == {"*"} and rule.risk in (None, Risk.READ)]
+    about = [
+        rule
+        for rule in rules
+        if all(fnmatchcase(name, rule.tool) for name in ("a", "b", "c", "ccc")) and rule.risk in (None, Risk.READ)
+    ]
     first = next((rule for rule in about if matches(rule, server, "x", caller, Risk.READ)), None)
     expected = first is None or first.effect is Effect.ALLOW
     assert RuleBook(rules).allows_server(Principal("1", caller), server) is expected
+
+
+@pytest.mark.parametrize("pattern", ["*", "**", "?*", "*?", "*?*", "**?*"])
+@pytest.mark.parametrize("effect", [Effect.DENY, Effect.ASK])
+def test_a_rule_that_matches_every_name_is_about_resources_too(pattern: str, effect: Effect) -> None:
+    book = RuleBook([Rule(effect, server="git", tool=pattern)])
+    assert not book.allows_server(ALICE, "git")
+    assert book.allows_server(ALICE, "hub")
+
+
+@pytest.mark.parametrize("pattern", ["?", "??*", "?*?", "[!x]*", "x*", "[*]", "[?]*"])
+def test_a_rule_that_does_not_match_every_name_is_not_about_resources(pattern: str) -> None:
+    assert RuleBook([Rule(Effect.DENY, tool=pattern)]).allows_server(ALICE, "git")
 
 
 @given(RULES, NAME, NAME, NAME, st.sampled_from(Risk))

@@ -47,6 +47,13 @@ class Broken(PinsInMemory):
         raise CatalogError(f"the disk is full ({server})")
 
 
+class Full(PinsInMemory):
+    """Can be read, but not written."""
+
+    async def begin(self, server: str, pin: ServerPin, tools: Mapping[str, ToolPin]) -> Pins:
+        raise CatalogError(f"the disk is full ({server}, {pin.shown}, {len(tools)})")
+
+
 def keeper(store: PinStore | None = None, pause: float = 0.02) -> Keeper:
     return Keeper(Opening(store), MODES, pause)
 
@@ -235,3 +242,16 @@ async def test_a_first_listing_that_cannot_be_stored_counts_as_long_as_the_gatew
     assert names(await kept.admit(running("far", READ))) == ["read"]
     assert names(await kept.admit(running("far", POISONED, WRITE))) == []
     assert "the disk is full" in caplog.text
+
+
+async def test_a_baseline_that_cannot_be_stored_is_a_warning_once_per_server(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.WARNING)
+    kept = keeper(Full())
+    for _ in range(3):
+        for name in ("far", "near"):
+            await kept.admit(running(name, READ))
+            await kept.settled()
+    said = [record.getMessage() for record in caplog.records]
+    assert len([line for line in said if "there is a database, but" in line]) == len(said) == 2
+    assert "Server 'far'" in said[0]
+    assert names(await kept.admit(running("far", POISONED))) == []
