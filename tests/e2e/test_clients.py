@@ -14,7 +14,7 @@ import pytest
 from mcp import Client, MCPError
 
 from tests.conftest import WriteServers, plain_server
-from tests.e2e.running import http_gateway, over_stdio, until_found
+from tests.e2e.running import gateway_at, over_stdio, until_found
 from tests.servers.plain import PNG
 
 
@@ -42,7 +42,7 @@ def connect(request: pytest.FixtureRequest, transport: str, config: Path) -> Con
             async with over_stdio(config, mode=mode) as client:
                 yield client
         else:
-            async with http_gateway(config) as (address, _), Client(address, mode=mode) as client:
+            async with gateway_at(config) as address, Client(address, mode=mode) as client:
                 yield client
 
     return connected
@@ -119,7 +119,7 @@ async def test_a_call_is_understood_in_every_shape_models_use(config: Path, argu
 
 @pytest.mark.promise("newer-fields-kept")
 async def test_unknown_fields_of_definitions_and_results_survive_on_the_wire(config: Path) -> None:
-    async with http_gateway(config) as (address, _), Client(address) as client, httpx2.AsyncClient() as http:
+    async with gateway_at(config) as address, Client(address) as client, httpx2.AsyncClient() as http:
         await until_found(client, "structured facts", "one__facts")
         whole = await client.call_tool("find_tool", {"tool_description": "structured facts", "detail": "full"})
         [facts] = [tool for tool in (whole.structured_content or {})["tools"] if tool["name"] == "one__facts"]
@@ -154,7 +154,7 @@ async def test_unknown_fields_of_definitions_and_results_survive_on_the_wire(con
 
 @pytest.mark.promise("host-and-origin-checked")
 async def test_health_ready_and_foreign_hosts_over_http(config: Path) -> None:
-    async with http_gateway(config) as (address, _), Client(address) as client, httpx2.AsyncClient() as http:
+    async with gateway_at(config) as address, Client(address) as client, httpx2.AsyncClient() as http:
         base = address.removesuffix("/mcp")
         assert (await http.get(f"{base}/health")).json()["status"] == "ok"
         await until_found(client, "draw a picture", "one__picture")
