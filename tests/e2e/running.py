@@ -25,19 +25,24 @@ from mcp import Client, StdioServerParameters, stdio_client
 
 COMMAND = [sys.executable, "-m", "mcp_optimizer"]
 _SOCKET = Path(tempfile.gettempdir()) / f"mcp-optimizer-{uuid.uuid4().hex}"
-WARM_PYTHON = [sys.executable, "-I", "-S", str(Path(__file__).with_name("warm_command.py")), str(_SOCKET)]
-"""Python that has imported what mcp-optimizer and the servers of tests import, while `warm` holds."""
+_CAN_FORK = sys.platform.startswith("linux")
+WARM_PYTHON = [sys.executable]
+"""Python that has imported what mcp-optimizer and the servers of tests import; elsewhere than on Linux, just Python."""
+if _CAN_FORK:
+    WARM_PYTHON += ["-I", "-S", str(Path(__file__).with_name("warm_command.py")), str(_SOCKET)]
 WARM = [*WARM_PYTHON, "-m", "mcp_optimizer"]
 
 
 @contextmanager
 def warm() -> Iterator[None]:
-    """A process that WARM_PYTHON can fork. Elsewhere than on Linux, WARM_PYTHON is just Python."""
-    if not sys.platform.startswith("linux"):
+    """The process that WARM_PYTHON forks, without which it fails; it ends with its stdin."""
+    if not _CAN_FORK:
         yield
         return
-    script = Path(__file__).with_name("warm_start.py")
-    with subprocess.Popen([sys.executable, script, _SOCKET], stdin=subprocess.PIPE):
+    command = [sys.executable, Path(__file__).with_name("warm_start.py"), _SOCKET]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline(), "it ended before it listened"
         yield
 
 

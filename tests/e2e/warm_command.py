@@ -1,8 +1,7 @@
 """`python warm_command.py SOCKET ARGUMENT ...` is `python ARGUMENT ...` in a fork of a process that has its imports.
 
-For whoever started it, it is that process: it passes on its streams, signals and exit code. Without `warm_start.py` at
-the socket, it runs Python itself. Its process id is not that of the program: a test that looks at memory or children
-starts the program without it.
+For whoever started it, it is that process: it passes on its streams, signals and exit code, and takes its process along
+when it is killed. Its process id is another: a test that looks at memory or children starts the program without it.
 """
 
 from __future__ import annotations
@@ -11,7 +10,6 @@ import json
 import os
 import signal
 import socket
-import subprocess
 import sys
 
 PASSED_ON = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGABRT)
@@ -20,10 +18,7 @@ PASSED_ON = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGABRT)
 def main(place: str, arguments: list[str]) -> int:
     asked = {"arguments": arguments, "environment": dict(os.environ), "folder": os.getcwd()}
     with socket.socket(socket.AF_UNIX) as connection:
-        try:
-            connection.connect(place)
-        except OSError:
-            return subprocess.call([sys.executable, *arguments])
+        connection.connect(place)
         data = json.dumps(asked).encode()
         sent = socket.send_fds(connection, [data], [0, 1, 2])
         connection.sendall(data[sent:])

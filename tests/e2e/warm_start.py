@@ -150,6 +150,7 @@ if __name__ == "__main__":
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(place))
         listener.listen(64)
+        print("listening", flush=True)
         load()
         asked = Forks(listener).next_child()
     if asked is None:
