@@ -2,7 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
+
+from tests.e2e.running import warm
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _warm() -> Iterator[None]:
+    with warm():
+        yield
 
 
 @pytest.fixture(autouse=True)

@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from tests.e2e.running import COMMAND, Finished
+from tests.e2e.running import COMMAND, WARM, Finished
 from tests.servers.login_world import LoginWorld
 
 _PATIENCE = 60
@@ -72,12 +72,12 @@ class Person:
 
 
 @asynccontextmanager
-async def person_at(*arguments: object) -> AsyncIterator[Person]:
-    """A command on a machine without a display."""
+async def person_at(*arguments: object, cold: bool = False) -> AsyncIterator[Person]:
+    """A command on a machine without a display. `cold`: its process is the program itself."""
     environment = {name: value for name, value in os.environ.items() if name not in ("DISPLAY", "WAYLAND_DISPLAY")}
     pipe = asyncio.subprocess.PIPE
     process = await asyncio.create_subprocess_exec(
-        *COMMAND,
+        *(COMMAND if cold else WARM),
         *map(str, arguments),
         stdin=pipe,
         stdout=pipe,

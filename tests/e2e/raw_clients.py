@@ -7,7 +7,7 @@ import json
 import os
 import re
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -82,10 +82,11 @@ async def stdio_client(
     era: str = LEGACY,
     capabilities: dict[str, Any] | None = None,
     most_unread: int = 1 << 26,
+    program: Sequence[str] = COMMAND,
 ) -> AsyncIterator[StdioClient]:
     """A gateway and its client. `most_unread`: bytes buffered from the gateway before a test reads them."""
     process = await asyncio.create_subprocess_exec(
-        *COMMAND,
+        *program,
         "serve",
         "--config",
         str(config),

@@ -1,4 +1,8 @@
-"""Starts the real command line as a user or a client would: over stdio, over HTTP, and as one-shot commands."""
+"""Starts the real command line as a user or a client would: over stdio, over HTTP, and as one-shot commands.
+
+Most processes are forks of one that has imported everything (`warm_start.py`), because imports take most of their time.
+Tests that look at a process itself (its memory, its children, its end) start it with COMMAND.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +11,12 @@ import json
 import os
 import re
 import signal
+import subprocess
 import sys
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+import tempfile
+import uuid
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TextIO
@@ -17,6 +24,26 @@ from typing import Any, TextIO
 from mcp import Client, StdioServerParameters, stdio_client
 
 COMMAND = [sys.executable, "-m", "mcp_optimizer"]
+_SOCKET = Path(tempfile.gettempdir()) / f"mcp-optimizer-{uuid.uuid4().hex}"
+_CAN_FORK = sys.platform.startswith("linux")
+WARM_PYTHON = [sys.executable]
+"""Python that has imported what mcp-optimizer and the servers of tests import; elsewhere than on Linux, just Python."""
+if _CAN_FORK:
+    WARM_PYTHON += ["-I", "-S", str(Path(__file__).with_name("warm_command.py")), str(_SOCKET)]
+WARM = [*WARM_PYTHON, "-m", "mcp_optimizer"]
+
+
+@contextmanager
+def warm() -> Iterator[None]:
+    """The process that WARM_PYTHON forks, without which it fails; it ends with its stdin."""
+    if not _CAN_FORK:
+        yield
+        return
+    command = [sys.executable, str(Path(__file__).with_name("warm_start.py")), str(_SOCKET)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline(), "it ended before it listened"
+        yield
 
 
 @dataclass(frozen=True)
@@ -32,9 +59,12 @@ class Finished:
         return json.loads(self.out)
 
 
-async def command(*arguments: object, cwd: Path | None = None, env: dict[str, str] | None = None) -> Finished:
+async def command(
+    *arguments: object, cwd: Path | None = None, env: dict[str, str] | None = None, cold: bool = False
+) -> Finished:
+    """`cold`: with its imports, of which each command has its own."""
     process = await asyncio.create_subprocess_exec(
-        *COMMAND,
+        *(COMMAND if cold else WARM),
         *map(str, arguments),
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE,
@@ -48,10 +78,10 @@ async def command(*arguments: object, cwd: Path | None = None, env: dict[str, st
 
 def gateway_on_stdio(config: Path, *options: object) -> StdioServerParameters:
     """How a client starts a gateway."""
-    arguments = [*COMMAND[1:], "serve", "--config", str(config), *map(str, options)]
+    arguments = [*WARM[1:], "serve", "--config", str(config), *map(str, options)]
     ours = ("XDG_", "MCP_OPTIMIZER_", "PYTHONPATH")
     passed = {name: value for name, value in os.environ.items() if name.startswith(ours)}
-    return StdioServerParameters(command=COMMAND[0], args=arguments, env=passed)
+    return StdioServerParameters(command=WARM[0], args=arguments, env=passed)
 
 
 def over_stdio(config: Path, *options: object, mode: str = "auto", log: TextIO | None = None) -> Client:
@@ -61,10 +91,25 @@ def over_stdio(config: Path, *options: object, mode: str = "auto", log: TextIO |
 
 
 @asynccontextmanager
+async def gateway_at(config: Path, *options: object) -> AsyncIterator[str]:
+    """The address of a gateway on a free port."""
+    async with _listening(WARM, config, *options) as (address, _):
+        yield address
+
+
+@asynccontextmanager
 async def http_gateway(config: Path, *options: object) -> AsyncIterator[tuple[str, asyncio.subprocess.Process]]:
     """A gateway on a free port: its address and its process."""
+    async with _listening(COMMAND, config, *options) as started:
+        yield started
+
+
+@asynccontextmanager
+async def _listening(
+    program: list[str], config: Path, *options: object
+) -> AsyncIterator[tuple[str, asyncio.subprocess.Process]]:
     process = await asyncio.create_subprocess_exec(
-        *COMMAND,
+        *program,
         "serve",
         "--config",
         str(config),

@@ -20,7 +20,7 @@ from sqlalchemy import event
 from mcp_optimizer import Optimizer
 from mcp_optimizer.token_counter import load_encoding
 from tests.conftest import WriteServers, plain_server
-from tests.e2e.running import COMMAND, command, until_found
+from tests.e2e.running import WARM, command, until_found
 from tests.waiting import until
 
 WIRETAP = Path(__file__).parents[1] / "servers" / "wiretap.py"
@@ -135,7 +135,7 @@ async def test_two_hundred_requests_are_reported_to_the_token(
     options = ["--config", config, "--database", database, "--max-tokens", 400]
     # By default long texts are estimated from samples; this option counts them exactly.
     options += ["--token-estimate", "tiktoken:cl100k_base"]
-    gateway = [*COMMAND, "serve", *map(str, options)]
+    gateway = [*WARM, "serve", *map(str, options)]
     passed = {name: value for name, value in os.environ.items() if name.startswith(("XDG_", "MCP_OPTIMIZER_"))}
     tapped = StdioServerParameters(command=sys.executable, args=[str(WIRETAP), str(recording), *gateway], env=passed)
     async with Client(tapped, mode=mode) as client:

@@ -13,7 +13,7 @@ import pytest
 from mcp import Client
 
 from tests.conftest import WriteServers, plain_server
-from tests.e2e.running import http_gateway
+from tests.e2e.running import gateway_at
 from tests.e2e.test_relay import Person, client_on_stdio, text, until_up
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore::mcp.MCPDeprecationWarning")]
@@ -53,7 +53,7 @@ async def client_of(
         if transport == "stdio":
             client = client_on_stdio(config, era, options, callbacks)
         else:
-            address, _ = await stack.enter_async_context(http_gateway(config, *options))
+            address = await stack.enter_async_context(gateway_at(config, *options))
             client = Client(address, mode=era, **callbacks)
         await stack.enter_async_context(client)
         await until_up(client, mode)

@@ -14,7 +14,7 @@ from mcp import Client
 
 from tests.conftest import WriteServers, plain_server
 from tests.e2e.browsers import ARTEFACTS, browser_page, needs_chromium, shot
-from tests.e2e.running import http_gateway
+from tests.e2e.running import gateway_at
 from tests.servers.plain import HOSTILE
 
 MANY = 10_000
@@ -25,7 +25,7 @@ pytestmark = [pytest.mark.slow, needs_chromium]
 @asynccontextmanager
 async def gateway(config: Path, *options: object) -> AsyncIterator[str]:
     """The dashboard's address, once all listed tools are in the catalog."""
-    async with http_gateway(config, *options) as (address, _):
+    async with gateway_at(config, *options) as address:
         home = address.removesuffix("mcp")
         async with httpx2.AsyncClient(base_url=home, timeout=30) as http, asyncio.timeout(90):
             while f"{MANY + 10:,}</strong> tools" not in (await http.get("/")).text:

@@ -14,7 +14,7 @@ import pytest
 from mcp import Client, MCPError
 
 from tests.conftest import WriteServers, plain_server
-from tests.e2e.running import http_gateway, over_stdio, until_found
+from tests.e2e.running import gateway_at, over_stdio, until_found
 from tests.servers.plain import PNG
 
 
@@ -42,7 +42,7 @@ def connect(request: pytest.FixtureRequest, transport: str, config: Path) -> Con
             async with over_stdio(config, mode=mode) as client:
                 yield client
         else:
-            async with http_gateway(config) as (address, _), Client(address, mode=mode) as client:
+            async with gateway_at(config) as address, Client(address, mode=mode) as client:
                 yield client
 
     return connected
@@ -99,27 +99,25 @@ async def test_wrong_requests_are_told_what_to_do(connect: Connect) -> None:
         assert "tool_description is required" in text(nothing)
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [
+async def test_a_call_is_understood_in_every_shape_models_use(config: Path) -> None:
+    shapes: list[dict[str, Any]] = [
         {"tool_name": "one__echo", "parameters": {"value": "x"}},
         {"tool_name": "one.echo", "parameters": {"value": "x"}},
         {"tool_name": "echo", "server_name": "one", "parameters": {"value": "x"}},
         {"tool_name": "one__echo", "parameters": {"parameters": {"value": "x"}}},
         {"tool_name": "one__echo", "parameters": '{"value": "x"}'},
         {"tool_name": "one__echo", "value": "x"},
-    ],
-)
-async def test_a_call_is_understood_in_every_shape_models_use(config: Path, arguments: dict[str, Any]) -> None:
+    ]
     async with over_stdio(config) as client:
         await until_found(client, "say something back", "one__echo")
-        result = await client.call_tool("call_tool", arguments)
-    assert json.loads(text(result)) == {"server": "one", "tool": "echo", "arguments": {"value": "x"}}
+        for arguments in shapes:
+            result = await client.call_tool("call_tool", arguments)
+            assert json.loads(text(result)) == {"server": "one", "tool": "echo", "arguments": {"value": "x"}}, arguments
 
 
 @pytest.mark.promise("newer-fields-kept")
 async def test_unknown_fields_of_definitions_and_results_survive_on_the_wire(config: Path) -> None:
-    async with http_gateway(config) as (address, _), Client(address) as client, httpx2.AsyncClient() as http:
+    async with gateway_at(config) as address, Client(address) as client, httpx2.AsyncClient() as http:
         await until_found(client, "structured facts", "one__facts")
         whole = await client.call_tool("find_tool", {"tool_description": "structured facts", "detail": "full"})
         [facts] = [tool for tool in (whole.structured_content or {})["tools"] if tool["name"] == "one__facts"]
@@ -154,7 +152,7 @@ async def test_unknown_fields_of_definitions_and_results_survive_on_the_wire(con
 
 @pytest.mark.promise("host-and-origin-checked")
 async def test_health_ready_and_foreign_hosts_over_http(config: Path) -> None:
-    async with http_gateway(config) as (address, _), Client(address) as client, httpx2.AsyncClient() as http:
+    async with gateway_at(config) as address, Client(address) as client, httpx2.AsyncClient() as http:
         base = address.removesuffix("/mcp")
         assert (await http.get(f"{base}/health")).json()["status"] == "ok"
         await until_found(client, "draw a picture", "one__picture")

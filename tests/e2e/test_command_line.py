@@ -15,7 +15,7 @@ from mcp_optimizer import FindToolResponse, __version__
 from mcp_optimizer.cli.setup import STARTER
 from mcp_optimizer.upstream.config import parse_server_file
 from tests.conftest import WriteServers, plain_server
-from tests.e2e.running import command, http_gateway, until_found
+from tests.e2e.running import command, gateway_at, http_gateway, until_found
 
 
 @pytest.fixture
@@ -24,7 +24,7 @@ def config(write_servers: WriteServers) -> Path:
 
 
 async def test_find_prints_a_find_tool_response(config: Path) -> None:
-    done = await command("find", "draw a picture", "--config", config, "--json")
+    done = await command("find", "draw a picture", "--config", config, "--json", cold=True)
     assert done.code == 0
     found = FindToolResponse.model_validate(done.json)
     assert found.tools[0].name == "picture"
@@ -38,7 +38,7 @@ async def test_find_for_people_shows_tools_and_savings(config: Path) -> None:
 
 
 async def test_call_prints_the_result_as_on_the_wire(config: Path) -> None:
-    done = await command("call", "facts", "{}", "--config", config, "--json")
+    done = await command("call", "facts", "{}", "--config", config, "--json", cold=True)
     assert done.code == 0
     assert done.json["structuredContent"] == {"rows": [{"id": 1}], "total": 1}
     assert done.json["futureField"] == [1]
@@ -50,15 +50,15 @@ async def test_a_call_whose_tool_fails_exits_with_1(config: Path) -> None:
 
 
 async def test_tools_and_servers_print_json(config: Path) -> None:
-    listed = (await command("tools", "--config", config, "--json")).json
+    listed = (await command("tools", "--config", config, "--json", cold=True)).json
     assert len(listed["tools"]) == 9
     assert listed["total_tokens"] == sum(tool["tokens"] for tool in listed["tools"])
-    [server] = (await command("servers", "--config", config, "--json")).json["servers"]
+    [server] = (await command("servers", "--config", config, "--json", cold=True)).json["servers"]
     assert (server["status"], server["tools"], server["tokens"]) == ("running", 9, listed["total_tokens"])
 
 
 async def test_demo_shows_what_it_saves_and_calls_a_tool(tmp_path: Path) -> None:
-    done = await command("demo", cwd=tmp_path)
+    done = await command("demo", cwd=tmp_path, cold=True)
     assert done.code == 0
     assert "Without mcp-optimizer, every prompt carries all" in done.out
     assert "secureDatabaseQuery" in done.out
@@ -67,7 +67,7 @@ async def test_demo_shows_what_it_saves_and_calls_a_tool(tmp_path: Path) -> None
 
 
 async def test_init_writes_a_starter_file_once(tmp_path: Path) -> None:
-    assert (await command("init", cwd=tmp_path)).code == 0
+    assert (await command("init", cwd=tmp_path, cold=True)).code == 0
     specs = parse_server_file((tmp_path / "mcp.json").read_text(), tmp_path / "mcp.json", {"HOME": "/home/me"})
     assert [(spec.name, spec.disabled, spec.problem) for spec in specs] == [
         ("filesystem", False, ""),
@@ -160,7 +160,7 @@ async def test_a_settings_file_is_read_and_beaten_by_a_flag(config: Path, tmp_pa
 
 
 async def test_a_taken_port_is_an_error_that_names_it(config: Path) -> None:
-    async with http_gateway(config) as (address, _):
+    async with gateway_at(config) as address:
         place = address.removeprefix("http://").removesuffix("/mcp")
         done = await command("serve", "--config", config, "--http", place)
     assert done.code == 2

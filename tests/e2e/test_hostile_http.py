@@ -14,7 +14,7 @@ import pytest
 
 from tests.conftest import WriteServers, plain_server
 from tests.e2e.raw_clients import ACCEPT, HELLO, LEGACY, MODERN, http_client, message, resident_bytes
-from tests.e2e.running import http_gateway
+from tests.e2e.running import gateway_at, http_gateway
 
 MEGABYTE = 1_000_000
 
@@ -97,7 +97,7 @@ async def test_headers_without_end_are_refused_and_cost_no_memory(config: Path) 
 async def test_headers_and_bodies_that_drip_are_given_up(config: Path, tmp_path: Path) -> None:
     options = limits(tmp_path, request_seconds=1.0)
     async with (
-        http_gateway(config, "--database", "none", *options) as (address, _),
+        gateway_at(config, "--database", "none", *options) as address,
         connection(address) as silent,
         connection(address) as dripping,
         connection(address) as unfinished,
@@ -136,7 +136,7 @@ async def test_a_body_over_the_limit_is_refused_while_it_arrives(config: Path, t
 async def test_many_large_bodies_at_a_time_wait_for_each_other(config: Path, tmp_path: Path) -> None:
     options = limits(tmp_path, request_bytes=1_000_000, request_seconds=30.0)
     async with (
-        http_gateway(config, "--database", "none", *options) as (address, _),
+        gateway_at(config, "--database", "none", *options) as address,
         contextlib.AsyncExitStack() as stack,
     ):
         begun = head(address, "Content-Length: 1000000") + b"x" * 900_000
@@ -155,7 +155,7 @@ async def test_many_large_bodies_at_a_time_wait_for_each_other(config: Path, tmp
 
 async def test_sessions_over_the_limit_are_told_to_come_back_later(config: Path, tmp_path: Path) -> None:
     options = limits(tmp_path, sessions=3)
-    async with http_gateway(config, "--database", "none", *options) as (address, _), httpx2.AsyncClient() as http:
+    async with gateway_at(config, "--database", "none", *options) as address, httpx2.AsyncClient() as http:
         opened = [await http.post(address, json=message("initialize", HELLO), headers=ACCEPT) for _ in range(5)]
         assert [response.status_code for response in opened] == [200, 200, 200, 503, 503]
         assert opened[-1].headers["retry-after"] == "1"
@@ -168,7 +168,7 @@ async def test_sessions_over_the_limit_are_told_to_come_back_later(config: Path,
 
 async def test_connections_over_the_limit_are_told_to_come_back_later(config: Path, tmp_path: Path) -> None:
     options = limits(tmp_path, connections=5)
-    async with http_gateway(config, "--database", "none", *options) as (address, _):
+    async with gateway_at(config, "--database", "none", *options) as address:
         async with contextlib.AsyncExitStack() as open_:
             for _ in range(5):
                 await open_.enter_async_context(connection(address))
@@ -180,7 +180,7 @@ async def test_connections_over_the_limit_are_told_to_come_back_later(config: Pa
 
 
 async def test_session_ids_and_event_ids_of_nobody_are_not_found(config: Path) -> None:
-    async with http_gateway(config, "--database", "none") as (address, _), http_client(address) as client:
+    async with gateway_at(config, "--database", "none") as address, http_client(address) as client:
         for session in ("x", "0" * 32, "%00", "x" * 60_000):
             response = await client.post(message("tools/list"), **{"Mcp-Session-Id": session})
             assert response.status_code == 404
@@ -193,7 +193,7 @@ async def test_session_ids_and_event_ids_of_nobody_are_not_found(config: Path) -
 
 
 async def test_content_types_and_hosts_are_looked_at_before_the_body(config: Path) -> None:
-    async with http_gateway(config, "--database", "none") as (address, _):
+    async with gateway_at(config, "--database", "none") as address:
         for wrong, status in (("Host: evil.example", b" 421 "), ("Origin: https://evil.example", b" 403 ")):
             async with connection(address) as client:
                 lines = head(address, "Content-Length: 1000000", wrong).split(b"\r\n")

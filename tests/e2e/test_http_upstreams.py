@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 
@@ -28,9 +28,9 @@ def free_port() -> int:
 
 
 @asynccontextmanager
-async def listening(port: int, *script: str) -> AsyncIterator[None]:
+async def listening(port: int, *script: str, python: Sequence[str] = (sys.executable,)) -> AsyncIterator[None]:
     """Run a Python script, and enter the context once it listens on its port."""
-    process = await asyncio.create_subprocess_exec(sys.executable, *script)
+    process = await asyncio.create_subprocess_exec(*python, *script)
     try:
         async with asyncio.timeout(20):
             while True:

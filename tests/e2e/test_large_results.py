@@ -16,7 +16,7 @@ from mcp import Client
 from mcp_optimizer import Optimizer
 from mcp_optimizer.errors import InvalidRequest
 from tests.conftest import WriteServers
-from tests.e2e.running import http_gateway, over_stdio, until_found
+from tests.e2e.running import gateway_at, over_stdio, until_found
 from tests.e2e.test_http_upstreams import free_port, listening
 
 SERVER = Path(__file__).parents[2] / "benchmarks" / "tool_results" / "large_server.py"
@@ -30,7 +30,7 @@ async def client_of(config: Path, transport: str, mode: str, *options: str) -> A
         if transport == "stdio":
             client = await stack.enter_async_context(over_stdio(config, *options, mode=mode))
         else:
-            address, _ = await stack.enter_async_context(http_gateway(config, *options))
+            address = await stack.enter_async_context(gateway_at(config, *options))
             client = await stack.enter_async_context(Client(address, mode=mode))
         yield client
 

@@ -51,11 +51,11 @@ async def test_a_login_by_paste_is_used_shown_and_forgotten(world: LoginWorld, t
     assert (done.code, done.out) == (0, "")
     assert done.err.endswith("Logged in to notes: 3 tools.\n")
     assert "Traceback" not in done.err
-    [login] = (await command("auth", "status", "--json", *options)).json["logins"]
+    [login] = (await command("auth", "status", "--json", *options, cold=True)).json["logins"]
     assert (login["server"], login["state"], login["issuer"]) == ("notes", "logged in", world.issuer)
     assert (login["scopes"], login["refreshable"]) == (["mcp:read"], True)
     assert "mcp:read" in (await command("call", "whoami", *options)).out
-    out = await command("logout", "notes", *options)
+    out = await command("logout", "notes", *options, cold=True)
     assert (out.code, out.err) == (0, "Logged out of notes.\n")
     called, status = await asyncio.gather(command("call", "whoami", *options), command("auth", "status", *options))
     assert called.code == 1
@@ -164,7 +164,7 @@ async def test_a_browser_that_comes_back_logs_in_and_forged_answers_do_not_end_t
 
 @pytest.mark.parametrize("way", ["--paste", pytest.param("--no-browser", marks=pytest.mark.full)])
 async def test_whoever_waits_may_give_up(world: LoginWorld, tmp_path: Path, way: str) -> None:
-    async with person_at("login", "notes", way, *servers(tmp_path, world)) as person:
+    async with person_at("login", "notes", way, *servers(tmp_path, world), cold=True) as person:
         assert await person.address()
         person.process.send_signal(signal.SIGINT)
         done = await person.end(10)

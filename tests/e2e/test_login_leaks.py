@@ -75,7 +75,7 @@ async def http_gateway(options: list[object], log: Path) -> AsyncIterator[tuple[
 
 async def log_in(world: LoginWorld, evidence: Evidence, options: list[object], form: str) -> None:
     """By paste. Only the address that a person must open may contain the state."""
-    async with person_at("login", "notes", "--paste", *options, *DEBUG, form) as person:
+    async with person_at("login", "notes", "--paste", *options, *DEBUG, form, cold=True) as person:
         address = await person.address()
         [state] = parse_qs(urlsplit(address).query)["state"]
         evidence.secrets.add(state)

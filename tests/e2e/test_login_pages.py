@@ -11,7 +11,7 @@ from mcp import Client
 
 from tests.conftest import WriteServers
 from tests.e2e.browsers import browser_page, needs_chromium, shot
-from tests.e2e.running import http_gateway, until_found
+from tests.e2e.running import gateway_at, until_found
 from tests.servers.login_world import LoginWorld, login_world
 
 pytestmark = [pytest.mark.slow, needs_chromium]
@@ -31,7 +31,7 @@ def config(write_servers: WriteServers, world: LoginWorld) -> Path:
 
 
 async def test_a_person_logs_in_and_out_on_the_dashboard(config: Path, world: LoginWorld) -> None:
-    async with http_gateway(config) as (address, _), browser_page() as (page, problems):
+    async with gateway_at(config) as address, browser_page() as (page, problems):
         home = address.removesuffix("mcp")
         await page.goto(home)
         await page.get_by_role("link", name="login needed").click()
@@ -51,7 +51,7 @@ async def test_a_person_logs_in_and_out_on_the_dashboard(config: Path, world: Lo
 
 
 async def test_a_person_with_the_token_of_the_dashboard_logs_in(config: Path, world: LoginWorld) -> None:
-    async with http_gateway(config, "--dashboard-token", TOKEN) as (address, _), browser_page() as (page, problems):
+    async with gateway_at(config, "--dashboard-token", TOKEN) as address, browser_page() as (page, problems):
         home = address.removesuffix("mcp")
         await page.goto(home)
         await page.get_by_label("Token").fill(TOKEN)

@@ -13,7 +13,7 @@ import pytest
 
 from tests.conftest import WriteServers, plain_server
 from tests.e2e.raw_clients import LEGACY, MODERN, HttpClient, StdioClient, encoded, http_client, message, stdio_client
-from tests.e2e.running import http_gateway
+from tests.e2e.running import WARM, gateway_at
 
 RawClient = StdioClient | HttpClient
 Connect = Callable[[], AbstractAsyncContextManager[RawClient]]
@@ -41,11 +41,11 @@ def connect(transport: str, era: str, config: Path) -> Connect:
     @asynccontextmanager
     async def connected() -> AsyncIterator[RawClient]:
         if transport == "stdio":
-            async with stdio_client(config, "--database", "none", era=era) as client:
+            async with stdio_client(config, "--database", "none", era=era, program=WARM) as client:
                 yield client
         else:
             async with (
-                http_gateway(config, "--database", "none") as (address, _),
+                gateway_at(config, "--database", "none") as address,
                 http_client(address, era) as client,
             ):
                 yield client
@@ -168,11 +168,12 @@ async def test_parameters_of_the_wrong_kind_are_refused_with_the_protocols_error
         assert "tools" in (await client.ask("tools/list"))["result"]
 
 
-@pytest.mark.parametrize("arguments", [None, [], ""], ids=["null", "an empty list", "empty text"])
-async def test_no_arguments_may_be_written_in_any_way(connect: Connect, era: str, arguments: Any) -> None:
+async def test_no_arguments_may_be_written_in_any_way(connect: Connect, era: str) -> None:
+    nothing: tuple[Any, ...] = (None, [], "")
     async with connect() as client:
-        answer = await client.exchange(call(era, {"name": "list_tools", "arguments": arguments}))
-        assert answer["result"]["structuredContent"]["tools"] is not None
+        for arguments in nothing:
+            answer = await client.exchange(call(era, {"name": "list_tools", "arguments": arguments}))
+            assert answer["result"]["structuredContent"]["tools"] is not None, arguments
 
 
 async def test_arguments_of_our_own_tools_are_checked_and_a_model_is_told(connect: Connect, era: str) -> None:
@@ -224,7 +225,7 @@ async def dropped(client: RawClient, value: Any) -> None:
 
 
 async def test_two_requests_with_one_id_are_not_mixed_up(connect: Connect, era: str) -> None:
-    slow = {"name": "call_tool", "arguments": {"tool_name": "sleep", "parameters": {"seconds": 4}}}
+    slow = {"name": "call_tool", "arguments": {"tool_name": "sleep", "parameters": {"seconds": 2}}}
     async with connect() as client:
         await until_called(client, era)
         if isinstance(client, StdioClient):

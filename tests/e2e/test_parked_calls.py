@@ -18,7 +18,7 @@ import pytest
 from mcp import Client, MCPError
 
 from tests.conftest import WriteServers
-from tests.e2e.running import http_gateway
+from tests.e2e.running import gateway_at
 from tests.e2e.test_relay import Person, client_on_stdio, text, until_up, upstream
 
 pytestmark = pytest.mark.filterwarnings("ignore::mcp.MCPDeprecationWarning")
@@ -43,7 +43,7 @@ async def modern_client(
         if transport == "stdio":
             client = client_on_stdio(config, "auto", given, person.callbacks())
         else:
-            address, _ = await stack.enter_async_context(http_gateway(config, *given))
+            address = await stack.enter_async_context(gateway_at(config, *given))
             client = Client(address, mode="auto", **person.callbacks())
         await stack.enter_async_context(client)
         await until_up(client, mode)
@@ -146,7 +146,7 @@ async def test_an_answer_is_taken_once_and_only_from_the_client_that_was_asked(w
         config = write_servers({"old": entry})
         # A parked call does not count as in flight, and a gateway that stops does not wait for it.
         options = ["--mode", "transparent", *OPTIONS, "--max-in-flight", "1", "--max-waiting", "0"]
-        address, _ = await stack.enter_async_context(http_gateway(config, *options, "--shutdown-timeout", "100"))
+        address = await stack.enter_async_context(gateway_at(config, *options, "--shutdown-timeout", "100"))
         ada, bob = [
             await stack.enter_async_context(
                 Client(

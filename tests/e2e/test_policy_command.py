@@ -25,7 +25,7 @@ caller = "key:guest"
 async def test_a_decision_is_explained_with_its_class_its_rule_and_what_would_change_it(tmp_path: Path) -> None:
     settings = tmp_path / "settings.toml"
     settings.write_text(RULES)
-    asked = (await command("policy", "test", "delete_card", "--settings", settings, "--json")).json
+    asked = (await command("policy", "test", "delete_card", "--settings", settings, "--json", cold=True)).json
     assert (asked["effect"], asked["rule"], asked["reason"]) == ("ask", 1, "Deleting is for good.")
     assert (asked["risk"], asked["caller"]) == ("destructive", "local")
     assert asked["would_change"] == [

@@ -63,7 +63,7 @@ async def test_a_kept_result_is_printed_without_control_characters(config: Path)
     cut = await command("call", "act", "--config", config, "--json", "--select", "x")
     about = cut.json["_meta"]["mcp-optimizer/result"]
     for extra in ([], ["--json"]):
-        done = await command("read", about["resultId"], "--config", config, *extra)
+        done = await command("read", about["resultId"], "--config", config, *extra, cold=bool(extra))
         assert "innocent" in done.out
         assert CONTROL.findall(done.out + done.err) == []
 

@@ -18,7 +18,7 @@ from mcp_optimizer import Optimizer, TokenCounter
 from mcp_optimizer.domain.own_tools import OWN_TOOLS
 from mcp_optimizer.profiles.tiers import ProfileName
 from tests.conftest import WriteServers, plain_server
-from tests.e2e.running import http_gateway, over_stdio, until_found
+from tests.e2e.running import gateway_at, over_stdio, until_found
 
 COUNTER = TokenCounter()
 TWELVE = {"list_boards", "list_cards", "list_workspaces", "get_card", "get_board", "get_workspace"}
@@ -110,7 +110,7 @@ async def test_the_list_is_the_same_to_the_byte_after_a_restart(write_servers: W
 
 async def test_a_client_chooses_its_profile_by_url(write_servers: WriteServers) -> None:
     config = write_servers({"one": plain_server("one")})
-    async with http_gateway(config) as (address, _):
+    async with gateway_at(config) as address:
         async with Client(f"{address}?profile=full", mode="legacy") as client:
             await until_found(client, "draw a picture", "picture")
             assert len((await client.list_tools()).tools) == len(OWN_TOOLS) + 9

@@ -15,7 +15,7 @@ import pytest
 
 from tests.conftest import WriteServers
 from tests.e2e.raw_clients import HELLO, LEGACY, MODERN, HttpClient, StdioClient, http_client, message, stdio_client
-from tests.e2e.running import http_gateway
+from tests.e2e.running import WARM, gateway_at
 
 ASKING = Path(__file__).parents[1] / "servers" / "asking.py"
 FORM = {"message": "\x1b[2JWho\u202e are you?", "requestedSchema": {"type": "object", "properties": {}}}
@@ -44,10 +44,10 @@ async def connected(
     config: Path, transport: str, era: str, capabilities: dict[str, Any]
 ) -> AsyncIterator[StdioClient | HttpClient]:
     if transport == "stdio":
-        async with stdio_client(config, *OPTIONS, era=era, capabilities=capabilities) as client:
+        async with stdio_client(config, *OPTIONS, era=era, capabilities=capabilities, program=WARM) as client:
             yield client
     else:
-        async with http_gateway(config, *OPTIONS) as (address, _), http_client(address, era) as http:
+        async with gateway_at(config, *OPTIONS) as address, http_client(address, era) as http:
             if era == LEGACY:
                 hello = {**HELLO, "capabilities": capabilities}
                 response = await http.http.post(address, json=message("initialize", hello, 0), headers=plain(http))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from pathlib import Path
@@ -12,10 +11,10 @@ from typing import Any
 
 import mcp_types as types
 import pytest
-from mcp import Client, MCPError, StdioServerParameters
+from mcp import Client, MCPError
 
 from tests.conftest import WriteServers
-from tests.e2e.running import COMMAND, http_gateway
+from tests.e2e.running import WARM_PYTHON, gateway_at, gateway_on_stdio
 from tests.e2e.test_http_upstreams import free_port, listening
 from tests.waiting import until
 
@@ -73,16 +72,15 @@ async def upstream(transport: str, era: str | None = None) -> AsyncIterator[dict
     """An entry for the server file. Over HTTP, its server runs until the context exits."""
     options = ["--era", era] if era else []
     if transport == "stdio":
-        yield {"command": sys.executable, "args": [str(SERVER), *options]}
+        yield {"command": WARM_PYTHON[0], "args": [*WARM_PYTHON[1:], str(SERVER), *options]}
         return
     port = free_port()
-    async with listening(port, str(SERVER), "--http", str(port), *options):
+    async with listening(port, str(SERVER), "--http", str(port), *options, python=WARM_PYTHON):
         yield {"type": "http", "url": f"http://127.0.0.1:{port}/mcp"}
 
 
 def client_on_stdio(config: Path, mode: str, options: list[str], callbacks: dict[str, Any]) -> Client:
-    arguments = [*COMMAND[1:], "serve", "--config", str(config), *options]
-    return Client(StdioServerParameters(command=COMMAND[0], args=arguments), mode=mode, **callbacks)
+    return Client(gateway_on_stdio(config, *options), mode=mode, **callbacks)
 
 
 @pytest.fixture(params=["stdio", "http"])
@@ -116,7 +114,7 @@ def connect(write_servers: WriteServers) -> Connect:
             if transport == "stdio":
                 client = await stack.enter_async_context(client_on_stdio(config, mode, options, callbacks))
             else:
-                address, _ = await stack.enter_async_context(http_gateway(config, *options))
+                address = await stack.enter_async_context(gateway_at(config, *options))
                 client = await stack.enter_async_context(Client(address, mode=mode, **callbacks))
             await until_up(client, gateway_mode)
             yield client
@@ -270,7 +268,7 @@ async def test_each_client_is_asked_only_what_its_own_call_needs(
     async with AsyncExitStack() as stack:
         entry = await stack.enter_async_context(upstream(server_transport, "legacy"))
         options = ["--mode", "transparent", "--database", "none"]
-        address, _ = await stack.enter_async_context(http_gateway(write_servers({"conformant": entry}), *options))
+        address = await stack.enter_async_context(gateway_at(write_servers({"conformant": entry}), *options))
         clients = [
             await stack.enter_async_context(Client(address, mode=era, **person.callbacks())) for person in people
         ]
@@ -281,7 +279,7 @@ async def test_each_client_is_asked_only_what_its_own_call_needs(
 
 
 async def test_two_servers_keep_their_own_prompts_and_resources(write_servers: WriteServers) -> None:
-    entry = {"command": sys.executable, "args": [str(SERVER)]}
+    entry = {"command": WARM_PYTHON[0], "args": [*WARM_PYTHON[1:], str(SERVER)]}
     config = write_servers({"one": entry, "two": entry})
     options = ["--mode", "transparent", "--database", "none", "--encoder", "none"]
     async with client_on_stdio(config, "auto", options, {}) as client, asyncio.timeout(30):

@@ -31,7 +31,7 @@ def dumps(tmp_path: Path) -> Path:
 
 
 async def test_the_demo_kanban_server_meets_the_targets_of_its_document() -> None:
-    report = (await command("report", "--demo", "--json")).json
+    report = (await command("report", "--demo", "--json", cold=True)).json
     assert report["tool_count"] == 85
     assert [phase["target_reduction"] for phase in report["phases"]] == [5_600, 24_300, 2_000]
     assert all(phase["achieved"] for phase in report["phases"]), report["phases"]
@@ -80,7 +80,7 @@ async def test_an_invalid_time_is_refused_with_an_example(dumps: Path) -> None:
 
 
 async def test_show_prints_a_tool_before_and_after(dumps: Path) -> None:
-    shown = (await command("show", "goodbye", "--tools-dir", dumps, "--json")).json
+    shown = (await command("show", "goodbye", "--tools-dir", dumps, "--json", cold=True)).json
     assert shown["full"]["tokens"] > shown["schema"]["tokens"] > shown["signature"]["tokens"]
     assert "id?: str" in shown["signature"]["tool"]["description"]
     people = await command("show", "goodbye", "--tools-dir", dumps)

@@ -14,7 +14,7 @@ from mcp import Client
 
 from mcp_optimizer.demo import demo_server_commands
 from tests.conftest import WriteServers
-from tests.e2e.running import COMMAND, http_gateway, over_stdio, until_found
+from tests.e2e.running import COMMAND, gateway_at, over_stdio, until_found
 
 ARGUMENTS = {"queryDescription": "SELECT * FROM customers LIMIT 100", "maxRows": 100}
 REQUEST = {
@@ -54,7 +54,7 @@ def check_the_example(result: dict[str, Any], meta: dict[str, Any]) -> None:
 
 
 async def test_the_example_over_http_as_raw_json(config: Path) -> None:
-    async with http_gateway(config, *OPTIONS) as (address, _), httpx2.AsyncClient() as http:
+    async with gateway_at(config, *OPTIONS) as address, httpx2.AsyncClient() as http:
         headers = {"Accept": "application/json, text/event-stream"}
         hello = {
             "jsonrpc": "2.0",
@@ -135,7 +135,7 @@ async def test_the_sdk_client_reads_the_same_as_result_meta(config: Path, transp
         async with over_stdio(config, *OPTIONS) as client:
             await check(client)
     else:
-        async with http_gateway(config, *OPTIONS) as (address, _), Client(address) as client:
+        async with gateway_at(config, *OPTIONS) as address, Client(address) as client:
             await check(client)
 
 
@@ -169,5 +169,5 @@ async def test_a_model_reads_on_in_a_result_that_was_cut(config: Path, transport
         async with over_stdio(config, "--max-tokens", 1000) as client:
             await check(client)
     else:
-        async with http_gateway(config, "--max-tokens", 1000) as (address, _), Client(address) as client:
+        async with gateway_at(config, "--max-tokens", 1000) as address, Client(address) as client:
             await check(client)

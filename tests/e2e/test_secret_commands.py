@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from mcp_optimizer.identity.sealing import new_key
-from tests.e2e.running import COMMAND, Finished, command
+from tests.e2e.running import COMMAND, WARM, Finished, command
 
 VALUE = "planted-5d41402abc4b"
 
@@ -18,7 +18,7 @@ VALUE = "planted-5d41402abc4b"
 async def given(value: bytes, *arguments: object) -> Finished:
     """A command with this on its stdin."""
     process = await asyncio.create_subprocess_exec(
-        *COMMAND,
+        *WARM,
         *map(str, arguments),
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
@@ -39,15 +39,15 @@ async def test_secrets_are_set_listed_and_deleted_without_starting_any_server(tm
     done = await given(f"{VALUE}\r\n".encode(), "secret", "set", "api", "--database", database)
     assert (done.code, done.err) == (0, "")
     assert "${secret:api}" in done.out
-    listed = await command("secret", "list", "--json", "--database", database)
+    listed = await command("secret", "list", "--json", "--database", database, cold=True)
     [secret] = listed.json["secrets"]
     assert (secret["name"], secret["set_at"][:2]) == ("api", "20")
     shown = await command("secret", "list", "--database", database, "--log-level", "debug")
     assert "api" in shown.out
     assert VALUE not in done.out + listed.out + shown.out + shown.err
-    rotated = await command("secret", "rotate", "--database", database, "--log-level", "debug")
+    rotated = await command("secret", "rotate", "--database", database, "--log-level", "debug", cold=True)
     assert rotated.out == "Encrypted 1 secret with a new key.\n"
-    assert (await command("secret", "delete", "api", "--database", database)).code == 0
+    assert (await command("secret", "delete", "api", "--database", database, cold=True)).code == 0
     missing = await command("secret", "delete", "api", "--database", database)
     assert (missing.code, missing.out) == (2, "")
     assert "no secret 'api'" in missing.err

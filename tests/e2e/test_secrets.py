@@ -10,7 +10,7 @@ import pytest
 from mcp import Client
 
 from tests.conftest import Entry, WriteServers, plain_server
-from tests.e2e.running import command, http_gateway, over_stdio, until_found
+from tests.e2e.running import command, gateway_at, over_stdio, until_found
 
 TOKEN = "tok-4f3c2b1a-9d8e"
 LEAKY = """
@@ -53,7 +53,7 @@ async def test_no_command_shows_what_a_dying_server_says_of_its_secrets(config: 
 
 @pytest.mark.promise("secrets-redacted")
 async def test_neither_the_page_nor_an_error_nor_the_log_of_a_gateway_shows_secrets(config: Path) -> None:
-    async with http_gateway(config, "--database", "none", "--log-level", "info") as (address, _):
+    async with gateway_at(config, "--database", "none", "--log-level", "info") as address:
         async with Client(address) as client, httpx2.AsyncClient() as http:
             arguments = {"tool_name": "x", "server_name": "leaky", "parameters": {}}
             seen = ""

@@ -14,7 +14,7 @@ import pytest
 from mcp import Client
 
 from tests.conftest import Entry, WriteServers, plain_server
-from tests.e2e.running import http_gateway
+from tests.e2e.running import gateway_at, http_gateway
 from tests.e2e.test_relay import until_up
 
 SOAK_SERVER = Path(__file__).parents[2] / "benchmarks" / "soak" / "server.py"
@@ -100,7 +100,7 @@ async def test_a_call_that_takes_too_long_is_told_that_the_gateway_was_stopped_a
 
 async def test_a_gateway_is_ready_when_a_tool_can_be_called_and_not_before(write_servers: WriteServers) -> None:
     config = write_servers({"late": plain_server("late", "--tools", 4_000), "other": plain_server("other")})
-    async with http_gateway(config, "--database", "none") as (address, _), httpx2.AsyncClient() as http:
+    async with gateway_at(config, "--database", "none") as address, httpx2.AsyncClient() as http:
         ready = address.removesuffix("mcp") + "ready"
         assert (await http.get(ready)).status_code == 503
         async with asyncio.timeout(20):
@@ -115,7 +115,7 @@ async def test_a_gateway_is_ready_when_a_tool_can_be_called_and_not_before(write
 async def test_a_gateway_without_servers_is_ready_and_one_whose_servers_all_failed_is_not(
     write_servers: WriteServers, entries: dict[str, Entry], status: int
 ) -> None:
-    async with http_gateway(write_servers(entries), "--database", "none") as (address, _):
+    async with gateway_at(write_servers(entries), "--database", "none") as address:
         async with httpx2.AsyncClient() as http:
             # Asked repeatedly: a gateway whose servers all failed must never answer 200, not even while it starts.
             seen = set()
@@ -129,7 +129,7 @@ async def test_a_gateway_without_servers_is_ready_and_one_whose_servers_all_fail
 async def test_more_calls_than_may_wait_are_told_to_try_again(write_servers: WriteServers, tmp_path: Path) -> None:
     entry = {"command": sys.executable, "args": [str(SOAK_SERVER), str(tmp_path / "log")]}
     options = ["--mode", "transparent", "--database", "none", "--max-in-flight", "2", "--max-waiting", "1"]
-    async with http_gateway(write_servers({"slow": entry}), *options) as (address, _), Client(address) as client:
+    async with gateway_at(write_servers({"slow": entry}), *options) as address, Client(address) as client:
         await until_up(client)
         results = await asyncio.gather(*(client.call_tool("wait", {"id": str(number)}) for number in range(6)))
         texts = [result.content[0].text for result in results]  # type: ignore[union-attr]

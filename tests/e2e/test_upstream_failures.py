@@ -77,7 +77,7 @@ async def test_doctor_names_each_bad_server_and_why(write_servers: WriteServers)
     config = write_servers(
         {**BAD, "well": plain_server("well"), "typo": {"command": "npxx"}, "off": {"url": "ftp://x"}}
     )
-    done = await command("doctor", "--config", config, "--start-timeout", 3, "--json")
+    done = await command("doctor", "--config", config, "--start-timeout", 3, "--json", cold=True)
     assert done.code == 1
     rows = {row["name"]: row for row in done.json["servers"]}
     assert rows["well"]["status"] == rows["huge"]["status"] == "running"

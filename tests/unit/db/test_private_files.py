@@ -102,12 +102,12 @@ def test_what_is_no_file_is_written_to_and_left_as_it_is() -> None:
 @pytest.mark.promise("files-private")
 @pytest.mark.process
 async def test_the_server_file_and_the_report_that_commands_write_are_private(tmp_path: Path) -> None:
-    assert (await command("init", tmp_path / "mcp.json")).code == 0
+    assert (await command("init", tmp_path / "mcp.json", cold=True)).code == 0
     assert mode(tmp_path / "mcp.json") == "0o600"
     dumps = tmp_path / "dumps"
     dumps.mkdir()
     (dumps / "one.json").write_text('{"tools": [{"name": "a", "inputSchema": {"type": "object"}}]}')
-    assert (await command("report", "--tools-dir", dumps, "--html", tmp_path / "report.html")).code == 0
+    assert (await command("report", "--tools-dir", dumps, "--html", tmp_path / "report.html", cold=True)).code == 0
     assert mode(tmp_path / "report.html") == "0o600"
 
 
