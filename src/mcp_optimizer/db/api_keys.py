@@ -40,6 +40,10 @@ class StoredKeys(Transactions):
         """Every key, by name, the newest of a name last."""
         return await self._read()
 
+    async def living_named(self, name: str, now_ms: int) -> ApiKey | None:
+        """The living key of a name."""
+        return next(iter(await self._read(_is_living(now_ms), api_key.c.name == name)), None)
+
     async def latest(self, most: int, now_ms: int) -> list[ApiKey]:
         """At most so many keys: those that live, then those that ended, of each the newest first."""
         order = (case((_is_living(now_ms), 0), else_=1), api_key.c.created_at_ms.desc(), api_key.c.id)

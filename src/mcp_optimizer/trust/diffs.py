@@ -32,8 +32,11 @@ def difference(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]
 
 
 def digest(tools: Mapping[str, str], identity: str = "") -> str:
-    """Stands for exactly these hashes, so that nobody approves what was not shown."""
-    return hashlib.sha256(json.dumps([sorted(tools.items()), identity]).encode()).hexdigest()[:12]
+    """Stands for exactly these hashes, so that nobody approves what was not shown.
+
+    Long enough that a server cannot look for two definitions with the same one: to be shown, and to be approved.
+    """
+    return hashlib.sha256(json.dumps([sorted(tools.items()), identity]).encode()).hexdigest()[:32]
 
 
 def told(approved: Sequence[str], *, is_moved: bool) -> str:
