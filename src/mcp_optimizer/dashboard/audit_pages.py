@@ -73,7 +73,7 @@ def _filters(wanted: Filters) -> Html:
         choice("Decision", "decision", decisions, wanted.decision),
         choice("Since", "since", list(SPANS.items()), wanted.since),
         el("p", el("button", "Filter", class_="main"), " ", el("a", "All", href=PATH)),
-        action=PATH, method="get", class_="fields",
+        action=PATH, method="get", class_="fields filters",
     )  # fmt: skip
 
 
@@ -110,8 +110,8 @@ def _what(entry: AuditEntry) -> list[Child]:
     said = (
         el("details", el("summary", "arguments"), el("pre", entry.arguments)) if entry.arguments is not None else None
     )
-    return [tool, " " if entry.tool else None, risk, _note(f"{named(entry.server)} ", entry.server),
-            el("span", named(entry.method), class_="note"), said]  # fmt: skip
+    where = " · ".join(filter(None, (named(entry.server), named(entry.method))))
+    return [tool, " " if entry.tool else None, risk, _note(where, where), said]
 
 
 def _note(text: str, about: str) -> Html | None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlencode
 
 from mcp_optimizer.callers.keys import LONGEST_NAME as LONGEST_KEY_NAME
-from mcp_optimizer.dashboard.fields import ago, choice, confirmed, hidden, named, text_field
+from mcp_optimizer.dashboard.fields import ago, choice, confirmed, hidden, named, text_field, word
 from mcp_optimizer.dashboard.html import Child, Html, el, number
 from mcp_optimizer.dashboard.parts import frame, section, state_mark, table
 from mcp_optimizer.dashboard.visitor import Visitor
@@ -95,8 +95,8 @@ def _key(key: ApiKey, values: CallersPage) -> tuple[Child, ...]:
         el("strong", named(key.name)),
         state_mark(state),
         servers,
-        key.risk.value,
-        key.role.value,
+        word(key.risk.value),
+        word(key.role.value),
         expires,
         ago(key.used_at_ms, values.now_ms),
     )
@@ -158,7 +158,7 @@ def _active(values: CallersPage) -> Html:
         )
         for one in values.active
     ]  # fmt: skip
-    return section(title, table(("caller", "#acts", "#refused", "last"), rows, title))
+    return section(title, table(("caller", "#acts", "#refused", "last"), rows, title, "stack"))
 
 
 def audit_href(caller: str = "", tool: str = "", server: str = "") -> str:

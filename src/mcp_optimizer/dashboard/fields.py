@@ -18,6 +18,11 @@ def named(text: str, most: int = LONGEST_NAME) -> str:
     return shortened(with_hidden_shown(text[: most + 1]), most)
 
 
+def word(text: str) -> Html:
+    """One of our own words, which a narrow column must not break."""
+    return el("span", text, class_="word")
+
+
 def ago(at_ms: int | None, now_ms: int, never: str = "never") -> Child:
     """How long ago, or ahead, a moment is."""
     if at_ms is None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from mcp_optimizer.dashboard.fields import named, text_field
+from mcp_optimizer.dashboard.fields import named, text_field, word
 from mcp_optimizer.dashboard.html import Child, Html, el, number
 from mcp_optimizer.dashboard.login_pages import facts
-from mcp_optimizer.dashboard.parts import frame, pager, section, state_mark, table, tool_href
+from mcp_optimizer.dashboard.parts import frame, marked, pager, section, state_mark, table, tool_href
 from mcp_optimizer.dashboard.visitor import Visitor
 from mcp_optimizer.domain.decisions import RiskClass, Rule
 from mcp_optimizer.domain.principal import Risk
@@ -86,7 +86,7 @@ def _question(values: RulesPage) -> Html:
 
 def _answer(values: RulesPage) -> Child:
     if values.problem:
-        return el("p", values.problem, class_="bad", role="status")
+        return el("p", marked(values.problem), class_="bad", role="status")
     if values.answered is None:
         return None
     found = values.answered
@@ -114,7 +114,7 @@ def _rules(values: RulesPage) -> Html:
             state_mark(rule.effect.value),
             _pattern(rule.server),
             _pattern(rule.tool),
-            rule.risk.value if rule.risk else _any(),
+            word(rule.risk.value) if rule.risk else _any(),
             _pattern(rule.caller),
             number(counted.by_rule.get(begin + at, 0)),
             named(rule.reason, 300),
@@ -148,7 +148,7 @@ def _risks(found: Survey) -> Html:
     ]
     titles = ("class", "#your setting", "#annotations", "#name", "#default")
     note = "What tools may do at worst, and what says so. Where nothing does, a tool counts as one that writes."
-    return section("Classes of tools", table(titles, rows, "Tools by class and source"), note=note)
+    return section("Classes of tools", table(titles, rows, "Tools by class and source", "stack"), note=note)
 
 
 def _or_dash(count: int) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from urllib.parse import quote, urlencode
 
-from mcp_optimizer.dashboard.fields import ago, button, confirmed, hidden, named
+from mcp_optimizer.dashboard.fields import ago, button, confirmed, hidden, named, word
 from mcp_optimizer.dashboard.html import Child, Html, el, number
 from mcp_optimizer.dashboard.parts import frame, pager, section, state_mark, table, tool_href
 from mcp_optimizer.dashboard.visitor import Visitor
@@ -103,7 +103,8 @@ def _waiting(one: WaitingServer, values: TrustPage) -> Html:
         about = f"everything of {named(one.name)}"
         buttons = [
             button(label, about, _action(one.name, "approve"), hidden("version", one.version), is_main=True),
-            _reset(one.name),
+            # All of its tools come with a button of their own.
+            None if values.only else _reset(one.name),
         ]
         approve_all = el("div", buttons, class_="actions")
     return section(
@@ -151,7 +152,7 @@ def _servers(values: TrustPage) -> Html:
             el("a", named(server.name), href=server_trust_href(server.name)),
             state_mark(_state(server)),
             number(len(server.tools)),
-            server.mode.value if server.mode is not None else "–",
+            word(server.mode.value) if server.mode is not None else "–",
             el("code", named(server.approved.shown, 160)),
             ago(server.approved.at_ms, values.now_ms),
             [el("div", note, class_="note") for note in _noted(server)] or "–",

@@ -165,7 +165,8 @@ def _changes(server: ServerOverview, pins: Pins, most: int) -> list[Change]:
             continue
         if len(changes) >= most:
             break
-        lines = difference(unpacked(pins.tools.get(tool.name, ToolPin(""))), unpacked(pin))
+        # Without the two lines that name what is compared.
+        lines = difference(unpacked(pins.tools.get(tool.name, ToolPin(""))), unpacked(pin))[2:]
         version = digest({tool.name: pin.hash}) if pins.waiting is None else ""
         changes.append(Change(tool.name, tool.state, pin.at_ms, lines, version, tool.notes))
     return changes

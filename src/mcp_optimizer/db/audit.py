@@ -94,13 +94,14 @@ class StoredAudit(Transactions):
     async def active_callers(self, since: float, most_read: int, most: int) -> list[ActiveCaller]:
         """Who did something lately, the latest first: of the newest rows, and not more callers than that."""
         recent = (
-            select(audit.c.caller, audit.c.tenant, audit.c.decision, audit.c.at_ms)
+            select(audit.c.caller, audit.c.tenant, audit.c.decision, audit.c.outcome, audit.c.at_ms)
             .where(audit.c.at_ms >= _milliseconds(since))
             .order_by(audit.c.at_ms.desc())
             .limit(most_read)
             .subquery()
         )
-        refused = func.sum(case((recent.c.decision == "deny", 1), else_=0))
+        is_refused = or_(recent.c.decision == "deny", recent.c.outcome == "declined")
+        refused = func.sum(case((is_refused, 1), else_=0))
         wanted = (
             select(recent.c.caller, recent.c.tenant, func.count(), refused, func.max(recent.c.at_ms))
             .group_by(recent.c.caller, recent.c.tenant)
