@@ -10,12 +10,12 @@ from mcp_optimizer import __version__
 from mcp_optimizer.app.costs import Costs
 from mcp_optimizer.app.parts import Parts
 from mcp_optimizer.dashboard.acts import Acts
-from mcp_optimizer.dashboard.admission import Admission, Entrance
 from mcp_optimizer.dashboard.audit_routes import AuditRoutes, AuditSources
 from mcp_optimizer.dashboard.caller_routes import CallerRoutes, CallerSources
 from mcp_optimizer.dashboard.guard import Guard
 from mcp_optimizer.dashboard.logins import CALLBACK, LoginPages, LoginSources
 from mcp_optimizer.dashboard.monitoring import metrics_route
+from mcp_optimizer.dashboard.reception import Entrance, Reception
 from mcp_optimizer.dashboard.routes import Dashboard, Sources
 from mcp_optimizer.dashboard.rule_routes import RuleRoutes, RuleSources
 from mcp_optimizer.dashboard.signing_in import SignInForms
@@ -48,7 +48,7 @@ def _guard(parts: Parts, host: str, admitted: TransportSecuritySettings) -> Guar
     needs_key = bool(settings.dashboard_token or settings.require_auth)
     entrance = Entrance(is_loopback(host) and not needs_key, settings.dashboard_token, settings.public_url)
     note_wrong = partial(trail.refused, 401, "dashboard") if trail is not None else lambda: None
-    return Guard(admitted, Admission(entrance, parts.credentials), note_wrong)
+    return Guard(admitted, Reception(entrance, parts.credentials), note_wrong)
 
 
 def _sources(parts: Parts, costs: Costs) -> Sources:

@@ -7,6 +7,7 @@ that a good key rarely waits for one. What another process did is known after tw
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
@@ -37,6 +38,9 @@ _UNKNOWN = 0.2
 
 _USE_NOTED = 60.0
 """Seconds between two notes that the same key was used."""
+
+_LAST_LOOK = 1.0
+"""Seconds for a look that is under way when the gateway ends."""
 
 _AFTER_FAILURE = 0.5
 _WARNED = 60.0
@@ -95,7 +99,10 @@ class KnownKeys:
         return key.principal
 
     async def close(self) -> None:
-        """Finish writing."""
+        """Finish reading and writing."""
+        with contextlib.suppress(TimeoutError):
+            # A connection that is cancelled while it is being made is lost.
+            await asyncio.wait_for(self._looks.settled(), _LAST_LOOK)
         await self._looks.close()
         await self._writes.settled()
 

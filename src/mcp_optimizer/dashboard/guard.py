@@ -12,8 +12,8 @@ from mcp.server.transport_security import TransportSecurityMiddleware, Transport
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse, Response
 
-from mcp_optimizer.dashboard.admission import Admission, NotAdmitted, no_role
 from mcp_optimizer.dashboard.parts import message_page
+from mcp_optimizer.dashboard.reception import NotAdmitted, Reception, no_role
 from mcp_optimizer.dashboard.sign_in_page import sign_in_page
 from mcp_optimizer.dashboard.visitor import VISITOR_KEY
 from mcp_optimizer.domain.principal import Role
@@ -49,12 +49,12 @@ class Guard:
     """Admits requests to pages, or responds in their place."""
 
     def __init__(
-        self, hosts: TransportSecuritySettings, admission: Admission, note_wrong: Callable[[], None] = lambda: None
+        self, hosts: TransportSecuritySettings, reception: Reception, note_wrong: Callable[[], None] = lambda: None
     ) -> None:
         """`note_wrong`: called for each key or token that is no good."""
         self._hosts = TransportSecurityMiddleware(hosts)
         self._note_wrong = note_wrong
-        self.admission = admission
+        self.reception = reception
 
     def page(self, endpoint: Endpoint) -> Endpoint:
         """For people who may see everything: asks them to sign in with a form."""
@@ -89,7 +89,7 @@ class Guard:
     async def still_admits(self, request: Request) -> bool:
         """Whether who was let in before, and still reads, would be let in again."""
         try:
-            return (await self.admission.visitor(request)).principal.role.covers(Role.SEE)
+            return (await self.reception.visitor(request)).principal.role.covers(Role.SEE)
         except NotAdmitted as refused:
             # While nobody can say, nobody is sent away.
             return refused.status == 503
@@ -99,7 +99,7 @@ class Guard:
         if refused.is_wrong:
             self._note_wrong()
             await asyncio.sleep(_WRONG_PAUSE)
-        if refused.status == 401 and not self.admission.can_sign_in:
+        if refused.status == 401 and not self.reception.can_sign_in:
             return PlainTextResponse(_CLOSED, status_code=403)
         if refused.status == 401 and for_people:
             return HTMLResponse(sign_in_page(refused.told), status_code=401)
@@ -118,7 +118,7 @@ class Guard:
     def _guarded(self, endpoint: Endpoint, needed: Role, *, for_people: bool) -> Endpoint:
         async def answer(request: Request) -> Response:
             try:
-                visitor = await self.admission.visitor(request)
+                visitor = await self.reception.visitor(request)
                 if not visitor.principal.role.covers(needed):
                     raise NotAdmitted(403, no_role(visitor.principal, needed))
             except NotAdmitted as refused:

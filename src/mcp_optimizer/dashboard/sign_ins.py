@@ -1,6 +1,6 @@
 """Remembers who signed in on the dashboard: in memory, for twelve hours, a limited number.
 
-Called by `admission` and `signing_in`; knows no request. What a browser keeps is 256 random bits, never a key, and only
+Called by `reception` and `signing_in`; knows no request. What a browser keeps is 256 random bits, never a key, and only
 their hash is remembered here: neither a guess nor the time that a comparison takes leads to somebody's sign-in.
 """
 

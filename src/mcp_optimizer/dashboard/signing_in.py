@@ -1,4 +1,4 @@
-"""Signing in and out on the dashboard. Built by the composition root; `admission` knows who is signed in."""
+"""Signing in and out on the dashboard. Built by the composition root; `reception` knows who is signed in."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.routing import Route
 
-from mcp_optimizer.dashboard.admission import NotAdmitted
 from mcp_optimizer.dashboard.forms import form_of
 from mcp_optimizer.dashboard.guard import Guard
+from mcp_optimizer.dashboard.reception import NotAdmitted
 from mcp_optimizer.dashboard.sign_ins import LASTS
 
 _LONGEST = 4_096
@@ -19,7 +19,7 @@ class SignInForms:
 
     def __init__(self, guard: Guard) -> None:
         self._guard = guard
-        self._admission = guard.admission
+        self._reception = guard.reception
 
     def routes(self) -> list[Route]:
         form, page = self._guard.form, self._guard.page
@@ -36,31 +36,31 @@ class SignInForms:
         if fields is None:
             return PlainTextResponse("Too long", status_code=413, headers={"Connection": "close"})
         try:
-            kept = await self._admission.sign_in(fields.get("token", ""))
+            kept = await self._reception.sign_in(fields.get("token", ""))
         except NotAdmitted as refused:
             return await self._guard.turned_away(refused, for_people=True)
         self._end(request)
         response = await _home(request)
         response.set_cookie(
-            self._admission.cookie(request),
+            self._reception.cookie(request),
             kept,
             max_age=LASTS,
             httponly=True,
             samesite="strict",
-            secure=self._admission.is_secure(request),
+            secure=self._reception.is_secure(request),
         )
         return response
 
     async def _sign_out(self, request: Request) -> Response:
         self._end(request)
         response = await _home(request)
-        name, secure = self._admission.cookie(request), self._admission.is_secure(request)
+        name, secure = self._reception.cookie(request), self._reception.is_secure(request)
         response.delete_cookie(name, httponly=True, samesite="strict", secure=secure)
         return response
 
     def _end(self, request: Request) -> None:
         """Nobody continues what this browser had before."""
-        self._admission.sign_ins.end(request.cookies.get(self._admission.cookie(request), ""))
+        self._reception.sign_ins.end(request.cookies.get(self._reception.cookie(request), ""))
 
 
 async def _home(_request: Request) -> Response:

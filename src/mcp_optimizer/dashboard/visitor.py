@@ -1,4 +1,4 @@
-"""Who looks at a page. A frozen value; `admission` finds out, `guard` hands it to the pages."""
+"""Who looks at a page. A frozen value; `reception` finds out, `guard` hands it to the pages."""
 
 from __future__ import annotations
 

@@ -30,13 +30,13 @@ from mcp_optimizer.dashboard.report_page import report_page
 from mcp_optimizer.domain.events import Event, EventKind, Outcome
 from mcp_optimizer.metrics.report import make_report
 from mcp_optimizer.settings import Settings, load_settings
+from tests.unit.dashboard.visiting import OWN_PAGE
 from tests.waiting import until
 
 HOSTILE = (
     '<script>alert("x")</script><img src=x onerror=alert(1)> "quoted" \' & &lt; '
     "\u202eelttil\u202c \u0007\u001b[31m \U000e0041 \u2028 {{7*7}}"
 )
-OWN_PAGE = {"Sec-Fetch-Site": "same-origin"}
 TOOLS: dict[str, list[dict[str, Any]]] = {
     "git": [
         {"name": "create_issue", "description": "Create an issue", "inputSchema": {"type": "object", "properties": {}}},
@@ -240,10 +240,7 @@ async def test_a_token_that_is_set_is_asked_for(dumps: Path, host: str) -> None:
         assert (await client.get("/metrics", headers=bearer)).status_code == 200
         admitted = await client.post("/login", data={"token": "tök en"}, headers=OWN_PAGE)
         assert (admitted.status_code, admitted.headers["location"]) == (303, "/")
-        cookie = admitted.headers["set-cookie"].lower()
-        assert "httponly" in cookie
-        assert "samesite=strict" in cookie
-        assert "tök" not in cookie
+        assert "tök" not in admitted.headers["set-cookie"]
         assert (await client.get("/")).status_code == 200
 
 

@@ -49,7 +49,7 @@ class Entrance:
     public_url: str = ""
 
 
-class Admission:
+class Reception:
     """Lets people and programs in."""
 
     def __init__(self, entrance: Entrance, credentials: Credentials, sign_ins: SignIns | None = None) -> None:
