@@ -257,7 +257,8 @@ async def _approve(settings: Settings, server: str, tools: list[str], *, everyth
             )
         # By hash, so that nothing is approved that changes just now.
         approved = await stored.approve(server, wanted, "local", identity)
-    await record_act(settings, "trust/approve", told(approved, is_moved=bool(identity)), server)
+    if approved or identity:
+        await record_act(settings, "trust/approve", told(approved, is_moved=bool(identity)), server)
     moved = " and its command or URL" if identity else ""
     named = f": {_shown(listed(approved))}" if approved else ""
     print(f"Approved {counted(len(approved), 'tool')} of {quoted(server)}{moved}{named}.")

@@ -138,7 +138,7 @@ class CallerRoutes:
         """Where clients reach the gateway, as far as it knows."""
         if self._sources.public_url:
             return f"{self._sources.public_url}/mcp"
-        return f"{request.url.scheme}://{named(request.headers.get('host', ''))}/mcp"
+        return f"{request.scope.get('scheme', 'http')}://{named(request.headers.get('host', ''))}/mcp"
 
 
 def _wanted(fields: Mapping[str, str]) -> Wanted:

@@ -91,7 +91,7 @@ class Reception:
 
     def is_secure(self, request: Request) -> bool:
         """Whether the browser reaches us by TLS, which a proxy may take off."""
-        return request.url.scheme == "https" or self._entrance.public_url.startswith("https://")
+        return _scheme(request) == "https" or self._entrance.public_url.startswith("https://")
 
     def cookie(self, request: Request) -> str:
         """The name of what the browser keeps. With TLS, one that no page of a neighbouring host can set."""
@@ -102,7 +102,7 @@ class Reception:
         if any(self._is_token(value[len(_BEARER) :].strip()) for name, value in given if name == b"authorization"):
             return TOKEN_HOLDER
         _, port = request.scope.get("server") or ("", None)
-        resource = self._door.resource(request.url.scheme, request.headers.get("host", ""), port)
+        resource = self._door.resource(_scheme(request), request.headers.get("host", ""), port)
         try:
             return await self._door.admit(given, resource)
         except Denied as denied:
@@ -135,6 +135,12 @@ def no_role(principal: Principal, needed: Role) -> str:
         f"This needs a key with the role {needed}, and {principal.name} has the role {principal.role}. "
         f"`mcp-optimizer key create --name NAME --role {needed}` makes one."
     )
+
+
+def _scheme(request: Request) -> str:
+    # Not from the URL, which cannot be read if the Host header is a strange one.
+    scheme: str = request.scope.get("scheme", "http")
+    return scheme
 
 
 def _is_credential(name: bytes, value: bytes) -> bool:

@@ -19,7 +19,7 @@ LASTS = 12 * 3_600
 """Seconds after which everybody signs in again."""
 
 _MOST = 1_000
-_MOST_OF_ONE = 20
+_MOST_OF_ONE = 50
 """Sign-ins of one holder, so that nobody ends those of others by signing in again and again."""
 
 _LONGEST = 100

@@ -114,9 +114,11 @@ class TrustRoutes:
         keeper, visitor = self._sources.keeper, visitor_of(request)
         wanted, identity = _shown_as(await keeper.pins(server), version)
         approved = await keeper.approve(server, wanted, visitor.principal.name, identity) if wanted or identity else []
-        if not approved and not identity:
+        now = (await keeper.pins(server)).approved if identity else None
+        is_moved = now is not None and now.identity == identity
+        if not approved and not is_moved:
             return await self._page(request, server, _CHANGED, 409)
-        self._sources.acts.record(visitor, "trust/approve", server=server, tool=told(approved, is_moved=bool(identity)))
+        self._sources.acts.record(visitor, "trust/approve", server=server, tool=told(approved, is_moved=is_moved))
         return RedirectResponse(PATH, status_code=303)
 
     async def _reset(self, request: Request, server: str) -> Response:
