@@ -225,7 +225,7 @@ class GeneralSettings(BaseModel):
     dashboard_token: str = Field(
         default="",
         repr=False,
-        description="Token required for the dashboard and /metrics. Must be set when not on loopback.",
+        description="A token that opens the dashboard and /metrics, next to keys with a role. See callers.md.",
     )
     public_url: str = Field(
         default="",

@@ -12,7 +12,7 @@ AWAITED = {
     "app/ending.py": (1, "the end of a part, waited for under a deadline"),
     "cli/running.py": (1, "waiting for servers, while their names are shown"),
     "cli/serve.py": (4, "serving and stopping, which the command waits for"),
-    "dashboard/routes.py": (2, "the next event and the end of a stream, whichever comes first"),
+    "dashboard/live_events.py": (2, "the next event and the end of a stream, whichever comes first"),
     "relay/listings.py": (1, "a server's list, whose answer or failure is given to whoever asked"),
     "results/cache.py": (1, "a call, whose answer is shared by whoever makes the same"),
     "runtime/memory.py": (1, "ended by the block that begins it"),

@@ -7,15 +7,17 @@ from datetime import UTC, datetime
 
 from mcp_optimizer.callers.keys import Wanted, new_key
 from mcp_optimizer.callers.known_keys import opened_keys
-from mcp_optimizer.domain.principal import Risk
+from mcp_optimizer.domain.principal import Risk, Role
 from mcp_optimizer.settings import load_settings
 
 
-async def made_key(name: str, risk: Risk = Risk.READ, servers: tuple[str, ...] | None = None) -> str:
+async def made_key(
+    name: str, risk: Risk = Risk.READ, servers: tuple[str, ...] | None = None, role: Role = Role.NONE
+) -> str:
     """The text of a new key."""
     place = load_settings().database_place
     assert place is not None
-    key, text = new_key(Wanted(name, servers, risk), datetime.now(UTC))
+    key, text = new_key(Wanted(name, servers, risk, role), datetime.now(UTC))
     async with opened_keys(place) as keys:
         assert await keys.add(key, 1_000) == ""
     return text

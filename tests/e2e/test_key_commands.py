@@ -37,6 +37,14 @@ async def test_a_key_is_made_shown_once_listed_and_revoked_without_starting_a_se
     again = await command("key", "revoke", "ci", "--database", database)
     assert (again.code, "revoked already" in again.err) == (2, True)
     assert (await command("key", "create", "--name", "ci", "--database", database, "--json")).json["key"] != key
+    audited = await command("audit", "--json", "--database", database)
+    acts = [json.loads(line) for line in audited.out.splitlines()]
+    assert [(act["method"], act["tool"]) for act in acts] == [
+        ("key/create", "ci"),
+        ("key/revoke", "ci"),
+        ("key/create", "ci"),
+    ]
+    assert key.rpartition("_")[2] not in audited.out
 
 
 @pytest.mark.parametrize(

@@ -54,8 +54,8 @@ async def test_a_person_with_the_token_of_the_dashboard_logs_in(config: Path, wo
     async with gateway_at(config, "--dashboard-token", TOKEN) as address, browser_page() as (page, problems):
         home = address.removesuffix("mcp")
         await page.goto(home)
-        await page.get_by_label("Token").fill(TOKEN)
-        await page.get_by_role("button", name="Show the dashboard").click()
+        await page.get_by_label("Key or token").fill(TOKEN)
+        await page.get_by_role("button", name="Sign in").click()
         await page.get_by_role("link", name="Logins").click()
         await _log_in(page, world)
         await page.get_by_role("link", name="All logins").click()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -63,6 +64,11 @@ async def trust(database: Path, config: Path, *arguments: object) -> Finished:
     return await command("trust", *arguments, "--database", database, "--config", config)
 
 
+async def audited(database: Path) -> list[tuple[str, str, str]]:
+    lines = (await command("audit", "--json", "--database", database)).out.splitlines()
+    return [(act["method"], act["server"], act["tool"]) for act in map(json.loads, lines)]
+
+
 async def test_the_list_says_what_waits_since_when_and_what_is_suspicious(database: Path, config: Path) -> None:
     await pinned(database, {"send": EVIL, "new": "A new one"})
     listed: Any = (await trust(database, config, "list", "--json")).json["servers"]
@@ -108,6 +114,7 @@ async def test_another_url_is_shown_and_approved_with_everything(database: Path,
     approved = (await read(database)).approved
     assert approved is not None
     assert approved.identity == moved.identity
+    assert await audited(database) == [("trust/approve", "post", "its command or URL")]
 
 
 WRONG = {
@@ -135,6 +142,7 @@ async def test_what_is_forgotten_is_no_longer_listed_and_without_a_database_noth
     await pinned(database, {"send": "Another"})
     assert (await trust(database, config, "reset", "post")).code == 0
     assert (await trust(database, config, "list", "--json")).json == {"servers": []}
+    assert await audited(database) == [("trust/reset", "post", "")]
     done = await command("trust", "list", "--database", "none", "--config", config)
     assert done.code == 2
     assert "--database none" in done.err

@@ -14,7 +14,6 @@ from mcp_optimizer.serving.server import build_server
 
 if TYPE_CHECKING:
     from mcp.server.lowlevel import Server
-    from mcp.server.transport_security import TransportSecuritySettings
     from starlette.applications import Starlette
     from starlette.routing import Route
 
@@ -39,7 +38,9 @@ def http_app(parts: Parts, life: Life, costs: Costs, host: str) -> tuple[Starlet
     dashboard: Dashboard | None = None
     routes: Sequence[Route] = ()
     if settings.dashboard:
-        dashboard, routes = _dashboard(parts, costs, host, admitted_hosts(hosts, origins))
+        from mcp_optimizer.app.dashboard import build_dashboard
+
+        dashboard, routes = build_dashboard(parts, costs, host, admitted_hosts(hosts, origins))
     app = build_http_app(
         mcp_server(parts),
         parts.catalog,
@@ -60,35 +61,3 @@ def http_app(parts: Parts, life: Life, costs: Costs, host: str) -> tuple[Starlet
         routes=routes,
     )
     return app, dashboard
-
-
-def _dashboard(
-    parts: Parts, costs: Costs, host: str, admitted: TransportSecuritySettings
-) -> tuple[Dashboard, Sequence[Route]]:
-    from mcp_optimizer.dashboard.guard import Guard
-    from mcp_optimizer.dashboard.logins import CALLBACK, LoginPages, LoginSources
-    from mcp_optimizer.dashboard.monitoring import metrics_route
-    from mcp_optimizer.dashboard.routes import Dashboard, Sources
-    from mcp_optimizer.metrics.prometheus import Meters
-    from mcp_optimizer.serving.http import is_loopback
-
-    settings, logins = parts.settings, parts.logins
-    guard = Guard(admitted, is_loopback=is_loopback(host), token=settings.dashboard_token)
-    sources = Sources(
-        gateway=parts.gateway,
-        forms=parts.forms,
-        recorder=parts.recorder,
-        history=parts.storage.history,
-        usage=costs.usage,
-        find=costs.of_search,
-        own_tokens=lambda: costs.own_tokens,
-        version=__version__,
-    )
-    dashboard = Dashboard(sources, guard)
-    if settings.public_url:
-        logins.come_back_to(f"{settings.public_url}{CALLBACK}")
-    login_pages = LoginPages(LoginSources(logins, parts.pool.states, settings.public_url, __version__), guard)
-    recorder, gate = parts.recorder, parts.gate
-    meters = Meters(lambda: parts.catalog.snapshot, recorder, lambda: costs.assumptions, lambda: gate.refused)
-    recorder.listen(meters.take)
-    return dashboard, [*dashboard.routes(), *login_pages.routes(), metrics_route(meters, guard)]

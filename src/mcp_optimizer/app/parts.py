@@ -50,6 +50,7 @@ from mcp_optimizer.identity.store import InVault, SecretRows
 from mcp_optimizer.metrics.accounts import Accounts
 from mcp_optimizer.metrics.event_log import event_logger, log_event
 from mcp_optimizer.metrics.recorder import Recorder
+from mcp_optimizer.policy.access import Policy
 from mcp_optimizer.policy.rates import Rates
 from mcp_optimizer.profiles.lists import ToolLists
 from mcp_optimizer.profiles.refresher import ListRefresher
@@ -101,6 +102,7 @@ class Parts:
     shapes: LearnedShapes | None
     trail: AuditTrail | None
     keeper: Keeper
+    policy: Policy
 
 
 def build_parts(specs: Sequence[ServerSpec], settings: Settings, *, has_one_client: bool) -> Parts:
@@ -179,6 +181,7 @@ def build_parts(specs: Sequence[ServerSpec], settings: Settings, *, has_one_clie
         shapes=shapes,
         trail=trail,
         keeper=keeper,
+        policy=policy,
     )
 
 

@@ -11,6 +11,7 @@ from mcp_optimizer.callers.outcomes import Rejected
 from mcp_optimizer.domain.principal import Principal, Risk
 from mcp_optimizer.domain.token_issuers import TokenIssuer
 
+_NO_KEYS = "Keys are not used here, because nothing is stored."
 _UNKNOWN_ISSUER = "The token is of an issuer that is not accepted here."
 
 
@@ -53,8 +54,18 @@ class Credentials:
     async def of_key(self, text: str) -> Principal:
         """Whose key this is; raises Rejected or CannotVerify."""
         if self._keys is None:
-            raise Rejected("Keys are not used here, because nothing is stored.")
+            raise Rejected(_NO_KEYS)
         return await self._keys.principal(text)
+
+    @property
+    def takes_keys(self) -> bool:
+        return self._keys is not None
+
+    async def holder(self, key_id: str) -> Principal:
+        """Whoever showed a key before, if it still lives; raises Rejected or CannotVerify."""
+        if self._keys is None:
+            raise Rejected(_NO_KEYS)
+        return await self._keys.holder(key_id)
 
     async def of_bearer(self, text: str, resource: str) -> Principal:
         """Whose key or token this is; raises Rejected, ScopesMissing or CannotVerify."""

@@ -7,6 +7,7 @@ that a good key rarely waits for one. What another process did is known after tw
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
@@ -38,11 +39,14 @@ _UNKNOWN = 0.2
 _USE_NOTED = 60.0
 """Seconds between two notes that the same key was used."""
 
+_LAST_LOOK = 1.0
+"""Seconds for a look that is under way when the gateway ends."""
+
 _AFTER_FAILURE = 0.5
 _WARNED = 60.0
 """Seconds between two attempts, and between two warnings, while the database does not answer."""
 
-
+_NO_GOOD = "The key is unknown, expired or revoked."
 _NO_ANSWER = "Keys cannot be verified: the database does not answer. Try again shortly."
 
 
@@ -80,21 +84,36 @@ class KnownKeys:
         key_id = id_of(text)
         if key_id is None:
             raise Rejected("This is not a key of this gateway.")
+        key = await self._living(key_id)
+        if key is None or not is_secret_of(text, key):
+            raise Rejected(_NO_GOOD)
+        self._note_use(key.id)
+        return key.principal
+
+    async def holder(self, key_id: str) -> Principal:
+        """Whoever showed the key with this id before, if it still lives; raises the same."""
+        key = await self._living(key_id)
+        if key is None:
+            raise Rejected(_NO_GOOD)
+        self._note_use(key.id)
+        return key.principal
+
+    async def close(self) -> None:
+        """Finish reading and writing."""
+        with contextlib.suppress(TimeoutError):
+            # A connection that is cancelled while it is being made is lost.
+            await asyncio.wait_for(self._looks.settled(), _LAST_LOOK)
+        await self._looks.close()
+        await self._writes.settled()
+
+    async def _living(self, key_id: str) -> ApiKey | None:
         age = self._clock() - self._known.at
         if age > (_OLDEST if key_id in self._known.keys else _UNKNOWN):
             await self._look()
         elif age > _FRESH:
             self._begin_look()
         key = self._known.keys.get(key_id)
-        if key is None or not is_secret_of(text, key) or not key.is_living(_now_ms()):
-            raise Rejected("The key is unknown, expired or revoked.")
-        self._note_use(key.id)
-        return key.principal
-
-    async def close(self) -> None:
-        """Finish writing."""
-        await self._looks.close()
-        await self._writes.settled()
+        return key if key is not None and key.is_living(_now_ms()) else None
 
     async def _look(self) -> None:
         # Whoever stops waiting does not stop the look, which others wait for.

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from mcp_optimizer.cli.auditing import record_act
 from mcp_optimizer.cli.options import JsonFlag, with_settings
 from mcp_optimizer.cli.running import run
 from mcp_optimizer.cli.show import console, print_json
@@ -27,9 +28,6 @@ if TYPE_CHECKING:
     from mcp_optimizer.callers.keys import Wanted
     from mcp_optimizer.db.api_keys import StoredKeys
     from mcp_optimizer.domain.api_key import ApiKey
-
-_MOST = 10_000
-"""Living keys. A gateway has all of them in memory."""
 
 _USUAL_ADDRESS = "http://127.0.0.1:8765"
 _USED = frozenset({"config", "demo", "database", "log_level", "log_format"})
@@ -110,18 +108,11 @@ async def _keys(settings: Settings) -> AsyncIterator[StoredKeys]:
 
 
 async def _create(settings: Settings, wanted: Wanted, as_json: bool) -> None:
-    from mcp_optimizer.callers.keys import new_key
+    from mcp_optimizer.callers.making import make_key
 
-    key, text = new_key(wanted, datetime.now(UTC))
     async with _keys(settings) as keys:
-        problem = await keys.add(key, _MOST)
-    if problem == "name":
-        raise ConfigurationError(
-            f"There is a key {quoted(key.name)} already. Choose another name, or end that one first with "
-            f"`mcp-optimizer key revoke {quoted(key.name)}`."
-        )
-    if problem == "many":
-        raise ConfigurationError(f"There are {_MOST:,} keys already. Revoke some that nobody needs.")
+        key, text = await make_key(keys, wanted)
+    await record_act(settings, "key/create", key.name)
     _warn_of_unknown(settings, key)
     if as_json:
         print_json({"key": text, **_described(key)})
@@ -208,10 +199,12 @@ def _moment(at_ms: int | None) -> str | None:
 async def _revoke(settings: Settings, name: str) -> None:
     async with _keys(settings) as keys:
         now_ms = time.time_ns() // 1_000_000
-        if await keys.revoke(name, now_ms):
-            print("Revoked. A gateway that is running refuses it after two seconds.")
-            return
-        known = await keys.all()
+        is_revoked = await keys.revoke(name, now_ms)
+        known = [] if is_revoked else await keys.all()
+    if is_revoked:
+        await record_act(settings, "key/revoke", name)
+        print("Revoked. A gateway that is running refuses it after two seconds.")
+        return
     same = [key.state(now_ms) for key in known if key.name == name]
     if same:
         raise ConfigurationError(f"The key {quoted(name)} is {same[-1]} already.")

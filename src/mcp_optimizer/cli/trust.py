@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from mcp_optimizer.cli.auditing import record_act
 from mcp_optimizer.cli.options import JsonFlag, with_settings
 from mcp_optimizer.cli.running import run
 from mcp_optimizer.cli.show import console, print_json
@@ -241,7 +242,7 @@ def _print_diff(title: str, lines: Sequence[str]) -> None:
 
 
 async def _approve(settings: Settings, server: str, tools: list[str], *, everything: bool, shown: str) -> None:
-    from mcp_optimizer.trust.diffs import digest
+    from mcp_optimizer.trust.diffs import digest, told
 
     async with _stored(settings) as stored:
         pins = await _pins(stored, server)
@@ -256,6 +257,8 @@ async def _approve(settings: Settings, server: str, tools: list[str], *, everyth
             )
         # By hash, so that nothing is approved that changes just now.
         approved = await stored.approve(server, wanted, "local", identity)
+    if approved or identity:
+        await record_act(settings, "trust/approve", told(approved, is_moved=bool(identity)), server)
     moved = " and its command or URL" if identity else ""
     named = f": {_shown(listed(approved))}" if approved else ""
     print(f"Approved {counted(len(approved), 'tool')} of {quoted(server)}{moved}{named}.")
@@ -288,4 +291,5 @@ async def _reset(settings: Settings, server: str) -> None:
     async with _stored(settings) as stored:
         await _pins(stored, server)
         await stored.reset(server)
+    await record_act(settings, "trust/reset", server=server)
     print(f"Forgotten. What {quoted(server)} lists next counts as approved.")

@@ -1,4 +1,4 @@
-"""Access control: the Host and Origin that `/mcp` accepts, and a token if the server is not on loopback.
+"""Access control: the Host and Origin that `/mcp` accepts, who sent a request, and what their role permits.
 
 Without the Host check, a web page could point its own name to this machine and read everything.
 """
@@ -6,20 +6,20 @@ Without the Host check, a web page could point its own name to this machine and 
 from __future__ import annotations
 
 import asyncio
-import hmac
 from collections.abc import Awaitable, Callable
-from urllib.parse import parse_qs
 
 from mcp.server.transport_security import TransportSecurityMiddleware, TransportSecuritySettings
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
+from starlette.responses import HTMLResponse, PlainTextResponse, Response
 
-from mcp_optimizer.dashboard.html import el
-from mcp_optimizer.dashboard.parts import frame
+from mcp_optimizer.dashboard.parts import message_page
+from mcp_optimizer.dashboard.reception import NotAdmitted, Reception, no_role
+from mcp_optimizer.dashboard.sign_in_page import sign_in_page
+from mcp_optimizer.dashboard.visitor import VISITOR_KEY
+from mcp_optimizer.domain.principal import Role
 
 Endpoint = Callable[[Request], Awaitable[Response]]
 
-COOKIE = "mcp-optimizer"
 _POLICY = (
     "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; connect-src 'self'; "
     "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
@@ -36,139 +36,112 @@ HEADERS = {
 _OWN_PAGES = ("same-origin", "none")
 """Who sent a request, as browsers say in Sec-Fetch-Site: a page of ours, or a person without any page."""
 
-_LONGEST_LOGIN = 4_096
-_LOGIN_SECONDS = 10.0
-_MOST_FIELDS = 4_096
-_MONTH = 30 * 86_400
-_WRONG_TOKEN_PAUSE = 0.5
-
-
-def _protected(response: Response) -> Response:
-    response.headers.update(HEADERS)
-    response.headers.setdefault("Cache-Control", "no-store")
-    return response
-
-
-async def _short_body(request: Request) -> bytes | None:
-    """A form's body; None if it is larger or slower than any form of ours."""
-    body = bytearray()
-    try:
-        async with asyncio.timeout(_LOGIN_SECONDS):
-            async for chunk in request.stream():
-                body += chunk
-                if len(body) > _LONGEST_LOGIN:
-                    return None
-    except TimeoutError:
-        return None
-    return bytes(body)
+_WRONG_PAUSE = 0.5
+_RETRY_AFTER = 2
+_TITLES = {403: "Not permitted", 503: "Try again shortly"}
+_CLOSED = (
+    "Nothing opens the dashboard and metrics here: this server is not on loopback, or require_auth is set. Set "
+    "dashboard_token (MCP_OPTIMIZER_DASHBOARD_TOKEN), or use a database, for keys."
+)
 
 
 class Guard:
     """Admits requests to pages, or responds in their place."""
 
-    def __init__(self, hosts: TransportSecuritySettings, *, is_loopback: bool, token: str) -> None:
+    def __init__(
+        self, hosts: TransportSecuritySettings, reception: Reception, note_wrong: Callable[[], None] = lambda: None
+    ) -> None:
+        """`note_wrong`: called for each key or token that is no good."""
         self._hosts = TransportSecurityMiddleware(hosts)
-        self._is_loopback = is_loopback
-        self._token = token
-        self._cookie = hmac.digest(token.encode(), b"dashboard", "sha256").hex()
+        self._note_wrong = note_wrong
+        self.reception = reception
 
     def page(self, endpoint: Endpoint) -> Endpoint:
-        """For people: asks for the token with a form."""
-        return self._guarded(endpoint, for_people=True)
+        """For people who may see everything: asks them to sign in with a form."""
+        return self._guarded(endpoint, Role.SEE, for_people=True)
 
     def data(self, endpoint: Endpoint) -> Endpoint:
-        """For programs: requires the token as a bearer."""
-        return self._guarded(endpoint, for_people=False)
+        """For programs: requires a key or the token as a bearer."""
+        return self._guarded(endpoint, Role.SEE, for_people=False)
 
     def action(self, endpoint: Endpoint) -> Endpoint:
-        """For forms on our own pages: refused if the page of another site sends them."""
+        """For forms on our own pages that change something: refused if the page of another site sends them."""
+        return self._guarded(_from_own_page(endpoint), Role.MANAGE, for_people=True)
 
-        async def same_site(request: Request) -> Response:
-            # Origin was checked already, but any port of this machine may be one; this header tells them apart.
-            # A program that sends neither has the token; browsers send at least one of them with a form.
-            is_named = "origin" in request.headers or "authorization" in request.headers
-            if request.headers.get("sec-fetch-site", "none" if is_named else "") not in _OWN_PAGES:
-                return PlainTextResponse("Another site may not do this.", status_code=403)
-            return await endpoint(request)
-
-        return self._guarded(same_site, for_people=True)
+    def form(self, endpoint: Endpoint) -> Endpoint:
+        """For forms of ours that anybody may send, to sign in and out. No other site may do that in their name."""
+        return self._open(_from_own_page(endpoint))
 
     def returning(self, endpoint: Endpoint) -> Endpoint:
-        """For browsers that another site sends back: without the token, because they come without the cookie.
+        """For browsers that another site sends back: without a sign-in, because they come without the cookie.
 
         The endpoint itself must know whom it expects.
         """
 
         async def answer(request: Request) -> Response:
-            response = _protected(await self._hosts.validate_request(request) or await endpoint(request))
+            response = await self._open(endpoint)(request)
             # The address has a secret of the other site, if only one that works once.
             response.headers["Referrer-Policy"] = "no-referrer"
             return response
 
         return answer
 
-    def _guarded(self, endpoint: Endpoint, *, for_people: bool) -> Endpoint:
+    async def still_admits(self, request: Request) -> bool:
+        """Whether who was let in before, and still reads, would be let in again."""
+        try:
+            return (await self.reception.visitor(request)).principal.role.covers(Role.SEE)
+        except NotAdmitted as refused:
+            # While nobody can say, nobody is sent away.
+            return refused.status == 503
+
+    async def turned_away(self, refused: NotAdmitted, *, for_people: bool) -> Response:
+        """The response to somebody who is not let in. One with a wrong key waits for it."""
+        if refused.is_wrong:
+            self._note_wrong()
+            await asyncio.sleep(_WRONG_PAUSE)
+        if refused.status == 401 and not self.reception.can_sign_in:
+            return PlainTextResponse(_CLOSED, status_code=403)
+        if refused.status == 401 and for_people:
+            return HTMLResponse(sign_in_page(refused.told), status_code=401)
+        headers = {401: {"WWW-Authenticate": "Bearer"}, 503: {"Retry-After": str(_RETRY_AFTER)}}.get(refused.status)
+        told = refused.told or "A key or token is required: send 'Authorization: Bearer ...'."
+        if for_people and refused.status in _TITLES:
+            return HTMLResponse(message_page(_TITLES[refused.status], told), refused.status, headers)
+        return PlainTextResponse(told, refused.status, headers)
+
+    def _open(self, endpoint: Endpoint) -> Endpoint:
         async def answer(request: Request) -> Response:
-            response = await self._hosts.validate_request(request)
-            if response is None and not self._is_admitted(request):
-                response = self._ask(for_people=for_people)
-            return _protected(response or await endpoint(request))
+            return _protected(await self._hosts.validate_request(request) or await endpoint(request))
 
         return answer
 
-    async def login(self, request: Request) -> Response:
-        """The form with the token was sent."""
-        refusal = await self._hosts.validate_request(request)
-        if refusal is not None:
-            return refusal
-        body = await _short_body(request)
-        if body is None:
-            return PlainTextResponse("Too long", status_code=413, headers={"Connection": "close"})
-        given = parse_qs(body.decode("utf-8", "replace"), max_num_fields=_MOST_FIELDS).get("token", [""])[0]
-        if not self._token or not hmac.compare_digest(given.encode(), self._token.encode()):
-            await asyncio.sleep(_WRONG_TOKEN_PAUSE)
-            response: Response = self._ask(for_people=True, problem="Wrong token.")
-        else:
-            response = RedirectResponse("/", status_code=303)
-            response.set_cookie(
-                COOKIE,
-                self._cookie,
-                max_age=_MONTH,
-                httponly=True,
-                samesite="strict",
-                secure=request.url.scheme == "https",
-            )
-        response.headers.update(HEADERS)
-        return response
+    def _guarded(self, endpoint: Endpoint, needed: Role, *, for_people: bool) -> Endpoint:
+        async def answer(request: Request) -> Response:
+            try:
+                visitor = await self.reception.visitor(request)
+                if not visitor.principal.role.covers(needed):
+                    raise NotAdmitted(403, no_role(visitor.principal, needed))
+            except NotAdmitted as refused:
+                return await self.turned_away(refused, for_people=for_people)
+            request.scope[VISITOR_KEY] = visitor
+            return await endpoint(request)
 
-    def _is_admitted(self, request: Request) -> bool:
-        if not self._token:
-            return self._is_loopback
-        scheme, _, bearer = request.headers.get("authorization", "").partition(" ")
-        # A header's bytes are read as Latin-1; the token is compared with the bytes that were sent.
-        if scheme.lower() == "bearer" and hmac.compare_digest(bearer.strip().encode("latin-1"), self._token.encode()):
-            return True
-        return hmac.compare_digest(request.cookies.get(COOKIE, "").encode(), self._cookie.encode())
+        return self._open(answer)
 
-    def _ask(self, *, for_people: bool, problem: str = "") -> Response:
-        if not self._token:
-            told = (
-                "This server is not on loopback, so the dashboard and metrics require a token: set dashboard_token "
-                "(MCP_OPTIMIZER_DASHBOARD_TOKEN)."
-            )
-            return PlainTextResponse(told, status_code=403)
-        if not for_people:
-            return PlainTextResponse(
-                "A bearer token is required.", status_code=401, headers={"WWW-Authenticate": "Bearer"}
-            )
-        form = el(
-            "form",
-            el("label", "Token", for_="token"),
-            el("input", id="token", name="token", type="password", autocomplete="current-password", required=True),
-            el("button", "Show the dashboard", type="submit"),
-            action="/login",
-            method="post",
-            class_="filter",
-        )
-        hint = el("p", problem or "The value of dashboard_token.", class_="empty")
-        return HTMLResponse(frame("Sign in", el("h1", "Sign in"), hint, form), status_code=401)
+
+def _from_own_page(endpoint: Endpoint) -> Endpoint:
+    async def same_site(request: Request) -> Response:
+        # Origin was checked already, but any port of this machine may be one; this header tells them apart.
+        # A program that sends neither has a key; browsers send at least one of them with a form.
+        is_named = any(name in request.headers for name in ("origin", "authorization", "x-api-key"))
+        if request.headers.get("sec-fetch-site", "none" if is_named else "") not in _OWN_PAGES:
+            return PlainTextResponse("Another site may not do this.", status_code=403)
+        return await endpoint(request)
+
+    return same_site
+
+
+def _protected(response: Response) -> Response:
+    response.headers.update(HEADERS)
+    response.headers.setdefault("Cache-Control", "no-store")
+    return response

@@ -9,6 +9,7 @@ from urllib.parse import quote, urlsplit
 
 from mcp_optimizer.dashboard.html import Child, Html, el
 from mcp_optimizer.dashboard.parts import frame, moment, state_mark
+from mcp_optimizer.dashboard.visitor import Visitor
 from mcp_optimizer.identity.login import LoginStatus
 from mcp_optimizer.runtime.terminal_text import span
 
@@ -39,20 +40,22 @@ class BegunLogin:
     returns_to: str
 
 
-def logins_page(rows: Sequence[LoginRow], now: float, version: str) -> str:
+def logins_page(rows: Sequence[LoginRow], now: float, version: str, visitor: Visitor | None = None) -> str:
     lead = "Servers that may want a login. The gateway keeps each login sealed, and refreshes it by itself."
     nothing = el("p", "No server of the server file can want a login.", class_="empty")
-    shown = el("ul", [_row(row, now) for row in rows], class_="logins") if rows else nothing
-    return frame("Logins", el("h1", "Logins"), el("p", lead, class_="lead"), shown, current=PATH, version=version)
+    can_manage = visitor is None or visitor.can_manage
+    shown = el("ul", [_row(row, now, can_manage) for row in rows], class_="logins") if rows else nothing
+    body = el("h1", "Logins"), el("p", lead, class_="lead"), shown
+    return frame("Logins", *body, current=PATH, version=version, visitor=visitor)
 
 
-def _row(row: LoginRow, now: float) -> Html:
+def _row(row: LoginRow, now: float, can_manage: bool) -> Html:
     login = row.login
     return el(
         "li",
         el("div", el("h2", login.server), state_mark(_state(row)), class_="title"),
         facts(_facts(row, now)),
-        None if row.is_account else el("div", _buttons(row), class_="actions"),
+        None if row.is_account or not can_manage else el("div", _buttons(row), class_="actions"),
     )
 
 

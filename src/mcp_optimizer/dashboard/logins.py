@@ -1,6 +1,6 @@
 """Logging in to servers from the dashboard: a page of all logins, forms that begin and end one, and the way back.
 
-Built by the composition root. The only routes of the dashboard that change something; `guard` refuses other sites.
+Built by the composition root. `guard` refuses other sites, and those who may only see.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ import re
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from urllib.parse import quote, unquote
 
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import Route
 
+from mcp_optimizer.dashboard.forms import sent_parts
 from mcp_optimizer.dashboard.guard import Guard
 from mcp_optimizer.dashboard.login_pages import (
     PATH,
@@ -26,6 +26,7 @@ from mcp_optimizer.dashboard.login_pages import (
     outcome_page,
     question_page,
 )
+from mcp_optimizer.dashboard.visitor import visitor_of
 from mcp_optimizer.domain.tools import ServerStatus
 from mcp_optimizer.errors import ConfigurationError, OptimizerError
 from mcp_optimizer.identity.logins import Logins, by_name, wants_login, why_no_login
@@ -72,7 +73,7 @@ class LoginPages:
             Route(f"{PATH}/{{rest:path}}", guard.page(_back_to_all), methods=["GET"]),
         ]
 
-    async def _all(self, _request: Request) -> Response:
+    async def _all(self, request: Request) -> Response:
         states = {state.spec.name: state for state in self._sources.servers()}
         found = await self._sources.logins.statuses(state.spec for state in states.values())
         rows = [
@@ -83,12 +84,11 @@ class LoginPages:
             )
             for login in found
         ]
-        return HTMLResponse(logins_page(rows, time.time(), self._sources.version))
+        return HTMLResponse(logins_page(rows, time.time(), self._sources.version, visitor_of(request)))
 
     async def _act(self, request: Request) -> Response:
         """`/logins/SERVER` logs in, `/logins/SERVER/out` logs out."""
-        # As sent, because the name of a server may contain a slash, which is then encoded.
-        name, *action = [unquote(part) for part in _sent_path(request).removeprefix(f"{PATH}/").split("/")]
+        name, *action = sent_parts(request, PATH)
         if action not in ([], ["out"]):
             return self._outcome("Not found", "There is no such page.", 404)
         try:
@@ -159,12 +159,6 @@ def _mark(state: str) -> str:
 
 async def _back_to_all(_request: Request) -> Response:
     return RedirectResponse(PATH, status_code=303)
-
-
-def _sent_path(request: Request) -> str:
-    """The path as it was sent, without the query."""
-    sent: bytes = request.scope.get("raw_path") or quote(request.scope["path"]).encode()
-    return sent.partition(b"?")[0].decode("ascii", "replace")
 
 
 def _sentence(failure: OptimizerError) -> str:

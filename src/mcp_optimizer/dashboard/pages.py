@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime
-from urllib.parse import urlencode
 
 from mcp_optimizer.dashboard.charts import share_bar
 from mcp_optimizer.dashboard.html import Html, el, join, number
@@ -16,6 +15,7 @@ from mcp_optimizer.dashboard.parts import (
     figure,
     frame,
     moment,
+    pager,
     savings_chart,
     savings_figures,
     section,
@@ -25,6 +25,7 @@ from mcp_optimizer.dashboard.parts import (
     table,
     tool_href,
 )
+from mcp_optimizer.dashboard.visitor import Visitor
 from mcp_optimizer.domain.events import Event, Outcome
 from mcp_optimizer.metrics.usage import Usage
 from mcp_optimizer.metrics.weights import Weight, total
@@ -64,9 +65,10 @@ class Overview:
         return total(self.weights)
 
 
-def overview_page(values: Overview) -> str:
+def overview_page(values: Overview, visitor: Visitor | None = None) -> str:
     title = el("h1", "Overview", class_="unseen")
-    return frame("Overview", title, figures_part(values), overview_rest(values), current="/", version=values.version)
+    body = title, figures_part(values), overview_rest(values)
+    return frame("Overview", *body, current="/", version=values.version, visitor=visitor)
 
 
 def figures_part(values: Overview) -> Html:
@@ -168,7 +170,7 @@ class CatalogPage:
     number: int = 1
 
 
-def catalog_page(values: CatalogPage) -> str:
+def catalog_page(values: CatalogPage, visitor: Visitor | None = None) -> str:
     begin = (values.number - 1) * PAGE
     shown = values.weights[begin : begin + PAGE]
     rows = [
@@ -195,37 +197,17 @@ def catalog_page(values: CatalogPage) -> str:
     )
     title = f"Tools of {values.server}" if values.server else "All tools"
     note = f"{counted(len(values.weights), 'tool')}, {total(values.weights):,} tokens; heaviest first"
+    last = max(1, -(-len(values.weights) // PAGE))
+    pages = pager("/catalog", {"server": values.server, "word": values.word}, values.number, last, "Pages of tools")
     body = table(("tool", "#tokens", "weight", "#called", "#found"), rows, "Tools by weight", "bars catalog")
     return frame(
-        title, el("h1", title), el("p", note, class_="lead"), filters, body, _pager(values),
-        current="/catalog", version=values.version,
+        title, el("h1", title), el("p", note, class_="lead"), filters, body, pages,
+        current="/catalog", version=values.version, visitor=visitor,
     )  # fmt: skip
 
 
 def _or_dash(times: int) -> str:
     return number(times) if times else "–"
-
-
-def _pager(values: CatalogPage) -> Html | None:
-    last = max(1, -(-len(values.weights) // PAGE))
-    if last == 1:
-        return None
-
-    def link(label: str, to: int) -> Html:
-        if not 1 <= to <= last:
-            return el("span", label, class_="note")
-        asked = {"server": values.server, "word": values.word, "page": to}
-        return el("a", label, href="/catalog?" + urlencode({key: value for key, value in asked.items() if value}))
-
-    place = el("span", f"page {values.number:,} of {last:,}")
-    return el(
-        "nav",
-        link("Previous", values.number - 1),
-        place,
-        link("Next", values.number + 1),
-        class_="pager",
-        aria_label="Pages of tools",
-    )
 
 
 @dataclass(frozen=True)
@@ -253,7 +235,7 @@ class ToolPage:
     average_tokens: int = 0
 
 
-def tool_page(values: ToolPage) -> str:
+def tool_page(values: ToolPage, visitor: Visitor | None = None) -> str:
     full = values.forms[0].tokens or 1
     figures = [
         figure(
@@ -278,82 +260,5 @@ def tool_page(values: ToolPage) -> str:
         section("How the schema was compressed", table(("technique", "#tokens after"), steps, "Techniques"))
         if steps else None,
         version=values.version,
-    )  # fmt: skip
-
-
-@dataclass(frozen=True)
-class HitShown:
-    """A tool that a search returned, and why."""
-
-    server: str
-    tool: str
-    summary: str
-    score: float
-    tokens: int
-    full_tokens: int
-    parts: Sequence[tuple[str, float]]
-
-
-@dataclass(frozen=True)
-class SearchPage:
-    """What find_tool would return."""
-
-    version: str
-    query: str
-    hits: Sequence[HitShown] = ()
-    fit: float = 0.0
-    reply_tokens: int = 0
-    baseline: int = 0
-    milliseconds: float = 0.0
-    note: str = ""
-    problem: str = field(default="")
-
-
-def search_page(values: SearchPage) -> str:
-    return frame(
-        f"Search: {values.query}" if values.query else "Search",
-        el("h1", "What find_tool returns"),
-        _search_result(values),
-        version=values.version,
-        query=values.query,
-    )
-
-
-def _search_result(values: SearchPage) -> Html | list[Html]:
-    if values.problem:
-        return el("p", values.problem, class_="empty")
-    if not values.query:
-        return el("p", "Search for an action, as a model does: “move a card to another column”.", class_="empty")
-    saved = 1 - values.reply_tokens / values.baseline if values.baseline else 0.0
-    figures = el(
-        "dl",
-        figure("The reply costs", number(values.reply_tokens), "tokens, once"),
-        figure("Against all definitions", f"{saved * 100:.1f} %", f"less than {number(values.baseline)} tokens"),
-        figure("Likely to answer", f"{values.fit * 100:.0f} %", "the first tool"),
-        figure("Took", f"{values.milliseconds:.1f} ms", "on this machine"),
-        class_="figures",
-    )
-    note = el("p", values.note, class_="note") if values.note else None
-    if not values.hits:
-        return [figures, el("p", "Nothing fits well enough, so nothing is returned.", class_="empty")]
-    return [figures, note or Html(""), el("ol", [_hit(hit, values.hits) for hit in values.hits], class_="hits")]
-
-
-def _hit(hit: HitShown, hits: Sequence[HitShown]) -> Html:
-    most = max((value for other in hits for _, value in other.parts), default=0) or 1
-    rows = [
-        (name, share_bar(max(value, 0) / most), f"{value:+.3f}")
-        for name, value in sorted(hit.parts, key=lambda part: -abs(part[1]))
-        if abs(value) >= 0.0005
-    ]
-    return el(
-        "li",
-        el("div",
-           el("h2", el("a", hit.tool, href=tool_href(hit.server, hit.tool)), " ",
-              el("a", hit.server, href=server_href(hit.server), class_="note")),
-           el("p", hit.summary),
-           el("p", f"{hit.tokens:,} tokens in the reply, {hit.full_tokens:,} as its server sent it", class_="note")),
-        el("div",
-           el("p", "score ", el("strong", f"{hit.score:.2f}"), " likely to answer; ranked by", class_="note"),
-           table(("part", "", "#adds"), rows, f"Parts of the rank of {hit.tool}", "why")),
+        visitor=visitor,
     )  # fmt: skip

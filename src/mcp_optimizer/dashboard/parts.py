@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from urllib.parse import quote, urlencode
 
 from mcp_optimizer.dashboard.charts import Period, Tile, bars_over_time, treemap
 from mcp_optimizer.dashboard.html import Child, Html, el, number
+from mcp_optimizer.dashboard.visitor import Visitor
 from mcp_optimizer.domain.events import Event, EventKind
 from mcp_optimizer.metrics.usage import Usage
 from mcp_optimizer.metrics.weights import Weight, by_server, total
@@ -17,9 +18,27 @@ _MOST_SERVERS = 24
 _MOST_TILES = 220
 
 
-def frame(title: str, *body: Child, current: str = "", version: str = "", query: str = "") -> str:
-    """A complete page of the dashboard."""
-    links = [("/", "Overview"), ("/catalog", "Catalog"), ("/logins", "Logins")]
+_LINKS = (
+    ("/", "Overview"),
+    ("/catalog", "Catalog"),
+    ("/callers", "Callers"),
+    ("/rules", "Rules"),
+    ("/trust", "Trust"),
+    ("/audit", "Audit"),
+    ("/logins", "Logins"),
+)
+
+
+def frame(
+    title: str,
+    *body: Child,
+    current: str = "",
+    version: str = "",
+    query: str = "",
+    visitor: Visitor | None = None,
+    is_closed: bool = False,
+) -> str:
+    """A complete page of the dashboard. `is_closed`: for somebody who may not see any other."""
     search = el(
         "form",
         el("label", "Search as a model does", for_="q", class_="unseen"),
@@ -28,13 +47,10 @@ def frame(title: str, *body: Child, current: str = "", version: str = "", query:
         el("button", "Search", type="submit"),
         action="/search", method="get", role="search",
     )  # fmt: skip
-    header = el(
-        "header",
-        el("a", "mcp-optimizer", href="/", class_="brand"),
-        el("nav", [el("a", label, href=href, aria_current="page" if href == current else None)
-                   for href, label in links], aria_label="Pages"),
-        search,
-    )  # fmt: skip
+    links = el("nav", [el("a", label, href=href, aria_current="page" if href == current else None)
+                       for href, label in _LINKS], aria_label="Pages")  # fmt: skip
+    brand = el("a", "mcp-optimizer", href="/", class_="brand")
+    header = el("header", brand, None if is_closed else [_sign_out(visitor), links, search])
     head = el(
         "head",
         el("meta", charset="utf-8"),
@@ -51,8 +67,42 @@ def frame(title: str, *body: Child, current: str = "", version: str = "", query:
     return "<!doctype html>\n" + page
 
 
-def message_page(title: str, *text: Child, version: str = "") -> str:
-    return frame(title, el("h1", title), [el("p", line, class_="empty") for line in text], version=version)
+def _sign_out(visitor: Visitor | None) -> Html | None:
+    if visitor is None or not visitor.is_signed_in:
+        return None
+    name = shortened(visitor.principal.name, 40)
+    who = el("span", name, " ", el("span", visitor.principal.role, class_="mark"), class_="note")
+    return el("form", who, el("button", "Sign out"), action="/logout", method="post", class_="who")
+
+
+def message_page(title: str, *text: Child, version: str = "", visitor: Visitor | None = None) -> str:
+    told = [el("p", line, class_="empty") for line in text]
+    return frame(title, el("h1", title), told, version=version, visitor=visitor)
+
+
+def shortened(text: str, most: int) -> str:
+    """The beginning of a text from others, where it may not take more room."""
+    return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
+def page_number(text: str, last: int) -> int:
+    """The page that somebody wants, if there is one."""
+    return min(max(int(text), 1), last) if text.isdecimal() and len(text) < 9 else 1
+
+
+def pager(path: str, asked: Mapping[str, object], at: int, last: int, label: str) -> Html | None:
+    """Links to the pages before and after; `asked` is the rest of the query."""
+    if last == 1:
+        return None
+
+    def link(text: str, to: int) -> Html:
+        if not 1 <= to <= last:
+            return el("span", text, class_="note")
+        query = {key: value for key, value in {**asked, "page": to}.items() if value}
+        return el("a", text, href=f"{path}?{urlencode(query, errors='replace')}")
+
+    place = el("span", f"page {at:,} of {last:,}")
+    return el("nav", link("Previous", at - 1), place, link("Next", at + 1), class_="pager", aria_label=label)
 
 
 def section(title: str, *body: Child, note: Child = None, css: str = "", id_: str | None = None) -> Html:
@@ -68,15 +118,20 @@ def figure(label: str, value: str, note: Child = None, css: str = "") -> Html:
 
 
 def table(titles: Sequence[str], rows: Iterable[Sequence[Child]], caption: str, css: str = "") -> Html:
-    """Names on the left; columns whose title begins with # are numbers, on the right."""
+    """Names on the left; columns whose title begins with # are numbers, on the right.
+
+    With the class `stack`, each row is a block on a phone, and each cell says its title.
+    """
+    is_stacked = "stack" in css.split()
     numeric = [title.startswith("#") for title in titles]
+    plain = [title.lstrip("#") for title in titles]
     head = el("tr", [
-        el("th", title.lstrip("#"), scope="col", class_="n" if is_number else None)
-        for title, is_number in zip(titles, numeric, strict=True)
+        el("th", title, scope="col", class_="n" if is_number else None)
+        for title, is_number in zip(plain, numeric, strict=True)
     ])  # fmt: skip
     body = [
-        el("tr", [el("td", cell, class_="n" if is_number else None)
-                  for cell, is_number in zip(row, numeric, strict=True)])
+        el("tr", [el("td", cell, class_="n" if is_number else None, data_title=title if is_stacked else None)
+                  for cell, is_number, title in zip(row, numeric, plain, strict=True)])
         for row in rows
     ]  # fmt: skip
     shown = el("table", el("caption", caption, class_="unseen"), el("thead", head), el("tbody", body), class_=css)
@@ -89,11 +144,11 @@ def state_mark(state: str, href: str | None = None) -> Html:
 
 
 def tool_href(server: str, tool: str) -> str:
-    return f"/tools/{quote(server, safe='')}/{quote(tool, safe='')}"
+    return f"/tools/{quote(server, safe='', errors='replace')}/{quote(tool, safe='', errors='replace')}"
 
 
 def server_href(server: str) -> str:
-    return "/catalog?" + urlencode({"server": server})
+    return "/catalog?" + urlencode({"server": server}, errors="replace")
 
 
 def moment(at: float) -> str:

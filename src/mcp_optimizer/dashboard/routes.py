@@ -1,4 +1,4 @@
-"""The dashboard over HTTP: reads the gateway and its history, and returns pages. Changes nothing; `logins` does.
+"""The dashboard over HTTP: reads the gateway and its history, and returns pages. Changes nothing.
 
 Built by the composition root with the parts it may read; `guard` decides who may see it.
 """
@@ -6,38 +6,36 @@ Built by the composition root with the parts it may read; `guard` decides who ma
 from __future__ import annotations
 
 import asyncio
-import json
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from importlib import resources
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, PlainTextResponse, Response, StreamingResponse
+from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 
 from mcp_optimizer.catalog import CatalogTool, Snapshot
 from mcp_optimizer.catalog.forms import Detail, ToolForms
 from mcp_optimizer.dashboard.guard import Guard
-from mcp_optimizer.dashboard.html import visible
+from mcp_optimizer.dashboard.live_events import LiveEvents
 from mcp_optimizer.dashboard.pages import (
     PAGE,
     CatalogPage,
     FormShown,
-    HitShown,
     Overview,
-    SearchPage,
     ServerRow,
     ToolPage,
     catalog_page,
     figures_part,
     overview_page,
-    search_page,
     tool_page,
 )
-from mcp_optimizer.dashboard.parts import message_page, moment, subject
+from mcp_optimizer.dashboard.parts import message_page, page_number
+from mcp_optimizer.dashboard.search_page import HitShown, SearchPage, search_page
+from mcp_optimizer.dashboard.visitor import Visitor, visitor_of
 from mcp_optimizer.domain.events import Event, ToolKey
 from mcp_optimizer.errors import CatalogError, OptimizerError
 from mcp_optimizer.gateway.entries import summary
@@ -58,10 +56,6 @@ _REST = 10
 
 _REMEMBERED = 5_000
 _SHOWN = 15
-_KEEP_ALIVE = 15.0
-_MOST_WATCHING = 100
-"""Pages that may receive events as they happen."""
-
 _LONGEST_QUERY = 500
 _FILES = {"style.css": "text/css", "dashboard.js": "text/javascript", "icon.svg": "image/svg+xml"}
 
@@ -106,8 +100,7 @@ class Dashboard:
         self._before: list[Event] = []
         self._fresh_until = 0.0
         self._summing = asyncio.Lock()
-        self._ending = asyncio.Event()
-        self._watching = 0
+        self._live = LiveEvents(sources.recorder, guard)
 
     def routes(self) -> list[Route]:
         page, data = self._guard.page, self._guard.data
@@ -117,17 +110,16 @@ class Dashboard:
             Route("/catalog", page(self._catalog)),
             Route("/search", page(self._search)),
             Route("/tools/{server}/{tool:path}", page(self._tool)),
-            Route("/events", data(self._events)),
-            Route("/static/{name}", self._static),
-            Route("/login", self._guard.login, methods=["POST"]),
+            *self._live.routes(),
+            Route("/static/{name}", _static),
         ]
 
     def end(self) -> None:
         """Disconnect the viewers, because the server is about to stop."""
-        self._ending.set()
+        self._live.end()
 
-    async def _overview(self, _request: Request) -> Response:
-        return HTMLResponse(await asyncio.to_thread(overview_page, await self._values()))
+    async def _overview(self, request: Request) -> Response:
+        return HTMLResponse(await asyncio.to_thread(overview_page, await self._values(), visitor_of(request)))
 
     async def _figures(self, _request: Request) -> Response:
         return HTMLResponse(await asyncio.to_thread(figures_part, await self._values()))
@@ -170,9 +162,11 @@ class Dashboard:
         server, word = asked.get("server", ""), asked.get("word", "")[:_LONGEST_QUERY]
         wanted = asked.get("page", "1")
         usage, _ = await self._summed_up()
-        return HTMLResponse(await asyncio.to_thread(self._catalog_page, server, word, wanted, usage))
+        return HTMLResponse(
+            await asyncio.to_thread(self._catalog_page, server, word, wanted, usage, visitor_of(request))
+        )
 
-    def _catalog_page(self, server: str, word: str, wanted: str, usage: Usage) -> str:
+    def _catalog_page(self, server: str, word: str, wanted: str, usage: Usage, visitor: Visitor) -> str:
         every = weights(self._sources.gateway.snapshot)
         kept = [w for w in every if server in ("", w.server) and word.lower() in w.tool.lower()]
         kept.sort(key=lambda weight: (-weight.tokens, weight.server, weight.tool))
@@ -185,9 +179,9 @@ class Dashboard:
             {row.key: row.times for row in usage.found},
             server,
             word,
-            min(max(int(wanted), 1), last) if wanted.isdecimal() and len(wanted) < 9 else 1,
+            page_number(wanted, last),
         )
-        return catalog_page(values)
+        return catalog_page(values, visitor)
 
     async def _tool(self, request: Request) -> Response:
         server, name = request.path_params["server"], request.path_params["tool"]
@@ -196,9 +190,10 @@ class Dashboard:
         tool = snapshot.tools[position] if position is not None else None
         if tool is None:
             text = f"No running server called {server} has a tool called {name}."
-            return HTMLResponse(message_page("No such tool", text, version=self._sources.version), status_code=404)
+            page = message_page("No such tool", text, version=self._sources.version, visitor=visitor_of(request))
+            return HTMLResponse(page, status_code=404)
         usage, _ = await self._summed_up()
-        return HTMLResponse(tool_page(await asyncio.to_thread(self._tool_values, tool, usage)))
+        return HTMLResponse(tool_page(await asyncio.to_thread(self._tool_values, tool, usage), visitor_of(request)))
 
     def _tool_values(self, tool: CatalogTool, usage: Usage) -> ToolPage:
         forms = self._sources.forms
@@ -224,7 +219,7 @@ class Dashboard:
         values = SearchPage(self._sources.version, query)
         if query:
             values = await asyncio.to_thread(self._found, query)
-        return HTMLResponse(search_page(values))
+        return HTMLResponse(search_page(values, visitor_of(request)))
 
     def _found(self, query: str) -> SearchPage:
         """What find_tool would return, and why."""
@@ -255,42 +250,6 @@ class Dashboard:
         note = "By words only: the encoder is still loading." if found.by_words_only else ""
         baseline = found.token_metrics.baseline_tokens
         return SearchPage(sources.version, query, hits, found.fit, reply_tokens, baseline, taken, note)
-
-    async def _events(self, _request: Request) -> Response:
-        if self._watching >= _MOST_WATCHING:
-            return PlainTextResponse("Too many viewers.", status_code=503, headers={"Retry-After": "60"})
-        headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
-        return StreamingResponse(self._stream(), media_type="text/event-stream", headers=headers)
-
-    async def _stream(self) -> AsyncIterator[str]:
-        ending = asyncio.ensure_future(self._ending.wait())
-        getting: asyncio.Task[Event] | None = None
-        self._watching += 1
-        try:
-            with self._sources.recorder.watched() as queue:
-                yield ": hello\n\n"
-                while not ending.done():
-                    getting = getting or asyncio.ensure_future(queue.get())
-                    await asyncio.wait({getting, ending}, timeout=_KEEP_ALIVE, return_when=asyncio.FIRST_COMPLETED)
-                    if getting.done():
-                        event, getting = getting.result(), None
-                        yield f"data: {json.dumps(event_values(event))}\n\n"
-                    else:
-                        yield ": still here\n\n"
-        finally:
-            # Also when the viewer has left, which ends this wherever it waits.
-            self._watching -= 1
-            ending.cancel()
-            if getting is not None:
-                getting.cancel()
-
-    async def _static(self, request: Request) -> Response:
-        name = request.path_params["name"]
-        if name not in _FILES:
-            return Response(status_code=404)
-        content = (resources.files("mcp_optimizer") / "dashboard" / "static" / name).read_bytes()
-        headers = {"Cache-Control": "no-cache", "X-Content-Type-Options": "nosniff"}
-        return Response(content, media_type=_FILES[name], headers=headers)
 
 
 _FORMS = (("As its server sent it", Detail.FULL), ("Compressed schema", Detail.SCHEMA), ("Signature", Detail.SIGNATURE))
@@ -325,18 +284,10 @@ def _identity(event: Event) -> tuple[object, ...]:
     return (round(event.at * 1_000), event.session, event.kind, event.server, event.tool, event.tokens)
 
 
-def event_values(event: Event) -> dict[str, Any]:
-    """An event as the page's script shows it; every name made visible, as in the pages themselves."""
-    which, href = subject(event)
-    return {
-        "at": moment(event.at),
-        "kind": event.kind.value,
-        "which": visible(which),
-        "href": href,
-        "client": visible(event.client),
-        "tokens": event.tokens,
-        "milliseconds": event.milliseconds,
-        "outcome": event.outcome.value,
-        "cached": event.cached,
-        "truncated": event.truncated,
-    }
+async def _static(request: Request) -> Response:
+    name = request.path_params["name"]
+    if name not in _FILES:
+        return Response(status_code=404)
+    content = (resources.files("mcp_optimizer") / "dashboard" / "static" / name).read_bytes()
+    headers = {"Cache-Control": "no-cache", "X-Content-Type-Options": "nosniff"}
+    return Response(content, media_type=_FILES[name], headers=headers)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from sqlalchemy import ColumnElement, and_, func, insert, or_, select, update
+from sqlalchemy import ColumnElement, and_, case, func, insert, or_, select, update
 
 from mcp_optimizer.db.tables import api_key
 from mcp_optimizer.db.transactions import Transactions
@@ -40,6 +40,15 @@ class StoredKeys(Transactions):
         """Every key, by name, the newest of a name last."""
         return await self._read()
 
+    async def living_named(self, name: str, now_ms: int) -> ApiKey | None:
+        """The living key of a name."""
+        return next(iter(await self._read(_is_living(now_ms), api_key.c.name == name)), None)
+
+    async def latest(self, most: int, now_ms: int) -> list[ApiKey]:
+        """At most so many keys: those that live, then those that ended, of each the newest first."""
+        order = (case((_is_living(now_ms), 0), else_=1), api_key.c.created_at_ms.desc(), api_key.c.id)
+        return await self._read(order=order, most=most)
+
     async def add(self, key: ApiKey, most: int) -> str:
         """Write a new key; if that cannot be, nothing is written, and this is why: "name" or "many"."""
         living = _is_living(key.created_at_ms)
@@ -59,14 +68,26 @@ class StoredKeys(Transactions):
         async with self._writing(alone=True) as connection:
             return (await connection.execute(ending.returning(api_key.c.id))).first() is not None
 
+    async def revoke_id(self, key_id: str, now_ms: int) -> str | None:
+        """The name of the key that ends with this; None if there is no living key with the id."""
+        ending = update(api_key).where(_is_living(now_ms), api_key.c.id == key_id).values(revoked_at_ms=now_ms)
+        async with self._writing(alone=True) as connection:
+            found = (await connection.execute(ending.returning(api_key.c.name))).first()
+        return None if found is None else str(found.name)
+
     async def write_used(self, used: Mapping[str, int]) -> None:
         """When keys were last used, by id."""
         async with self._writing() as connection:
             for key_id, at_ms in sorted(used.items()):
                 await connection.execute(update(api_key).where(api_key.c.id == key_id).values(used_at_ms=at_ms))
 
-    async def _read(self, *conditions: ColumnElement[bool]) -> list[ApiKey]:
-        wanted = select(api_key).where(*conditions).order_by(api_key.c.name, api_key.c.created_at_ms)
+    async def _read(
+        self,
+        *conditions: ColumnElement[bool],
+        order: Sequence[ColumnElement[Any]] = (api_key.c.name, api_key.c.created_at_ms),
+        most: int | None = None,
+    ) -> list[ApiKey]:
+        wanted = select(api_key).where(*conditions).order_by(*order).limit(most)
         async with self._reading() as connection:
             return [_key(row) for row in (await connection.execute(wanted)).mappings()]
 

@@ -12,9 +12,9 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
-from sqlalchemy import ColumnElement, Dialect, Row, and_, delete, insert, or_, select
+from sqlalchemy import ColumnElement, Dialect, Row, and_, case, delete, func, insert, or_, select
 
 from mcp_optimizer.db.salt import known_salt, salt
 from mcp_optimizer.db.tables import audit
@@ -44,10 +44,22 @@ class AuditQuery:
     decision: str | None = None
     limit: int = 100
     """The newest of them."""
+    most_read: int | None = None
+    """Rows that are looked at; None: as many as it takes."""
 
     def matches(self, entry: AuditEntry) -> bool:
         """Whether the patterns fit; the database compares only roughly."""
         return fnmatch.fnmatchcase(entry.caller, self.caller) and fnmatch.fnmatchcase(entry.tool, self.tool)
+
+
+class ActiveCaller(NamedTuple):
+    """What one caller did in a while."""
+
+    caller: str
+    tenant: str
+    acts: int
+    refused: int
+    last_at_ms: int
 
 
 class StoredAudit(Transactions):
@@ -64,6 +76,7 @@ class StoredAudit(Transactions):
         found: list[AuditEntry] = []
         conditions = list(_conditions(query))
         before: ColumnElement[bool] | None = None
+        looked_at = 0
         async with self._reading() as connection:
             # Page by page, so other queries wait for one page, not for all.
             while len(found) < query.limit:
@@ -71,11 +84,32 @@ class StoredAudit(Transactions):
                 newest = select(audit).where(*wanted).order_by(audit.c.at_ms.desc(), audit.c.id.desc()).limit(_PAGE)
                 rows = (await connection.execute(newest)).all()
                 found += [entry for entry in map(_entry, rows) if query.matches(entry)]
-                if len(rows) < _PAGE:
+                looked_at += len(rows)
+                if len(rows) < _PAGE or (query.most_read is not None and looked_at >= query.most_read):
                     break
                 at_ms, last = rows[-1].at_ms, rows[-1].id
                 before = or_(audit.c.at_ms < at_ms, and_(audit.c.at_ms == at_ms, audit.c.id < last))
         return found[: query.limit][::-1]
+
+    async def active_callers(self, since: float, most_read: int, most: int) -> list[ActiveCaller]:
+        """Who did something lately, the latest first: of the newest rows, and not more callers than that."""
+        recent = (
+            select(audit.c.caller, audit.c.tenant, audit.c.decision, audit.c.outcome, audit.c.at_ms)
+            .where(audit.c.at_ms >= _milliseconds(since))
+            .order_by(audit.c.at_ms.desc())
+            .limit(most_read)
+            .subquery()
+        )
+        is_refused = or_(recent.c.decision == "deny", recent.c.outcome == "declined")
+        refused = func.sum(case((is_refused, 1), else_=0))
+        wanted = (
+            select(recent.c.caller, recent.c.tenant, func.count(), refused, func.max(recent.c.at_ms))
+            .group_by(recent.c.caller, recent.c.tenant)
+            .order_by(func.max(recent.c.at_ms).desc(), recent.c.caller, recent.c.tenant)
+            .limit(most)
+        )
+        async with self._reading() as connection:
+            return [ActiveCaller(*map(_plain, row)) for row in await connection.execute(wanted)]
 
     async def forget(self, before: float) -> int:
         """Delete entries older than a moment; returns how many."""
@@ -148,3 +182,8 @@ def _storable(text: str) -> str:
 def _entry(row: Row[Any]) -> AuditEntry:
     values: Sequence[Any] = row[1:]
     return AuditEntry(*values)
+
+
+def _plain(value: Any) -> Any:
+    """PostgreSQL sums whole numbers as decimals."""
+    return value if isinstance(value, str) else int(value)

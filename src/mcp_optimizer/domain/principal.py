@@ -32,6 +32,11 @@ class Role(StrEnum):
     SEE = "see"
     MANAGE = "manage"
 
+    def covers(self, other: Role) -> bool:
+        """Whether somebody with this role may do what the other permits."""
+        order = list(Role)
+        return order.index(self) >= order.index(other)
+
 
 @dataclass(frozen=True)
 class Principal:

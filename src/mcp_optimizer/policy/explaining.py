@@ -1,10 +1,15 @@
-"""Explains one decision step by step, for the person who writes the rules. Called by `policy test`. Pure."""
+"""Explains one decision step by step, and counts many, for the person who writes the rules. Pure.
+
+Called by `policy test` and the dashboard.
+"""
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from mcp_optimizer.domain.decisions import Decision, Effect, Rule
+from mcp_optimizer.domain.decisions import Decision, Effect, RiskClass, Rule
 from mcp_optimizer.domain.principal import Principal, Risk
 from mcp_optimizer.policy.access import SOURCES, Policy, own_limits
 
@@ -86,6 +91,33 @@ def _changes(principal: Principal, server: str, tool: str, decision: Decision, m
         f"a rule before rule {(matched or 0) + 1} with effect = 'allow', server = '{server}', tool = '{tool}'"
     )
     return tuple(changes)
+
+
+@dataclass(frozen=True)
+class Survey:
+    """What decides about each of many tools, for one caller."""
+
+    tools: int
+    by_rule: Mapping[int | None, int]
+    """How many tools each rule decides, by its position; None: no rule matches."""
+    by_limits: int
+    """How many the caller's own key or token rules out."""
+    risks: Mapping[RiskClass, int]
+    """How many tools have a class, and by what."""
+
+
+def survey(policy: Policy, principal: Principal, tools: Iterable[tuple[str, str, object]]) -> Survey:
+    """`tools`: their servers, own names and annotations."""
+    by_rule, risks = Counter[int | None](), Counter[RiskClass]()
+    by_limits = 0
+    for server, tool, hints in tools:
+        risk = policy.risk(server, tool, hints)
+        risks[risk] += 1
+        if own_limits(principal, server, risk) is not None:
+            by_limits += 1
+        else:
+            by_rule[policy.rulebook.first_match(principal, server, tool, risk.risk)] += 1
+    return Survey(risks.total(), by_rule, by_limits, risks)
 
 
 def imagined(name: str, servers: frozenset[str] | None, risk: Risk) -> Principal:

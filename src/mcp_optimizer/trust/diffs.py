@@ -7,10 +7,11 @@ import hashlib
 import json
 import re
 import textwrap
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from mcp_optimizer.domain.hidden_text import with_hidden_shown
+from mcp_optimizer.errors import listed
 
 MOST_LINES = 400
 """Lines of one diff that are shown."""
@@ -31,8 +32,16 @@ def difference(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]
 
 
 def digest(tools: Mapping[str, str], identity: str = "") -> str:
-    """Stands for exactly these hashes, so that nobody approves what was not shown."""
-    return hashlib.sha256(json.dumps([sorted(tools.items()), identity]).encode()).hexdigest()[:12]
+    """Stands for exactly these hashes, so that nobody approves what was not shown.
+
+    Long enough that a server cannot look for two definitions with the same one: to be shown, and to be approved.
+    """
+    return hashlib.sha256(json.dumps([sorted(tools.items()), identity]).encode()).hexdigest()[:32]
+
+
+def told(approved: Sequence[str], *, is_moved: bool) -> str:
+    """What was approved, for the audit."""
+    return listed([*(["its command or URL"] if is_moved else []), *approved])
 
 
 def _lines(definition: Mapping[str, Any]) -> list[str]:

@@ -96,9 +96,18 @@ class Keeper:
         self._decide(server)
         return existed
 
+    async def servers(self) -> list[str]:
+        """Every server of which something is kept."""
+        return await (await self._store()).servers()
+
     async def pins(self, server: str) -> Pins:
         """Everything that is kept of a server, with definitions."""
         return await (await self._store()).whole(server)
+
+    @property
+    def modes(self) -> Mapping[str, TrustMode]:
+        """What happens to changed tools, by server."""
+        return self._modes
 
     async def decided(self) -> Collection[str]:
         """Wait until somebody, here or in another process, decides about servers with unapproved tools; their names."""

@@ -21,6 +21,10 @@ class PinStore(Protocol):
         """All pins of a server, with the tools' definitions."""
         ...
 
+    async def servers(self) -> list[str]:
+        """The servers that have pins."""
+        ...
+
     async def marks(self, servers: Collection[str]) -> dict[str, Mark]:
         """What changes with every approval, by server."""
         ...
@@ -57,6 +61,9 @@ class PinsInMemory:
 
     async def whole(self, server: str) -> Pins:
         return self._pins.get(server, Pins())
+
+    async def servers(self) -> list[str]:
+        return sorted(self._pins)
 
     async def marks(self, servers: Collection[str]) -> dict[str, Mark]:
         return {server: self._pins[server].mark if server in self._pins else NO_MARK for server in servers}

@@ -101,6 +101,17 @@ async def test_what_another_process_did_is_known_after_two_seconds(tmp_path: Pat
         assert (await here.known.principal(new)).name == "key:new"
 
 
+async def test_whoever_showed_a_key_before_holds_it_until_it_ends(tmp_path: Path) -> None:
+    async with world(tmp_path) as here:
+        key, text = await here.made()
+        assert await here.known.holder(key.id) == await here.known.principal(text)
+        await here.stored.revoke("ci", time.time_ns() // 1_000_000)
+        here.now += 2.01
+        for key_id in (key.id, "", "no such"):
+            with pytest.raises(Rejected):
+                await here.known.holder(key_id)
+
+
 async def test_a_key_in_use_is_looked_up_ahead_of_time_and_nobody_waits(tmp_path: Path) -> None:
     async with world(tmp_path) as here:
         _, text = await here.made()

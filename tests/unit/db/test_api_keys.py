@@ -54,3 +54,19 @@ async def test_there_is_a_limit_on_living_keys(place: Path | str) -> None:
     async with opened_keys(place) as keys:
         made = [new_key(Wanted(f"key {number}"), datetime.now(UTC))[0] for number in range(3)]
         assert [await keys.add(key, 2) for key in made] == ["", "", "many"]
+
+
+async def test_those_that_live_come_first_and_one_is_revoked_by_its_id(place: Path | str) -> None:
+    async with opened_keys(place) as keys:
+        made = [new_key(Wanted(f"key {number}"), datetime.now(UTC))[0] for number in range(4)]
+        for key in made:
+            assert await keys.add(key, 10) == ""
+        assert await keys.revoke_id(made[3].id, now_ms()) == "key 3"
+        assert await keys.revoke_id(made[3].id, now_ms()) is None
+        assert await keys.revoke_id("no such", now_ms()) is None
+        found = [key.name for key in await keys.latest(10, now_ms())]
+        assert sorted(found[:3]) == ["key 0", "key 1", "key 2"]
+        assert found[3:] == ["key 3"]
+        assert len(await keys.latest(2, now_ms())) == 2
+        assert await keys.living_named("key 1", now_ms()) == made[1]
+        assert await keys.living_named("key 3", now_ms()) is None

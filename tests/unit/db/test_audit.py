@@ -164,3 +164,28 @@ async def test_writers_that_find_the_file_deleted_create_it_once(
         await asyncio.gather(*(stored.write([act(number)]) for number in range(1, 6)))
         assert sorted(numbers(await stored.read(AuditQuery()))) == [1, 2, 3, 4, 5]
     assert caplog.text.count("was deleted; creating a new one") == 1
+
+
+async def test_callers_are_summed_up_within_limits(place: Path | str) -> None:
+    entries = [act(number, caller=f"key:{number % 3}") for number in range(30)]
+    declined = act(31, caller="key:0", outcome="declined")
+    async with opened(place) as stored:
+        await stored.write([*entries, act(30, caller="", decision="deny"), declined])
+        found = await stored.active_callers(NOW, 1_000, 10)
+        assert [(one.caller, one.acts, one.refused) for one in found] == [
+            ("key:0", 11, 1),
+            ("", 1, 1),
+            ("key:2", 10, 0),
+            ("key:1", 10, 0),
+        ]
+        assert found[0].last_at_ms == declined.at_ms
+        assert [one.caller for one in await stored.active_callers(NOW, 1_000, 2)] == ["key:0", ""]
+        assert sum(one.acts for one in await stored.active_callers(NOW, 5, 10)) == 5
+        assert await stored.active_callers(NOW + 1, 1_000, 10) == []
+
+
+async def test_a_filter_that_fits_nothing_looks_at_a_limited_number_of_rows() -> None:
+    async with opened() as stored:
+        await stored.write([act(number, tool="b" if number else "a") for number in range(5_000)])
+        assert len(await stored.read(AuditQuery(tool="[a]"))) == 1
+        assert await stored.read(AuditQuery(tool="[a]", most_read=2_000)) == []

@@ -7,7 +7,7 @@ import pytest
 from mcp_optimizer.domain.decisions import Effect, Rule
 from mcp_optimizer.domain.principal import Principal, Risk
 from mcp_optimizer.policy.access import Policy
-from mcp_optimizer.policy.explaining import explain, imagined, written
+from mcp_optimizer.policy.explaining import explain, imagined, survey, written
 from mcp_optimizer.policy.rules import RuleBook
 
 LOCAL = imagined("local", None, Risk.DESTRUCTIVE)
@@ -64,3 +64,15 @@ def test_what_a_key_does_not_permit_no_rule_is_asked_about() -> None:
 )
 def test_a_rule_is_written_without_what_it_leaves_out(rule: Rule, text: str) -> None:
     assert written(rule) == text
+
+
+def test_each_tool_is_counted_once_where_it_is_decided() -> None:
+    rules = [Rule(Effect.DENY, tool="delete_*"), Rule(Effect.ASK, "git", caller="key:*"), Rule(Effect.DENY, "git")]
+    tools = [("git", "delete_tag", None), ("git", "get_tag", None), ("mail", "get_mail", None), ("mail", "send", None)]
+    policy = Policy(RuleBook(rules))
+    everybody = survey(policy, LOCAL, tools)
+    assert (everybody.tools, dict(everybody.by_rule), everybody.by_limits) == (4, {0: 1, 2: 1, None: 2}, 0)
+    guest = survey(policy, imagined("key:guest", frozenset({"git"}), Risk.READ), tools)
+    assert (dict(guest.by_rule), guest.by_limits) == ({1: 1}, 3)
+    for counted in (everybody, guest):
+        assert sum(counted.by_rule.values()) + counted.by_limits == sum(counted.risks.values()) == 4

@@ -1,0 +1,98 @@
+"""The dashboard with everything it reads and changes, behind one guard. Built with the HTTP application."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import TYPE_CHECKING
+
+from mcp_optimizer import __version__
+from mcp_optimizer.app.costs import Costs
+from mcp_optimizer.app.parts import Parts
+from mcp_optimizer.dashboard.acts import Acts
+from mcp_optimizer.dashboard.audit_routes import AuditRoutes, AuditSources
+from mcp_optimizer.dashboard.caller_routes import CallerRoutes, CallerSources
+from mcp_optimizer.dashboard.guard import Guard
+from mcp_optimizer.dashboard.logins import CALLBACK, LoginPages, LoginSources
+from mcp_optimizer.dashboard.monitoring import metrics_route
+from mcp_optimizer.dashboard.reception import Entrance, Reception
+from mcp_optimizer.dashboard.routes import Dashboard, Sources
+from mcp_optimizer.dashboard.rule_routes import RuleRoutes, RuleSources
+from mcp_optimizer.dashboard.signing_in import SignInForms
+from mcp_optimizer.dashboard.trust_routes import TrustRoutes, TrustSources
+from mcp_optimizer.metrics.prometheus import Meters
+from mcp_optimizer.serving.http import is_loopback
+
+if TYPE_CHECKING:
+    from mcp.server.transport_security import TransportSecuritySettings
+    from starlette.routing import Route
+
+
+def build_dashboard(
+    parts: Parts, costs: Costs, host: str, admitted: TransportSecuritySettings
+) -> tuple[Dashboard, Sequence[Route]]:
+    """The pages, and where they are."""
+    guard = _guard(parts, host, admitted)
+    dashboard = Dashboard(_sources(parts, costs), guard)
+    return dashboard, [
+        *dashboard.routes(),
+        *SignInForms(guard).routes(),
+        *_login_pages(parts, guard).routes(),
+        *_sharing(parts, guard),
+        metrics_route(_meters(parts, costs), guard),
+    ]
+
+
+def _guard(parts: Parts, host: str, admitted: TransportSecuritySettings) -> Guard:
+    settings, trail = parts.settings, parts.trail
+    needs_key = bool(settings.dashboard_token or settings.require_auth)
+    entrance = Entrance(is_loopback(host) and not needs_key, settings.dashboard_token, settings.public_url)
+    note_wrong = partial(trail.refused, 401, "dashboard") if trail is not None else lambda: None
+    return Guard(admitted, Reception(entrance, parts.credentials), note_wrong)
+
+
+def _sources(parts: Parts, costs: Costs) -> Sources:
+    return Sources(
+        gateway=parts.gateway,
+        forms=parts.forms,
+        recorder=parts.recorder,
+        history=parts.storage.history,
+        usage=costs.usage,
+        find=costs.of_search,
+        own_tokens=lambda: costs.own_tokens,
+        version=__version__,
+    )
+
+
+def _login_pages(parts: Parts, guard: Guard) -> LoginPages:
+    address, logins = parts.settings.public_url, parts.logins
+    if address:
+        logins.come_back_to(f"{address}{CALLBACK}")
+    return LoginPages(LoginSources(logins, parts.pool.states, address, __version__), guard)
+
+
+def _sharing(parts: Parts, guard: Guard) -> list[Route]:
+    """Callers, rules, trust and the audit."""
+    storage, catalog, acts = parts.storage, parts.catalog, Acts(parts.trail)
+    callers = CallerSources(
+        keys=storage.api_keys,
+        audit=storage.audit,
+        issuers=parts.credentials.issuers,
+        servers=lambda: list(catalog.snapshot.states),
+        acts=acts,
+        public_url=parts.settings.public_url,
+        version=__version__,
+    )
+    return [
+        *CallerRoutes(callers, guard).routes(),
+        *RuleRoutes(RuleSources(parts.policy, lambda: catalog.snapshot, storage.api_keys, __version__), guard).routes(),
+        *TrustRoutes(TrustSources(parts.keeper, acts, __version__), guard).routes(),
+        *AuditRoutes(AuditSources(storage.audit, parts.trail is not None, __version__), guard).routes(),
+    ]
+
+
+def _meters(parts: Parts, costs: Costs) -> Meters:
+    recorder, gate = parts.recorder, parts.gate
+    meters = Meters(lambda: parts.catalog.snapshot, recorder, lambda: costs.assumptions, lambda: gate.refused)
+    recorder.listen(meters.take)
+    return meters

@@ -1,0 +1,148 @@
+"""Who sent a request to the dashboard: by a key or token in a header, by a sign-in, or anybody where it is open.
+
+Called by `guard` for every request. Knows no pages. A sign-in holds as long as its key: that is asked again each time,
+and the credentials look for changes at least every two seconds.
+"""
+
+from __future__ import annotations
+
+import hmac
+from dataclasses import dataclass
+
+from starlette.requests import Request
+
+from mcp_optimizer.callers.credentials import Credentials
+from mcp_optimizer.callers.door import Denied, Door
+from mcp_optimizer.callers.keys import PREFIX, id_of
+from mcp_optimizer.callers.outcomes import CannotVerify, Rejected
+from mcp_optimizer.dashboard.sign_ins import SignIns
+from mcp_optimizer.dashboard.visitor import Visitor
+from mcp_optimizer.domain.principal import LOCAL_PRINCIPAL, Principal, Role
+
+TOKEN_HOLDER = Principal("dashboard", "dashboard", role=Role.MANAGE)
+"""Whoever has the dashboard's token. No key or issuer makes a name without a colon."""
+
+_NAME = "mcp-optimizer"
+_BEARER = b"bearer "
+_UNREADABLE = "The key or token is unknown, expired or revoked."
+_ENDED = "Your key was revoked or has expired. Sign in with another one."
+
+
+class NotAdmitted(Exception):
+    """Somebody is not let in."""
+
+    def __init__(self, status: int, told: str = "", *, is_wrong: bool = False) -> None:
+        super().__init__(told)
+        self.status = status
+        self.told = told
+        self.is_wrong = is_wrong
+        """Something was given, and it is no good."""
+
+
+@dataclass(frozen=True)
+class Entrance:
+    """Whom the settings let in."""
+
+    is_open: bool
+    """Anybody who reaches the dashboard may do everything, without a key."""
+    token: str = ""
+    public_url: str = ""
+
+
+class Reception:
+    """Lets people and programs in."""
+
+    def __init__(self, entrance: Entrance, credentials: Credentials, sign_ins: SignIns | None = None) -> None:
+        self._entrance = entrance
+        self._credentials = credentials
+        self._door = Door(credentials, is_open=False, public_url=entrance.public_url)
+        self.sign_ins = SignIns() if sign_ins is None else sign_ins
+
+    @property
+    def can_sign_in(self) -> bool:
+        """Whether anything opens the dashboard."""
+        return bool(self._entrance.token) or self._credentials.takes_keys
+
+    async def visitor(self, request: Request) -> Visitor:
+        """Who sent a request; raises NotAdmitted."""
+        given = [(name, value) for name, value in request.scope["headers"] if _is_credential(name, value)]
+        if given:
+            return Visitor(await self._bearer(request, given))
+        if self._entrance.is_open:
+            return Visitor(LOCAL_PRINCIPAL)
+        return Visitor(await self._signed_in(request), is_signed_in=True)
+
+    async def sign_in(self, text: str) -> str:
+        """What the browser keeps of somebody who gave a key, or the dashboard's token; raises NotAdmitted."""
+        if self._is_token(text.encode("utf-8", "surrogatepass")):
+            return self.sign_ins.begin(TOKEN_HOLDER)
+        text = text.strip()
+        if not text.startswith(PREFIX):
+            raise NotAdmitted(401, _UNREADABLE, is_wrong=True)
+        try:
+            principal = await self._credentials.of_key(text)
+        except Rejected as rejected:
+            raise NotAdmitted(401, str(rejected), is_wrong=True) from None
+        except CannotVerify as cannot:
+            raise NotAdmitted(503, str(cannot)) from None
+        if not principal.role.covers(Role.SEE):
+            raise NotAdmitted(403, no_role(principal, Role.SEE))
+        return self.sign_ins.begin(principal, id_of(text) or "")
+
+    def is_secure(self, request: Request) -> bool:
+        """Whether the browser reaches us by TLS, which a proxy may take off."""
+        return _scheme(request) == "https" or self._entrance.public_url.startswith("https://")
+
+    def cookie(self, request: Request) -> str:
+        """The name of what the browser keeps. With TLS, one that no page of a neighbouring host can set."""
+        return f"__Host-{_NAME}" if self.is_secure(request) else _NAME
+
+    async def _bearer(self, request: Request, given: list[tuple[bytes, bytes]]) -> Principal:
+        # A header's bytes are read as Latin-1 elsewhere; the token is compared with the bytes that were sent.
+        if any(self._is_token(value[len(_BEARER) :].strip()) for name, value in given if name == b"authorization"):
+            return TOKEN_HOLDER
+        _, port = request.scope.get("server") or ("", None)
+        resource = self._door.resource(_scheme(request), request.headers.get("host", ""), port)
+        try:
+            return await self._door.admit(given, resource)
+        except Denied as denied:
+            is_wrong = denied.status in (400, 401)
+            raise NotAdmitted(denied.status, denied.description, is_wrong=is_wrong) from None
+
+    async def _signed_in(self, request: Request) -> Principal:
+        kept = request.cookies.get(self.cookie(request), "")
+        found = self.sign_ins.find(kept)
+        if found is None:
+            raise NotAdmitted(401)
+        if not found.key_id:
+            return found.principal
+        try:
+            return await self._credentials.holder(found.key_id)
+        except Rejected:
+            self.sign_ins.end(kept)
+            raise NotAdmitted(401, _ENDED) from None
+        except CannotVerify as cannot:
+            raise NotAdmitted(503, str(cannot)) from None
+
+    def _is_token(self, given: bytes) -> bool:
+        token = self._entrance.token.encode()
+        return bool(token) and hmac.compare_digest(given, token)
+
+
+def no_role(principal: Principal, needed: Role) -> str:
+    """Why somebody who is known may not do this, and what would help."""
+    return (
+        f"This needs a key with the role {needed}, and {principal.name} has the role {principal.role}. "
+        f"`mcp-optimizer key create --name NAME --role {needed}` makes one."
+    )
+
+
+def _scheme(request: Request) -> str:
+    # Not from the URL, which cannot be read if the Host header is a strange one.
+    scheme: str = request.scope.get("scheme", "http")
+    return scheme
+
+
+def _is_credential(name: bytes, value: bytes) -> bool:
+    """Any other scheme of Authorization is for a proxy before us."""
+    return name == b"x-api-key" or (name == b"authorization" and value[: len(_BEARER)].lower() == _BEARER)

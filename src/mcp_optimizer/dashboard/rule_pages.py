@@ -1,0 +1,155 @@
+"""The page of rules, from values to HTML. Pure: knows no request and no catalog."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from mcp_optimizer.dashboard.fields import named, text_field, word
+from mcp_optimizer.dashboard.html import Child, Html, el, number
+from mcp_optimizer.dashboard.login_pages import facts
+from mcp_optimizer.dashboard.parts import frame, marked, pager, section, state_mark, table, tool_href
+from mcp_optimizer.dashboard.visitor import Visitor
+from mcp_optimizer.domain.decisions import RiskClass, Rule
+from mcp_optimizer.domain.principal import Risk
+from mcp_optimizer.policy.access import SOURCES
+from mcp_optimizer.policy.explaining import Explanation, Survey
+
+PATH = "/rules"
+PAGE_OF_RULES = 200
+LONGEST_ASKED = 300
+
+
+@dataclass(frozen=True)
+class Asked:
+    """The question of the form: may a caller call a tool?"""
+
+    caller: str = ""
+    tool: str = ""
+    server: str = ""
+
+
+@dataclass(frozen=True)
+class Answered:
+    """What the rules say to it."""
+
+    server: str
+    tool: str
+    explanation: Explanation
+
+
+@dataclass(frozen=True)
+class RulesPage:
+    """All rules, and what they mean for one caller."""
+
+    version: str
+    visitor: Visitor
+    rules: Sequence[Rule]
+    survey: Survey
+    caller: str
+    """Whose calls were counted."""
+    leaves_out: int = 0
+    """Tools that were not counted."""
+    asked: Asked = Asked()
+    answered: Answered | None = None
+    problem: str = ""
+    number: int = 1
+
+
+def rules_page(values: RulesPage) -> str:
+    lead = "The first rule of the settings file that matches a call decides; where none does, the call is allowed."
+    return frame(
+        "Rules",
+        el("h1", "Rules"),
+        el("p", lead, class_="lead"),
+        section("May a caller call a tool?", _question(values), _answer(values)),
+        _rules(values),
+        _risks(values.survey),
+        current=PATH,
+        version=values.version,
+        visitor=values.visitor,
+    )
+
+
+def _question(values: RulesPage) -> Html:
+    asked = values.asked
+    return el(
+        "form",
+        text_field("Caller", "caller", asked.caller or values.caller, "Such as key:ci, local or corp:alice.",
+                   maxlength=LONGEST_ASKED),
+        text_field("Tool", "tool", asked.tool, "Its name, or server__tool.", maxlength=LONGEST_ASKED),
+        text_field("Server", "server", asked.server, "Only if several have the tool.", maxlength=LONGEST_ASKED),
+        el("p", el("button", "Explain", class_="main")),
+        action=PATH, method="get", class_="fields",
+    )  # fmt: skip
+
+
+def _answer(values: RulesPage) -> Child:
+    if values.problem:
+        return el("p", marked(values.problem), class_="bad", role="status")
+    if values.answered is None:
+        return None
+    found = values.answered
+    decision = found.explanation.decision
+    told: list[tuple[str, Child]] = [("Because", decision.because)]
+    told += [(step.about.capitalize(), step.said) for step in found.explanation.steps]
+    told += [("Reason", decision.reason)] if decision.reason else []
+    told += [("Would change it", change) for change in found.explanation.changes]
+    link = el("a", named(found.tool), href=tool_href(found.server, found.tool))
+    verdict = el(
+        "p", state_mark(decision.effect.value), " ", link, f" of {named(found.server)} for {named(values.caller)}"
+    )
+    return el("div", verdict, facts([(about, named(str(said), 1_000)) for about, said in told]), class_="answer")
+
+
+def _rules(values: RulesPage) -> Html:
+    counted = values.survey
+    note = f"Tools that each decides are counted for {named(values.caller)}; ask about another caller above."
+    if values.leaves_out:
+        note += f" {values.leaves_out:,} tools of this large catalog are left out."
+    begin = (values.number - 1) * PAGE_OF_RULES
+    rows: list[tuple[Child, ...]] = [
+        (
+            str(begin + at + 1),
+            state_mark(rule.effect.value),
+            _pattern(rule.server),
+            _pattern(rule.tool),
+            word(rule.risk.value) if rule.risk else _any(),
+            _pattern(rule.caller),
+            number(counted.by_rule.get(begin + at, 0)),
+            named(rule.reason, 300),
+        )
+        for at, rule in enumerate(values.rules[begin : begin + PAGE_OF_RULES])
+    ]
+    titles = ("rule", "effect", "server", "tool", "class", "caller", "#tools", "reason")
+    shown = table(titles, rows, "Rules", "stack rules") if rows else el("p", "There are no rules.", class_="empty")
+    rest = (
+        f"No rule matches {number(counted.by_rule.get(None, 0))} of {number(counted.tools)} tools, so they are allowed"
+    )
+    rest += f"; the caller's own key rules out {number(counted.by_limits)}." if counted.by_limits else "."
+    last = max(1, -(-len(values.rules) // PAGE_OF_RULES))
+    asked = {"caller": values.asked.caller}
+    pages = pager(PATH, asked, values.number, last, "Pages of rules")
+    return section("All rules", shown, el("p", rest, class_="note after"), pages, note=note)
+
+
+def _pattern(text: str) -> Child:
+    return _any() if text == "*" else el("code", named(text))
+
+
+def _any() -> Html:
+    return el("span", "any", class_="note")
+
+
+def _risks(found: Survey) -> Html:
+    sources = list(SOURCES)
+    rows = [
+        (risk.value, *(_or_dash(found.risks.get(RiskClass(risk, source), 0)) for source in sources)) for risk in Risk
+    ]
+    titles = ("class", "#your setting", "#annotations", "#name", "#default")
+    note = "What tools may do at worst, and what says so. Where nothing does, a tool counts as one that writes."
+    return section("Classes of tools", table(titles, rows, "Tools by class and source", "stack"), note=note)
+
+
+def _or_dash(count: int) -> str:
+    return number(count) if count else "–"

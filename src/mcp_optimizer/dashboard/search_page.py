@@ -1,0 +1,90 @@
+"""The page that shows what find_tool would return, and why. Pure: knows no request and no gateway."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from mcp_optimizer.dashboard.charts import share_bar
+from mcp_optimizer.dashboard.html import Html, el, number
+from mcp_optimizer.dashboard.parts import figure, frame, server_href, table, tool_href
+from mcp_optimizer.dashboard.visitor import Visitor
+
+
+@dataclass(frozen=True)
+class HitShown:
+    """A tool that a search returned, and why."""
+
+    server: str
+    tool: str
+    summary: str
+    score: float
+    tokens: int
+    full_tokens: int
+    parts: Sequence[tuple[str, float]]
+
+
+@dataclass(frozen=True)
+class SearchPage:
+    """What find_tool would return."""
+
+    version: str
+    query: str
+    hits: Sequence[HitShown] = ()
+    fit: float = 0.0
+    reply_tokens: int = 0
+    baseline: int = 0
+    milliseconds: float = 0.0
+    note: str = ""
+    problem: str = ""
+
+
+def search_page(values: SearchPage, visitor: Visitor | None = None) -> str:
+    return frame(
+        f"Search: {values.query}" if values.query else "Search",
+        el("h1", "What find_tool returns"),
+        _search_result(values),
+        version=values.version,
+        query=values.query,
+        visitor=visitor,
+    )
+
+
+def _search_result(values: SearchPage) -> Html | list[Html]:
+    if values.problem:
+        return el("p", values.problem, class_="empty")
+    if not values.query:
+        return el("p", "Search for an action, as a model does: “move a card to another column”.", class_="empty")
+    saved = 1 - values.reply_tokens / values.baseline if values.baseline else 0.0
+    figures = el(
+        "dl",
+        figure("The reply costs", number(values.reply_tokens), "tokens, once"),
+        figure("Against all definitions", f"{saved * 100:.1f} %", f"less than {number(values.baseline)} tokens"),
+        figure("Likely to answer", f"{values.fit * 100:.0f} %", "the first tool"),
+        figure("Took", f"{values.milliseconds:.1f} ms", "on this machine"),
+        class_="figures",
+    )
+    note = el("p", values.note, class_="note") if values.note else None
+    if not values.hits:
+        return [figures, el("p", "Nothing fits well enough, so nothing is returned.", class_="empty")]
+    return [figures, note or Html(""), el("ol", [_hit(hit, values.hits) for hit in values.hits], class_="hits")]
+
+
+def _hit(hit: HitShown, hits: Sequence[HitShown]) -> Html:
+    most = max((value for other in hits for _, value in other.parts), default=0) or 1
+    rows = [
+        (name, share_bar(max(value, 0) / most), f"{value:+.3f}")
+        for name, value in sorted(hit.parts, key=lambda part: -abs(part[1]))
+        if abs(value) >= 0.0005
+    ]
+    return el(
+        "li",
+        el("div",
+           el("h2", el("a", hit.tool, href=tool_href(hit.server, hit.tool)), " ",
+              el("a", hit.server, href=server_href(hit.server), class_="note")),
+           el("p", hit.summary),
+           el("p", f"{hit.tokens:,} tokens in the reply, {hit.full_tokens:,} as its server sent it", class_="note")),
+        el("div",
+           el("p", "score ", el("strong", f"{hit.score:.2f}"), " likely to answer; ranked by", class_="note"),
+           table(("part", "", "#adds"), rows, f"Parts of the rank of {hit.tool}", "why")),
+    )  # fmt: skip

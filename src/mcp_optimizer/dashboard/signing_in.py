@@ -1,0 +1,67 @@
+"""Signing in and out on the dashboard. Built by the composition root; `reception` knows who is signed in."""
+
+from __future__ import annotations
+
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, RedirectResponse, Response
+from starlette.routing import Route
+
+from mcp_optimizer.dashboard.forms import form_of
+from mcp_optimizer.dashboard.guard import Guard
+from mcp_optimizer.dashboard.reception import NotAdmitted
+from mcp_optimizer.dashboard.sign_ins import LASTS
+
+_LONGEST = 4_096
+
+
+class SignInForms:
+    """Where the forms for signing in and out lead."""
+
+    def __init__(self, guard: Guard) -> None:
+        self._guard = guard
+        self._reception = guard.reception
+
+    def routes(self) -> list[Route]:
+        form, page = self._guard.form, self._guard.page
+        return [
+            Route("/login", form(self._sign_in), methods=["POST"]),
+            # Somebody opens again the address that a form led to.
+            Route("/login", page(_home), methods=["GET"]),
+            Route("/logout", form(self._sign_out), methods=["POST"]),
+            Route("/logout", page(_home), methods=["GET"]),
+        ]
+
+    async def _sign_in(self, request: Request) -> Response:
+        fields = await form_of(request, _LONGEST)
+        if fields is None:
+            return PlainTextResponse("Too long", status_code=413, headers={"Connection": "close"})
+        try:
+            kept = await self._reception.sign_in(fields.get("token", ""))
+        except NotAdmitted as refused:
+            return await self._guard.turned_away(refused, for_people=True)
+        self._end(request)
+        response = await _home(request)
+        response.set_cookie(
+            self._reception.cookie(request),
+            kept,
+            max_age=LASTS,
+            httponly=True,
+            samesite="strict",
+            secure=self._reception.is_secure(request),
+        )
+        return response
+
+    async def _sign_out(self, request: Request) -> Response:
+        self._end(request)
+        response = await _home(request)
+        name, secure = self._reception.cookie(request), self._reception.is_secure(request)
+        response.delete_cookie(name, httponly=True, samesite="strict", secure=secure)
+        return response
+
+    def _end(self, request: Request) -> None:
+        """Nobody continues what this browser had before."""
+        self._reception.sign_ins.end(request.cookies.get(self._reception.cookie(request), ""))
+
+
+async def _home(_request: Request) -> Response:
+    return RedirectResponse("/", status_code=303)

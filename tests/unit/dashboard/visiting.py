@@ -1,0 +1,79 @@
+"""A gateway with a database and keys for each role, and browsers and programs that visit its dashboard."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx2
+
+from mcp_optimizer.app import Optimizer
+from mcp_optimizer.callers.keys import Wanted
+from mcp_optimizer.callers.known_keys import opened_keys
+from mcp_optimizer.callers.making import make_key
+from mcp_optimizer.db.audit import AuditQuery, StoredAudit
+from mcp_optimizer.db.database import open_database
+from mcp_optimizer.domain.audit import AuditEntry
+from mcp_optimizer.domain.principal import Role
+from mcp_optimizer.settings import load_settings
+from mcp_optimizer.upstream.spec import ServerSpec
+
+OWN_PAGE = {"Sec-Fetch-Site": "same-origin"}
+
+
+@dataclass(frozen=True)
+class Gateway:
+    """One that runs, with what opens its dashboard."""
+
+    optimizer: Optimizer
+    app: Any
+    keys: dict[Role, str]
+    place: Path
+
+    @asynccontextmanager
+    async def browser(
+        self, role: Role | None = None, address: str = "http://localhost:8765"
+    ) -> AsyncIterator[httpx2.AsyncClient]:
+        """A browser, signed in with the key of a role."""
+        transport = httpx2.ASGITransport(app=self.app)
+        async with httpx2.AsyncClient(transport=transport, base_url=address, headers=OWN_PAGE) as client:
+            if role is not None:
+                assert (await self.sign_in(client, self.keys[role])).status_code == 303
+            yield client
+
+    async def sign_in(self, client: httpx2.AsyncClient, text: str) -> httpx2.Response:
+        return await client.post("/login", data={"token": text})
+
+    async def revoke(self, name: str) -> None:
+        async with opened_keys(self.place) as keys:
+            assert await keys.revoke(name, time.time_ns() // 1_000_000)
+
+    async def audited(self) -> list[AuditEntry]:
+        """All that was written so far."""
+        database = await open_database(self.place)
+        try:
+            return await StoredAudit(database).read(AuditQuery(limit=1_000))
+        finally:
+            await database.close()
+
+
+@asynccontextmanager
+async def gateway(
+    place: Path, host: str = "127.0.0.1", specs: Sequence[ServerSpec] = (), **options: Any
+) -> AsyncIterator[Gateway]:
+    """A gateway that wants a key, unless the options say otherwise."""
+    keys = {}
+    async with opened_keys(place) as stored:
+        for role in Role:
+            keys[role] = (await make_key(stored, Wanted(f"{role}-key", role=role)))[1]
+    given = {"encoder": "none", "database": str(place), "require_auth": True, "learn_from_use": False, **options}
+    optimizer = Optimizer(specs, load_settings({**given, "learn_shapes": False}, {}))
+    optimizer.start()
+    try:
+        yield Gateway(optimizer, optimizer.http_app(host), keys, place)
+    finally:
+        await optimizer.stop()
