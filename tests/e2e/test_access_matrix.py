@@ -16,11 +16,12 @@ import pytest
 
 from mcp_optimizer.domain.principal import Risk
 from tests.conftest import WriteServers
-from tests.e2e.access import ALLOWED, ERAS, OUT, expected, own, table
+from tests.e2e.access import ALLOWED, ERAS, OUT, calling, expected, in_a_word, own, table
 from tests.e2e.made_keys import made_key
 from tests.e2e.raw_clients import LEGACY, PATIENCE, HttpClient, StdioClient, answer_of, message, stdio_client
 from tests.e2e.running import http_gateway
 from tests.servers.login_world import LoginWorld, issuer_world
+from tests.waiting import until
 
 pytestmark = pytest.mark.slow
 
@@ -79,14 +80,17 @@ async def caller(address: str, era: str, credential: str) -> AsyncIterator[OverH
 
 async def kept_result(client: OverHttp) -> str:
     """The id of a result that was cut, as its owner sees it."""
-    for _ in range(200):
+    found: list[str] = []
+
+    async def is_kept() -> bool:
         params = own("call_tool", tool_name=f"read_{OUT}_book", parameters={"text": "long " * 20, "rows": 500})[1]
         _, answer = await client.reply("tools/call", params)
         if not answer["result"].get("isError"):
-            found: str = answer["result"]["_meta"]["mcp-optimizer/result"]["resultId"]
-            return found
-        await client.reply("tools/list", {})
-    raise AssertionError("the servers did not start")
+            found.append(answer["result"]["_meta"]["mcp-optimizer/result"]["resultId"])
+        return bool(found)
+
+    await until(is_kept, timeout=60)
+    return found[0]
 
 
 async def credentials(world: LoginWorld, address: str) -> dict[str, tuple[str, str]]:
@@ -149,8 +153,10 @@ async def test_on_stdio_the_rules_say_what_the_user_may_do(
     settings.write_text(rules)
     async with stdio_client(config, "--settings", settings, era=era) as stdio:
         client = OnStdio(stdio)
-        for _ in range(200):
-            _, answer = await client.reply(*own("list_tools"))
-            if f"read_{ALLOWED}" in str(answer) and (column == "denied by a rule" or f"read_{OUT}" in str(answer)):
-                break
+
+        async def is_up() -> bool:
+            words = [in_a_word("", *await client.reply(*calling(f"read_{server}"))) for server in (ALLOWED, OUT)]
+            return "unknown" not in words
+
+        await until(is_up, timeout=60)
         assert await table(client, "result-of-nobody") == expected(era, column)

@@ -65,7 +65,7 @@ async def test_calls_over_stdio_are_in_the_table_and_the_file_without_their_argu
         ("tools/call", "", "", "bad request"),
     ]
     first, again, other, *_ = found
-    assert (first["caller"], first["decision"], first["rule"]) == ("local", "allow", "")
+    assert (first["caller"], first["decision"], first["rule"]) == ("local", "allow", "no rule matches")
     assert first["arguments_hash"] == again["arguments_hash"] != other["arguments_hash"]
     assert first["result_hash"] == again["result_hash"] != other["result_hash"]
     assert first["session"] == other["session"]
