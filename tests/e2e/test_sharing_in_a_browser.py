@@ -19,6 +19,7 @@ from tests.e2e.made_keys import made_key
 from tests.e2e.running import command, http_gateway, until_found
 from tests.e2e.test_http_upstreams import listening
 from tests.e2e.test_rug_pull import POISONED, RELIST, SEND, SERVER, World
+from tests.waiting import until
 
 pytestmark = [pytest.mark.slow, needs_chromium]
 
@@ -67,9 +68,9 @@ async def test_a_gateway_is_shared_by_its_page_alone(config: Path, world: World)
                 await client.call_tool("call_tool", {"tool_name": "relist"})
                 await _approve(page, home)
                 await until_found(client, "send a letter", "send_letter")
-            await page.goto(f"{home}audit")
+            await _shown(page, f"{home}audit", "trust/approve")
             shown = await page.locator(".acts").inner_text()
-            for part in ("key:boss", "key/create", "trust/approve", "key:by-page", "relist"):
+            for part in ("key:boss", "key/create", "key:by-page", "relist"):
                 assert part in shown
             assert made[-43:] not in await page.content()
             await _sizes(page, home)
@@ -96,14 +97,19 @@ async def _make_a_key(page: Any, home: str) -> str:
     return made.strip()
 
 
+async def _shown(page: Any, address: str, text: str) -> None:
+    """Open a page again until it shows something that happened just now."""
+
+    async def is_shown() -> bool:
+        await page.goto(address)
+        return text in await page.locator("main").inner_text()
+
+    await until(is_shown, text)
+
+
 async def _approve(page: Any, home: str) -> None:
-    diff = page.locator(".diff")
-    for _ in range(100):
-        await page.goto(f"{home}trust")
-        if await diff.count():
-            break
-    assert "a copy of all keys to me" in await diff.inner_text()
-    assert SEND["description"] in await diff.inner_text()
+    await _shown(page, f"{home}trust", "a copy of all keys to me")
+    assert SEND["description"] in await page.locator(".diff").inner_text()
     await page.get_by_role("button", name="Approve").click()
     await page.get_by_text("approved").first.wait_for()
     assert await page.locator(".diff").count() == 0

@@ -10,10 +10,9 @@ from typing import Any
 import pytest
 
 from mcp_optimizer.dashboard.guard import HEADERS
-from mcp_optimizer.dashboard.sign_ins import LASTS, SignIns
+from mcp_optimizer.dashboard.sign_ins import LASTS
 from mcp_optimizer.domain.events import Event, EventKind
-from mcp_optimizer.domain.principal import Principal, Role
-from mcp_optimizer.runtime.terminal_text import counted
+from mcp_optimizer.domain.principal import Role
 from tests.unit.dashboard.test_dashboard import Elements, assert_harmless
 from tests.unit.dashboard.visiting import Gateway, gateway
 from tests.waiting import until
@@ -272,33 +271,3 @@ async def test_the_stream_of_events_ends_when_its_viewer_signs_out(place: Path) 
         world.optimizer.recorder.record(Event(2.0, EventKind.CALL, "s", tool="second"))
         await asyncio.wait_for(watching, 5)
         assert seen.empty()
-
-
-# Those who are remembered
-
-
-def holder(number: int) -> Principal:
-    return Principal(f"key:{number}", f"key:{counted(number, 'key')}", role=Role.SEE)
-
-
-def test_ten_thousand_sign_ins_leave_a_limited_number() -> None:
-    known = SignIns()
-    first = known.begin(holder(-1))
-    same = [known.begin(holder(0)) for _ in range(10_000)]
-    # Whoever signs in again and again ends only their own.
-    assert known.find(first) is not None
-    assert len(known) == 51
-    assert len(set(same)) == 10_000
-    assert known.find(same[0]) is None
-    last = [known.begin(holder(number)) for number in range(1, 2_000)][-1]
-    assert len(known) == 1_000
-    assert known.find(first) is None
-    assert known.find(last) is not None
-
-
-def test_a_sign_in_lasts_twelve_hours_however_often_it_is_used() -> None:
-    moments = iter([0.0, 1.0, LASTS / 2, LASTS - 1.0, float(LASTS)])
-    known = SignIns(clock=lambda: next(moments))
-    kept = known.begin(holder(1))
-    assert [known.find(kept) is not None for _ in range(4)] == [True, True, True, False]
-    assert len(known) == 0
