@@ -7,10 +7,11 @@ supplies is read here but the arguments that are shown.
 from __future__ import annotations
 
 import json
+import re
 import time
 import unicodedata
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final
@@ -21,6 +22,13 @@ from mcp_optimizer.domain.principal import Principal
 SHOWN_OF_ARGUMENTS: Final = 300
 """Characters of the arguments that a person is shown."""
 _LEAST_OF_ONE: Final = 20
+_LOOKED_AT: Final = 5_000
+"""Characters of one text that are looked at."""
+_LOOKED_AT_PER_SHOWN: Final = 10
+"""Characters of any other value that are looked at, for each that may be shown: depth takes time."""
+_ROOM_FOR_SIZE: Final = 60
+_BLANKS: Final = re.compile(" {4,}")
+_ENCODER: Final = json.JSONEncoder(ensure_ascii=False, default=lambda other: f"<{type(other).__name__}>")
 _SHOWN_OF_NAMES: Final = 120
 _HOUR: Final = 3_600.0
 _MOST_REMEMBERED: Final = 10_000
@@ -74,14 +82,18 @@ def consent_in(answer: object) -> Consent:
 
 
 def abbreviated(arguments: Mapping[str, Any], most: int = SHOWN_OF_ARGUMENTS) -> str:
-    """The arguments in one line. Each gets its share of the room, so that no long one hides what comes after it."""
+    """The arguments in one line. Each gets its share of the room, so that no long one hides what comes after it.
+
+    Names are quoted as in JSON, so that none looks like an argument with its value.
+    """
     if not arguments:
         return "none"
     share = max(_LEAST_OF_ONE, most // len(arguments) - 2)
     shown: list[str] = []
     length = 0
     for key, value in arguments.items():
-        one = _cut(f"{visible(str(key)[:share])}: {_written(value, share)}", share)
+        name = _written(str(key), share // 2)
+        one = f"{name}: {_written(value, share - len(name) - 2)}"
         if length + len(one) > most:
             shown.append(f"… and {len(arguments) - len(shown):,} more")
             break
@@ -96,10 +108,11 @@ def visible(text: str) -> str:
 
 
 def _is_hidden(letter: str) -> bool:
-    # Others than the plain space look like it; Hangul fillers and variation selectors print nothing.
+    # Others than the plain space look like it; Hangul fillers, the empty Braille cell and variation selectors print
+    # nothing.
     return letter != " " and (
         unicodedata.category(letter) in {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp", "Zs"}
-        or letter in "\u115f\u1160\u3164\uffa0\u034f"
+        or letter in "\u115f\u1160\u2800\u3164\uffa0\u034f"
         or "\ufe00" <= letter <= "\ufe0f"
         or "\U000e0100" <= letter <= "\U000e01ef"
     )
@@ -114,19 +127,53 @@ def _cut(text: str, most: int) -> str:
 
 
 def _written(value: Any, most: int) -> str:
-    """The beginning of a value as JSON. Only as much is written as is shown, however large or deep the value is."""
-    if isinstance(value, str):
-        value = value[: most + 1]
-    written = ""
-    for piece in _pieces(value):
-        written += piece[: most + 1]
-        if len(written) > most:
-            break
-    return visible(written)
+    """Beginning and end of a value as JSON. However large or deep it is, only a part of it is looked at."""
+    if isinstance(value, str) and len(value) > _LOOKED_AT:
+        half = _LOOKED_AT // 2
+        beginning, end = _plain(_json(value[:half])[:-1]), _plain(_json(value[-half:])[1:])
+        return _ends(beginning, end, most, f"{len(value):,} characters")
+    is_text = isinstance(value, str)
+    written, is_whole = (_json(value), True) if is_text else _beginning(value, most * _LOOKED_AT_PER_SHOWN)
+    shown = _plain(written)
+    if not is_whole:
+        return _ends(shown, "", most, f"more than {len(written):,} characters")
+    return shown if len(shown) <= most else _ends(shown, shown, most, f"{len(written):,} characters")
 
 
-def _pieces(value: Any) -> Iterator[str]:
-    return json.JSONEncoder(ensure_ascii=False, default=lambda other: f"<{type(other).__name__}>").iterencode(value)
+def _ends(beginning: str, end: str, most: int, size: str) -> str:
+    """As much of both as there is room for, and the size of the whole where there is room for that."""
+    between = f" … {size} … " if most >= _ROOM_FOR_SIZE else "…"
+    room = max(2, most - len(between))
+    of_end = min(len(end), room // 2)
+    # A quote that lost its backslash would look like the end of the text.
+    tail = end[len(end) - of_end :]
+    tail = tail[1:] if tail.startswith('"') and len(tail) > 1 else tail
+    return f"{beginning[: room - of_end]}{between}{tail}"
+
+
+def _beginning(value: Any, most: int) -> tuple[str, bool]:
+    """A value as JSON as far as it is looked at, and whether that is all of it."""
+    written: list[str] = []
+    length = 0
+    try:
+        for piece in _ENCODER.iterencode(value):
+            written.append(piece[: most + 1])
+            length += len(piece)
+            if length > most:
+                return "".join(written), False
+    except (RecursionError, ValueError):
+        # Too deep, or a part of itself.
+        return "".join(written), False
+    return "".join(written), True
+
+
+def _json(text: str) -> str:
+    return _ENCODER.encode(text)
+
+
+def _plain(text: str) -> str:
+    """A text in which nothing is hidden, nor pushed out of sight by blanks."""
+    return _BLANKS.sub(lambda found: f"␣×{len(found[0]):,}", visible(text))
 
 
 @dataclass(frozen=True)

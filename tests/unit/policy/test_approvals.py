@@ -28,7 +28,7 @@ def test_the_question_says_what_is_called_for_whom_and_why() -> None:
         "mcp-optimizer asks: May “delete_branch” of server “git” be called for “corp:alice”?\n"
         "It counts as destructive. Rule 2 of the settings wants you to decide.\n"
         "Branches are shared.\n"
-        'Arguments: name: "main", force: true'
+        'Arguments: "name": "main", "force": true'
     )
 
 
@@ -40,7 +40,8 @@ def test_the_person_chooses_how_long_a_yes_lasts_and_nothing_else() -> None:
 
 def test_no_long_argument_hides_the_one_after_it() -> None:
     shown = asked({"text": "x" * 100_000, "path": "/etc/passwd"})
-    assert 'path: "/etc/passwd"' in shown
+    assert '"path": "/etc/passwd"' in shown
+    assert "xx … 100,000 characters … xx" in shown
     assert len(shown) < 600
 
 
@@ -54,7 +55,45 @@ def test_arguments_without_a_bottom_are_shown_as_far_as_there_is_room() -> None:
     deep: list[Any] = []
     for _ in range(100_000):
         deep = [deep]
-    assert abbreviated({"deep": deep}).startswith("deep: [[[[")
+    assert abbreviated({"deep": deep}).startswith('"deep": [[[[')
+    circle: list[Any] = []
+    circle.append(circle)
+    assert "more than" in abbreviated({"circle": circle})
+    assert "more than" in abbreviated({"wide": [["x" * 1_000]] * 1_000_000})
+
+
+def test_blanks_do_not_push_the_rest_out_of_sight() -> None:
+    shown = abbreviated({"query": f"SELECT 1 {' ' * 299}; DROP TABLE users", "in": {"a": " " * 4}})
+    assert shown == '"query": "SELECT 1␣×300; DROP TABLE users", "in": {"a": "␣×4"}'
+    assert "<U+2800>" in abbreviated({"text": "\u2800"})
+
+
+@pytest.mark.parametrize("size", [400, 4_000, 400_000])
+def test_of_a_long_value_beginning_end_and_size_are_shown(size: int) -> None:
+    for value in ("SELECT 1" + "." * size + "; DROP TABLE users", ["SELECT 1", "." * size, "; DROP TABLE users"]):
+        shown = abbreviated({"query": value, "other": 1})
+        assert "SELECT 1" in shown
+        assert "characters …" in shown
+        assert "DROP TABLE users" in shown or (isinstance(value, list) and size > 1_000)
+        assert shown.endswith('"other": 1')
+        assert len(shown) <= 300
+
+
+def test_signs_that_are_written_longer_hide_no_end() -> None:
+    shown = abbreviated({"query": '"' * 4_000 + "; DROP TABLE users"})
+    assert shown.endswith('; DROP TABLE users"')
+
+
+def test_the_name_of_an_argument_does_not_look_like_two() -> None:
+    shown = abbreviated({'path: "/tmp/ok", note': "x", "path": "/etc/passwd"})
+    assert shown == '"path: \\"/tmp/ok\\", note": "x", "path": "/etc/passwd"'
+
+
+@given(st.dictionaries(st.text(), st.text() | st.lists(st.text()), min_size=1))
+def test_arguments_are_shown_in_one_line_that_is_not_too_long(arguments: dict[str, Any]) -> None:
+    shown = abbreviated(arguments)
+    assert shown.isprintable()
+    assert len(shown) < 350
 
 
 def test_what_is_hidden_is_shown() -> None:
