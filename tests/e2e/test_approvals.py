@@ -86,7 +86,7 @@ async def test_a_person_decides_and_the_call_is_made_or_not(
         questions = [params.message for params in person.asked if isinstance(params, types.ElicitRequestFormParams)]
     assert len(questions) == 3
     assert questions[0].startswith("mcp-optimizer asks: May “echo” of server “one” be called for")
-    assert 'value: "first"' in questions[0]
+    assert '"value": "first"' in questions[0]
 
 
 @pytest.mark.parametrize("era", ["legacy", "auto"])
