@@ -33,6 +33,6 @@ async def test_prompts_resources_and_completions_count_and_are_refused_when_ther
             await client.read_resource("note:///2")
         assert raised.value.error.data["retryAfter"] > 0
     assert [method for _, method, _ in two.pool.calls] == ["resources/read", "prompts/get", "completion/complete"]
-    assert [entry.server for entry in trail.entries] == ["notes", "notes", "payroll", "notes", "notes"]
+    assert [entry.server for entry in trail.entries] == ["notes", "notes", "payroll", "notes", ""]
     with pytest.raises(TooManyCalls):
         permissions.take_turn(Caller(principal=LOCAL_PRINCIPAL))
