@@ -15,8 +15,9 @@ from mcp_optimizer.runtime.terminal_text import counted
 from mcp_optimizer.trust.overview import APPROVED, ServerOverview, ToolOverview
 
 PATH = "/trust"
-PAGE_OF_TOOLS = 200
+PAGE_OF_TOOLS = 50
 _MOST_SERVERS = 500
+_SHORT = 20
 _KINDS = {"+": "added", "-": "removed", "@": "place"}
 _EFFECTS = {
     TrustMode.BLOCK: "neither found nor called until approved",
@@ -83,9 +84,8 @@ def trust_page(values: TrustPage) -> str:
     )
 
 
-def server_trust_href(server: str, page: int = 1) -> str:
-    asked: dict[str, object] = {"server": server} | ({"page": page} if page > 1 else {})
-    return f"{PATH}?{urlencode(asked, errors='replace')}"
+def server_trust_href(server: str) -> str:
+    return f"{PATH}?{urlencode({'server': server}, errors='replace')}"
 
 
 def _action(server: str, what: str) -> str:
@@ -96,7 +96,8 @@ def _waiting(one: WaitingServer, values: TrustPage) -> Html:
     effect = _EFFECTS.get(one.mode, "") if one.mode is not None else "of a server that is not in the server file"
     note = f"{counted(one.waiting, 'change')}; {effect}"
     rest = one.waiting - len(one.changes)
-    more = el("p", el("a", f"and {rest:,} more", href=server_trust_href(one.name)), class_="note") if rest > 0 else None
+    elsewhere = "on other pages" if values.only else el("a", "of this server", href=server_trust_href(one.name))
+    more = el("p", f"and {rest:,} more ", elsewhere, class_="note") if rest > 0 else None
     approve_all = None
     if values.visitor.can_manage:
         label = f"Approve all {one.waiting:,}" if one.waiting > 1 else "Approve"
@@ -189,7 +190,7 @@ def _tools(values: TrustPage) -> Html | None:
             el("a", named(tool.name), href=tool_href(server.name, tool.name)),
             state_mark(tool.state),
             ago(tool.since_ms, values.now_ms),
-            named(tool.by) or "–",
+            word(tool.by or "–") if len(tool.by) <= _SHORT else named(tool.by),
             _notes(tool),
         )
         for tool in server.tools[begin : begin + PAGE_OF_TOOLS]

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
@@ -29,11 +30,11 @@ from mcp_optimizer.dashboard.trust_pages import (
 )
 from mcp_optimizer.dashboard.visitor import Visitor, visitor_of
 from mcp_optimizer.domain.hidden_text import with_hidden_shown
-from mcp_optimizer.domain.pins import Pins, ToolPin
+from mcp_optimizer.domain.pins import Pins, ServerPin, ToolPin
 from mcp_optimizer.errors import CatalogError
 from mcp_optimizer.trust.diffs import difference, digest, told
 from mcp_optimizer.trust.keeper import Keeper
-from mcp_optimizer.trust.overview import ServerOverview, overview
+from mcp_optimizer.trust.overview import APPROVED, ServerOverview, ToolOverview, overview
 from mcp_optimizer.trust.pins import unpacked
 
 _MOST_DIFFS = 20
@@ -90,10 +91,10 @@ class TrustRoutes:
 
     def _made(self, pins: Mapping[str, Pins], only: str, wanted: str, visitor: Visitor, problem: str) -> str:
         servers = overview(pins, self._sources.keeper.modes)
-        shown = [one for one in servers if not only or one.name == only]
-        tools = max((len(one.tools) for one in shown), default=0) if only else 0
+        shown = [_waiting_first(one) for one in servers if one.name == only] if only else servers
+        tools = len(shown[0].tools) if only and shown else 0
         at = page_number(wanted, max(1, -(-tools // PAGE_OF_TOOLS)))
-        waiting = _waiting(shown, pins)
+        waiting = _waiting_of(shown[0], pins[only], at) if tools else _waiting(shown, pins)
         now_ms = time.time_ns() // 1_000_000
         return trust_page(TrustPage(self._sources.version, visitor, now_ms, shown, waiting, only, at, problem))
 
@@ -139,39 +140,55 @@ def _shown_as(pins: Pins, version: str) -> tuple[dict[str, str], str]:
     return {name: hashes[name] for name in alone}, ""
 
 
+def _waiting_first(server: ServerOverview) -> ServerOverview:
+    return replace(server, tools=tuple(sorted(server.tools, key=lambda tool: tool.state == APPROVED)))
+
+
 def _waiting(servers: Sequence[ServerOverview], pins: Mapping[str, Pins]) -> list[WaitingServer]:
-    """What waits, of at most so many tools as one page shows."""
+    """What waits of all servers: at most so many tools as one page shows."""
     found: list[WaitingServer] = []
     room = _MOST_DIFFS
     for server in servers:
-        own = pins[server.name]
-        count = len(own.waiting_tools) + (own.waiting is not None)
-        if not count:
-            continue
-        changes = _changes(server, own, room)
-        room -= len(changes)
-        hashes = {name: pin.hash for name, pin in own.waiting_tools.items()}
-        version = digest(hashes, own.waiting.identity if own.waiting is not None else "")
-        found.append(WaitingServer(server.name, server.mode, changes, count, version))
+        changes = [*_moved(server, pins[server.name]), *_changes(server.tools, pins[server.name])] if room else []
+        found += _server(server, pins[server.name], [change() for change in changes[:room]])
+        room -= len(changes[:room])
     return found
 
 
-def _changes(server: ServerOverview, pins: Pins, most: int) -> list[Change]:
-    changes: list[Change] = []
-    if pins.waiting is not None and most > 0:
-        lines = [f"-{with_hidden_shown(server.approved.shown)}", f"+{with_hidden_shown(pins.waiting.shown)}"]
-        changes.append(Change("its command or URL", "server changed", pins.waiting.at_ms, lines))
-    for tool in server.tools:
-        pin = pins.waiting_tools.get(tool.name)
-        if pin is None:
-            continue
-        if len(changes) >= most:
-            break
-        # Without the two lines that name what is compared.
-        lines = difference(unpacked(pins.tools.get(tool.name, ToolPin(""))), unpacked(pin))[2:]
-        version = digest({tool.name: pin.hash}) if pins.waiting is None else ""
-        changes.append(Change(tool.name, tool.state, pin.at_ms, lines, version, tool.notes))
-    return changes
+def _waiting_of(server: ServerOverview, pins: Pins, page: int) -> list[WaitingServer]:
+    """What waits among the tools on one page of a server."""
+    tools = server.tools[(page - 1) * PAGE_OF_TOOLS : page * PAGE_OF_TOOLS]
+    changes = [*(_moved(server, pins) if page == 1 else []), *_changes(tools, pins)]
+    return _server(server, pins, [change() for change in changes])
+
+
+def _server(server: ServerOverview, pins: Pins, changes: Sequence[Change]) -> list[WaitingServer]:
+    count = len(pins.waiting_tools) + (pins.waiting is not None)
+    hashes = {name: pin.hash for name, pin in pins.waiting_tools.items()}
+    version = digest(hashes, pins.waiting.identity if pins.waiting is not None else "")
+    return [WaitingServer(server.name, server.mode, changes, count, version)] if count else []
+
+
+def _moved(server: ServerOverview, pins: Pins) -> list[Callable[[], Change]]:
+    return [] if pins.waiting is None else [partial(_server_change, server.approved, pins.waiting)]
+
+
+def _server_change(before: ServerPin, now: ServerPin) -> Change:
+    lines = [f"-{with_hidden_shown(before.shown)}", f"+{with_hidden_shown(now.shown)}"]
+    return Change("its command or URL", "server changed", now.at_ms, lines)
+
+
+def _changes(tools: Iterable[ToolOverview], pins: Pins) -> list[Callable[[], Change]]:
+    """Made only for those that are shown, because comparing takes a while."""
+    return [partial(_change, tool, pins) for tool in tools if tool.name in pins.waiting_tools]
+
+
+def _change(tool: ToolOverview, pins: Pins) -> Change:
+    pin = pins.waiting_tools[tool.name]
+    # Without the two lines that name what is compared.
+    lines = difference(unpacked(pins.tools.get(tool.name, ToolPin(""))), unpacked(pin))[2:]
+    version = digest({tool.name: pin.hash}) if pins.waiting is None else ""
+    return Change(tool.name, tool.state, pin.at_ms, lines, version, tool.notes)
 
 
 async def _back_to_all(request: Request) -> Response:
