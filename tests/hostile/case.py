@@ -37,6 +37,8 @@ SETTINGS: dict[str, Any] = {
     "restart_pause": 0.05,
     "restart_pause_max": 0.1,
     "wait": 0.0,
+    # What a server lists after its misdeed is new, and would wait for approval.
+    "trust_remote": "off",
     "limits": {"message_bytes": 2_000_000, "tools": 5_000, "list_seconds": 1.0},
 }
 _SHOWN = 15.0
