@@ -58,6 +58,8 @@ async def test_who_has_no_credential_or_a_wrong_one_gets_401_with_every_method_a
         assert (await http.get(f"{origin}/health")).status_code == 200
         assert (await http.get(f"{origin}/ready")).status_code in (200, 503)
         assert (await http.get(f"{origin}/.well-known/oauth-protected-resource/mcp")).status_code == 404
+        # Nobody is sent on to the host that a request names.
+        assert (await http.get(f"{address}/", headers={"Host": "evil.example"})).status_code == 404
 
 
 async def test_nobody_s_body_is_read_before_they_are_known(config: Path) -> None:
