@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from importlib.util import find_spec
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mcp_optimizer.audit.options import AuditOptions
@@ -84,6 +85,16 @@ def is_open(settings: Settings, *, is_loopback: bool) -> bool:
             "that, say --open-to-anyone."
         )
     return is_loopback and not settings.require_auth
+
+
+def place_of(settings: Settings, what: str) -> Path | str:
+    """Where `what` is kept, for commands that are about nothing else."""
+    if (place := settings.database_place) is None:
+        raise ConfigurationError(
+            f"{what} are kept in the catalog database, and --database none stores nothing. Use a file or PostgreSQL."
+        )
+    check_driver(settings)
+    return place
 
 
 def pool_options(settings: Settings, *, has_one_client: bool) -> PoolOptions:

@@ -94,16 +94,10 @@ def revoke_key(name: _Which, *, settings: Settings) -> None:
 
 @asynccontextmanager
 async def _keys(settings: Settings) -> AsyncIterator[StoredKeys]:
-    place = settings.database_place
-    if place is None:
-        raise ConfigurationError(
-            "Keys are kept in the catalog database, and --database none stores nothing. Use a file or PostgreSQL."
-        )
-    from mcp_optimizer.app.options import check_driver
+    from mcp_optimizer.app.options import place_of
     from mcp_optimizer.callers.known_keys import opened_keys
 
-    check_driver(settings)
-    async with opened_keys(place) as keys:
+    async with opened_keys(place_of(settings, "Keys")) as keys:
         yield keys
 
 

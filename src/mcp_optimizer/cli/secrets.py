@@ -64,16 +64,10 @@ def rotate(*, settings: Settings) -> None:
 
 @asynccontextmanager
 async def _secrets(settings: Settings) -> AsyncIterator[Secrets]:
-    place = settings.database_place
-    if place is None:
-        raise ConfigurationError(
-            "Secrets are kept in the catalog database, and --database none stores nothing. Use a file or PostgreSQL."
-        )
-    from mcp_optimizer.app.options import check_driver
+    from mcp_optimizer.app.options import place_of
     from mcp_optimizer.identity.secrets import opened_secrets
 
-    check_driver(settings)
-    async with opened_secrets(place, os.environ) as secrets:
+    async with opened_secrets(place_of(settings, "Secrets"), os.environ) as secrets:
         yield secrets
 
 

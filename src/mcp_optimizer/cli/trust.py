@@ -72,16 +72,11 @@ def reset(server: _Server, *, settings: Settings) -> None:
 
 @asynccontextmanager
 async def _stored(settings: Settings) -> AsyncIterator[StoredPins]:
-    from mcp_optimizer.app.options import check_driver
+    from mcp_optimizer.app.options import place_of
     from mcp_optimizer.db.database import open_database
     from mcp_optimizer.db.pins import StoredPins
 
-    if (place := settings.database_place) is None:
-        raise ConfigurationError(
-            "Approvals are kept in the catalog database, and --database none stores nothing. Use a file or PostgreSQL."
-        )
-    check_driver(settings)
-    database = await open_database(place)
+    database = await open_database(place_of(settings, "Approvals"))
     try:
         yield StoredPins(database)
     finally:

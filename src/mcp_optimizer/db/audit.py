@@ -14,20 +14,16 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, NamedTuple
 
-from sqlalchemy import ColumnElement, Dialect, Row, and_, case, delete, func, insert, or_, select
+from sqlalchemy import ColumnElement, Dialect, Row, and_, case, func, insert, or_, select
 
 from mcp_optimizer.db.salt import known_salt, salt
 from mcp_optimizer.db.tables import audit
-from mcp_optimizer.db.transactions import Transactions
+from mcp_optimizer.db.transactions import Transactions, milliseconds
 from mcp_optimizer.domain.audit import AuditEntry
-
-_AT_ONCE = 5_000
-"""Rows deleted per transaction, because others wait for the file meanwhile."""
 
 _PAGE = 2_000
 """Rows read at once."""
 
-_FARTHEST = 2**53
 _COLUMNS = tuple(column.name for column in audit.columns if column.name != "id")
 _PURPOSE = b"hashes of the audit"
 
@@ -95,7 +91,7 @@ class StoredAudit(Transactions):
         """Who did something lately, the latest first: of the newest rows, and not more callers than that."""
         recent = (
             select(audit.c.caller, audit.c.tenant, audit.c.decision, audit.c.outcome, audit.c.at_ms)
-            .where(audit.c.at_ms >= _milliseconds(since))
+            .where(audit.c.at_ms >= milliseconds(since))
             .order_by(audit.c.at_ms.desc())
             .limit(most_read)
             .subquery()
@@ -113,14 +109,7 @@ class StoredAudit(Transactions):
 
     async def forget(self, before: float) -> int:
         """Delete entries older than a moment; returns how many."""
-        old = select(audit.c.id).where(audit.c.at_ms < _milliseconds(before)).limit(_AT_ONCE)
-        forgotten = 0
-        while True:
-            async with self._writing(alone=True) as connection:
-                gone = (await connection.execute(delete(audit).where(audit.c.id.in_(old)))).rowcount
-            forgotten += gone
-            if gone < _AT_ONCE:
-                return forgotten
+        return await self._forget(audit, before)
 
     async def key(self) -> bytes:
         """The key of this database's hashes. Reads first, because a reader need not wait for a writer."""
@@ -133,9 +122,9 @@ class StoredAudit(Transactions):
 
 
 def _conditions(query: AuditQuery) -> Iterator[ColumnElement[bool]]:
-    yield audit.c.at_ms >= _milliseconds(query.since)
+    yield audit.c.at_ms >= milliseconds(query.since)
     if query.until is not None:
-        yield audit.c.at_ms <= _milliseconds(query.until)
+        yield audit.c.at_ms <= milliseconds(query.until)
     if query.server is not None:
         yield audit.c.server == _storable(query.server)
     if query.decision is not None:
@@ -154,10 +143,6 @@ def _like(glob: str) -> str:
 
 def _escaped(text: str) -> str:
     return re.sub(r"([%_\\])", r"\\\1", text)
-
-
-def _milliseconds(moment: float) -> int:
-    return round(max(-_FARTHEST, min(moment * 1_000, _FARTHEST)))
 
 
 @cache

@@ -10,14 +10,11 @@ from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
-from sqlalchemy import Dialect, Row, delete, func, insert, select
+from sqlalchemy import Dialect, Row, func, insert, select
 
 from mcp_optimizer.db.tables import event
-from mcp_optimizer.db.transactions import Transactions
+from mcp_optimizer.db.transactions import Transactions, milliseconds
 from mcp_optimizer.domain.events import Event, EventKind, Outcome, ToolKey
-
-_AT_ONCE = 5_000
-"""Events deleted per transaction, because others wait for the file meanwhile."""
 
 _PAGE = 2_000
 """Events read at once."""
@@ -41,7 +38,7 @@ class History(Transactions):
         async with self._reading() as connection:
             # Page by page, so other queries wait for one page, not for all.
             while wanted is None or wanted > 0:
-                query = select(event).where(event.c.at_ms >= _milliseconds(since))
+                query = select(event).where(event.c.at_ms >= milliseconds(since))
                 query = query if before is None else query.where(event.c.id < before)
                 most = _PAGE if wanted is None else min(_PAGE, wanted)
                 rows = (await connection.execute(query.order_by(event.c.id.desc()).limit(most))).all()
@@ -56,7 +53,7 @@ class History(Transactions):
         """How often each tool was called."""
         query = (
             select(event.c.server, event.c.tool, func.count())
-            .where(event.c.kind == EventKind.CALL.value, event.c.tool != "", event.c.at_ms >= _milliseconds(since))
+            .where(event.c.kind == EventKind.CALL.value, event.c.tool != "", event.c.at_ms >= milliseconds(since))
             .group_by(event.c.server, event.c.tool)
         )
         async with self._reading() as connection:
@@ -64,18 +61,7 @@ class History(Transactions):
 
     async def forget(self, before: float) -> int:
         """Delete events older than a moment; returns how many."""
-        old = select(event.c.id).where(event.c.at_ms < _milliseconds(before)).limit(_AT_ONCE)
-        forgotten = 0
-        while True:
-            async with self._writing(alone=True) as connection:
-                gone = (await connection.execute(delete(event).where(event.c.id.in_(old)))).rowcount
-            forgotten += gone
-            if gone < _AT_ONCE:
-                return forgotten
-
-
-def _milliseconds(moment: float) -> int:
-    return round(moment * 1_000)
+        return await self._forget(event, before)
 
 
 @cache
@@ -92,7 +78,7 @@ def _row(one: Event) -> tuple[Any, ...]:
     # PostgreSQL texts cannot contain NUL, and a hostile server may have one in a name.
     names = (name.replace("\0", "\ufffd") for name in one[2:6])
     caller = one.caller.replace("\0", "\ufffd")
-    return (_milliseconds(one.at), one.kind.value, *names, *one[6:12], one.outcome.value, found, caller)
+    return (milliseconds(one.at), one.kind.value, *names, *one[6:12], one.outcome.value, found, caller)
 
 
 def _event(row: Row[Any]) -> Event:

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager, contextmanager
 from itertools import islice
 from typing import TYPE_CHECKING, TypeVar
 
-from sqlalchemy import Table
+from sqlalchemy import Table, delete, select
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -22,6 +22,11 @@ _T = TypeVar("_T")
 
 _CHUNK = 500
 """Rows or parameters per statement, well under SQLite's limits."""
+
+_FARTHEST = 2**53
+
+_FORGOTTEN_AT_ONCE = 5_000
+"""Old rows deleted in one transaction, so that others get their turn in between."""
 
 
 class Transactions:
@@ -46,6 +51,22 @@ class Transactions:
         with _translated_errors():
             async with engine.connect() as connection:
                 yield connection
+
+    async def _forget(self, table: Table, before: float) -> int:
+        """Delete the rows of a table with `id` and `at_ms` that are older than a moment; returns how many."""
+        old = select(table.c.id).where(table.c.at_ms < milliseconds(before)).limit(_FORGOTTEN_AT_ONCE)
+        forgotten = 0
+        while True:
+            async with self._writing(alone=True) as connection:
+                gone = (await connection.execute(delete(table).where(table.c.id.in_(old)))).rowcount
+            forgotten += gone
+            if gone < _FORGOTTEN_AT_ONCE:
+                return forgotten
+
+
+def milliseconds(moment: float) -> int:
+    """Seconds since 1970, as the tables have them."""
+    return round(max(-_FARTHEST, min(moment * 1_000, _FARTHEST)))
 
 
 @contextmanager

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
+from collections.abc import Callable
 from dataclasses import replace
 from threading import Lock
 
@@ -27,7 +28,10 @@ _KEPT = 64
 _FEW = 500
 """Tools up to which a view is made at once, and not in a thread."""
 
-_Key = tuple[Principal, frozenset[str] | None, bool]
+_Key = tuple[Principal, frozenset[str] | None, bool | None]
+"""Whose view it is, and of what: what can be called, if a person can be asked or cannot; None: all that exists."""
+
+Keep = Callable[[CatalogTool], bool]
 
 
 class Views:
@@ -37,7 +41,7 @@ class Views:
         self._policy = policy
         self._known: OrderedDict[_Key, tuple[Snapshot, Snapshot]] = OrderedDict()
         # Searches make views in threads.
-        self._making = Lock()
+        self._changing = Lock()
 
     def decide(self, caller: Caller, tool: CatalogTool) -> Decision:
         """Whether this caller may call a tool."""
@@ -57,31 +61,20 @@ class Views:
         """What the caller may call. May take a while in a large catalog; see `ready`."""
         if self._sees_all(caller):
             return snapshot
-        key = (caller.principal, caller.narrowed, can_ask(caller))
-        with self._making:
-            known = self._known.get(key)
-            if known is None or known[0] is not snapshot:
-                known = self._known[key] = (snapshot, self._made(snapshot, caller))
-            self._known.move_to_end(key)
-            while len(self._known) > _KEPT:
-                self._known.popitem(last=False)
-        return known[1]
+        is_asked = can_ask(caller)
+        return self._kept(snapshot, caller, is_asked, lambda tool: self._is_callable(caller, tool, is_asked=is_asked))
+
+    def permitted(self, snapshot: Snapshot, caller: Caller) -> Snapshot:
+        """With everything of the servers that exist for the caller, whether or not it may call it; for explanations."""
+        if caller.principal.servers is None and caller.narrowed is None:
+            return snapshot
+        return self._kept(snapshot, caller, None, lambda tool: self.permits_server(caller, tool.server))
 
     async def ready(self, snapshot: Snapshot, caller: Caller) -> Snapshot:
         """The same, without keeping other callers waiting."""
         if self._sees_all(caller) or len(snapshot.tools) <= _FEW:
             return self.of(snapshot, caller)
         return await asyncio.to_thread(self.of, snapshot, caller)
-
-    def permitted(self, snapshot: Snapshot, caller: Caller) -> Snapshot:
-        """With everything of the servers that exist for the caller, whether or not it may call it; for explanations."""
-        if caller.principal.servers is None and caller.narrowed is None:
-            return snapshot
-        states = {name: state for name, state in snapshot.states.items() if self.permits_server(caller, name)}
-        tools = tuple(tool if tool is not None and tool.server in states else None for tool in snapshot.tools)
-        mask = np.array([tool is not None for tool in tools], dtype=np.bool_)
-        unapproved = snapshot.unapproved.of(states)
-        return replace(snapshot, tools=tools, states=states, table=snapshot.names, mask=mask, unapproved=unapproved)
 
     def check_narrowing(self, snapshot: Snapshot, caller: Caller) -> None:
         """A connection can be narrowed only to servers that exist for its caller."""
@@ -97,12 +90,22 @@ class Views:
     def _sees_all(self, caller: Caller) -> bool:
         return caller.narrowed is None and self._policy.is_open_for(caller.principal)
 
-    def _made(self, snapshot: Snapshot, caller: Caller) -> Snapshot:
-        askable = can_ask(caller)
-        tools = tuple(
-            tool if tool is not None and self._is_callable(caller, tool, askable=askable) else None
-            for tool in snapshot.tools
-        )
+    def _kept(self, snapshot: Snapshot, caller: Caller, kind: bool | None, keep: Keep) -> Snapshot:
+        """The view of this kind, made if it is not there; not while others wait for theirs."""
+        key = (caller.principal, caller.narrowed, kind)
+        with self._changing:
+            known = self._known.get(key)
+        if known is None or known[0] is not snapshot:
+            known = (snapshot, self._made(snapshot, caller, keep))
+        with self._changing:
+            self._known[key] = known
+            self._known.move_to_end(key)
+            while len(self._known) > _KEPT:
+                self._known.popitem(last=False)
+        return known[1]
+
+    def _made(self, snapshot: Snapshot, caller: Caller, keep: Keep) -> Snapshot:
+        tools = tuple(tool if tool is not None and keep(tool) else None for tool in snapshot.tools)
         states = {name: state for name, state in snapshot.states.items() if self.permits_server(caller, name)}
         return replace(
             snapshot,
@@ -114,11 +117,11 @@ class Views:
             unapproved=snapshot.unapproved.of(states),
         )
 
-    def _is_callable(self, caller: Caller, tool: CatalogTool, *, askable: bool) -> bool:
+    def _is_callable(self, caller: Caller, tool: CatalogTool, *, is_asked: bool) -> bool:
         if not self.permits_server(caller, tool.server):
             return False
         effect = self.decide(caller, tool).effect
-        return effect is Effect.ALLOW or (effect is Effect.ASK and askable)
+        return effect is Effect.ALLOW or (effect is Effect.ASK and is_asked)
 
 
 def can_ask(caller: Caller) -> bool:
