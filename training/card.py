@@ -51,7 +51,7 @@ pairs are the sets' queries, clauses of these that refer to one tool, the first 
 rest, requests made by rules, and the requests written by hand. The shipped weights are a mean of 21 runs, most of them
 with three epochs at 6e-5 to 1.8e-4 and batches of 384 or 768; twelve drew the written requests twice, and in most half
 of the runs within a batch were tools near to each other instead of tools of one server (`training/plans`). They are
-exported to ONNX, int8 per channel.
+exported to ONNX, int8 per channel, without what only batches of several texts need (`training/lean.py`).
 
 A request of twenty words or more is also embedded sentence by sentence, and the best part counts. The fusion is a sum
 of fifteen features with weights of zero or more, one set of weights for short requests and one for long ones. They are

@@ -21,7 +21,16 @@ from mcp_optimizer.search.general import LEAST_COSINE, MOST, Generality
 from mcp_optimizer.search.learned import Fusion, read_fusion
 from mcp_optimizer.search.lexical import FIELDS, Floats, LexicalIndex, TermCounts, Vocabulary
 from mcp_optimizer.search.names import Names
-from mcp_optimizer.search.ranker import Beside, Cosines, Mask, Positions, Ranking, contributions, rank
+from mcp_optimizer.search.ranker import (
+    Beside,
+    Cosines,
+    Mask,
+    Positions,
+    Ranking,
+    contributions,
+    feature_matrix,
+    rank,
+)
 from mcp_optimizer.search.spelling import Grouped, grouped, repaired
 from mcp_optimizer.search.tooltext import query_parts
 from mcp_optimizer.search.vectors import VectorIndex
@@ -148,19 +157,20 @@ class SearchIndex:
         """
         query = self._repaired(f"{description} {keywords}".strip())
         cosines = self._cosines(query)
+        matrix = feature_matrix(self._lexical, self._names, query, cosines)
         looked_at = limit + _FURTHER if limit > 0 else limit
         most = max(looked_at, _CANDIDATES) if prior and limit > 0 else looked_at
-        ranking = self._ranked(query, cosines, allowed, most, None)
+        ranking = self._ranked(query, cosines, allowed, most, None, matrix)
         if prior and (used := prior(ranking.positions)) is not None:
             whole = np.zeros(self._lexical.size, dtype=np.float32)
             whole[ranking.positions] = used
-            ranking = self._ranked(query, cosines, allowed, looked_at, whole)
+            ranking = self._ranked(query, cosines, allowed, looked_at, whole, matrix)
         fitting = zip(ranking.positions[: min(ranking.kept, limit)], ranking.likelihoods, strict=False)
         named = frozenset(self._names.exactly(query))
         hits = [_hit(at, likelihood, named) for at, likelihood in fitting] if ranking.answered else []
         if cosines is not None and limit > 0 and (not hits or hits[0].score < _WEAK):
             found = {hit.position for hit in hits}
-            general = [hit for hit in self._general(query, cosines, allowed) if hit.position not in found]
+            general = [hit for hit in self._general(query, cosines, allowed, matrix) if hit.position not in found]
             hits = [*hits[: max(limit - len(general), 1)], *general][:limit] if general else hits
         found = {hit.position for hit in hits}
         following = (int(at) for at in ranking.positions[:looked_at] if int(at) not in found)
@@ -182,10 +192,17 @@ class SearchIndex:
         return contributions(self._lexical, self._names, query, cosines, fusion, positions, allowed, beside)
 
     def _ranked(
-        self, query: str, cosines: Cosines | None, allowed: Mask | None, limit: int, prior: Floats | None
+        self,
+        query: str,
+        cosines: Cosines | None,
+        allowed: Mask | None,
+        limit: int,
+        prior: Floats | None,
+        matrix: Floats | None = None,
     ) -> Ranking:
         beside = Beside(self._superseded, prior)
-        found = rank(self._lexical, self._names, query, cosines, self._fusion(cosines), limit, allowed, beside)
+        fusion = self._fusion(cosines)
+        found = rank(self._lexical, self._names, query, cosines, fusion, limit, allowed, beside, matrix)
         if found.answered or cosines is None or not self._vectors.missing.any():
             return found
         # Nothing fits by meaning, but some tools are not embedded yet: words decide until they are.
@@ -202,13 +219,13 @@ class SearchIndex:
     def _own_words(self) -> Grouped:
         return grouped(self._lexical.known_terms())
 
-    def _general(self, query: str, cosines: Cosines, allowed: Mask) -> list[Hit]:
+    def _general(self, query: str, cosines: Cosines, allowed: Mask, matrix: Floats) -> list[Hit]:
         """The allowed general-purpose tools, nearest to the request first; none if none is near."""
         generality = self._generality
         if generality is None:
             return []
         eligible = generality.tools(self._fusion(cosines).general) & allowed & (cosines.whole >= LEAST_COSINE)
-        ranking = self._ranked(query, cosines, eligible, MOST, None)
+        ranking = self._ranked(query, cosines, eligible, MOST, None, matrix)
         return [
             _hit(at, likelihood, is_general=True)
             for at, likelihood in zip(ranking.positions, ranking.likelihoods, strict=True)

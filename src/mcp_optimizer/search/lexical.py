@@ -172,14 +172,15 @@ class LexicalIndex:
         runs = np.diff(self._starts)[_ALL :: len(FIELDS)]
         return [self._vocabulary.term(int(number)) for number in np.flatnonzero(runs)]
 
-    def scores(self, query: Iterable[str]) -> Floats:
-        """BM25 of every tool in every field (fields x tools); each term of the query counts once."""
-        found = np.zeros((len(FIELDS), self.size), dtype=np.float32)
+    def scores(self, query: Iterable[str], zeros: Floats | None = None) -> Floats:
+        """BM25 of every tool in every field (fields x tools), in `zeros` if given; each term counts once."""
+        found = np.zeros((len(FIELDS), self.size), dtype=np.float32) if zeros is None else zeros
         for number in self._numbers(query):
             for field in range(len(FIELDS)):
                 begin, end = self._run(number, field)
-                # A tool occurs once in a posting list, so plain indexed addition is safe.
-                found[field, self._documents[begin:end]] += self._impacts[begin:end]
+                if end > begin:
+                    # A tool occurs once in a posting list, so plain indexed addition is safe.
+                    found[field, self._documents[begin:end]] += self._impacts[begin:end]
         return found
 
     def field_scores(self, query: Iterable[str], field: str) -> Floats:
@@ -199,7 +200,9 @@ class LexicalIndex:
             weight = float(_rarity(self.size, end - begin))
             whole += weight
             result[self._documents[begin:end]] += np.float32(weight)
-        return result / np.float32(whole) if whole > 0.0 else result
+        if whole > 0.0:
+            result /= np.float32(whole)
+        return result
 
     def _sum(self, query: Iterable[str], field: str, values: Floats) -> Floats:
         result = np.zeros(self.size, dtype=np.float32)

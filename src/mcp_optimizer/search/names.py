@@ -34,8 +34,8 @@ class Names:
     """The action classes of each name, as a bit mask."""
     exact: Mapping[str, int]
     """The first tool of each name, by the key that all spellings of the name share."""
-    destroys: NDArray[np.bool_]
-    """Which of them say that they delete or overwrite."""
+    destroying: NDArray[np.int64]
+    """The positions of those that say that they delete or overwrite."""
     others: Mapping[str, tuple[int, ...]]
     """The other tools of a name. Few names are shared, and a collection for each would take most of the time."""
 
@@ -53,7 +53,7 @@ class Names:
         done = np.fromiter((name_actions(name.split()) for name in spelt), dtype=np.int32, count=len(spelt))
         destroying = np.fromiter((destroys(name.split()) for name in spelt), dtype=np.bool_, count=len(spelt))
         shared = {key: tuple(sorted(positions)) for key, positions in others.items()}
-        return cls(spelt, done, exact, destroying, shared)
+        return cls(spelt, done, exact, np.flatnonzero(destroying), shared)
 
     def exactly(self, query: str) -> list[int]:
         """The tools that the query names: it is the name, however joined or inflected, or contains the name as an

@@ -57,12 +57,12 @@ def feature_matrix(index: LexicalIndex, names: Names, query: str, cosines: Cosin
         matrix[_COLUMN["cosine"]] = cosines.whole
         matrix[_COLUMN["part_cosine"]] = cosines.parts.max(axis=0) if len(cosines.parts) else cosines.whole
     first = _COLUMN["bm25_name"]
-    matrix[first : first + len(FIELDS)] = _scaled_rows(index.scores(asked))
+    _scale_rows(index.scores(asked, matrix[first : first + len(FIELDS)]))
     part = _COLUMN["bm25_part"]
     matrix[part] = matrix[_COLUMN["bm25_all"]]
     if parts:
         rows = [index.field_scores(terms(piece), "all") for piece in parts]
-        matrix[part] = _scaled_rows(np.stack(rows)).max(axis=0)
+        matrix[part] = _scale_rows(np.stack(rows)).max(axis=0)
     matrix[_COLUMN["name_named"]] = named = index.named(asked, "name")
     matrix[_COLUMN["server_named"]] = index.named(asked, "server")
     matrix[_COLUMN["query_met"]] = index.met(asked)
@@ -84,14 +84,13 @@ def asked_terms(index: LexicalIndex, query: str) -> list[str]:
     return terms(query) + joined
 
 
-def _scaled_rows(rows: Floats) -> Floats:
-    """Each row divided by its maximum, so that fields and queries are comparable."""
-    if not rows.size:
-        return rows
-    best = rows.max(axis=1, keepdims=True)
-    best[best <= 0] = 1
-    scaled: Floats = np.divide(rows, best, dtype=np.float32)
-    return scaled
+def _scale_rows(rows: Floats) -> Floats:
+    """Divide each row by its maximum, in place, so that fields and queries are comparable."""
+    if rows.size:
+        best = rows.max(axis=1, keepdims=True)
+        best[best <= 0] = 1
+        rows /= best
+    return rows
 
 
 def _name_phrases(names: Names, query: str, name_named: Floats) -> Floats:
@@ -149,21 +148,29 @@ def rank(
     limit: int,
     allowed: Mask | None = None,
     beside: Beside = NOTHING_BESIDE,
+    matrix: Floats | None = None,
 ) -> Ranking:
-    """The first `limit` of the allowed tools for the query. Tools that are not allowed take no place."""
+    """The first `limit` of the allowed tools for the query. Tools that are not allowed take no place.
+
+    `matrix` is the `feature_matrix` of this query and these cosines, if it is known already.
+    """
     eligible = np.arange(index.size) if allowed is None else np.flatnonzero(allowed)
     if not len(eligible) or limit < 1 or not words(query):
         # Without a single word, the cosines are only noise.
         return NOTHING
     regime = fusion.long if query_parts(query) else fusion.short
-    matrix = feature_matrix(index, names, query, cosines)
+    if matrix is None:
+        matrix = feature_matrix(index, names, query, cosines)
     exact = [position for position in _named(names, query, beside) if allowed is None or allowed[position]]
-    scores = _scores(matrix, regime, exact, allowed, beside) - _unasked(names, query, exact)
+    scores = _scores(matrix, regime, exact, allowed, beside)
+    scores[_unasked(names, query, exact)] -= np.float32(UNASKED)
     order = _first(scores, eligible, max(limit, 10) + 1)
     known = fit_features(matrix, scores, order)
     fit, shown = regime.fit(known), order[:limit]
     hits = hit_features(matrix, scores, order, limit, regime.fit_logit(known))
-    likelihoods = np.where(np.isin(shown, exact), _CALLED_BY_NAME, regime.likelihoods(hits)).astype(np.float32)
+    likelihoods = regime.likelihoods(hits).astype(np.float32)
+    if exact:
+        likelihoods[np.isin(shown, exact)] = _CALLED_BY_NAME
     # A tool that has nothing in common with the query never fits, however weak the first is.
     kept = int((scores[shown] >= max(scores[shown[0]] - regime.gap, _LEAST)).sum()) or 1
     answered = bool(exact) or fit >= regime.fit_threshold
@@ -188,13 +195,11 @@ def _named(names: Names, query: str, beside: Beside) -> list[int]:
     return [position for position in found if position not in deprecated]
 
 
-def _unasked(names: Names, query: str, exact: Sequence[int]) -> Floats:
-    """What a tool that deletes or overwrites loses if the request neither asks for that nor names it."""
+def _unasked(names: Names, query: str, exact: Sequence[int]) -> Positions:
+    """The tools that delete or overwrite although the request neither asks for that nor names them."""
     if asks_to_destroy(words(query)):
-        return np.zeros(len(names.destroys), dtype=np.float32)
-    lost: Floats = np.where(names.destroys, np.float32(UNASKED), np.float32(0.0))
-    lost[list(exact)] = 0.0
-    return lost
+        return np.zeros(0, dtype=np.int64)
+    return names.destroying[~np.isin(names.destroying, exact)] if exact else names.destroying
 
 
 def contributions(
@@ -215,13 +220,13 @@ def contributions(
     plain = regime.weights @ matrix
     used = np.zeros_like(plain) if beside.prior is None else beside.prior
     moved = beside.superseded.moved(plain + used, allowed) - plain - used
-    unasked = _unasked(names, query, sorted(exact))
+    unasked = frozenset(_unasked(names, query, sorted(exact)).tolist())
     return [
         {
             **{name: float(parts[row, column]) for row, name in enumerate(FEATURES)},
             "use": float(used[position]),
             "deprecation": float(moved[position]),
-            "unasked": -float(unasked[position]),
+            "unasked": -UNASKED if position in unasked else 0.0,
             "exact_name": EXACT_NAME_BONUS if position in exact else 0.0,
         }
         for column, position in enumerate(positions)
