@@ -52,9 +52,11 @@ class Optimizer:
         settings: Settings,
         *,
         has_one_client: bool = False,
+        is_given: bool = False,
         dumps: Sequence[UpstreamState] = (),
     ) -> None:
-        parts = build_parts(specs, settings, has_one_client=has_one_client)
+        """`is_given`: the servers come from a program, and not from the server file of the settings."""
+        parts = build_parts(specs, settings, has_one_client=has_one_client, is_given=is_given)
         self._parts = parts
         self._dumps = dumps
         self._life = Life(parts)
@@ -86,7 +88,7 @@ class Optimizer:
         settings = load_settings(options)
         if settings.demo:
             raise ConfigurationError("Give either servers or demo, not both.")
-        return cls(server_specs(settings, config), settings)
+        return cls(server_specs(settings, config), settings, is_given=True)
 
     @classmethod
     def from_settings(cls, settings: Settings, *, has_one_client: bool = False) -> Self:
