@@ -20,7 +20,7 @@ async def main() -> None:
         # What a model would ask for. The tools come back best first, already small enough to put into a prompt.
         found = await optimizer.find("list the tables of the database")
         best = found.tools[0]
-        print(f"Best of {len(found.tools)}: {best.name} of {best.server}, {best.score:.0%} likely to answer")
+        print(f"Best of {len(found.tools)}: {best.name} of {best.server}, {best.score:.2f} likely to answer")
         print(best.description)
 
         # Against a prompt that carries every tool of every server.

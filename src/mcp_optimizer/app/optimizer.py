@@ -209,6 +209,6 @@ class Optimizer:
         """The prices of the configured model; otherwise typical ratios."""
         return self._costs.prices
 
-    def usage(self, events: Sequence[Event]) -> Usage:
-        """What these events say about the servers of this optimizer."""
-        return self._costs.usage(events)
+    def usage(self, events: Sequence[Event], others: int = 0, *, everything: bool = False) -> Usage:
+        """What these events say about the servers of this optimizer; with `everything`, about all there ever were."""
+        return self._costs.usage(events, others, everything=everything)

@@ -111,7 +111,7 @@ class Parts:
 def build_parts(
     specs: Sequence[ServerSpec], settings: Settings, *, has_one_client: bool, is_given: bool = False
 ) -> Parts:
-    """The only place that knows what each part is given. `is_given`: the servers are those of a program, not of a file."""
+    """The only place that knows what each part is given. `is_given`: the servers are a program's, not a file's."""
     check_driver(settings)
     counter, vocabulary, news, pace = TokenCounter(settings.encoding), Vocabulary(), ServerNews(), ForegroundFirst()
     configuration = configuration_of(settings, specs if is_given else None)
