@@ -14,7 +14,8 @@ from mcp_optimizer.app.options import check_driver, items
 from mcp_optimizer.demo import demo_server_commands
 from mcp_optimizer.errors import ConfigurationError, OptimizerError
 from mcp_optimizer.settings import Settings
-from mcp_optimizer.upstream.config import given_servers, read_server_file
+from mcp_optimizer.upstream.config import read_server_file
+from mcp_optimizer.upstream.given import given_servers
 from mcp_optimizer.upstream.itself import SAME_ADDRESS, is_own_address
 from mcp_optimizer.upstream.processes import DEEPEST, depth
 from mcp_optimizer.upstream.spec import ServerSpec, Transport

@@ -25,7 +25,7 @@ from mcp_optimizer.metrics.savings import (
     conversations,
     together,
 )
-from mcp_optimizer.metrics.verdict import ListingCosts, Verdict, verdict
+from mcp_optimizer.metrics.verdict import ListingCosts, SavingsVerdict, verdict
 from mcp_optimizer.metrics.weights import UncalledTools, Weight, never_called, total
 from mcp_optimizer.runtime.terminal_text import counted
 
@@ -168,7 +168,7 @@ class Usage:
     period: PeriodUnit
     periods: tuple[UsagePeriod, ...]
     advice: tuple[str, ...]
-    verdict: Verdict
+    verdict: SavingsVerdict
     others: int = 0
     """Events of other configurations, and of servers that this one no longer has; nothing else here counts them."""
 

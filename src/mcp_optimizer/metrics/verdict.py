@@ -21,7 +21,7 @@ _USUAL_REPLY = 400
 
 
 @dataclass(frozen=True)
-class Verdict:
+class SavingsVerdict:
     """What the gateway made of the tokens that models read."""
 
     is_saving: bool
@@ -57,17 +57,17 @@ class ListingCosts:
         )
 
 
-def verdict(savings: Savings, events: Sequence[Event], listing: ListingCosts) -> Verdict:
+def verdict(savings: Savings, events: Sequence[Event], listing: ListingCosts) -> SavingsVerdict:
     """What is to be said of these conversations."""
     before, after = savings.without.tokens, savings.with_us.tokens
     if not savings.sessions:
-        return Verdict(True, "Nothing to compare yet: no conversation has searched or called.")
+        return SavingsVerdict(True, "Nothing to compare yet: no conversation has searched or called.")
     if after <= before:
         percent = Reduction.of(before, after).percent
-        return Verdict(
+        return SavingsVerdict(
             True, f"Saved {before - after:,} tokens ({percent:.1f} %) against listing all tools in every prompt."
         )
-    return Verdict(
+    return SavingsVerdict(
         False, f"Cost {after - before:,} tokens more than listing all tools would have.", tuple(_why(events, listing))
     )
 

@@ -61,9 +61,6 @@ _OF_OTHERS = frozenset({"author", "scope"})
 """Other programs' keys that resemble ours and mean something else."""
 
 _LONGEST_PURPOSE = 300
-_WHAT_TO_CONNECT = ("command", "url", "httpUrl", "serverUrl")
-_GIVEN = Path("the given configuration")
-"""What messages call a configuration without a file; its folder is the working directory."""
 
 # A string, or a comment, or a comma followed only by whitespace and comments before a closing bracket. A comment is
 # atomic, `(?>`: it ends at its first "*/" and is never extended to a later one.
@@ -99,34 +96,11 @@ def parse_server_file(
         raise ConfigurationError(
             f"{path} is not valid JSON: {error.msg} at line {error.lineno}, column {error.colno}."
         ) from None
-    return _specs(document, path, environment, look_up)
+    return specs_of(document, path, environment, look_up)
 
 
-def given_servers(
-    given: Mapping[str, Any], environment: Mapping[str, str], look_up: LookUp = nothing_stored
-) -> list[ServerSpec]:
-    """The servers of a configuration that a program gives: what a server file contains, or the servers by name.
-
-    Relative folders are relative to the working directory.
-    """
-    try:
-        # Exactly what a file could say, and nothing that changes later.
-        document = json.loads(json.dumps(given))
-    except (TypeError, ValueError, RecursionError) as error:
-        raise ConfigurationError(f"{_GIVEN} cannot be written as JSON: {error}.") from None
-    return _specs(document if _is_document(document) else {"mcpServers": document}, _GIVEN, environment, look_up)
-
-
-def _is_document(given: Mapping[str, Any]) -> bool:
-    """Whether it is what a server file contains; a server itself may be called "servers" or "mcp"."""
-    return any(key in given and not _is_entry(given[key]) for key in ("mcpServers", "servers", "mcp"))
-
-
-def _is_entry(value: Any) -> bool:
-    return isinstance(value, dict) and any(isinstance(value.get(key), str) for key in _WHAT_TO_CONNECT)
-
-
-def _specs(document: Any, path: Path, environment: Mapping[str, str], look_up: LookUp) -> list[ServerSpec]:
+def specs_of(document: Any, path: Path, environment: Mapping[str, str], look_up: LookUp) -> list[ServerSpec]:
+    """The servers in a parsed file."""
     entries = _entries(document, path)
     names = secrets_used(entries)
     secrets = look_up(names) if names else SecretValues()
