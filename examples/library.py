@@ -3,7 +3,7 @@
     python examples/library.py
 
 `demo=True` starts the three demo servers that come with the package. With servers of your own, name your server
-file instead: Optimizer.from_config("mcp.json").
+file instead, Optimizer.from_config("mcp.json"), or give what it would contain as a dictionary.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ async def main() -> None:
         # What a model would ask for. The tools come back best first, already small enough to put into a prompt.
         found = await optimizer.find("list the tables of the database")
         best = found.tools[0]
-        print(f"Best of {len(found.tools)}: {best.name}")
+        print(f"Best of {len(found.tools)}: {best.name} of {best.server}, {best.score:.2f} likely to answer")
         print(best.description)
 
         # Against a prompt that carries every tool of every server.

@@ -2,6 +2,7 @@
 
     OptimizerError                something went wrong; the message says what, and what to do
     ├── ConfigurationError        the user must change a setting or a server file (exit code 2)
+    ├── NotStarted                a program uses an optimizer before it is started, or after it ended
     ├── CatalogError              the catalog database cannot be used
     ├── SecretUnreadable          a stored secret cannot be opened with the keys at hand
     ├── UpstreamError             one MCP server behind the gateway failed; the others are not affected
@@ -42,6 +43,10 @@ class OptimizerError(Exception):
 
 class ConfigurationError(OptimizerError):
     """The user must change a setting or a server file."""
+
+
+class NotStarted(OptimizerError):
+    """An optimizer was used before it was started, or after it ended."""
 
 
 class CatalogError(OptimizerError):

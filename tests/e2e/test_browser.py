@@ -89,7 +89,7 @@ async def _search_and_tools(home: str) -> None:
         await page.wait_for_url("**/search?**")
         hits = page.locator(".hits > li")
         assert await hits.count() >= 1
-        assert "score" in await hits.first.inner_text()
+        assert "likely to answer" in await hits.first.inner_text()
         await shot(page, "search")
         await page.goto(f"{home}tools/hostile/innocent")
         shown = await page.locator("main").inner_text()

@@ -10,6 +10,7 @@ from mcp_optimizer.domain.events import Event
 from mcp_optimizer.domain.own_tools import own_tools
 from mcp_optimizer.gateway.found import FoundTools
 from mcp_optimizer.largejson.text import compact
+from mcp_optimizer.metrics.belonging import own_history
 from mcp_optimizer.metrics.prices import prices_of
 from mcp_optimizer.metrics.savings import PLAIN_PRICES, Assumptions, Prices
 from mcp_optimizer.metrics.usage import Usage, make_usage
@@ -40,9 +41,17 @@ class Costs:
     def assumptions(self) -> Assumptions:
         return Assumptions(self._parts.settings.requests_per_session, self.own_tokens)
 
-    def usage(self, events: Sequence[Event]) -> Usage:
-        """What these events say about the servers of this optimizer."""
-        return make_usage(events, weights(self._parts.catalog.snapshot), self.assumptions, self.prices)
+    def usage(self, events: Sequence[Event], others: int = 0, *, everything: bool = False) -> Usage:
+        """What these events say about the servers of this optimizer.
+
+        Those of other configurations, and of servers that ours no longer has, are only counted (with `others`, which
+        were not even read), unless `everything` is wanted.
+        """
+        snapshot = self._parts.catalog.snapshot
+        if not everything:
+            own = own_history(events, self._parts.configuration, snapshot.states)
+            events, others = own.events, others + own.others
+        return make_usage(events, weights(snapshot), self.assumptions, self.prices, others)
 
     def of_search(self, query: str) -> tuple[FoundTools, int]:
         """The default reply of find_tool, and its cost."""

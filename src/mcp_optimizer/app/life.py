@@ -13,7 +13,7 @@ from mcp_optimizer.app.ending import Ending
 from mcp_optimizer.app.options import is_transparent, profiles_in_use
 from mcp_optimizer.app.parts import FIRST_LISTS, Parts
 from mcp_optimizer.domain.tools import ServerStatus
-from mcp_optimizer.errors import OptimizerError
+from mcp_optimizer.errors import NotStarted, OptimizerError
 from mcp_optimizer.runtime.memory import share_pools
 from mcp_optimizer.runtime.tasks import BackgroundTasks
 from mcp_optimizer.upstream.state import UpstreamState
@@ -29,6 +29,7 @@ class Life:
         self._settings = parts.settings
         self._loading: asyncio.Task[None] | None = None
         self._tasks = BackgroundTasks(logger, "A part of the start failed")
+        self._is_started = self._is_over = False
         self._is_settled = False
         self._stops_at: float | None = None
         self.takes_calls = True
@@ -54,6 +55,7 @@ class Life:
 
     def start(self, listed: Sequence[UpstreamState] = ()) -> None:
         """Begin to start the servers; returns at once. `listed`: servers that are not started, only shown."""
+        self._is_started = True
         parts = self._parts
         share_pools()
         parts.storage.open(self._opened_late)
@@ -152,7 +154,18 @@ class Life:
         finally:
             await self._ending.all(seconds)
 
+    def check_running(self) -> None:
+        """Raises NotStarted where a program would get an answer without any server in it."""
+        if not self._is_started:
+            raise NotStarted(
+                "This Optimizer is not started, so it knows no tools: use it inside of `async with optimizer:`, or "
+                "call `optimizer.start()` and `await optimizer.wait_for_servers(seconds)` first."
+            )
+        if self._is_over:
+            raise NotStarted("This Optimizer has ended. Make another one with Optimizer.from_config.")
+
     def _leave_off(self) -> None:
+        self._is_over = True
         self._parts.catalog.close()
         # A thread goes on by itself; nobody waits for what it loads.
         self._tasks.cancel()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
@@ -18,6 +18,7 @@ from mcp_optimizer.catalog import Snapshot
 from mcp_optimizer.catalog.forms import Detail
 from mcp_optimizer.domain.caller import LOCAL
 from mcp_optimizer.domain.events import Event
+from mcp_optimizer.errors import ConfigurationError
 from mcp_optimizer.gateway.found import ToolListPage
 from mcp_optimizer.largejson.raw import has_large, plain
 from mcp_optimizer.metrics.savings import Prices
@@ -51,9 +52,11 @@ class Optimizer:
         settings: Settings,
         *,
         has_one_client: bool = False,
+        is_given: bool = False,
         dumps: Sequence[UpstreamState] = (),
     ) -> None:
-        parts = build_parts(specs, settings, has_one_client=has_one_client)
+        """`is_given`: the servers come from a program, and not from the server file of the settings."""
+        parts = build_parts(specs, settings, has_one_client=has_one_client, is_given=is_given)
         self._parts = parts
         self._dumps = dumps
         self._life = Life(parts)
@@ -75,9 +78,17 @@ class Optimizer:
         self.keeper = parts.keeper
 
     @classmethod
-    def from_config(cls, config: str | Path | None = None, **options: Any) -> Self:
-        """From a server file (or `demo=True`), with any of the settings as keyword arguments."""
-        return cls.from_settings(load_settings({"config": config, **options}))
+    def from_config(cls, config: str | Path | Mapping[str, Any] | None = None, **options: Any) -> Self:
+        """From a server file (or `demo=True`), with any of the settings as keyword arguments.
+
+        A dictionary is what a server file contains (`{"mcpServers": {...}}`), or only the servers by name.
+        """
+        if not isinstance(config, Mapping):
+            return cls.from_settings(load_settings({"config": config, **options}))
+        settings = load_settings(options)
+        if settings.demo:
+            raise ConfigurationError("Give either servers or demo, not both.")
+        return cls(server_specs(settings, config), settings, is_given=True)
 
     @classmethod
     def from_settings(cls, settings: Settings, *, has_one_client: bool = False) -> Self:
@@ -134,6 +145,7 @@ class Optimizer:
         self, tool_description: str, tool_keywords: str = "", limit: int | None = None, detail: str | None = None
     ) -> FindToolResponse:
         """The tools that fit, with the savings; `detail` is signature, schema or full."""
+        self._life.check_running()
         wanted = Detail(detail or self.settings.detail)
         with self.accounts.answering("find_tool", {}, LOCAL) as account:
             found = await self.gateway.search(tool_description, tool_keywords, limit, wanted)
@@ -144,6 +156,7 @@ class Optimizer:
         self, tool_name: str, parameters: Any = None, server_name: str | None = None, select: str = ""
     ) -> dict[str, Any]:
         """Call a tool; returns the CallToolResult as sent to clients. `select` (JMESPath) returns only a part of it."""
+        self._life.check_running()
         asked = {"tool_name": tool_name, "server_name": server_name}
         with self.accounts.answering("call_tool", asked, LOCAL) as account:
             result = account.reply(await self.gateway.call(tool_name, parameters, server_name, LOCAL, select))
@@ -153,12 +166,15 @@ class Optimizer:
         self, result_id: str, offset: int = 0, limit: int | None = None, *, select: str = "", search: str = ""
     ) -> dict[str, Any]:
         """More of a result that was cut: a page from `offset` on, what `select` selects, or what `search` finds."""
+        self._life.check_running()
         with self.accounts.answering("read_result", {}, LOCAL) as account:
             results = self.gateway.results
             found = await results.read(result_id, LOCAL, offset=offset, limit=limit, select=select, search=search)
             return account.reply(found)
 
     def tools(self, server: str | None = None, offset: int = 0) -> ToolListPage:
+        """A page of all tools, or of those of one server."""
+        self._life.check_running()
         return self.gateway.list_tools(server, offset)
 
     @property
@@ -193,6 +209,6 @@ class Optimizer:
         """The prices of the configured model; otherwise typical ratios."""
         return self._costs.prices
 
-    def usage(self, events: Sequence[Event]) -> Usage:
-        """What these events say about the servers of this optimizer."""
-        return self._costs.usage(events)
+    def usage(self, events: Sequence[Event], others: int = 0, *, everything: bool = False) -> Usage:
+        """What these events say about the servers of this optimizer; with `everything`, about all there ever were."""
+        return self._costs.usage(events, others, everything=everything)

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mcp_optimizer import __version__
+from mcp_optimizer.app.configuration import configuration_of
 from mcp_optimizer.app.options import (
     audit_options,
     budgets,
@@ -82,6 +83,8 @@ class Parts:
     """What an optimizer is made of."""
 
     settings: Settings
+    configuration: str
+    """Identifies the servers' configuration, to which history belongs."""
     counter: TokenCounter
     news: ServerNews
     pool: UpstreamPool
@@ -105,11 +108,14 @@ class Parts:
     policy: Policy
 
 
-def build_parts(specs: Sequence[ServerSpec], settings: Settings, *, has_one_client: bool) -> Parts:
-    """The only place that knows what each part is given."""
+def build_parts(
+    specs: Sequence[ServerSpec], settings: Settings, *, has_one_client: bool, is_given: bool = False
+) -> Parts:
+    """The only place that knows what each part is given. `is_given`: the servers are a program's, not a file's."""
     check_driver(settings)
     counter, vocabulary, news, pace = TokenCounter(settings.encoding), Vocabulary(), ServerNews(), ForegroundFirst()
-    storage = Storage(settings.database_place)
+    configuration = configuration_of(settings, specs if is_given else None)
+    storage = Storage(settings.database_place, configuration=configuration)
     labels = SessionLabels()
     trail = _trail(settings, storage, labels)
     logins = Logins(_kept_logins(settings, storage), told=partial(_record_login, trail))
@@ -161,6 +167,7 @@ def build_parts(specs: Sequence[ServerSpec], settings: Settings, *, has_one_clie
     news.listen(relay.on_state, relay.on_notice)
     return Parts(
         settings=settings,
+        configuration=configuration,
         counter=counter,
         news=news,
         pool=pool,
@@ -175,7 +182,7 @@ def build_parts(specs: Sequence[ServerSpec], settings: Settings, *, has_one_clie
         relay=relay,
         refresher=refresher,
         recorder=recorder,
-        accounts=Accounts(gateway, counter, recorder, labels),
+        accounts=Accounts(gateway, counter, recorder, labels, configuration),
         gate=Gate(settings.limits),
         use=use,
         shapes=shapes,

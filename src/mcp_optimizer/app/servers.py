@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 from mcp_optimizer.app.options import check_driver, items
 from mcp_optimizer.demo import demo_server_commands
 from mcp_optimizer.errors import ConfigurationError, OptimizerError
 from mcp_optimizer.settings import Settings
 from mcp_optimizer.upstream.config import read_server_file
+from mcp_optimizer.upstream.given import given_servers
 from mcp_optimizer.upstream.itself import SAME_ADDRESS, is_own_address
 from mcp_optimizer.upstream.processes import DEEPEST, depth
 from mcp_optimizer.upstream.spec import ServerSpec, Transport
@@ -25,15 +27,18 @@ _UNKNOWN_CALLERS = (
 )
 
 
-def server_specs(settings: Settings) -> list[ServerSpec]:
-    """The servers in the settings."""
+def server_specs(settings: Settings, given: Mapping[str, Any] | None = None) -> list[ServerSpec]:
+    """The servers in the settings, or those of a configuration that is given instead of a file."""
     if (deep := depth(os.environ)) > DEEPEST:
         raise ConfigurationError(
             f"This gateway runs inside of {deep} others, each started by the one before: most likely a server file "
             "starts the gateway itself. Remove that entry, or give it another --config."
         )
     look_up = partial(_stored_secrets, settings)
-    specs = _demo_specs() if settings.demo else read_server_file(settings.server_file, os.environ, look_up)
+    if given is not None:
+        specs = given_servers(given, os.environ, look_up)
+    else:
+        specs = _demo_specs() if settings.demo else read_server_file(settings.server_file, os.environ, look_up)
     if settings.http is not None:
         host, port = settings.http_address
         ours = {spec.name for spec in specs if spec.url and is_own_address(spec.url, host, port)}

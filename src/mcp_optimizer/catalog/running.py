@@ -1,8 +1,8 @@
 """Which tools run now, and under which names; updated one server at a time, whatever the catalog's size.
 
-A tool has two possible names: its own, if no other running tool has it and it refers to no other server, and a longer
-one with its server in it. Both are made and counted in a thread, with the index. A server that comes or goes then only
-switches between them, for its own tools and for the few that share a name with one of them.
+A tool has two possible names: its own, if no other running tool has it, it refers to no other server and models' APIs
+accept it, and a longer one with its server in it. Both are made and counted in a thread, with the index. A server that
+comes or goes then only switches between them, for its own tools and for the few that share a name with one of them.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import pydantic_core
 
 from mcp_optimizer.catalog.record import ToolRecord
 from mcp_optimizer.catalog.tools import CatalogTool, NameTable
-from mcp_optimizer.domain.naming import NamesOfServer, ServerNames
+from mcp_optimizer.domain.naming import NamesOfServer, ServerNames, is_listable
 from mcp_optimizer.domain.tools import Definition
 from mcp_optimizer.search.ranker import Mask
 
@@ -79,7 +79,7 @@ def _choose_names(table: NameTable, shared: Mapping[str, Sequence[int]]) -> tupl
     naming: dict[str, NamesOfServer] = {}
     for server, found in table.ranges.items():
         own = {table.records[position].name for position in found}
-        naming[server] = names = NamesOfServer(server, own, table.servers)
+        naming[server] = names = NamesOfServer(server, own, table.servers, is_listable)
         for position in found:
             name = table.records[position].name
             stand_alone[position] = names.stands_alone(name)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from mcp_optimizer.domain.principal import ANYONE, LOCAL_PRINCIPAL
+from mcp_optimizer.metrics.reduction import change_in_words
 from mcp_optimizer.runtime.terminal_text import counted, printable
 
 if TYPE_CHECKING:
@@ -24,16 +25,30 @@ _UNNAMED = (LOCAL_PRINCIPAL.name, ANYONE.name)
 
 _MOST_ROWS = 15
 
+NO_HISTORY = (
+    "No client has used these servers yet. Connect one with `mcp-optimizer serve`, use it, and see here what it saved."
+)
+
 
 def show_report(out: Console, report: Report) -> None:
-    """Headline, savings, use, the effect of each measure, large tools, advice."""
+    """Headline, what to do, savings, use, the effect of each measure, large tools."""
     out.print(
         f"[bold]{counted(report.tool_count, 'tool')} of {counted(len(report.servers), 'server')}: "
         f"{report.baseline_tokens:,} tokens[/] of definitions in every prompt; "
         f"[bold]{report.own_tokens:,}[/] with mcp-optimizer\n"
     )
-    if report.usage is not None and report.usage.events:
-        _show_usage(out, report.usage)
+    if lines := report.advice:
+        out.print("[bold]What to do[/]")
+        for line in lines:
+            out.print(_bullet(line))
+        out.print()
+    if report.usage is not None:
+        if report.usage.events:
+            _show_usage(out, report.usage)
+        else:
+            out.print(NO_HISTORY, "\n")
+        if others := report.usage.others_told:
+            out.print(f"[dim]{others} `report --all-history` includes them.[/]\n")
     _pair(out, _forms(report), _phases(report))
     _pair(out, _profiles(report), _tiers(report))
     _pair(out, _weights("server", report.servers), _weights("tool", report.tools))
@@ -41,17 +56,16 @@ def show_report(out: Console, report: Report) -> None:
         some = f"{', '.join(names[:3])}{' …' if len(names) > 3 else ''}"
         told = f"{counted(len(names), 'tool')} listed with a sentence, because five words are not distinctive:  {some}"
         out.print(printable(told), "\n", markup=False)
-    if lines := report.advice:
-        out.print("[bold]What to do[/]")
-        for line in lines:
-            out.print(_bullet(line))
 
 
 def _show_usage(out: Console, usage: Usage) -> None:
-    saved, results = usage.savings, usage.results
+    saved, results, verdict = usage.savings, usage.results, usage.verdict
     sessions = counted(saved.savings.sessions, "conversation")
     requests = counted(saved.savings.with_us.requests, "model request")
-    out.print(f"[bold]Saved[/] from {usage.days}, in {sessions} with {requests}")
+    colour = "green" if verdict.is_saving else "red"
+    out.print(f"[bold {colour}]{verdict.sentence}[/] From {usage.days}, in {sessions} with {requests}")
+    for line in verdict.why:
+        out.print(_bullet(line))
     rows = [
         ("tokens read, at full price", *_change(saved.uncached)),
         ("tokens read, with a prompt cache *", *_change(saved.cached)),
@@ -61,7 +75,7 @@ def _show_usage(out: Console, usage: Usage) -> None:
         rows += [(label, *_change(money.uncached, 2)), (f"{label}, cached", *_change(money.cached, 2))]
     if results.saved:
         rows.append(("results, before and after limits", *_change(results)))
-    out.print(_table(("", "without us", "with us", "saved"), rows))
+    out.print(_table(("", "without us", "with us", "difference"), rows))
     out.print("[dim]* as full-price tokens. " + " ".join(usage.stated.assumptions) + "[/]\n")
     kinds = _table(
         ("what", "times", "tokens", "failed", "p50 ms", "p95 ms"),
@@ -204,7 +218,7 @@ def _bullet(line: str) -> Table:
 
 
 def _change(row: Reduction, digits: int = 0) -> tuple[str, str, str]:
-    return (f"{row.before:,.{digits}f}", f"{row.after:,.{digits}f}", f"{row.percent:.1f} %")
+    return (f"{row.before:,.{digits}f}", f"{row.after:,.{digits}f}", change_in_words(row, digits))
 
 
 def _n(number: float) -> str:

@@ -40,11 +40,14 @@ def report(
     settings: Settings,
     tools_dir: ToolsDir = None,
     since: Annotated[str | None, typer.Option(help="Only history since then: 12h, 7d, 2w, or a date.")] = None,
+    all_history: Annotated[
+        bool, typer.Option("--all-history", help="Include other configurations, and servers that are gone.")
+    ] = False,
     html: Annotated[Path | None, typer.Option(help="Write a self-contained HTML page with charts to a file.")] = None,
     as_json: JsonFlag = False,
 ) -> None:
     """Show what was saved, found, called and never used, what all tools cost, and what each measure saves."""
-    run(_report(settings, tools_dir, as_json, html, since))
+    run(_report(settings, tools_dir, as_json, html, since, everything=all_history))
 
 
 @with_settings()
@@ -95,12 +98,19 @@ async def _measured(settings: Settings, tools_dir: Path | None) -> AsyncIterator
 
 
 async def _report(
-    settings: Settings, tools_dir: Path | None, as_json: bool, html: Path | None, since: str | None
+    settings: Settings,
+    tools_dir: Path | None,
+    as_json: bool,
+    html: Path | None,
+    since: str | None,
+    *,
+    everything: bool,
 ) -> None:
     from mcp_optimizer.cli.report_tables import show_report
     from mcp_optimizer.metrics.report_json import report_values
 
-    found = await report_on(settings, tools_dir, read_since(since, datetime.now().astimezone()))
+    begin = read_since(since, datetime.now().astimezone())
+    found = await report_on(settings, tools_dir, begin, everything=everything)
     if html is not None:
         _write(html, found)
     if as_json:
@@ -111,7 +121,9 @@ async def _report(
         print(f"Wrote the report to {html}.")
 
 
-async def report_on(settings: Settings, tools_dir: Path | None, since: float = 0.0) -> Report:
+async def report_on(
+    settings: Settings, tools_dir: Path | None, since: float = 0.0, *, everything: bool = False
+) -> Report:
     """The report on the servers of the settings and their history, or on a folder of dumps, which has none."""
     from mcp_optimizer.demo.targets import KANBAN_TARGETS
     from mcp_optimizer.metrics.phases import NO_TARGETS
@@ -125,15 +137,17 @@ async def report_on(settings: Settings, tools_dir: Path | None, since: float = 0
             optimizer.own_tokens,
             _selected(settings),
             sizes,
-            usage=await _usage(optimizer, since) if tools_dir is None else None,
+            usage=await _usage(optimizer, since, everything=everything) if tools_dir is None else None,
             targets=KANBAN_TARGETS if settings.demo and tools_dir is None else NO_TARGETS,
         )
 
 
-async def _usage(optimizer: Optimizer, since: float) -> Usage | None:
-    """The recorded use of these servers' tools; None without history."""
-    history = await optimizer.storage.history()
-    return None if history is None else optimizer.usage(await history.read(since))
+async def _usage(optimizer: Optimizer, since: float, *, everything: bool) -> Usage | None:
+    """The recorded use of these servers' tools, or of all there ever were; None without history."""
+    history = await optimizer.storage.history(everything=everything)
+    if history is None:
+        return None
+    return optimizer.usage(await history.read(since), await history.others(since), everything=everything)
 
 
 def _write(path: Path, found: Report) -> None:

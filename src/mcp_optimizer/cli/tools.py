@@ -55,26 +55,29 @@ def show_found(out: Console, found: FoundTools) -> None:
     from rich.text import Text
 
     from mcp_optimizer.gateway.entries import summary
+    from mcp_optimizer.gateway.found import likelihood
 
     if found.tools:
         table = Table(box=None, pad_edge=False, expand=True, header_style="bold")
         for title in ("tool", "server"):
             table.add_column(title, no_wrap=True)
         table.add_column("tokens", justify="right")
-        table.add_column("score", justify="right")
+        table.add_column("likely", justify="right")
         table.add_column("description", overflow="ellipsis", no_wrap=True, ratio=1)
         for hit in found.tools:
-            texts = (hit.tool.name, hit.tool.server, f"{hit.form.tokens:,}", f"{hit.score:.2f}", summary(hit.tool))
+            texts = (hit.tool.name, hit.tool.server, f"{hit.form.tokens:,}", likelihood(hit.score), summary(hit.tool))
             # Text, not markup: a server's words must not colour or rewrite our screen.
             table.add_row(*map(Text, texts))
         out.print(table)
     else:
         out.print("No tool matches. Try other words, or list all tools with `mcp-optimizer tools`.")
     metrics = found.token_metrics
-    out.print(
-        f"[bold]{metrics.returned_tokens:,}[/] of {metrics.baseline_tokens:,} tokens: "
-        f"[green]{metrics.tokens_saved:,} saved ({metrics.savings_percentage:.1f} %)[/]"
-    )
+    # Finding nothing saves nothing.
+    if found.tools:
+        out.print(
+            f"[bold]{metrics.returned_tokens:,}[/] of {metrics.baseline_tokens:,} tokens: "
+            f"[green]{metrics.tokens_saved:,} saved ({metrics.savings_percentage:.1f} %)[/]"
+        )
     for state in found.missing:
         out.print(Text(in_a_line(f"not searched: {state.name} ({state.status}) {state.reason}"), style="yellow"))
 

@@ -103,7 +103,10 @@ def compress(
     if groups:
         return compress(tool, cost, dialect, baseline=baseline, explained=explained)
     if dialect is Dialect.INLINED:
-        return compress(tool, cost, baseline=baseline, explained=explained)
+        # References stay, as its server sent them; types stay as well, for a client that needs them.
+        draft = _carefully(_Draft(tool, cost, baseline if explained else None))
+        if draft.tokens <= baseline:
+            return CompressedTool(draft.text, draft.tokens, baseline, tuple(draft.steps))
     return CompressedTool(tool.model_dump_json(), baseline, baseline)
 
 

@@ -14,7 +14,7 @@ from mcp_optimizer.compression.references import drop_unused_definitions
 from mcp_optimizer.compression.walk import Schema
 from mcp_optimizer.largejson.text import compact
 
-COMPRESSION = 5
+COMPRESSION = 6
 """Increase this when compression gives a different result for the same definition; stored forms are then discarded.
 
 A test pins a digest of compressed samples to it, and fails if a result changed and this did not.

@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
+from mcp_optimizer.dashboard.catalog_maps import catalog_map
 from mcp_optimizer.dashboard.charts import share_bar
 from mcp_optimizer.dashboard.html import Html, el, join, number
 from mcp_optimizer.dashboard.parts import (
     advice_list,
     assumptions,
-    catalog_map,
     figure,
     frame,
     moment,
@@ -59,6 +59,8 @@ class Overview:
     usage: Usage
     recent: Sequence[Event]
     keeps_history: bool
+    troubles: Sequence[str] = ()
+    """What is broken now."""
 
     @property
     def baseline(self) -> int:
@@ -67,7 +69,9 @@ class Overview:
 
 def overview_page(values: Overview, visitor: Visitor | None = None) -> str:
     title = el("h1", "Overview", class_="unseen")
-    body = title, figures_part(values), overview_rest(values)
+    told = [*values.troubles, *values.usage.advice]
+    to_do = section("What to do", advice_list(told)) if told else None
+    body = title, to_do, figures_part(values), overview_rest(values)
     return frame("Overview", *body, current="/", version=values.version, visitor=visitor)
 
 
@@ -84,10 +88,17 @@ def figures_part(values: Overview) -> Html:
         ".",
         class_="lead",
     )
+    others = el("p", usage.others_told, " ", _ALL_HISTORY, class_="note") if usage.others else None
+    if not values.servers:
+        return el("div", el("p", _NO_SERVERS, class_="empty"), others, id="figures")
     if not usage.events:
-        waiting = "No client has asked yet. Connect one to /mcp to see its savings here."
-        return el("div", now, el("p", waiting, class_="empty"), id="figures")
-    return el("div", now, savings_figures(usage), assumptions(usage), id="figures")
+        return el("div", now, el("p", _NO_CLIENT, class_="empty"), others, id="figures")
+    return el("div", now, savings_figures(usage), assumptions(usage), others, id="figures")
+
+
+_NO_SERVERS = "There are no servers yet. Add some to the server file: `mcp-optimizer init` makes one."
+_NO_CLIENT = "No client has asked yet. Connect one to /mcp, and let it search and call: what that saves appears here."
+_ALL_HISTORY = "They count nowhere on these pages; mcp-optimizer report --all-history includes them."
 
 
 def overview_rest(values: Overview) -> Html:
@@ -101,7 +112,6 @@ def overview_rest(values: Overview) -> Html:
            section("Servers", servers_table(values.servers, values.baseline), css="servers"),
            section("Live", live_table(values.recent), note=_live_controls(), css="live"),
            class_="columns"),
-        section("What to do", advice_list(usage.advice)) if usage.advice else None,
     ])  # fmt: skip
 
 

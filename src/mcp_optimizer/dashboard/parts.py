@@ -6,17 +6,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from urllib.parse import quote, urlencode
 
-from mcp_optimizer.dashboard.charts import Period, Tile, bars_over_time, treemap
-from mcp_optimizer.dashboard.html import Child, Html, el, number
+from mcp_optimizer.dashboard.charts import Period, bars_over_time
+from mcp_optimizer.dashboard.html import Child, Html, el, join, number
 from mcp_optimizer.dashboard.visitor import Visitor
 from mcp_optimizer.domain.events import Event, EventKind
+from mcp_optimizer.metrics.reduction import Reduction, change_in_words
 from mcp_optimizer.metrics.usage import Usage
-from mcp_optimizer.metrics.weights import Weight, by_server, total
 from mcp_optimizer.runtime.terminal_text import counted
-
-_MOST_SERVERS = 24
-_MOST_TILES = 220
-
 
 _LINKS = (
     ("/", "Overview"),
@@ -168,26 +164,33 @@ def subject(event: Event) -> tuple[str, str | None]:
     return "", None
 
 
+def sign(change: Reduction) -> str:
+    """The class of a figure that grew, where it should have become less."""
+    return "worse" if change.saved < 0 else ""
+
+
 def savings_figures(usage: Usage) -> Html:
-    """The savings, both ways to pay, and in money if a model is set."""
+    """The savings, both ways to pay, and in money if a model is set; or what was paid more, and why."""
     saved, money, results = usage.savings, usage.money, usage.results
     figures = [
         figure(
-            "Saved at full price",
-            f"{saved.uncached.percent:.1f} %",
+            f"{_said(saved.uncached)} at full price",
+            change_in_words(saved.uncached),
             f"{number(saved.uncached.after)} tokens read instead of {number(saved.uncached.before)}",
-            "main",
+            f"main {sign(saved.uncached)}".strip(),
         ),
         figure(
-            "Saved when cached",
-            f"{saved.cached.percent:.1f} %",
+            f"{_said(saved.cached)} when cached",
+            change_in_words(saved.cached),
             f"worth {number(saved.cached.after)} full-price tokens instead of {number(saved.cached.before)}",
+            sign(saved.cached),
         ),
     ]
     if money is not None:
         model, currency = money.prices.model, money.prices.currency
-        note = f"{model}; cached: {currency} {number(money.cached.saved, 2)}"
-        figures.append(figure("Saved in money", f"{currency} {number(money.uncached.saved, 2)}", note))
+        note = f"{model}; cached: {_said(money.cached).lower()} {currency} {number(abs(money.cached.saved), 2)}"
+        amount = f"{currency} {number(abs(money.uncached.saved), 2)}"
+        figures.append(figure(f"{_said(money.uncached)} in money", amount, note, sign(money.uncached)))
     conversations = counted(saved.savings.sessions, "conversation")
     figures.append(
         figure(
@@ -198,7 +201,15 @@ def savings_figures(usage: Usage) -> Html:
     )
     if results.saved:
         figures.append(figure("Cut from results", f"{results.percent:.1f} %", f"{number(results.saved)} tokens"))
-    return el("dl", figures, class_="figures")
+    return join([
+        el("p", usage.verdict.sentence, class_="verdict" if usage.verdict.is_saving else "verdict worse"),
+        el("ul", [el("li", line) for line in usage.verdict.why], class_="note") if usage.verdict.why else None,
+        el("dl", figures, class_="figures"),
+    ])  # fmt: skip
+
+
+def _said(change: Reduction) -> str:
+    return "Saved" if change.saved >= 0 else "Paid more"
 
 
 def assumptions(usage: Usage) -> Html:
@@ -211,11 +222,16 @@ def assumptions(usage: Usage) -> Html:
     )
 
 
-_PERIOD_LABELS = {"hour": ("%d %B %Y, %H:%M", "%H:%M"), "day": ("%Y-%m-%d", "%m-%d")}
+_PERIOD_LABELS = {
+    "minute": ("%d %B %Y, %H:%M", "%H:%M"),
+    "hour": ("%d %B %Y, %H:%M", "%H:%M"),
+    "day": ("%Y-%m-%d", "%m-%d"),
+}
+_BY = {"minute": "five minutes", "hour": "hour", "day": "day"}
 
 
 def savings_chart(usage: Usage) -> Html:
-    unit, (label, short_label) = usage.period, _PERIOD_LABELS[usage.period]
+    label, short_label = _PERIOD_LABELS[usage.period]
     periods = [
         Period(f"{row.begin:{label}}", f"{row.begin:{short_label}}", row.without, row.with_us) for row in usage.periods
     ]
@@ -224,56 +240,11 @@ def savings_chart(usage: Usage) -> Html:
         el("span", class_="key with"),
         " read with mcp-optimizer ",
         el("span", class_="key without"),
-        f" would have been read without; tokens by {unit}, UTC",
+        f" would have been read without; tokens by {_BY[usage.period]}, UTC",
         class_="note",
     )
     pictures = bars_over_time(periods), bars_over_time(periods[-14:], 370, 190, "narrow")
     return el("div", *pictures, legend)
-
-
-def catalog_map(weights: Sequence[Weight], *, links: bool = True) -> Html:
-    """The catalog as a chart: area is tokens. Twice, for wide and for narrow screens."""
-    tiles = _tiles(weights, links=links)
-    told = (
-        f"Map of {len(weights):,} tools by the tokens of their definitions, grouped by server. "
-        "The same numbers are in tables."
-    )
-    return el("div", treemap(tiles, told, 1080, 420, "wide"), treemap(tiles, told, 380, 480, "narrow"), class_="maps")
-
-
-def _tiles(weights: Sequence[Weight], *, links: bool) -> list[Tile]:
-    servers = by_server(weights)
-    totals = {server: total(own) for server, own in servers.items()}
-    ordered = sorted(servers, key=lambda server: (-totals[server], server))
-    shown, others = ordered[:_MOST_SERVERS], ordered[_MOST_SERVERS:]
-    all_tokens = sum(totals.values()) or 1
-    tiles = [
-        Tile(
-            server,
-            totals[server],
-            server_href(server) if links else None,
-            _tool_tiles(servers[server], max(1, round(_MOST_TILES * totals[server] / all_tokens)), links=links),
-            f"{server}: {counted(len(servers[server]), 'tool')}, {totals[server]:,} tokens",
-        )
-        for server in shown
-    ]
-    if others:
-        rest = sum(totals[server] for server in others)
-        label = f"{len(others):,} more servers"
-        tiles.append(Tile(label, rest, "/catalog" if links else None, (), f"{label}: {rest:,} tokens"))
-    return tiles
-
-
-def _tool_tiles(own: Sequence[Weight], most: int, *, links: bool) -> tuple[Tile, ...]:
-    ordered = sorted(own, key=lambda weight: (-weight.tokens, weight.tool))
-    tiles = [
-        Tile(w.tool, w.tokens, tool_href(w.server, w.tool) if links else None, (), f"{w.tool}: {w.tokens:,} tokens")
-        for w in ordered[:most]
-    ]
-    if rest := ordered[most:]:
-        tokens = total(rest)
-        tiles.append(Tile(f"{len(rest):,} more", tokens, None, (), f"{len(rest):,} more tools: {tokens:,} tokens"))
-    return tuple(tiles)
 
 
 def advice_list(lines: Iterable[str]) -> Html:

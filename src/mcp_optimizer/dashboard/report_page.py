@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from importlib import resources
 
+from mcp_optimizer.dashboard.catalog_maps import catalog_map
 from mcp_optimizer.dashboard.charts import share_bar
 from mcp_optimizer.dashboard.html import Child, Html, el, number
 from mcp_optimizer.dashboard.parts import (
     advice_list,
     assumptions,
-    catalog_map,
     savings_chart,
     savings_figures,
     section,
@@ -45,11 +45,12 @@ def report_page(report: Report) -> str:
     body = [
         el("h1", "What tools cost, and what is saved"),
         _lead(report),
+        section("What to do", advice_list(report.advice)) if report.advice else None,
         _usage(usage) if usage is not None and usage.events else None,
+        el("p", usage.others_told, class_="note") if usage is not None and usage.others else None,
         section("Catalog", catalog_map(report.weights, links=False), note="Area is tokens; colour is the server."),
         el("div", section("Forms", _forms(report)), section("Phases", _phases(report)), class_="columns"),
         el("div", section("Profiles", _profiles(report)), section("Tiers", _tiers(report)), class_="columns"),
-        section("What to do", advice_list(report.advice)) if report.advice else None,
         section("Servers", _weights(report.servers, "server")),
         section("Tools", _weights(report.tools, "tool")),
     ]

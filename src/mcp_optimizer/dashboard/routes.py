@@ -42,6 +42,7 @@ from mcp_optimizer.gateway.entries import summary
 from mcp_optimizer.gateway.found import FoundTools
 from mcp_optimizer.gateway.gateway import Gateway
 from mcp_optimizer.metrics.recorder import Recorder
+from mcp_optimizer.metrics.troubles import troubles
 from mcp_optimizer.metrics.usage import Usage
 from mcp_optimizer.metrics.weights import Weight, by_server, total, weights
 
@@ -81,7 +82,8 @@ class Sources:
     forms: ToolForms
     recorder: Recorder
     history: Callable[[], Awaitable[History | None]]
-    usage: Callable[[Sequence[Event]], Usage]
+    usage: Callable[[Sequence[Event], int], Usage]
+    """What events say; and how many were not read, because they are about other servers."""
     find: Callable[[str], tuple[FoundTools, int]]
     """The reply of find_tool, and its tokens."""
     own_tokens: Callable[[], int]
@@ -132,30 +134,32 @@ class Dashboard:
         own = await asyncio.to_thread(sources.own_tokens)
         seen = list(self._recent)[-_SHOWN:]
         recent = sorted(_with_newest(self._before, seen), key=lambda event: event.at)[-_SHOWN:]
-        return Overview(sources.version, own, found, servers, usage, recent, is_kept)
+        return Overview(sources.version, own, found, servers, usage, recent, is_kept, troubles(snapshot))
 
     async def _summed_up(self) -> tuple[Usage, bool]:
         """The summary of the history, at most a few seconds old; and whether history is kept."""
         async with self._summing:
             if self._usage is None or time.monotonic() > self._fresh_until:
                 started = time.monotonic()
-                events, is_kept = await self._history()
+                events, others, is_kept = await self._history()
                 self._before = events[-_SHOWN:] if is_kept else []
-                self._usage = (await asyncio.to_thread(self._sources.usage, events), is_kept)
+                self._usage = (await asyncio.to_thread(self._sources.usage, events, others), is_kept)
                 now = time.monotonic()
                 self._fresh_until = now + min(max(_LEAST_PAUSE, (now - started) * _REST), _LONGEST_PAUSE)
             return self._usage
 
-    async def _history(self) -> tuple[list[Event], bool]:
+    async def _history(self) -> tuple[list[Event], int, bool]:
+        """The events, how many are of other configurations, and whether history is kept."""
         history = await self._sources.history()
         if history is not None:
             try:
-                written = await history.read(time.time() - _DAYS * 86_400, _MOST_EVENTS)
-                return _with_newest(written, self._recent), True
+                since = time.time() - _DAYS * 86_400
+                written = await history.read(since, _MOST_EVENTS)
+                return _with_newest(written, self._recent), await history.others(since), True
             except CatalogError:
                 # Locked or missing: what this process remembers is better than no page.
                 pass
-        return list(self._recent), False
+        return list(self._recent), 0, False
 
     async def _catalog(self, request: Request) -> Response:
         asked = request.query_params

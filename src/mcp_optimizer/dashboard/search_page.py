@@ -7,8 +7,10 @@ from dataclasses import dataclass
 
 from mcp_optimizer.dashboard.charts import share_bar
 from mcp_optimizer.dashboard.html import Html, el, number
-from mcp_optimizer.dashboard.parts import figure, frame, server_href, table, tool_href
+from mcp_optimizer.dashboard.parts import figure, frame, server_href, sign, table, tool_href
 from mcp_optimizer.dashboard.visitor import Visitor
+from mcp_optimizer.gateway.found import likelihood
+from mcp_optimizer.metrics.reduction import Reduction, change_in_words
 
 
 @dataclass(frozen=True)
@@ -55,12 +57,15 @@ def _search_result(values: SearchPage) -> Html | list[Html]:
         return el("p", values.problem, class_="empty")
     if not values.query:
         return el("p", "Search for an action, as a model does: “move a card to another column”.", class_="empty")
-    saved = 1 - values.reply_tokens / values.baseline if values.baseline else 0.0
+    against = Reduction.of(values.baseline, values.reply_tokens)
+    compared = figure(
+        "Against all definitions", change_in_words(against), f"than {number(values.baseline)} tokens", sign(against)
+    )
     figures = el(
         "dl",
         figure("The reply costs", number(values.reply_tokens), "tokens, once"),
-        figure("Against all definitions", f"{saved * 100:.1f} %", f"less than {number(values.baseline)} tokens"),
-        figure("Likely to answer", f"{values.fit * 100:.0f} %", "the first tool"),
+        # Finding nothing saves nothing, and answers nothing.
+        [compared, figure("Likely to answer", likelihood(values.fit), "the first tool")] if values.hits else None,
         figure("Took", f"{values.milliseconds:.1f} ms", "on this machine"),
         class_="figures",
     )
@@ -85,6 +90,6 @@ def _hit(hit: HitShown, hits: Sequence[HitShown]) -> Html:
            el("p", hit.summary),
            el("p", f"{hit.tokens:,} tokens in the reply, {hit.full_tokens:,} as its server sent it", class_="note")),
         el("div",
-           el("p", "score ", el("strong", f"{hit.score:.2f}"), " likely to answer; ranked by", class_="note"),
+           el("p", el("strong", likelihood(hit.score)), " likely to answer; ranked by", class_="note"),
            table(("part", "", "#adds"), rows, f"Parts of the rank of {hit.tool}", "why")),
     )  # fmt: skip

@@ -8,20 +8,30 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import Dialect, Row, func, insert, select
+from sqlalchemy import ColumnElement, Dialect, Row, func, insert, select, true
 
 from mcp_optimizer.db.tables import event
 from mcp_optimizer.db.transactions import Transactions, milliseconds
 from mcp_optimizer.domain.events import Event, EventKind, Outcome, ToolKey
+
+if TYPE_CHECKING:
+    from mcp_optimizer.db.database import Database
 
 _PAGE = 2_000
 """Events read at once."""
 
 
 class History(Transactions):
-    """The events in the catalog database."""
+    """The events in the catalog database, which gateways of several server files may share.
+
+    Reads those of one configuration, and those that name none; all of them, if no configuration is given.
+    """
+
+    def __init__(self, database: Database, configuration: str | None = None) -> None:
+        super().__init__(database)
+        self._configuration = configuration
 
     async def write(self, events: Sequence[Event]) -> None:
         """Writes all or none."""
@@ -38,7 +48,7 @@ class History(Transactions):
         async with self._reading() as connection:
             # Page by page, so other queries wait for one page, not for all.
             while wanted is None or wanted > 0:
-                query = select(event).where(event.c.at_ms >= milliseconds(since))
+                query = select(event).where(event.c.at_ms >= milliseconds(since), self._is_own())
                 query = query if before is None else query.where(event.c.id < before)
                 most = _PAGE if wanted is None else min(_PAGE, wanted)
                 rows = (await connection.execute(query.order_by(event.c.id.desc()).limit(most))).all()
@@ -54,10 +64,20 @@ class History(Transactions):
         query = (
             select(event.c.server, event.c.tool, func.count())
             .where(event.c.kind == EventKind.CALL.value, event.c.tool != "", event.c.at_ms >= milliseconds(since))
+            .where(self._is_own())
             .group_by(event.c.server, event.c.tool)
         )
         async with self._reading() as connection:
             return {(row[0], row[1]): row[2] for row in await connection.execute(query)}
+
+    async def others(self, since: float = 0.0) -> int:
+        """How many events other configurations have."""
+        query = select(func.count()).where(event.c.at_ms >= milliseconds(since), ~self._is_own())
+        async with self._reading() as connection:
+            return int((await connection.execute(query)).scalar() or 0)
+
+    def _is_own(self) -> ColumnElement[bool]:
+        return true() if self._configuration is None else event.c.configuration.in_([self._configuration, ""])
 
     async def forget(self, before: float) -> int:
         """Delete events older than a moment; returns how many."""
@@ -78,7 +98,16 @@ def _row(one: Event) -> tuple[Any, ...]:
     # PostgreSQL texts cannot contain NUL, and a hostile server may have one in a name.
     names = (name.replace("\0", "\ufffd") for name in one[2:6])
     caller = one.caller.replace("\0", "\ufffd")
-    return (milliseconds(one.at), one.kind.value, *names, *one[6:12], one.outcome.value, found, caller)
+    return (
+        milliseconds(one.at),
+        one.kind.value,
+        *names,
+        *one[6:12],
+        one.outcome.value,
+        found,
+        caller,
+        one.configuration,
+    )
 
 
 def _event(row: Row[Any]) -> Event:
@@ -98,4 +127,5 @@ def _event(row: Row[Any]) -> Event:
         outcome=Outcome(row.outcome),
         found=tuple((server, tool) for server, tool in json.loads(row.found)) if row.found else (),
         caller=row.caller,
+        configuration=row.configuration,
     )

@@ -43,8 +43,12 @@ OpenedLate = Callable[[], Awaitable[None]]
 class Storage:
     """The database at `place` (a file, or a PostgreSQL address; None stores nothing), and its content."""
 
-    def __init__(self, place: Path | str | None, first_pause: float = _FIRST_PAUSE) -> None:
+    def __init__(
+        self, place: Path | str | None, first_pause: float = _FIRST_PAUSE, configuration: str | None = None
+    ) -> None:
+        """`configuration`: whose history is read; None reads all of it."""
         self._place = place
+        self._configuration = configuration
         self._first_pause = first_pause
         self._database: Database | None = None
         self._memory: Database | None = None
@@ -140,14 +144,14 @@ class Storage:
 
         return StoredKeys(self._database)
 
-    async def history(self) -> History | None:
-        """The stored events."""
+    async def history(self, *, everything: bool = False) -> History | None:
+        """The stored events: those of our configuration, or with `everything` those of all."""
         await self.opened()
         if self._database is None:
             return None
         from mcp_optimizer.db.history import History
 
-        return History(self._database)
+        return History(self._database, None if everything else self._configuration)
 
     async def audit(self) -> StoredAudit | None:
         """Who did what."""
@@ -189,7 +193,7 @@ class Storage:
         from mcp_optimizer.db.history import History
 
         try:
-            self.uses = await History(database).call_counts()
+            self.uses = await History(database, self._configuration).call_counts()
         except CatalogError as error:
             logger.warning("Profiles ignore earlier use of tools: %s.", error)
 

@@ -22,6 +22,7 @@ from sqlalchemy import (
     TypeDecorator,
     UniqueConstraint,
     func,
+    text,
 )
 
 metadata = MetaData()
@@ -87,7 +88,8 @@ definition_vector = Table(
     Column("vector", LargeBinary, nullable=False),
 )
 
-# `found` lists the tools that a search returned, as JSON pairs of server and tool.
+# `found` lists the tools that a search returned, as JSON pairs of server and tool. `configuration` identifies the
+# server file; events from before it was recorded have none.
 event = Table(
     "event",
     metadata,
@@ -107,6 +109,7 @@ event = Table(
     Column("outcome", Text, nullable=False),
     Column("found", Text, nullable=False),
     Column("caller", Text, nullable=False, server_default="local"),
+    Column("configuration", Text, nullable=False, server_default=text("''")),
     Index("ix_event_at_ms", "at_ms"),
 )
 

@@ -73,3 +73,5 @@ class Event(NamedTuple):
     """The tools that a search returned, best first."""
     caller: str = "local"
     """The verified caller's name."""
+    configuration: str = ""
+    """Identifies the server file whose servers it was about; empty for events from before this was recorded."""

@@ -2,7 +2,8 @@
 server.
 
 A tool or prompt becomes `server__name`, a URI `server+uri`. A name that begins with a configured server's name refers
-only to that server, whether it runs or not; nothing of another server ever gets such a name. Pure.
+only to that server, whether it runs or not; nothing of another server ever gets such a name. A tool is only listed
+under a name that models' APIs accept (`is_listable`). Pure.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Sequence, Set
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence, Set
 
 SEPARATOR = "__"
 _SPELLINGS = re.compile(r"(?=(__|[./:]))")
@@ -21,10 +22,24 @@ A lookahead, because matches may overlap: `a___b` is `_b` of `a`, or `b` of `a_`
 _MCP = "mcp__"
 _MOST_REPEATED = 3
 _LONGEST_OF_OURS = 100
-_JOINTS = re.compile(r"(?:[./:]|_)+")
+_LISTABLE = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+_UNLISTABLE = re.compile(r"[^a-zA-Z0-9_-]+")
+_JOINTS = re.compile(r"[^a-zA-Z0-9-]+")
+_LONGEST_ALIAS = 64
+_LONGEST_SERVER = 24
+_DIGEST = 12
 
 Reading = tuple[str, str]
 """A server, and a name on it."""
+
+
+def is_listable(name: str) -> bool:
+    """Whether models' APIs accept this as a tool's name."""
+    return _LISTABLE.fullmatch(name) is not None
+
+
+def _any_name(_name: str) -> bool:
+    return True
 
 
 class ServerNames:
@@ -86,16 +101,23 @@ class ServerNames:
 
 
 class NamesOfServer:
-    """The possible names of one server's tools (or prompts), given its own names and the configured servers."""
+    """The possible names of one server's tools (or prompts), given its own names and the configured servers.
 
-    def __init__(self, server: str, own: Set[str], servers: ServerNames) -> None:
+    `accepts` says which names may be listed at all.
+    """
+
+    def __init__(
+        self, server: str, own: Set[str], servers: ServerNames, accepts: Callable[[str], bool] = _any_name
+    ) -> None:
         self._server = server
         self._own = own
         self._servers = servers
+        self._accepts = accepts
+        self._tidied = Counter(_tidied(name) for name in own if not accepts(name))
 
     def stands_alone(self, name: str) -> bool:
         """Whether one of its names, unchanged, refers to no other server, nothing else of this one, and not to us."""
-        if self._servers.is_ours(name):
+        if self._servers.is_ours(name) or not self._accepts(name):
             return False
         meant = self._servers.meant(name)
         return not meant or (meant.keys() == {self._server} and self._calls(name) == name)
@@ -105,30 +127,50 @@ class NamesOfServer:
         qualified = name
         for _ in range(_MOST_REPEATED):
             qualified = f"{self._server}{SEPARATOR}{qualified}"
-            if self._servers.meant(qualified).keys() == {self._server} and self._calls(qualified) == name:
+            if self._means(qualified, name):
                 return qualified
+        tidied = _tidied(name)
+        qualified = f"{self._server}{SEPARATOR}{tidied}"
+        # Without the characters that are not accepted, if that is no other tool's name and no other becomes the same.
+        if not self._accepts(name) and self._tidied[tidied] == 1 and self._means(qualified, None):
+            return qualified
         return alias(self._server, name)
+
+    def _means(self, qualified: str, name: str | None) -> bool:
+        """Whether a name may be listed, and refers to this server alone and to one of its own names, or to none."""
+        is_this_server = self._servers.meant(qualified).keys() == {self._server}
+        return self._accepts(qualified) and is_this_server and self._calls(qualified) == name
 
     def _calls(self, name: str) -> str | None:
         return next((own for own in self._servers.own_names(name, self._server) if own in self._own), None)
 
 
 def alias(server: str, name: str) -> str:
-    """A name that refers to no server whatever their names, because it contains no separator."""
-    digest = hashlib.sha256(f"{server}\0{name}".encode("utf-8", "surrogatepass")).hexdigest()[:12]
-    return f"{_JOINTS.sub('_', f'{server}_{name}').strip('_') or 'tool'}_{digest}"
+    """A name that refers to no server whatever their names, because it contains no separator; always listable."""
+    digest = hashlib.sha256(f"{server}\0{name}".encode("utf-8", "surrogatepass")).hexdigest()[:_DIGEST]
+    # A long server's name leaves room for the tool's, which says more.
+    spoken = "_".join(_JOINTS.sub("_", part).strip("_") for part in (server[:_LONGEST_SERVER], name))
+    words = spoken[: _LONGEST_ALIAS - _DIGEST - 1].strip("_")
+    return f"{words or 'tool'}_{digest}"
 
 
-def public_names(pairs: Sequence[Reading], servers: ServerNames | None = None) -> list[str]:
+def _tidied(name: str) -> str:
+    """A name without the characters that models' APIs refuse."""
+    return _UNLISTABLE.sub("_", name)
+
+
+def public_names(
+    pairs: Sequence[Reading], servers: ServerNames | None = None, accepts: Callable[[str], bool] = _any_name
+) -> list[str]:
     """Unique names for pairs of server and own name, in their order; the same pairs always get the same names.
 
-    `servers` are all configured ones, including those that have nothing here.
+    `servers` are all configured ones, including those that have nothing here. `accepts`: which names may be listed.
     """
     servers = servers or ServerNames(server for server, _ in pairs)
     own: dict[str, set[str]] = {}
     for server, name in pairs:
         own.setdefault(server, set()).add(name)
-    of_server = {server: NamesOfServer(server, names, servers) for server, names in own.items()}
+    of_server = {server: NamesOfServer(server, names, servers, accepts) for server, names in own.items()}
     shared = Counter(name for names in own.values() for name in names)
     qualified = [
         None if shared[name] == 1 and of_server[server].stands_alone(name) else of_server[server].qualified(name)

@@ -20,6 +20,7 @@ from pydantic import (
     BaseModel,
     ConfigDict,
     Field,
+    PrivateAttr,
     SerializerFunctionWrapHandler,
     model_serializer,
     model_validator,
@@ -42,6 +43,22 @@ class McpTool(BaseModel):
     input_schema: dict[str, Any] = Field(alias="inputSchema")
     output_schema: dict[str, Any] | None = Field(default=None, alias="outputSchema")
     annotations: dict[str, Any] | None = None
+    _found: tuple[str, float] = PrivateAttr(default=("", 0.0))
+
+    @property
+    def server(self) -> str:
+        """The server that a search found it on; not part of the definition, so empty for any other tool."""
+        return self._found[0]
+
+    @property
+    def score(self) -> float:
+        """How likely it answers the search that found it, from 0 to 1; not part of the definition."""
+        return self._found[1]
+
+    def mark_found(self, server: str, score: float) -> Self:
+        """Remember where it was found, and how likely it answers. Returns itself."""
+        self._found = (server, score)
+        return self
 
     @model_serializer(mode="wrap")
     def _without_nulls(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:

@@ -119,6 +119,11 @@ class ToolListPage:
         return " ".join(filter(None, (missing, waiting_note(self.held))))
 
 
+def likelihood(score: float) -> str:
+    """A score as people read it, everywhere the same. Nothing that was estimated is certain, or impossible."""
+    return f"{min(max(round(score * 100), 1), 99)} %"
+
+
 def not_running(states: tuple[UpstreamState, ...]) -> str:
     """Which servers a reply does not cover."""
     described = listed([f"{state.name} ({state.status})" for state in states])

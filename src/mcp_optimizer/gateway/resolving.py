@@ -12,6 +12,7 @@ from itertools import islice
 
 from mcp_optimizer.catalog.snapshot import Snapshot
 from mcp_optimizer.catalog.tools import CatalogTool
+from mcp_optimizer.domain.naming import is_listable
 from mcp_optimizer.domain.tools import ServerStatus
 from mcp_optimizer.errors import AmbiguousTool, InvalidRequest, ServerUnavailable, UnknownTool, listed, quoted
 from mcp_optimizer.gateway.held import held_error
@@ -55,7 +56,8 @@ def resolve(snapshot: Snapshot, name: str) -> CatalogTool:
 def exact(snapshot: Snapshot, name: str) -> CatalogTool | None:
     """The tool listed under a name, or the tool of the server in the name; None if there is none.
 
-    A name with its server in it stays valid when the other server with such a tool goes away.
+    A name with its server in it stays valid when the other server with such a tool goes away, and a tool that cannot be
+    listed under its own name can still be called by it.
     """
     # First, because no public name refers to another server.
     if (tool := snapshot.by_name.get(name)) is not None:
@@ -66,6 +68,9 @@ def exact(snapshot: Snapshot, name: str) -> CatalogTool | None:
         if candidates:
             raise AmbiguousTool(name, [tool.name for tool in candidates])
         return None
+    if not named and not is_listable(name) and not snapshot.names.servers.meant(name):
+        candidates = snapshot.at(snapshot.names.called(name))
+        return candidates[0] if len(candidates) == 1 else None
     return next((_on_server(snapshot, name, server) for server in named), None)
 
 

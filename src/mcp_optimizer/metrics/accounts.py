@@ -13,7 +13,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Self
 
 from mcp_optimizer.audit.outcomes import outcome_of
 from mcp_optimizer.audit.sessions import SessionLabels
@@ -27,7 +27,7 @@ from mcp_optimizer.gateway import resolving
 from mcp_optimizer.gateway.gateway import SCORES_META_KEY, TOOL_META_KEY, Gateway
 from mcp_optimizer.largejson.text import compact
 from mcp_optimizer.metrics.recorder import Recorder
-from mcp_optimizer.relay.wire_errors import for_model
+from mcp_optimizer.metrics.reply_tokens import stated, texts_read
 from mcp_optimizer.results.pipeline import RESULT_META_KEY, SELECTION_META_KEY
 from mcp_optimizer.runtime.tasks import BackgroundTasks
 from mcp_optimizer.token_counter import TokenCounter
@@ -40,10 +40,6 @@ KINDS = {
     "read_result": EventKind.READ,
 }
 """By our own tools; everything else is a call."""
-
-_MOST_TOKENS = 10**12
-
-_Default = TypeVar("_Default")
 
 _TOGETHER = 0.02
 """Seconds for which replies are collected to be counted together."""
@@ -133,8 +129,14 @@ class Accounts:
     """Records each reply once."""
 
     def __init__(
-        self, gateway: Gateway, counter: TokenCounter, recorder: Recorder, labels: SessionLabels | None = None
+        self,
+        gateway: Gateway,
+        counter: TokenCounter,
+        recorder: Recorder,
+        labels: SessionLabels | None = None,
+        configuration: str = "",
     ) -> None:
+        self._configuration = configuration
         self._gateway = gateway
         self._counter = counter
         self._recorder = recorder
@@ -155,7 +157,7 @@ class Accounts:
         try:
             stated = _stated_tokens(answer)
             if stated is None:
-                self._count_beside(self._event(answer, 0), _texts(answer))
+                self._count_beside(self._event(answer, 0), texts_read(answer.result, answer.error))
             else:
                 self._record(self._event(answer, stated))
         except Exception:
@@ -184,6 +186,7 @@ class Accounts:
                 baseline_tokens=self._seen_by(caller).baseline_tokens,
                 milliseconds=milliseconds,
                 caller=caller.principal.name,
+                configuration=self._configuration,
             )
             known, tokens = self._listed
             if counted is not None:
@@ -255,7 +258,7 @@ class Accounts:
             server,
             tool,
             tokens,
-            max(tokens, _stated(kept or answer.meta_part(SELECTION_META_KEY), "fullTokens", 0)),
+            max(tokens, stated(kept or answer.meta_part(SELECTION_META_KEY), "fullTokens", 0)),
             snapshot.baseline_tokens,
             float(performance.get("executionTimeMs", answer.milliseconds)),
             bool(performance.get("cachedResult")),
@@ -263,6 +266,7 @@ class Accounts:
             outcome_of(answer.error, answer.result),
             found,
             answer.caller.principal.name,
+            self._configuration,
         )
 
     def _seen_by(self, caller: Caller) -> Snapshot:
@@ -281,19 +285,4 @@ def _never_failing() -> Iterator[None]:
 
 def _stated_tokens(answer: AccountedAnswer) -> int | None:
     """The cost that the reply itself states."""
-    return _stated(answer.meta_part("tokens"), "estimated", None)
-
-
-def _stated(part: Mapping[str, Any], name: str, default: _Default) -> int | _Default:
-    """A plausible number of tokens, whoever wrote it."""
-    number = part.get(name)
-    return number if isinstance(number, int) and 0 <= number <= _MOST_TOKENS else default
-
-
-def _texts(answer: AccountedAnswer) -> list[str]:
-    """What a model reads of the reply."""
-    if answer.result is None:
-        return [for_model(answer.error)] if answer.error else []
-    content = answer.result.get("content")
-    blocks = content if isinstance(content, list) else []
-    return [str(block.get("text", "")) for block in blocks if isinstance(block, dict) and block.get("type") == "text"]
+    return stated(answer.meta_part("tokens"), "estimated", None)

@@ -7,11 +7,17 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from mcp_optimizer.domain.events import Event, EventKind, Outcome, ToolKey
 from mcp_optimizer.metrics.grouping import grouped, tool_key
+from mcp_optimizer.metrics.verdict import ListingCosts
 from mcp_optimizer.metrics.weights import Weight, by_server, never_called, total
 
 _OFTEN = 5
 """Number of times from which something counts as a habit."""
 
+ENOUGH_DAYS = 3
+ENOUGH_USES = 20
+"""Days of history, and searches and calls in it, before a tool that nobody called counts as unused."""
+
+_DAY = 86_400
 _LARGE_RESULT = 5_000
 _FAILS_OFTEN = 0.2
 _MOST_ADVICE = 8
@@ -22,12 +28,18 @@ def advice(
     catalog: Sequence[Weight],
     found: Mapping[ToolKey, int],
     called: Mapping[ToolKey, int],
+    listing: ListingCosts | None = None,
 ) -> tuple[str, ...]:
-    """What a user can do, most important first. Says nothing about what was not used enough to judge."""
+    """What a user can do, most important first. Says nothing about what was not used enough to judge.
+
+    `listing`: what it costs to list all tools, and to search them instead.
+    """
+    small = [listing.advice] if listing is not None and listing.is_cheaper else []
     if not called:
-        return tuple(_advice_on_weights(catalog))
+        return (*small, *_advice_on_weights(catalog))
     told = [
-        *_unused(catalog, called),
+        *small,
+        *_unused(catalog, called, [event for own in conversations for event in own]),
         *_pins(conversations, catalog),
         *_troubles(event for own in conversations for event in own),
         *_overlooked(catalog, found, called),
@@ -35,18 +47,31 @@ def advice(
     return tuple(told[:_MOST_ADVICE])
 
 
-def _unused(catalog: Sequence[Weight], called: Mapping[ToolKey, int]) -> list[str]:
+def _unused(catalog: Sequence[Weight], called: Mapping[ToolKey, int], events: Sequence[Event]) -> list[str]:
+    """Only after some days of use, because tools that nobody needed today may be needed tomorrow."""
+    window = _window(events)
+    if not window:
+        return []
     told = []
     for row in never_called(catalog, called):
         server, tools, every, tokens = row.server, row.tools, row.of, row.tokens
         if tools == every:
             told.append(
-                f"No tool of `{server}` was ever called: {tokens:,} tokens. If unused, set "
+                f"No tool of `{server}` was called {window}: {tokens:,} tokens. If you do not need it, set "
                 '"disabled": true in the server file.'
             )
         elif tools > 1:
-            told.append(f"{tools:,} of the {every:,} tools of `{server}` were never called: {tokens:,} tokens.")
+            told.append(f"{tools:,} of the {every:,} tools of `{server}` were not called {window}: {tokens:,} tokens.")
     return told[:4]
+
+
+def _window(events: Sequence[Event]) -> str:
+    """The time that the events cover, in words; nothing where it is too short to judge by."""
+    uses = sum(event.kind in (EventKind.FIND, EventKind.CALL) for event in events)
+    days = (max(event.at for event in events) - min(event.at for event in events)) / _DAY if events else 0.0
+    if days < ENOUGH_DAYS or uses < ENOUGH_USES:
+        return ""
+    return f"in {days:.0f} days with {uses:,} searches and calls"
 
 
 def _pins(conversations: Collection[Sequence[Event]], catalog: Collection[Weight]) -> list[str]:

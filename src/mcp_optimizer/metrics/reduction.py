@@ -23,6 +23,13 @@ class Reduction:
         return Reduction(round(self.before, digits), round(self.after, digits), round(self.saved, digits), self.percent)
 
 
+def change_in_words(change: Reduction, digits: int = 0) -> str:
+    """`12.5 % less`, or how much more it was: what grew is never shown as a saving."""
+    if change.saved >= 0:
+        return f"{change.percent:.1f} % less"
+    return f"{-change.saved:,.{digits}f} more"
+
+
 def percent_saved(before: float, after: float, digits: int = 2) -> float:
     """Zero where there was nothing to save."""
     return round((before - after) / before * 100, digits) if before else 0.0

@@ -25,7 +25,9 @@ from mcp_optimizer.metrics.phases import (
 )
 from mcp_optimizer.metrics.reduction import Reduction
 from mcp_optimizer.metrics.sizes import Sizes, sizes
+from mcp_optimizer.metrics.troubles import troubles
 from mcp_optimizer.metrics.usage import Usage
+from mcp_optimizer.metrics.verdict import ListingCosts
 from mcp_optimizer.metrics.weights import Weight, weights
 from mcp_optimizer.profiles.lists import ToolLists
 from mcp_optimizer.profiles.tiers import ProfileName, Reason
@@ -107,13 +109,15 @@ class Report:
     """What can be said before anything was used."""
     unclear_descriptions: tuple[str, ...]
     metrics: tuple[ToolPhaseMetrics, ...]
+    troubles: tuple[str, ...]
+    """What is broken now."""
     usage: Usage | None
     """None where no history is kept, or none belongs to this catalog."""
 
     @property
     def advice(self) -> tuple[str, ...]:
-        """The best there is to say: by what was used, if that is known."""
-        return self.catalog_advice if self.usage is None else self.usage.advice
+        """What to do: about what is broken now, then the best there is to say, by what was used if that is known."""
+        return (*self.troubles, *(self.catalog_advice if self.usage is None else self.usage.advice))
 
     @property
     def weights(self) -> list[Weight]:
@@ -156,9 +160,10 @@ def make_report(
         profiles=_profile_costs(lists),
         servers=_server_costs(costs),
         tools=costs,
-        catalog_advice=advice((), weights(snapshot), {}, {}),
+        catalog_advice=advice((), weights(snapshot), {}, {}, ListingCosts.of(len(tools), baseline, own_tokens, ())),
         unclear_descriptions=tuple(lists.unclear()),
         metrics=tuple(row for phase in rows.values() for row in phase),
+        troubles=troubles(snapshot),
         usage=usage,
     )
 

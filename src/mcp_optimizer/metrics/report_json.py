@@ -36,6 +36,7 @@ def report_values(report: Report) -> dict[str, Any]:
         "advice": list(report.catalog_advice),
         "unclear_descriptions": list(report.unclear_descriptions),
         "metrics": [row.model_dump(mode="json") for row in report.metrics],
+        "broken_now": list(report.troubles),
         "usage": None if report.usage is None else usage_values(report.usage),
     }
 
@@ -61,6 +62,8 @@ def usage_values(usage: Usage) -> dict[str, Any]:
         "period": usage.period,
         "periods": [_period(row, usage.period) for row in usage.periods],
         "advice": list(usage.advice),
+        "verdict": {**asdict(usage.verdict), "why": list(usage.verdict.why)},
+        "other_events": usage.others,
     }
 
 
@@ -103,7 +106,7 @@ def _activity(activity: Activity) -> dict[str, Any]:
 
 def _period(row: UsagePeriod, unit: PeriodUnit) -> dict[str, Any]:
     return {
-        "begin": row.begin.isoformat(timespec="minutes") if unit == "hour" else row.begin.date().isoformat(),
+        "begin": row.begin.isoformat(timespec="minutes") if unit != "day" else row.begin.date().isoformat(),
         "finds": row.finds,
         "calls": row.calls,
         "without": row.without,

@@ -20,7 +20,7 @@ from mcp_optimizer.catalog.forms import Detail, Groups, ToolForms
 from mcp_optimizer.catalog.record import ToolRecord
 from mcp_optimizer.compression.compress import Dialect
 from mcp_optimizer.compression.signature import Notes
-from mcp_optimizer.domain.naming import ServerNames, public_names
+from mcp_optimizer.domain.naming import ServerNames, is_listable, public_names
 from mcp_optimizer.domain.own_tools import OWN_NAMES
 from mcp_optimizer.domain.tools import Definition, DefinitionForm
 from mcp_optimizer.search.lexical import FIELDS, TermCounts
@@ -74,7 +74,7 @@ async def measured_beside(servers: Sequence[tuple[str, Sequence[Definition]]], m
     ordered = sorted(servers, key=lambda listed: listed[0])
     listed = [(server, tool) for server, own in ordered for tool in sorted(own, key=lambda tool: tool.name)]
     configured = ServerNames((server for server, _ in servers), OWN_NAMES)
-    names = public_names([(server, definition.name) for server, definition in listed], configured)
+    names = public_names([(server, definition.name) for server, definition in listed], configured, is_listable)
     work = [(name, *one) for name, one in zip(names, listed, strict=True)]
     # The large tools of one server are adjacent, so spread them.
     count = max(1, len(work) // _CHUNK)

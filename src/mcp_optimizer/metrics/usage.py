@@ -25,13 +25,17 @@ from mcp_optimizer.metrics.savings import (
     conversations,
     together,
 )
-from mcp_optimizer.metrics.weights import UncalledTools, Weight, never_called
+from mcp_optimizer.metrics.verdict import ListingCosts, SavingsVerdict, verdict
+from mcp_optimizer.metrics.weights import UncalledTools, Weight, never_called, total
+from mcp_optimizer.runtime.terminal_text import counted
 
 _MOST_CLIENTS = 50
 _FEW_DAYS = 2 * 86_400
+_FEW_HOURS = 3 * 3_600
 
-PeriodUnit = Literal["hour", "day"]
-_SECONDS: Mapping[PeriodUnit, int] = {"hour": 3_600, "day": 86_400}
+PeriodUnit = Literal["minute", "hour", "day"]
+_SECONDS: Mapping[PeriodUnit, int] = {"minute": 300, "hour": 3_600, "day": 86_400}
+"""Where minutes are told apart, it is by five."""
 
 
 @dataclass(frozen=True)
@@ -112,7 +116,7 @@ class ToolFinds:
 
 @dataclass(frozen=True)
 class UsagePeriod:
-    """The conversations that began in one hour or day, UTC."""
+    """The conversations that began in five minutes, one hour or one day, UTC."""
 
     begin: datetime
     finds: int
@@ -164,6 +168,14 @@ class Usage:
     period: PeriodUnit
     periods: tuple[UsagePeriod, ...]
     advice: tuple[str, ...]
+    verdict: SavingsVerdict
+    others: int = 0
+    """Events of other configurations, and of servers that this one no longer has; nothing else here counts them."""
+
+    @property
+    def others_told(self) -> str:
+        """What was left out, in words; nothing where nothing was."""
+        return f"Other configurations: {counted(self.others, 'event')}." if self.others else ""
 
     @property
     def stated(self) -> PricedSavings:
@@ -184,14 +196,16 @@ def make_usage(
     catalog: Sequence[Weight],
     assumptions: Assumptions,
     prices: Prices = PLAIN_PRICES,
+    others: int = 0,
 ) -> Usage:
-    """All of it."""
+    """All of it. `others`: events that are not among these, because they are about other servers."""
     calls = [event for event in events if event.kind is EventKind.CALL]
     found = Counter(key for event in events for key in event.found)
     called = Counter(tool_key(event) for event in calls if event.tool)
     told = conversations(events, assumptions)
     saved = together(told)
     unit, periods = _periods(told)
+    listing = ListingCosts.of(len(catalog), total(catalog), assumptions.own_tokens, events)
     return Usage(
         events=len(events),
         since=_moment(min((event.at for event in events), default=None)),
@@ -210,7 +224,9 @@ def make_usage(
         never_called=never_called(catalog, called),
         period=unit,
         periods=periods,
-        advice=advice(told.values(), catalog, found, called),
+        advice=advice(told.values(), catalog, found, called, listing),
+        verdict=verdict(saved, events, listing),
+        others=others,
     )
 
 
@@ -244,10 +260,11 @@ def _by_name(events: Sequence[Event], name_of: Callable[[Event], str]) -> tuple[
 
 
 def _periods(told: Mapping[Conversation, Sequence[Event]]) -> tuple[PeriodUnit, tuple[UsagePeriod, ...]]:
-    """By the day, or if there are few by the hour, in which a conversation began; UTC."""
+    """By the day, or if there are few by the hour or by five minutes, in which a conversation began; UTC."""
     began = {conversation: _began(own) for conversation, own in told.items()}
     span = max(began.values(), default=0.0) - min(began.values(), default=0.0)
     unit: PeriodUnit = "hour" if span < _FEW_DAYS else "day"
+    unit = "minute" if told and span < _FEW_HOURS else unit
     size = _SECONDS[unit]
     totals: dict[float, Savings] = defaultdict(Savings)
     counts: dict[float, Counter[EventKind]] = defaultdict(Counter)

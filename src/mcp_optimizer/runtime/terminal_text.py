@@ -29,9 +29,9 @@ def in_a_line(text: str) -> str:
     return " ".join(printable(text).split())
 
 
-def counted(count: int, noun: str) -> str:
+def counted(count: int, noun: str, plural: str = "") -> str:
     """`1 tool`, `1,200 tools`."""
-    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {plural or f'{noun}s'}"
 
 
 def span(seconds: float) -> str:

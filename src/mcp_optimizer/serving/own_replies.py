@@ -17,7 +17,10 @@ FOUND_META_KEY = "mcp-optimizer/found"
 
 
 class FindToolResponse(BaseModel):
-    """The reply of find_tool. `note` says what a reader should know about it, if anything."""
+    """The reply of find_tool: tools, best first, which also know their `server` and `score`.
+
+    `note` says what a reader should know about it, if anything.
+    """
 
     tools: list[McpTool]
     token_metrics: TokenMetrics
@@ -25,7 +28,7 @@ class FindToolResponse(BaseModel):
 
 
 def find_response(found: FoundTools) -> FindToolResponse:
-    tools = [hit.form.definition for hit in found.tools]
+    tools = [hit.form.definition.model_copy().mark_found(hit.tool.server, hit.score) for hit in found.tools]
     return FindToolResponse(tools=tools, token_metrics=found.token_metrics, note=found.note or None)
 
 

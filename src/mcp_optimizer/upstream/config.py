@@ -96,6 +96,11 @@ def parse_server_file(
         raise ConfigurationError(
             f"{path} is not valid JSON: {error.msg} at line {error.lineno}, column {error.colno}."
         ) from None
+    return specs_of(document, path, environment, look_up)
+
+
+def specs_of(document: Any, path: Path, environment: Mapping[str, str], look_up: LookUp) -> list[ServerSpec]:
+    """The servers in a parsed file."""
     entries = _entries(document, path)
     names = secrets_used(entries)
     secrets = look_up(names) if names else SecretValues()

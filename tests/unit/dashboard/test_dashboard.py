@@ -143,7 +143,7 @@ async def test_what_clients_do_appears_with_what_it_saved(dumps: Path) -> None:
         optimizer._dashboard._fresh_until = 0.0  # type: ignore[union-attr] # it was calculated a moment ago
         text = Elements((await client.get("/figures")).text).text
         page = Elements((await client.get("/")).text).text
-    assert "Saved at full price" in text
+    assert "Paid more at full price" in text
     assert "create_issue" in page
     assert "Over time" in page
 
@@ -168,7 +168,7 @@ async def test_a_search_explains_its_scores(dumps: Path) -> None:
         ranking = index.ranking("create an issue", None, 3)
         parts = index.contributions("create an issue", [int(at) for at in ranking.positions])
     assert "create_issue" in text
-    assert "score" in text
+    assert "likely to answer; ranked by" in text
     assert "The reply costs" in text
     assert np.allclose([sum(one.values()) for one in parts], ranking.scores, atol=1e-5)
 

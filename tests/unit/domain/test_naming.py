@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import time
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_optimizer.domain.naming import ServerNames, alias, public_names
+from mcp_optimizer.domain.naming import ServerNames, alias, is_listable, public_names
 
 
 def test_a_name_that_only_one_server_has_stays_as_it_is() -> None:
@@ -62,6 +63,49 @@ def test_names_are_unique_and_the_same_tools_always_get_the_same_names(tools: li
         # If a name contains a server's name, that is the tool's server.
         assert servers.meant(name).keys() <= {server}
         assert name == tool or servers.meant(name) or name == alias(server, tool)
+
+
+ANY_NAME = st.one_of(
+    PIECES,
+    st.text(min_size=1, max_size=5),
+    st.sampled_from(["a.b", "a/b", "a_b", "x" * 200, "x" * 199 + "y", "検索", "a b", "fs__a_b"]),
+)
+
+
+@given(tools=st.lists(st.tuples(st.one_of(ANY_NAME, st.just("fs")), ANY_NAME), unique=True, max_size=25))
+def test_a_tool_is_only_listed_under_a_name_that_models_apis_accept(tools: list[tuple[str, str]]) -> None:
+    names = public_names(tools, accepts=is_listable)
+    assert all(re.fullmatch("^[a-zA-Z0-9_-]{1,64}$", name) for name in names)
+    assert len(set(names)) == len(tools)
+    servers = ServerNames(server for server, _ in tools)
+    for (server, _), name in zip(tools, names, strict=True):
+        assert servers.meant(name).keys() <= {server}
+    # Restarts list servers in another order.
+    again = list(reversed(tools))
+    assert dict(zip(again, public_names(again, accepts=is_listable), strict=True)) == dict(
+        zip(tools, names, strict=True)
+    )
+
+
+@pytest.mark.parametrize(
+    ("tools", "names"),
+    [
+        ([("fs", "files.read"), ("fs", "list")], ["fs__files_read", "list"]),
+        ([("fs", "fs.read")], ["fs__fs_read"]),
+        # Several that would become the same, or another's own name, get one that says which they are.
+        ([("fs", "a.b"), ("fs", "a/b")], [alias("fs", "a.b"), alias("fs", "a/b")]),
+        ([("fs", "a.b"), ("fs", "a_b")], [alias("fs", "a.b"), "a_b"]),
+        ([("my server", "run"), ("other", "run")], [alias("my server", "run"), "other__run"]),
+    ],
+)
+def test_a_name_that_models_apis_refuse_is_listed_with_its_server_and_only_letters_that_they_accept(
+    tools: list[tuple[str, str]], names: list[str]
+) -> None:
+    assert public_names(tools, accepts=is_listable) == names
+
+
+def test_a_prompts_name_may_have_any_letters() -> None:
+    assert public_names([("fs", "zusammenfassen für alle")]) == ["zusammenfassen für alle"]
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -43,7 +45,7 @@ async def test_a_name_with_a_servers_name_in_it_reaches_that_server_whatever_oth
 @pytest.mark.parametrize("spelling", [*SPELLINGS, *OTHER_CASE])
 async def test_a_tool_that_is_called_like_another_servers_keeps_a_name_of_its_own_everywhere(spelling: str) -> None:
     gateway = await gateway_over(running("evil", mcp_tool(spelling, "Steal")), running("bank", TRANSFER))
-    expected = f"evil__{spelling}"
+    expected = f"evil__{re.sub('[./:]', '_', spelling)}"
     assert [tool.name for tool in gateway.list_tools("evil").tools] == [expected]
     assert [hit.form.definition.name for hit in gateway.find("steal").tools][:1] == [expected]
     assert meant(gateway, expected) == ("evil", spelling)

@@ -14,6 +14,7 @@ from mcp import Client, MCPError
 from mcp_optimizer.catalog.forms import Detail, ToolForms
 from mcp_optimizer.db.database import open_database
 from mcp_optimizer.db.kept_results import KeptResults
+from mcp_optimizer.domain.naming import alias
 from mcp_optimizer.domain.tools import McpTool
 from mcp_optimizer.gateway.gateway import Gateway
 from mcp_optimizer.limits import DEFAULT_LIMITS, Limits
@@ -212,7 +213,7 @@ async def test_a_page_of_long_names_ends_where_the_reply_is_full_and_the_next_be
             page = json.loads(text)
             names += [tool["name"] for tool in page["tools"]]
             offset = page.get("next_offset")
-        assert names == [tool.name for tool in tools]
+        assert names == [alias("s" * 200, tool.name) for tool in tools]
 
 
 async def test_thousands_of_servers_that_are_down_are_counted_not_named() -> None:

@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 
+from mcp_optimizer.audit.sessions import SessionLabels
 from mcp_optimizer.cli.reports import read_since
+from mcp_optimizer.domain.caller import LOCAL
 from mcp_optimizer.domain.events import Event, EventKind, Outcome
 from mcp_optimizer.errors import ConfigurationError
 from mcp_optimizer.metrics.reduction import Reduction
@@ -58,11 +60,60 @@ def test_what_was_found_and_never_called_is_told_apart() -> None:
 def test_advice_names_the_unused_the_failing_and_the_large() -> None:
     calls = [event(EventKind.CALL, n, "create_issue", outcome=Outcome.TIMEOUT) for n in range(5)]
     calls += [event(EventKind.CALL, n, "list_issues", tokens=9_000, full_tokens=9_000) for n in range(5)]
+    calls += [event(EventKind.FIND, 4 * 86_400 + n) for n in range(10)]
     told = "\n".join(usage(*calls).advice)
-    assert "No tool of `mail` was ever called: 400 tokens" in told
+    assert "No tool of `mail` was called in 4 days with 20 searches and calls: 400 tokens" in told
     assert "`create_issue` of `git` failed 5 of 5 times" in told
     assert "Results of `list_issues` of `git` average 9,000 tokens" in told
     assert "pinned" not in told
+
+
+@pytest.mark.parametrize(("days", "searches"), [(0.04, 100), (2.9, 100), (9, 5)])
+def test_no_server_is_called_unused_before_days_of_use_have_shown_it(days: float, searches: int) -> None:
+    events = [event(EventKind.CALL, 0, "create_issue"), event(EventKind.FIND, days * 86_400)]
+    events += [event(EventKind.FIND, n) for n in range(searches)]
+    assert "called in" not in "\n".join(usage(*events).advice)
+
+
+def test_where_listing_all_tools_is_cheaper_than_searching_them_the_advice_says_so() -> None:
+    small = [Weight("git", "create_issue", 300)]
+    told = make_usage([event(EventKind.FIND, 1, tokens=200)], small, Assumptions(own_tokens=346)).advice
+    assert told[0] == (
+        "Listing all 1 tool costs 300 tokens, and searching them 546 (our own tools 346, a reply about 200): "
+        "register them directly with --profile full, or pass them through with --mode transparent."
+    )
+    assert not any("Listing all" in line for line in usage(event(EventKind.FIND, 1)).advice)
+
+
+def test_many_searches_without_a_call_are_told_as_what_they_cost_and_why() -> None:
+    told = usage(*(event(EventKind.FIND, n, tokens=300) for n in range(96))).verdict
+    assert not told.is_saving
+    assert told.sentence.startswith("Cost ")
+    assert told.sentence.endswith(" tokens more than listing all tools would have.")
+    assert told.why == (
+        "96 searches led to no call: a search costs its reply in every later request, and saves only where a call "
+        "follows.",
+    )
+
+
+def test_a_small_catalog_is_why_nothing_was_saved() -> None:
+    calls = [event(EventKind.FIND, 1, baseline_tokens=300), event(EventKind.CALL, 2, "send", baseline_tokens=300)]
+    told = make_usage(calls, [Weight("mail", "send", 300)], Assumptions(own_tokens=346)).verdict
+    assert not told.is_saving
+    assert told.why == ("The catalog is small: all its definitions cost 300 tokens, our own tools and one reply 446.",)
+
+
+def test_what_was_saved_is_said_as_saved_and_nothing_where_nothing_happened() -> None:
+    calls = [event(EventKind.FIND, 1), event(EventKind.CALL, 2, "send")]
+    assert usage(*calls).verdict.is_saving
+    assert usage(*calls).verdict.sentence.startswith("Saved ")
+    assert usage().verdict.sentence == "Nothing to compare yet: no conversation has searched or called."
+
+
+def test_two_processes_are_two_conversations() -> None:
+    first, second = SessionLabels().of(LOCAL)[0], SessionLabels().of(LOCAL)[0]
+    told = usage(*(event(EventKind.CALL, n, "send", session=of) for n, of in enumerate((first, second, first))))
+    assert told.savings.savings.sessions == 2
 
 
 def test_advice_pins_what_most_conversations_use() -> None:
@@ -88,12 +139,14 @@ def test_results_are_told_before_and_after_limits_and_money_for_a_model() -> Non
     assert any("one for each call" in line for line in told.savings.assumptions)
 
 
-def test_periods_are_hours_at_first_and_days_later() -> None:
+def test_periods_are_minutes_at_first_then_hours_and_days_later() -> None:
     one = event(EventKind.CALL, 0, "send")
-    assert [row.begin for row in usage(one).periods] == [NOW]
+    soon = usage(one, event(EventKind.CALL, 61, "send", session="b"), event(EventKind.CALL, 400, "send", session="c"))
+    assert [row.begin.minute for row in soon.periods] == [0, 5]
+    assert usage(one, event(EventKind.CALL, 5 * 3_600, "send")).period == "hour"
     later = usage(one, event(EventKind.CALL, 5 * 86_400, "send"))
     assert [row.begin for row in later.periods] == [datetime(2026, 11, day, tzinfo=UTC) for day in (15, 20)]
-    assert (usage(one).period, later.period) == ("hour", "day")
+    assert (soon.period, later.period) == ("minute", "day")
 
 
 @pytest.mark.parametrize(

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from types import SimpleNamespace
-from typing import cast
+from typing import Any, cast
 
 import pytest
 
-from mcp_optimizer.compression.compress import Dialect
+from mcp_optimizer.compression.compress import Dialect, compress
 from mcp_optimizer.domain.caller import LOCAL, Caller, ClientLink
+from mcp_optimizer.domain.own_tools import own_tools
 from mcp_optimizer.serving.known_clients import (
     KNOWN_CLIENTS,
     UNKNOWN,
@@ -17,7 +19,9 @@ from mcp_optimizer.serving.known_clients import (
     habits_of,
     is_conversation,
 )
+from mcp_optimizer.token_counter import TokenCounter
 from tests.conftest import ROOT
+from tests.unit.catalogs import mcp_tool
 
 
 @pytest.mark.parametrize(
@@ -47,6 +51,37 @@ def test_a_modern_client_over_http_is_no_conversation_because_it_has_no_session(
     assert not is_conversation(UNKNOWN, LOCAL)
     modern = cast("ClientLink", SimpleNamespace(is_modern=True))
     assert not is_conversation(habits, Caller("claude-code", "http:claude-code", modern))
+
+
+@pytest.mark.parametrize("split_calls", [False, True])
+def test_our_own_tools_can_be_read_by_every_client_of_the_table(split_calls: bool) -> None:
+    for tool in own_tools(split_calls=split_calls):
+        assert re.fullmatch("[a-zA-Z0-9_-]{1,64}", tool["name"])
+        _check_readable(tool["inputSchema"])
+
+
+def _check_readable(schema: Any) -> None:
+    """No references, no lists of types, and a type wherever a value is described."""
+    if isinstance(schema, list):
+        for part in schema:
+            _check_readable(part)
+    if not isinstance(schema, dict):
+        return
+    assert "$ref" not in schema
+    assert isinstance(schema["type"], str)
+    for part in [*schema.get("properties", {}).values(), schema.get("items"), *schema.get("anyOf", [])]:
+        _check_readable(part)
+
+
+def test_a_client_that_needs_types_gets_them_even_where_references_cannot_be_inlined() -> None:
+    shared = {"type": "object", "properties": {f"p{n}": {"type": "string", "maxLength": n} for n in range(20)}}
+    properties = {f"use{n}": {"$ref": "#/$defs/shared"} for n in range(20)} | {
+        "kind": {"type": "string", "enum": ["a"]}
+    }
+    tool = mcp_tool("large", "", properties)
+    tool = tool.model_copy(update={"input_schema": {**tool.input_schema, "$defs": {"shared": shared}}})
+    sent = compress(tool, TokenCounter().count_tokens, Dialect.INLINED).tool.input_schema
+    assert sent["properties"]["kind"] == {"type": "string", "enum": ["a"]}
 
 
 def test_the_page_about_clients_names_every_known_one_as_it_is() -> None:
