@@ -22,7 +22,7 @@ LEVELS = [
     {"compression", "db", "policy", "upstream"},
     {"search", "settings", "token_counter"},
     {"largejson", "settings_sources"},
-    {"demo", "domain", "errors", "limits", "runtime"},
+    {"demo", "domain", "errors", "limits", "runtime", "textfiles"},
 ]
 
 
