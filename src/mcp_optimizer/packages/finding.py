@@ -1,6 +1,6 @@
-"""Finds out how a source is run: asks registries and indexes, fetches bundles. Called by `add`; writes only to `workspace`.
+"""Finds out how a source is run: asks registries and indexes, fetches bundles. Called by `add`.
 
-What comes back is a draft: nothing was started, and nothing of a bundle was unpacked.
+What comes back is a draft: nothing was started, and a bundle is at most in the workspace, still packed.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Checks what registries and bundles say before any of it becomes a command. Pure; called by whoever reads them.
 
-A `${...}` or `$NAME` in such a text is refused: in a server file it would become a value of the user's environment, or a secret.
+A `${...}` or `$NAME` in such a text is refused: in a server file it would become a value of the user's environment,
+or a secret.
 """
 
 from __future__ import annotations

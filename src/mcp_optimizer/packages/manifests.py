@@ -196,4 +196,3 @@ def _usual(server: Mapping[str, Any], files: Collection[str]) -> Mapping[str, An
     if (kind := server.get("type")) not in list(usual):
         raise ConfigurationError("The bundle is of an unknown type; it must be node, python, uv or binary.")
     return usual[str(kind)]
-
