@@ -114,7 +114,9 @@ json_values = st.recursive(
 )
 
 
-@given(st.dictionaries(st.sampled_from("type format default choices isRequired min max description".split()), json_values))
+@given(
+    st.dictionaries(st.sampled_from("type format default choices isRequired min max description".split()), json_values)
+)
 def test_any_input_is_read_or_refused(said: dict[str, object]) -> None:
     try:
         found = wanted_of("key", said)
