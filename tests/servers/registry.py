@@ -1,4 +1,4 @@
-"""A registry on this machine that speaks the API of MCP registries (v0.1), and a place for downloads. For tests only."""
+"""A registry on this machine that speaks the API of MCP registries (v0.1), and a place for downloads."""
 
 from __future__ import annotations
 

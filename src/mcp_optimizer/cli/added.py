@@ -174,7 +174,9 @@ def show_preview(draft: Draft, name: str, filling: Filled, path: Path) -> None:
     facts = preview_facts(draft, name, filling)
 
     def line(label: str, text: str, style: str = "") -> None:
-        out.print(f"  {label:<8} {printable(text).replace(chr(10), ' ')}", style=style or None, markup=False, soft_wrap=True)
+        # Blanks inside of an argument are part of the command; only a new line would look like another line of ours.
+        shown = printable(text).replace("\n", " ")
+        out.print(f"  {label:<8} {shown}", style=style or None, markup=False, soft_wrap=True)
 
     out.print(in_a_line(f"{name}{f': {draft.description}' if draft.description else ''}"), style="bold", markup=False)
     if "url" in facts:

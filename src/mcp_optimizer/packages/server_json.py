@@ -24,7 +24,9 @@ REMOTE = "remote"
 _GAP = re.compile(r"\{([A-Za-z0-9_.-]{1,200})\}")
 _VARIABLE_OF_A_CONTAINER = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=")
 _TRANSPORTS = {"streamable-http": "http", "http": "http", "sse": "sse"}
-_VALUED = frozenset("value default choices isRequired valueHint placeholder format isSecret isRepeated variables".split())
+_VALUED = frozenset(
+    "value default choices isRequired valueHint placeholder format isSecret isRepeated variables".split()
+)
 """Keys of a named argument that has a value; one without any is only its name."""
 _SHA256 = re.compile(r"[0-9a-fA-F]{64}")
 

@@ -70,7 +70,7 @@ def test_a_path_that_cannot_be_used_is_refused(tmp_path: Path, name: str) -> Non
     zipped(path, {"a" * len(name.encode()): "x"})
     # The zip module would tidy the name up.
     path.write_bytes(path.read_bytes().replace(b"a" * len(name.encode()), name.encode()))
-    with pytest.raises(ConfigurationError, match="path that leaves|twice"):
+    with pytest.raises(ConfigurationError, match=r"path that leaves|twice"):
         read_bundle(path)
 
 
@@ -158,7 +158,7 @@ def test_what_is_no_bundle_is_said_to_be_none(tmp_path: Path) -> None:
     path = tmp_path / "w.mcpb"
     with pytest.raises(ConfigurationError, match="no bundle at"):
         read_bundle(path)
-    with pytest.raises(ConfigurationError, match="not a readable bundle|not a file"):
+    with pytest.raises(ConfigurationError, match=r"not a readable bundle|not a file"):
         read_bundle(tmp_path)
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("x", "")
