@@ -15,7 +15,7 @@ from mcp_optimizer.packages.commands import RUNTIMES, Package, PackageKind, with
 from mcp_optimizer.packages.draft import Argument, Draft, Gap, Pieces
 from mcp_optimizer.packages.fetching import checked_address, is_private
 from mcp_optimizer.packages.foreign import clean, described, environment_name, header_name, items, warnings_of
-from mcp_optimizer.packages.inputs import InputFormat, Wanted, wanted_of
+from mcp_optimizer.packages.inputs import InputFormat, WantedInput, wanted_of
 from mcp_optimizer.packages.sources import suggested_name
 
 REMOTE = "remote"
@@ -43,7 +43,7 @@ class _Reading:
     """Collects what one package or address asks for."""
 
     def __init__(self) -> None:
-        self.wanted: dict[str, Wanted] = {}
+        self.wanted: dict[str, WantedInput] = {}
 
     def gap(self, key: str, said: Mapping[str, Any], *, is_required: bool = False) -> Gap:
         one = wanted_of(key, said, is_required=is_required)
