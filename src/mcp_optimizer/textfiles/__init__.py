@@ -1,0 +1,1 @@
+"""Configuration files as text: read, changed in one place while every other byte stays, and written safely."""
