@@ -1,4 +1,4 @@
-"""The MCP clients that are known: where each keeps its servers, in what kind of file, and how one is switched off there.
+"""The MCP clients that are known: where each keeps its servers, in what kind of file, and how one is switched off.
 
 A table and the paths that follow from it; `finding` looks at the disk. Knows nothing of entries.
 """
