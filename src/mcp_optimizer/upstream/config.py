@@ -56,13 +56,14 @@ _TRANSPORT_NAMES = {
     "sse": Transport.SSE,
 }
 
-_KEYS = frozenset(
+ENTRY_KEYS = frozenset(
     "type transport transportType description command args env envFile cwd url httpUrl serverUrl headers timeout "
     "disabled enabled tools includeTools enabledTools excludeTools disabledTools trust".split()
 ).union(KEYS_OF_AUTH)
-_AS_WRITTEN = ("description", "headersHelper")
+"""The keys that an entry may have."""
+AS_WRITTEN = ("description", "headersHelper")
 """Keys whose variables stay: those in a command are replaced by its shell."""
-_SHOWN = _KEYS.difference("args env envFile url httpUrl serverUrl headers description".split(), KEYS_OF_AUTH)
+_SHOWN = ENTRY_KEYS.difference("args env envFile url httpUrl serverUrl headers description".split(), KEYS_OF_AUTH)
 """Keys whose values appear in messages, in lists of servers and in the catalog."""
 _OF_OTHERS = frozenset({"author", "scope"})
 """Other programs' keys that resemble ours and mean something else."""
@@ -112,7 +113,7 @@ def parse_server_file(
         environment,
         secrets,
         input_descriptions(document),
-        editor_values(path, Path.home()),
+        editor_values(Path.home(), project_of(path, Path.home())),
         has_bare_variables(path),
     )
     return [spec_of(name, entry, path, variables) for name, entry in entries.items()]
@@ -166,8 +167,8 @@ def _usable_spec(name: str, entry: Any, path: Path, variables: Variables) -> Ser
     _refuse_mistyped(entry)
     _refuse_shown_secrets(entry)
     description = entry.get("description")
-    kept = {key: value for key, value in entry.items() if key in _AS_WRITTEN}
-    entry = {key: value for key, value in entry.items() if key not in _AS_WRITTEN}
+    kept = {key: value for key, value in entry.items() if key in AS_WRITTEN}
+    entry = {key: value for key, value in entry.items() if key not in AS_WRITTEN}
     secrets = {secret: variables.secrets.values.get(secret, "") for secret in secrets_used(entry)}
     entry = {key: expanded(value, key, variables) for key, value in entry.items()} | kept
     transport, certain = _transport(entry)
@@ -216,7 +217,7 @@ def _usable_spec(name: str, entry: Any, path: Path, variables: Variables) -> Ser
 
 
 def _unread(entry: Mapping[str, Any]) -> tuple[str, ...]:
-    return tuple(key for key in entry if key not in _KEYS | _OF_CLIENTS)
+    return tuple(key for key in entry if key not in ENTRY_KEYS | _OF_CLIENTS)
 
 
 def _variables_of_file(entry: Mapping[str, Any], path: Path) -> dict[str, str]:
@@ -241,8 +242,8 @@ def _refuse_mistyped(entry: Mapping[str, Any]) -> None:
     """Rejects a key that is almost one of ours. Other clients' own keys are allowed: their files are read
     as they are.
     """
-    for key in entry.keys() - _KEYS:
-        if key not in _OF_OTHERS and (ours := meant(key, _KEYS - entry.keys())):
+    for key in entry.keys() - ENTRY_KEYS:
+        if key not in _OF_OTHERS and (ours := meant(key, ENTRY_KEYS - entry.keys())):
             raise UnusableEntry(f'"{key}" is not a key of a server; did you mean "{ours}"?')
 
 

@@ -1,5 +1,6 @@
-"""Reads what an entry chooses: which of the server's tools are used, how long a call may take, what happens to tools that
-change. Pure; called where entries become specs.
+"""Reads what an entry chooses: which tools are used, how long a call may take, what happens to tools that change.
+
+Pure; called where entries become specs.
 """
 
 from __future__ import annotations

@@ -30,10 +30,10 @@ def project_of(path: Path, home: Path) -> Path | None:
     return None if folder.parent == home else folder.parent
 
 
-def editor_values(path: Path, home: Path) -> dict[str, str]:
-    """The variables of editors that can be known for a file at this path."""
+def editor_values(home: Path, project: Path | None) -> dict[str, str]:
+    """The variables of editors that can be known for a user's file, or for a project's."""
     values = {"userHome": str(home), "pathSeparator": "/", "/": "/"}
-    if (project := project_of(path, home)) is not None:
+    if project is not None:
         values |= {"workspaceFolder": str(project), "workspaceFolderBasename": project.name}
     return values
 
