@@ -124,6 +124,12 @@ def _taken(plan: PlannedEntry, found: TranslatedEntry, *, is_off: bool) -> Plann
     return replace(plan, entry=entry, secrets=secrets.values, with_references=secrets.entry, is_there=True)
 
 
+def beside_stored(entry: PlannedEntry, stored: Mapping[str, str]) -> PlannedEntry:
+    """The entry with names for its secrets under which nothing else is stored."""
+    secrets = SecretsOfEntry(entry.name, entry.entry, stored)
+    return replace(entry, secrets=secrets.values, with_references=secrets.entry)
+
+
 def _origin(file: FoundFile, listed: ListedEntry, machine: Machine) -> Origin:
     if listed.project is not None:
         return Origin(file.client.name, machine.home, listed.project, is_project=True)

@@ -21,7 +21,9 @@ _LONGEST_PART = 90
 class SecretsOfEntry:
     """Takes the secrets out of one entry. `entry` has references, `values` what they stand for, by name."""
 
-    def __init__(self, server: str, entry: Mapping[str, Any]) -> None:
+    def __init__(self, server: str, entry: Mapping[str, Any], stored: Mapping[str, str] | None = None) -> None:
+        """`stored`: secrets that exist, none of which is replaced by another value."""
+        self._stored_before = stored or {}
         self._server = _UNUSUAL.sub("_", server)[:_LONGEST_PART]
         self.values: dict[str, str] = {}
         self.entry = {key: self._of(key, value) for key, value in entry.items()}
@@ -57,7 +59,7 @@ class SecretsOfEntry:
     def _stored(self, name: str, value: str) -> str:
         base = wanted = f"{self._server}.{_UNUSUAL.sub('_', name)[:_LONGEST_PART]}"
         number = 1
-        while self.values.setdefault(wanted, value) != value:
+        while self._stored_before.get(wanted, value) != value or self.values.setdefault(wanted, value) != value:
             number += 1
             wanted = f"{base}-{number}"
         return wanted
