@@ -1,1 +1,1 @@
-"""Configuration files as text: read, changed in one place while every other byte stays, and written safely."""
+"""Configuration files of people: read, edited without touching any other byte, and replaced safely."""

@@ -7,13 +7,13 @@ commas, and variables, which `variables` replaces. An unreadable file is an erro
 
 from __future__ import annotations
 
-import json
-import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from mcp_optimizer.errors import ConfigurationError
+from mcp_optimizer.textfiles.kinds import FileKind
+from mcp_optimizer.textfiles.reading import UnreadableText, duplicate_keys, parsed
 from mcp_optimizer.upstream.auth_config import KEYS_OF_AUTH, configured_headers, login, refuse_login_of_a_child
 from mcp_optimizer.upstream.entry_choices import timeout_of, tools_of, trust_of
 from mcp_optimizer.upstream.entry_values import (
@@ -73,12 +73,6 @@ _OF_CLIENTS = frozenset("autoApprove alwaysAllow name".split())
 
 _LONGEST_PURPOSE = 300
 
-# A string, or a comment, or a comma followed only by whitespace and comments before a closing bracket. A comment is
-# atomic, `(?>`: it ends at its first "*/" and is never extended to a later one.
-_JSONC = re.compile(
-    r"""("(?:\\.|[^"\\])*")|//[^\n]*|(?>/\*.*?\*/)|,(?=(?:\s|//[^\n]*\n|(?>/\*.*?\*/))*+[}\]])""", re.DOTALL
-)
-
 
 def read_server_file(path: Path, environment: Mapping[str, str], look_up: LookUp = nothing_stored) -> list[ServerSpec]:
     """The servers of a file, in its order. `look_up` finds the secrets that it uses, if any."""
@@ -99,13 +93,14 @@ def parse_server_file(
 ) -> list[ServerSpec]:
     """The servers in `text`; `path` is for messages and for relative folders."""
     try:
-        document = json.loads(_JSONC.sub(_blank_out, text))
-    except json.JSONDecodeError as error:
+        document = parsed(text, FileKind.JSON)
+        repeated = duplicate_keys(text)
+    except UnreadableText as error:
         if kind := foreign_text(text):
             raise ConfigurationError(import_instead(path, kind)) from None
-        raise ConfigurationError(
-            f"{path} is not valid JSON: {error.msg} at line {error.lineno}, column {error.colno}."
-        ) from None
+        raise ConfigurationError(f"{path} is not valid JSON: {error}.") from None
+    if repeated:
+        raise ConfigurationError(f"{path} has a name twice: {', '.join(repeated[:3])}. Keep one of them.")
     entries = _entries(document, path)
     names = secrets_used(entries)
     secrets = look_up(names) if names else SecretValues()
@@ -117,11 +112,6 @@ def parse_server_file(
         has_bare_variables(path),
     )
     return [spec_of(name, entry, path, variables) for name, entry in entries.items()]
-
-
-def _blank_out(match: re.Match[str]) -> str:
-    """Replaces a comment or comma by blanks, line by line, so that errors show the right position."""
-    return match.group(1) or re.sub(r"[^\n]", " ", match.group())
 
 
 def _entries(document: Any, path: Path) -> dict[str, Any]:
