@@ -79,7 +79,7 @@ def file_at(client: ClientProgram, place: Place) -> FoundFile:
         content = content_of(place.path, LARGEST[place.kind])
         text = content.decode("utf-8")
         document = parsed(text, place.kind)
-        if place.kind is FileKind.JSON and (repeated := duplicate_keys(text)):
+        if place.kind is FileKind.JSON and (repeated := _repeated(text, place)):
             raise UnreadableText(f"It has a name twice: {', '.join(repeated[:3])}; keep one")
     except UnicodeDecodeError:
         return FoundFile(client, place, problem="It is not text in UTF-8")
@@ -88,6 +88,12 @@ def file_at(client: ClientProgram, place: Place) -> FoundFile:
     if document is not None and not isinstance(document, dict):
         return FoundFile(client, place, problem=f"It is not a {place.kind} object with servers")
     return FoundFile(client, place, content, document or {})
+
+
+def _repeated(text: str, place: Place) -> list[str]:
+    """Names that are there twice, on the way to servers or in them. What else a client repeats does not matter."""
+    ways = ("projects", *(path[0] for path in place.servers))
+    return [found for found in duplicate_keys(text) if found.startswith(ways)]
 
 
 def content_of(path: Path, largest: int) -> bytes:

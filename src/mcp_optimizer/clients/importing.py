@@ -14,6 +14,7 @@ from typing import Any
 from mcp_optimizer.clients.documents import ListedEntry, listing
 from mcp_optimizer.clients.entries import Origin, TranslatedEntry, translated
 from mcp_optimizer.clients.finding import ANY_FILE, FoundFile, Machine
+from mcp_optimizer.clients.known import KeyPath
 from mcp_optimizer.clients.literal_secrets import SecretsOfEntry
 from mcp_optimizer.textfiles.editing import with_value
 from mcp_optimizer.textfiles.kinds import FileKind
@@ -176,9 +177,9 @@ def _alike(one: Any, other: Any) -> bool:
     return bool(one == other)
 
 
-def with_entries(text: str, key: str, entries: Sequence[PlannedEntry], *, stored: bool) -> str:
-    """The text of our server file with what is taken. `stored`: with references to secrets."""
+def with_entries(text: str, servers: KeyPath, entries: Sequence[PlannedEntry], *, stored: bool) -> str:
+    """The text of our server file with these entries. `servers`: where it has them. `stored`: with references to secrets."""
     for one in entries:
         entry = one.with_references if stored else one.entry
-        text = with_value(text, FileKind.JSON, (key, one.name), dict(entry))
+        text = with_value(text, FileKind.JSON, (*servers, one.name), dict(entry))
     return text

@@ -40,4 +40,5 @@ def _excluded(text: str, kind: FileKind, name: str) -> str:
     """Gemini CLI's file with a server in its list of those that are left out."""
     mcp = parsed(text, kind).get("mcp")
     there = mcp.get("excluded") if isinstance(mcp, dict) else None
-    return with_value(text, kind, ("mcp", "excluded"), [*(there if isinstance(there, list) else []), name])
+    names = there if isinstance(there, list) else []
+    return text if name in names else with_value(text, kind, ("mcp", "excluded"), [*names, name])

@@ -71,6 +71,9 @@ _OF_OTHERS = frozenset({"author", "scope"})
 _OF_CLIENTS = frozenset("autoApprove alwaysAllow name".split())
 """Keys that concern only the client: what it calls without asking, what it shows."""
 
+_AROUND_SERVERS = ("mcpServers", "servers", "mcp")
+"""The keys of a file that lead to servers; what else another program's file repeats does not matter."""
+
 _LONGEST_PURPOSE = 300
 
 
@@ -94,14 +97,14 @@ def parse_server_file(
     """The servers in `text`; `path` is for messages and for relative folders."""
     try:
         document = parsed(text, FileKind.JSON)
-        repeated = duplicate_keys(text)
+        repeated = [found for found in duplicate_keys(text) if found.startswith(_AROUND_SERVERS)]
     except UnreadableText as error:
         if kind := foreign_text(text):
             raise ConfigurationError(import_instead(path, kind)) from None
         raise ConfigurationError(f"{path} is not valid JSON: {error}.") from None
     if repeated:
         raise ConfigurationError(f"{path} has a name twice: {', '.join(repeated[:3])}. Keep one of them.")
-    entries = _entries(document, path)
+    _, entries = servers_of(document, path)
     names = secrets_used(entries)
     secrets = look_up(names) if names else SecretValues()
     variables = Variables(
@@ -114,21 +117,24 @@ def parse_server_file(
     return [spec_of(name, entry, path, variables) for name, entry in entries.items()]
 
 
-def _entries(document: Any, path: Path) -> dict[str, Any]:
+def servers_of(document: Any, path: Path) -> tuple[tuple[str, ...], dict[str, Any]]:
+    """The entries of a server file by name, and the keys that lead to them."""
     if not isinstance(document, dict):
         raise ConfigurationError(f'{path} must contain a JSON object with "mcpServers".')
     if kind := foreign_document(document):
         raise ConfigurationError(import_instead(path, kind))
-    key = "mcpServers" if "mcpServers" in document else "servers"
+    keys: tuple[str, ...] = ("mcpServers",) if "mcpServers" in document else ("servers",)
+    found = document.get(keys[0])
     # VS Code's settings.json keeps the servers one level down.
     nested = document.get("mcp")
-    found = document.get(key, nested.get("servers") if isinstance(nested, dict) else None)
+    if keys[0] not in document and isinstance(nested, dict):
+        keys, found = ("mcp", "servers"), nested.get("servers")
     if found is None:
-        keys = ", ".join(map(repr, document)) or "nothing"
-        raise ConfigurationError(f'{path} has no "mcpServers" (or "servers") object; it has {keys}.')
+        there = ", ".join(map(repr, document)) or "nothing"
+        raise ConfigurationError(f'{path} has no "mcpServers" (or "servers") object; it has {there}.')
     if not isinstance(found, dict):
-        raise ConfigurationError(f"{path}: {key!r} must be an object of servers by name.")
-    return found
+        raise ConfigurationError(f"{path}: {keys[-1]!r} must be an object of servers by name.")
+    return keys, found
 
 
 def spec_of(name: str, entry: Any, path: Path, variables: Variables) -> ServerSpec:
