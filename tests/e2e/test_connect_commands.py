@@ -1,4 +1,4 @@
-"""`connect` and `disconnect` as a user runs them, in a home of their own, with clients' commands that note their words."""
+"""`connect` and `disconnect` as a user runs them, in a home of their own. Clients' commands note their words."""
 
 from __future__ import annotations
 

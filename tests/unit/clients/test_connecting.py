@@ -180,7 +180,7 @@ def test_a_folder_in_the_place_of_the_file_is_left_alone(machine: Machine) -> No
     path = installed("cursor", machine)
     path.unlink()
     path.mkdir()
-    with pytest.raises(CannotConnect, match="not a plain file|cannot be read"):
+    with pytest.raises(CannotConnect, match=r"not a plain file|cannot be read"):
         plan("cursor", machine)
 
 
