@@ -109,7 +109,8 @@ def _renamed(flat: Mapping[str, Any], dialect: Dialect) -> tuple[dict[str, Any],
     unknown: list[str] = []
     for key, value in flat.items():
         ours = dialect.renamed.get(key, key)
-        if value is None or key in _SWITCHES:
+        says_nothing = value is None or (ours not in ENTRY_KEYS and value in ({}, [], ""))
+        if says_nothing or key in _SWITCHES:
             continue
         if key in dialect.left_out and not (key == "trust" and isinstance(value, str)):
             notes.append(f"{quoted(key)} is left out: {dialect.left_out[key]}")

@@ -178,7 +178,7 @@ def _alike(one: Any, other: Any) -> bool:
 
 
 def with_entries(text: str, servers: KeyPath, entries: Sequence[PlannedEntry], *, stored: bool) -> str:
-    """The text of our server file with these entries. `servers`: where it has them. `stored`: with references to secrets."""
+    """The text of our server file with these entries. `stored`: with references to secrets."""
     for one in entries:
         entry = one.with_references if stored else one.entry
         text = with_value(text, FileKind.JSON, (*servers, one.name), dict(entry))

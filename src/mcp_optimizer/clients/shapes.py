@@ -79,6 +79,7 @@ def of_goose(entry: Entry) -> Entry:
     if kind not in ("stdio", "sse", "streamable_http"):
         raise UnusableEntry("it is a part of Goose, which only Goose can start")
     entry = _moved(entry, {"cmd": "command", "envs": "env", "uri": "url"})
+    entry.pop("name", None)
     if not entry.get("available_tools"):
         entry.pop("available_tools", None)
     if kept := entry.pop("env_keys", None):
@@ -91,6 +92,7 @@ def of_goose(entry: Entry) -> Entry:
 
 def of_continue(entry: Entry) -> Entry:
     """An item of a list, with its headers in `requestOptions`; earlier with everything in `transport`."""
+    entry = {key: value for key, value in entry.items() if key != "name"}
     if isinstance(transport := entry.get("transport"), dict):
         entry = {key: value for key, value in entry.items() if key != "transport"} | transport
     if isinstance(options := entry.get("requestOptions"), dict):
