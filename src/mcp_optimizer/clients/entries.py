@@ -139,7 +139,7 @@ def _with_type(entry: dict[str, Any]) -> dict[str, Any]:
 
 def _seconds(value: Any) -> Any:
     # Nobody means less than a second: that is a user who wrote seconds.
-    if isinstance(value, bool) or not isinstance(value, int | float) or value < 1000:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 1000 <= value < 10**12:
         return value
     return value // 1000 if value % 1000 == 0 else value / 1000
 

@@ -22,7 +22,7 @@ def plan_for(tmp_path: Path, content: bytes, client: str = "cursor") -> ImportPl
     """The plan when this is the content of a client's main file."""
     machine = made_machine(tmp_path)
     path = CLIENTS[client].files(machine.home, machine.environment, machine.platform)[0].path
-    path.parent.mkdir(parents=True)
+    path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(content)
     return plan_of(machine, client)
 
@@ -91,17 +91,17 @@ def test_no_wrong_type_of_any_key_is_more_than_a_reason(client: str, tmp_path: P
                         assert len(one.reason) < 1_000
 
 
-def test_a_million_servers_are_not_read(tmp_path: Path) -> None:
-    text = '{"mcpServers": {' + ",".join(f'"s{number}": 1' for number in range(1_000_000)) + "}}"
+def test_a_crowd_of_servers_are_not_read(tmp_path: Path) -> None:
+    text = '{"mcpServers": {' + ",".join(f'"s{number}": 1' for number in range(200_000)) + "}}"
     plan = plan_for(tmp_path, text.encode())
     assert len(plan.entries) == 500
-    assert "1,000,000 servers" in plan.notes[0][1]
+    assert "200,000 servers" in plan.notes[0][1]
 
 
-def test_a_million_keys_are_not_read(tmp_path: Path) -> None:
-    entry = ",".join(f'"k{number}": 1' for number in range(1_000_000))
+def test_a_crowd_of_keys_are_not_read(tmp_path: Path) -> None:
+    entry = ",".join(f'"k{number}": 1' for number in range(200_000))
     plan = plan_for(tmp_path, ('{"mcpServers": {"a": {"command": "x", ' + entry + "}}}").encode())
-    assert "1,000,001 keys" in plan.entries[0].reason
+    assert "200,001 keys" in plan.entries[0].reason
 
 
 @pytest.mark.parametrize("kind", FileKind)
@@ -171,6 +171,7 @@ def test_a_name_that_cannot_be_shown_is_refused(name: str, tmp_path: Path) -> No
 def test_reasons_and_notes_never_show_a_value(tmp_path: Path) -> None:
     hidden = "planted-5d41402abc4b"
     for client in CLIENTS:
+        (tmp_path / client).mkdir()
         machine = made_machine(tmp_path / client, client)
         for file in found_files(machine, [CLIENTS[client]]):
             for entry in planned([file], {}, machine, Wanted()).entries:
