@@ -134,7 +134,6 @@ async def test_a_file_is_imported_from_wherever_it_is(home: Path) -> None:
     assert refused.code == 2
     assert "is a Codex file (TOML)" in refused.err
     assert f"`mcp-optimizer import {file}`" in refused.err
-    )
     assert (await imported(home, file)).code == 0
     assert written(home).keys() == {"docs", "figma"}
 

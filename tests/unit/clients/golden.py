@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -26,8 +27,10 @@ def made_machine(tmp_path: Path, client: str = "") -> Machine:
     return Machine(home, {"HOME": str(home)}, "linux", project)
 
 
-def plan_of(machine: Machine, client: str, *, wanted: Wanted | None = None, **existing: Any) -> ImportPlan:
-    return planned(found_files(machine, [CLIENTS[client]]), existing, machine, wanted or Wanted())
+def plan_of(
+    machine: Machine, client: str, existing: Mapping[str, Any] | None = None, wanted: Wanted | None = None
+) -> ImportPlan:
+    return planned(found_files(machine, [CLIENTS[client]]), existing or {}, machine, wanted or Wanted())
 
 
 def shown(plan: ImportPlan, tmp_path: Path) -> Any:

@@ -34,7 +34,7 @@ def test_what_was_taken_over_can_be_read_and_is_not_taken_again(client: str, tmp
         specs = parse_server_file(text, tmp_path / "mcp.json", dict.fromkeys(VARIABLES, "x"))
         assert [spec.name for spec in specs] == [entry.name for entry in plan.taken]
         assert [spec.problem for spec in specs if "secret set" not in spec.problem and spec.problem] == []
-        again = plan_of(machine, client, **parsed(text, FileKind.JSON)["mcpServers"])
+        again = plan_of(machine, client, parsed(text, FileKind.JSON)["mcpServers"])
         assert again.taken == ()
 
 
@@ -53,7 +53,7 @@ def machine_with(tmp_path: Path, servers: dict[str, Any]) -> Machine:
 
 def test_a_server_with_the_name_of_another_gets_a_new_name(tmp_path: Path) -> None:
     machine = machine_with(tmp_path, {"git": {"command": "git-mcp"}})
-    plan = plan_of(machine, "cursor", git={"command": "other"}, **{"git-cursor": {"command": "third"}})
+    plan = plan_of(machine, "cursor", {"git": {"command": "other"}, "git-cursor": {"command": "third"}})
     [entry] = plan.taken
     assert entry.name == "git-cursor-2"
     assert "another server" in entry.notes[0]
