@@ -10,6 +10,7 @@ import typer
 from mcp_optimizer import __version__
 from mcp_optimizer.cli import (
     audit,
+    connecting,
     importing,
     inspect_servers,
     keys,
@@ -49,7 +50,21 @@ def options(*, version: _Version = False) -> None:
     """
 
 
-for group in (serve, setup, importing, tools, inspect_servers, logins, secrets, keys, policy, trust, reports, audit):
+for group in (
+    serve,
+    setup,
+    importing,
+    connecting,
+    tools,
+    inspect_servers,
+    logins,
+    secrets,
+    keys,
+    policy,
+    trust,
+    reports,
+    audit,
+):
     group.register(app)
 
 
