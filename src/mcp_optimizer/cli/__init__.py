@@ -11,6 +11,8 @@ from mcp_optimizer import __version__
 from mcp_optimizer.cli import (
     adding,
     audit,
+    connecting,
+    importing,
     inspect_servers,
     keys,
     logins,
@@ -57,6 +59,8 @@ for group in (
     adding,
     switching,
     registries,
+    importing,
+    connecting,
     tools,
     inspect_servers,
     logins,
