@@ -1,8 +1,10 @@
-"""`connect` and `disconnect` as a user runs them, in a home of their own, with clients' commands that note their words."""
+"""`connect` and `disconnect` as a user runs them, in a home of their own. Clients' commands note their words."""
 
 from __future__ import annotations
 
+import asyncio
 import json
+import os
 import stat
 import sys
 from pathlib import Path
@@ -10,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.running import Finished, command
+from tests.e2e.running import COMMAND, Finished, command
 
 CODEX = '# mine\nmodel = "gpt"\n\n[mcp_servers.docs]\ncommand = "npx"\nenv = { TOKEN = "hunter2-secret" }\n'
 
@@ -176,3 +178,19 @@ async def test_what_is_wrong_is_said(home: Path, words: list[str], said: str) ->
     assert ended.code == 2
     assert said in ended.err
     assert "abc-secret" not in ended.err
+
+
+@pytest.mark.parametrize(("answer", "is_connected"), [("n\n", False), ("y\n", True)])
+async def test_a_person_at_a_terminal_is_asked(home: Path, answer: str, is_connected: bool) -> None:
+    ours, theirs = os.openpty()
+    env = {**os.environ, "HOME": str(home), "XDG_DATA_HOME": str(home / "data"), "PATH": str(home / "bin")}
+    process = await asyncio.create_subprocess_exec(
+        *COMMAND, "connect", "codex", cwd=home, env=env, stdin=theirs, stdout=theirs, stderr=asyncio.subprocess.PIPE
+    )
+    os.close(theirs)
+    os.write(ours, answer.encode())
+    await asyncio.wait_for(process.communicate(), 60)
+    shown = os.read(ours, 100_000).decode()
+    os.close(ours)
+    assert "Make this change?" in shown
+    assert ("mcp_servers.mcp-optimizer" in (home / ".codex" / "config.toml").read_text()) is is_connected

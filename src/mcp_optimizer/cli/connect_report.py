@@ -34,6 +34,12 @@ class Outcome:
     def is_open(self) -> bool:
         return self.status in ("connect", "disconnect")
 
+    @property
+    def planned(self) -> FileChange:
+        """The change of an outcome that is open."""
+        assert self.change is not None
+        return self.change
+
 
 def warn(text: str) -> None:
     print(f"warning: {in_a_line(text)}", file=sys.stderr)

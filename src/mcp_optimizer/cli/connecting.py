@@ -11,7 +11,7 @@ import shlex
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -118,18 +118,17 @@ def _connect(settings: Settings, clients: list[ClientProgram], gateway: OurGatew
     def done(outcome: Outcome) -> Outcome:
         from mcp_optimizer.clients.applying import note_command, write
 
-        assert outcome.change is not None
-        note = ""
+        change, note = outcome.planned, ""
         if outcome.command:
-            problem = _run(outcome.command)
-            if not problem and note_command(outcome.change, backups):
+            note = _run(outcome.command)
+            if not note and note_command(change, backups):
                 return replace(outcome, status="connected")
-            note = problem or f"{outcome.command[0]} did not write the entry, so the file was edited"
+            note = note or f"{outcome.command[0]} did not write the entry, so the file was edited"
             # The command may have changed the file although it failed.
-            outcome = replace(planned(outcome.client), command=[])
-            if outcome.status == "unchanged" or outcome.change is None:
+            outcome = replace(planned(outcome.client), command=())
+            if not outcome.is_open:
                 return outcome
-        write(outcome.change, backups)
+        write(outcome.planned, backups)
         return replace(outcome, status="connected", note=note)
 
     _carry_out(settings, clients, planned, done, choices, "client/connect")
@@ -150,21 +149,15 @@ def _disconnect(settings: Settings, clients: list[ClientProgram], choices: Conne
         return Outcome(client, "disconnect", exact_undo(change, backups), command=_usable(words, choices))
 
     def done(outcome: Outcome) -> Outcome:
-        assert outcome.change is not None
-        note = ""
+        change, note = outcome.planned, ""
         if outcome.command:
             note = _run(outcome.command)
-            outcome = replace(planned(outcome.client), command=[])
-            if outcome.change is None:
-                backups.forget(_place(outcome.client, choices), choices.name)
-                return replace(outcome, status="disconnected", note="")
-        take_out(outcome.change, backups)
+            outcome = replace(planned(outcome.client), command=())
+            if not outcome.is_open:
+                backups.forget(change.place.path, change.name)
+                return replace(outcome, status="disconnected", change=change, note="")
+        take_out(outcome.planned, backups)
         return replace(outcome, status="disconnected", note=note)
-
-    def _place(client: ClientProgram, choices: ConnectChoices) -> Path:
-        if choices.in_project:
-            return client.project_files(machine.folder)[0].path
-        return client.files(machine.home, machine.environment, machine.platform)[0].path
 
     _carry_out(settings, clients, planned, done, choices, "client/disconnect")
 
@@ -299,7 +292,7 @@ def _usable(words: list[str], choices: ConnectChoices) -> list[str]:
     return words if words and not (choices.by_file or choices.in_project) and shutil.which(words[0]) else []
 
 
-def _run(words: list[str]) -> str:
+def _run(words: Sequence[str]) -> str:
     """Run a client's command; what went wrong, if anything. Its output may quote its file, so it is not shown."""
     shown = shlex.join(words[:3])
     program = shutil.which(words[0]) or words[0]

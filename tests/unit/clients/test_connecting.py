@@ -12,9 +12,10 @@ from mcp_optimizer.clients.applying import exact_undo, take_out, write
 from mcp_optimizer.clients.backups import Backups
 from mcp_optimizer.clients.connecting import CannotConnect, FileChange, connecting, disconnecting
 from mcp_optimizer.clients.finding import Machine
-from mcp_optimizer.clients.known import CLIENTS
-from mcp_optimizer.clients.own_entry import DEFAULT_NAME, OurGateway, is_temporary
+from mcp_optimizer.clients.known import CLIENTS, ClientProgram
+from mcp_optimizer.clients.own_entry import DEFAULT_NAME, OurGateway, entry_for, is_temporary
 from mcp_optimizer.clients.preview import shown_change
+from mcp_optimizer.textfiles.reading import parsed
 from mcp_optimizer.textfiles.writing import FileChanged
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "connect"
@@ -180,7 +181,7 @@ def test_a_folder_in_the_place_of_the_file_is_left_alone(machine: Machine) -> No
     path = installed("cursor", machine)
     path.unlink()
     path.mkdir()
-    with pytest.raises(CannotConnect, match="not a plain file|cannot be read"):
+    with pytest.raises(CannotConnect, match=r"not a plain file|cannot be read"):
         plan("cursor", machine)
 
 
@@ -255,3 +256,16 @@ def test_programs_of_uvx_and_pipx_run_are_recognised() -> None:
     assert is_temporary(f"{os.sep}home/a/.cache/uv/archive-v0/x/bin/mcp-optimizer")
     assert is_temporary("/home/a/.local/share/pipx/.cache/x/bin/mcp-optimizer")
     assert not is_temporary("/home/a/.local/bin/mcp-optimizer")
+
+
+@pytest.mark.parametrize("client", CLIENTS.values(), ids=lambda client: client.name)
+def test_the_documentation_shows_the_entry_that_is_written(client: ClientProgram) -> None:
+    page = (Path(__file__).parents[3] / "docs" / "connecting.md").read_text(encoding="utf-8")
+    section = page.partition(f"## {client.title}\n")[2].partition("\n## ")[0]
+    assert f"`mcp-optimizer connect {client.name}`" in section
+    shown = parsed(section.partition(f"```{client.kind.lower()}\n")[2].partition("```")[0], client.kind)
+    for key in client.known_files[0].servers[0]:
+        shown = shown[key]
+    gateway = OurGateway("/path/to/mcp-optimizer", ("serve", "--config", "/path/to/mcp.json"))
+    (entry,) = shown if isinstance(shown, list) else shown.values()
+    assert entry == entry_for(client.name, gateway, DEFAULT_NAME)
