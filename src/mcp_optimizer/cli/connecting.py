@@ -5,28 +5,25 @@ Shows each change and asks before it is made. Prints names and our own entry, ne
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from mcp_optimizer.cli.auditing import record_act
+from mcp_optimizer.cli.client_files import backups_of, this_machine
 from mcp_optimizer.cli.client_programs import run_client, this_program
 from mcp_optimizer.cli.connect_report import ClientOutcome, report, show_plan, warn
 from mcp_optimizer.cli.options import JsonFlag, with_settings
 from mcp_optimizer.cli.running import run
 from mcp_optimizer.errors import ConfigurationError
-from mcp_optimizer.settings import APP_NAME, Settings
+from mcp_optimizer.settings import Settings
 
 if TYPE_CHECKING:
-    from mcp_optimizer.clients.backups import Backups
-    from mcp_optimizer.clients.finding import Machine
     from mcp_optimizer.clients.known import ClientProgram
     from mcp_optimizer.clients.own_entry import OurGateway
 
@@ -104,7 +101,7 @@ def _connect(settings: Settings, clients: list[ClientProgram], gateway: OurGatew
     from mcp_optimizer.clients.connecting import connecting
     from mcp_optimizer.clients.own_commands import adding
 
-    machine, backups = _machine(), _backups(settings)
+    machine, backups = this_machine(), backups_of(settings)
 
     def planned(client: ClientProgram) -> ClientOutcome:
         change = connecting(client, machine, gateway, choices.name, in_project=choices.in_project)
@@ -137,7 +134,7 @@ def _disconnect(settings: Settings, clients: list[ClientProgram], choices: Conne
     from mcp_optimizer.clients.connecting import disconnecting
     from mcp_optimizer.clients.own_commands import removing
 
-    machine, backups = _machine(), _backups(settings)
+    machine, backups = this_machine(), backups_of(settings)
 
     def planned(client: ClientProgram) -> ClientOutcome:
         change = disconnecting(client, machine, choices.name, in_project=choices.in_project)
@@ -217,7 +214,7 @@ def _wanted(client: str, every: bool, choices: ConnectChoices) -> list[ClientPro
     if every:
         if client:
             raise ConfigurationError("Name a client or say --all, not both.")
-        machine = _machine()
+        machine = this_machine()
         found = [
             one
             for one in CLIENTS.values()
@@ -230,22 +227,6 @@ def _wanted(client: str, every: bool, choices: ConnectChoices) -> list[ClientPro
         said = f"{client!r} is not a known client." if client else "Name a client, or say --all."
         raise ConfigurationError(f"{said} Clients: {', '.join(CLIENTS)}.")
     return [CLIENTS[client]]
-
-
-def _machine() -> Machine:
-    from mcp_optimizer.clients.finding import Machine
-
-    return Machine(Path.home(), os.environ, sys.platform, Path.cwd())
-
-
-def _backups(settings: Settings) -> Backups:
-    from platformdirs import user_data_path
-
-    from mcp_optimizer.clients.backups import Backups
-
-    place = settings.database_place
-    folder = place.parent if isinstance(place, Path) else user_data_path(APP_NAME)
-    return Backups(folder.absolute() / "clients")
 
 
 def _gateway(settings: Settings, url: str, key_variable: str) -> OurGateway:
