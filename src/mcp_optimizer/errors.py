@@ -3,6 +3,7 @@
     OptimizerError                something went wrong; the message says what, and what to do
     ├── ConfigurationError        the user must change a setting or a server file (exit code 2)
     ├── CatalogError              the catalog database cannot be used
+    ├── GatewayFailure            a running gateway could not do what a command asked; carries the exit code
     ├── SecretUnreadable          a stored secret cannot be opened with the keys at hand
     ├── UpstreamError             one MCP server behind the gateway failed; the others are not affected
     │   ├── ServerUnavailable     it is not running (still starting, dead, disabled)
@@ -46,6 +47,14 @@ class ConfigurationError(OptimizerError):
 
 class CatalogError(OptimizerError):
     """The catalog database cannot be used."""
+
+
+class GatewayFailure(OptimizerError):
+    """A running gateway could not do what a command asked; `code` is the command's exit code."""
+
+    def __init__(self, message: str, code: int = 1) -> None:
+        super().__init__(message)
+        self.code = code
 
 
 class SecretUnreadable(OptimizerError):

@@ -34,6 +34,7 @@ from mcp_optimizer.results.metadata import (
     of_a_tool,
     with_metadata,
 )
+from mcp_optimizer.results.notices import notice_block
 from mcp_optimizer.results.options import ResultOptions, Treatment
 from mcp_optimizer.results.pages import Pieces
 from mcp_optimizer.results.price import Price
@@ -274,7 +275,7 @@ class Results:
         assert pieces is not None
         if not await self._store.keep(done.result_id, call.caller.key, pieces, limits.max_tokens):
             *content, _notice = result["content"]
-            return {**result, "content": [*content, _text(NOT_KEPT)]}
+            return {**result, "content": [*content, notice_block(NOT_KEPT)]}
         about = {"resultId": done.result_id, "unit": pieces.unit, "total": pieces.count}
         about |= {"nextOffset": done.limited.next_offset, "fullTokens": done.full_tokens}
         return _with_meta(result, RESULT_META_KEY, about)
@@ -323,7 +324,7 @@ class Results:
         """A selection and its notice."""
         notice = selection.notice(self._estimator.counter.count_or_zero, result_id, is_call=bool(call.tool))
         if selection.shown is None:
-            return await self._finished(Reading(told(notice)), treatment, call, performance)
+            return await self._finished(Reading(told(notice_block(notice))), treatment, call, performance)
         return await self._finished(Reading(told(selection.shown)), treatment, call, performance, notice)
 
     def projection(self, select: str) -> Projection | None:
@@ -367,12 +368,8 @@ def new_result_id() -> str:
     return f"r{secrets.token_hex(5)}"
 
 
-def _text(text: str) -> dict[str, Any]:
-    return {"type": "text", "text": text}
-
-
 def _and_told(result: dict[str, Any], notice: str) -> dict[str, Any]:
-    return {**result, "content": [*result.get("content", ()), _text(notice)]}
+    return {**result, "content": [*result.get("content", ()), notice_block(notice)]}
 
 
 def _with_meta(result: Mapping[str, Any], key: str, value: Any) -> dict[str, Any]:
