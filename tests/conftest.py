@@ -51,7 +51,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(autouse=True)
 def _own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Keep tests out of the folders, and free of the settings, of the user who runs them."""
-    for name in ("XDG_DATA_HOME", "XDG_CONFIG_HOME"):
+    for name in ("XDG_DATA_HOME", "XDG_CONFIG_HOME", "XDG_STATE_HOME", "XDG_RUNTIME_DIR"):
         monkeypatch.setenv(name, str(tmp_path / name.lower()))
     for name in [name for name in os.environ if name.startswith("MCP_OPTIMIZER_")]:
         monkeypatch.delenv(name)

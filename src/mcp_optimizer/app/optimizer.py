@@ -8,6 +8,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
+from mcp_optimizer.app.control import command_answers, control_listener
 from mcp_optimizer.app.costs import Costs
 from mcp_optimizer.app.dumps import are_many, dumped_servers, measure
 from mcp_optimizer.app.endpoints import http_app, mcp_server
@@ -16,6 +17,8 @@ from mcp_optimizer.app.parts import build_parts
 from mcp_optimizer.app.servers import server_specs
 from mcp_optimizer.catalog import Snapshot
 from mcp_optimizer.catalog.forms import Detail
+from mcp_optimizer.control.answers import Answers
+from mcp_optimizer.control.listener import ControlListener
 from mcp_optimizer.domain.caller import LOCAL
 from mcp_optimizer.domain.events import Event
 from mcp_optimizer.gateway.found import ToolListPage
@@ -177,6 +180,14 @@ class Optimizer:
         """The HTTP application: /mcp, /health, /ready, and, if enabled, the dashboard."""
         app, self._dashboard = http_app(self._parts, self._life, self._costs, host)
         return app
+
+    def answers(self) -> Answers:
+        """What commands ask, answered here."""
+        return command_answers(self._parts, self._life)
+
+    def control(self, address: str = "") -> ControlListener:
+        """The socket on which commands ask a serving gateway; `address` is where its clients reach it."""
+        return control_listener(self._parts, self._life, address, None)
 
     def release_streams(self) -> None:
         """Before the HTTP server stops, end the streams that would keep it waiting."""

@@ -183,6 +183,11 @@ def profiles_in_use(settings: Settings) -> set[ProfileName]:
     return {_profile(name) for name in named if name is not None}
 
 
+def selected_profile(settings: Settings) -> ProfileName:
+    """The profile that reports and `show` speak of."""
+    return _profile(settings.tool_profile or "minimal")
+
+
 def _profile(name: str) -> ProfileName:
     return ProfileName(name.title())
 

@@ -11,6 +11,7 @@ import socket
 import sys
 import threading
 import time
+from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING
 
 import typer
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from opentelemetry.sdk.trace import TracerProvider
 
     from mcp_optimizer.app import Optimizer
+    from mcp_optimizer.control.listener import ControlListener
     from mcp_optimizer.runtime.http_server import HttpServer
 
 _BACKLOG = 1_024
@@ -130,10 +132,15 @@ async def _serve_stdio(settings: Settings) -> None:
     server = optimizer.mcp_server()
     optimizer.start()
     try:
-        async with kept_tidy(), message_streams(optimizer.gate) as (read_stream, write_stream):
+        async with (
+            _reached_by_commands(optimizer) as control,
+            kept_tidy(),
+            message_streams(optimizer.gate) as (read_stream, write_stream),
+        ):
             serving = asyncio.create_task(server.run(read_stream, write_stream, server.create_initialization_options()))
             await signals.until_asked(serving)
             _end_at_the_latest(settings.shutdown_timeout + _AFTERWARDS)
+            await control.stop()
             await optimizer.stop(_END)
             if not serving.done():
                 # After a signal stdin is still open, and leaving this block would wait for its next line.
@@ -173,12 +180,25 @@ async def _serve_http(settings: Settings) -> None:
     )
     try:
         serving = asyncio.create_task(http.serve(sockets=[listening]))
-        async with kept_tidy():
+        async with _reached_by_commands(optimizer, address), kept_tidy():
             await signals.until_asked(serving)
         _end_at_the_latest(settings.shutdown_timeout + _AFTERWARDS)
         await _stop_serving(optimizer, http, serving, 0.0 if signals.is_interactive else settings.shutdown_delay)
     finally:
         await optimizer.stop(_END)
+
+
+@contextlib.asynccontextmanager
+async def _reached_by_commands(optimizer: Optimizer, address: str = "") -> AsyncIterator[ControlListener]:
+    """Commands such as `find` and `logs` ask this gateway while it serves."""
+    from mcp_optimizer.control.places import identity
+
+    listener = optimizer.control(address)
+    await listener.start(identity(optimizer.settings), os.environ)
+    try:
+        yield listener
+    finally:
+        await listener.stop()
 
 
 async def _somebody_may_call(settings: Settings, host: str) -> None:

@@ -41,8 +41,8 @@ _COMMAND_LINE = Caller(client="mcp-optimizer command line")
 class Operations(Protocol):
     """What a person does to a running gateway."""
 
-    async def restart(self, server: str) -> None:
-        """End a server and start it again."""
+    def restart(self, server: str) -> None:
+        """Have a server ended after its calls, and started again."""
         ...
 
     def log(self, server: str) -> list[str]:
@@ -103,7 +103,7 @@ class Answers:
                 return self._status()
             case requests.RestartRequest():
                 self._known(request.server)
-                await self._operations.restart(request.server)
+                self._operations.restart(request.server)
                 return None
             case requests.LogsRequest():
                 names = self._names if request.server is None else [self._known(request.server)]
