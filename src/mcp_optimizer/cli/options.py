@@ -75,7 +75,8 @@ def _parameter(name: str, info: FieldInfo) -> inspect.Parameter:
     names = [flag(name), SHORTER[name]] if name in SHORTER else [flag(name)]
     if info.default is True:
         names = [f"{flag(name)}/{flag(f'no_{name}')}"]
-    option = typer.Option(*names, help=shown, show_default=False, rich_help_panel=SHARED_PANEL)
+    panel = None if name in SERVE_ONLY else SHARED_PANEL
+    option = typer.Option(*names, help=shown, show_default=False, rich_help_panel=panel)
     annotation = Annotated[_plain_type(info.annotation) | None, option]  # type: ignore[valid-type] # made at run time
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
 
