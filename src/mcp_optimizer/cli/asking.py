@@ -27,7 +27,7 @@ Begin = Callable[[Settings], AbstractAsyncContextManager["Optimizer"]]
 
 
 @dataclass(frozen=True)
-class Asked:
+class Inquiry:
     """Whom a command may ask: what was said on the command line, and the settings that it leads to."""
 
     settings: Settings

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from mcp_optimizer.cli.asking import Asked, FreshFlag
+from mcp_optimizer.cli.asking import FreshFlag, Inquiry
 from mcp_optimizer.cli.options import JsonFlag, with_settings
 from mcp_optimizer.cli.running import run, started
 from mcp_optimizer.cli.show import console, print_json
@@ -31,7 +31,7 @@ def servers(*, settings: Settings, flags: frozenset[str], fresh: FreshFlag = Fal
     from mcp_optimizer.control.requests import ServersRequest
 
     begin = partial(started, shows_servers=True)
-    rows = Asked(settings, flags, fresh).answer(ServersRequest(), begin, shows_servers=True)
+    rows = Inquiry(settings, flags, fresh).answer(ServersRequest(), begin, shows_servers=True)
     if as_json:
         print_json({"servers": rows})
     else:

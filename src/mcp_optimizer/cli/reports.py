@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from mcp_optimizer.cli.asking import Asked, FreshFlag
+from mcp_optimizer.cli.asking import FreshFlag, Inquiry
 from mcp_optimizer.cli.completing import complete_tool
 from mcp_optimizer.cli.options import JsonFlag, with_settings
 from mcp_optimizer.cli.running import run, started
@@ -61,8 +61,8 @@ def show(
     """Show one tool before and after: its definition, compressed, as a signature, in five words."""
     from mcp_optimizer.control.requests import ShowRequest
 
-    asked = Asked(settings, flags, fresh=fresh or tools_dir is not None)
-    shown = asked.answer(ShowRequest(tool=tool), partial(_catalog, tools_dir=tools_dir))
+    inquiry = Inquiry(settings, flags, fresh=fresh or tools_dir is not None)
+    shown = inquiry.answer(ShowRequest(tool=tool), partial(_catalog, tools_dir=tools_dir))
     if as_json:
         forms = {detail: {key: form[key] for key in ("tokens", "tool")} for detail, form in shown.pop("forms").items()}
         print_json({**forms, **shown})

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from mcp_optimizer.cli.asking import Asked, FreshFlag
+from mcp_optimizer.cli.asking import FreshFlag, Inquiry
 from mcp_optimizer.cli.completing import complete_server, complete_tool
 from mcp_optimizer.cli.options import JsonFlag, with_settings
 from mcp_optimizer.cli.running import started
@@ -48,7 +48,7 @@ def find(
 
     request = FindRequest(query=query, keywords=keywords, limit=limit)
     begin = partial(started, shows_servers=True)
-    found = Asked(settings, flags, fresh).answer(request, begin, shows_servers=True)
+    found = Inquiry(settings, flags, fresh).answer(request, begin, shows_servers=True)
     if as_json:
         print_json(found["response"])
     else:
@@ -115,7 +115,7 @@ def call(
     plain = pairs(arg or [])
     given = given_arguments(arguments, args, is_object=bool(plain))
     request = CallRequest(tool=tool, arguments=given, plain=plain, server=server, select=select)
-    _answer(Asked(settings, flags, fresh).answer(request), as_json)
+    _answer(Inquiry(settings, flags, fresh).answer(request), as_json)
 
 
 @with_settings()
@@ -135,7 +135,7 @@ def read(
     from mcp_optimizer.control.requests import ReadRequest
 
     request = ReadRequest(result_id=result_id, offset=offset, limit=limit, select=select, search=search)
-    _answer(Asked(settings, flags, fresh).answer(request, _without_servers, shows_servers=True), as_json)
+    _answer(Inquiry(settings, flags, fresh).answer(request, _without_servers, shows_servers=True), as_json)
 
 
 @asynccontextmanager
@@ -205,7 +205,7 @@ def tools(
     """List all tools with their cost in every prompt, largest first."""
     from mcp_optimizer.control.requests import ToolsRequest
 
-    found = Asked(settings, flags, fresh).answer(ToolsRequest(server=server))
+    found = Inquiry(settings, flags, fresh).answer(ToolsRequest(server=server))
     if as_json:
         rows = [{key: row[key] for key in ("name", "server", "tokens")} for row in found]
         print_json({"tools": rows, "total_tokens": sum(row["tokens"] for row in found)})

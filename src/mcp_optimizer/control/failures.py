@@ -8,21 +8,21 @@ from mcp_optimizer.errors import ConfigurationError, GatewayFailure, InvalidArgu
 
 
 @dataclass(frozen=True)
-class Failure:
+class FailedCommand:
     """What a person reads, and the exit code: 1 for a failure, 2 for wrong usage or configuration."""
 
     message: str
     code: int = 1
 
 
-def failure_of(error: OptimizerError) -> Failure:
+def failure_of(error: OptimizerError) -> FailedCommand:
     """An error for people; whatever it advises a model is replaced by a command."""
     if isinstance(error, GatewayFailure):
-        return Failure(str(error), error.code)
+        return FailedCommand(str(error), error.code)
     if isinstance(error, ConfigurationError):
-        return Failure(str(error), 2)
+        return FailedCommand(str(error), 2)
     if isinstance(error, InvalidArguments):
-        return Failure(f"{error} `mcp-optimizer show {error.tool}` explains them.")
+        return FailedCommand(f"{error} `mcp-optimizer show {error.tool}` explains them.")
     if isinstance(error, UnknownTool):
-        return Failure(f"{error.without_advice} Search with `mcp-optimizer find`.")
-    return Failure(str(error))
+        return FailedCommand(f"{error.without_advice} Search with `mcp-optimizer find`.")
+    return FailedCommand(str(error))

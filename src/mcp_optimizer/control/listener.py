@@ -19,11 +19,12 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from mcp_optimizer.control.failures import Failure, failure_of
+from mcp_optimizer.control.failures import FailedCommand, failure_of
 from mcp_optimizer.control.places import CAN_CONTROL, bound_socket, made_folder, socket_name
 from mcp_optimizer.control.requests import REQUESTS, Request
 from mcp_optimizer.control.wire import MOST_ASKED, Hello, answered, failed
 from mcp_optimizer.errors import OptimizerError
+from mcp_optimizer.runtime.tasks import BackgroundTasks
 
 logger = logging.getLogger(__name__)
 
@@ -31,7 +32,7 @@ Answer = Callable[[Request], Awaitable[Any]]
 
 _SMALL = 50_000
 """Bytes of a request up to which it is read at once, not in a thread."""
-_FAULT = Failure("The gateway failed at this; its log says why.")
+_FAULT = FailedCommand("The gateway failed at this; its log says why.")
 
 
 @dataclass(frozen=True)
@@ -60,6 +61,7 @@ class ControlListener:
         self._server: asyncio.Server | None = None
         self._path: Path | None = None
         self._connected: set[asyncio.Task[None]] = set()
+        self._tasks = BackgroundTasks(logger, "A command left", expected=(OSError,))
 
     async def start(self, identity: str, environment: Mapping[str, str]) -> Path | None:
         """Listen; returns the socket's path. A gateway without a place for it works as well, only without commands."""
@@ -110,13 +112,13 @@ class ControlListener:
             try:
                 line = await reader.readline()
             except ValueError:
-                writer.write(failed(Failure(f"The request is longer than {self._limits.request_bytes:,} bytes.")))
+                writer.write(failed(FailedCommand(f"The request is longer than {self._limits.request_bytes:,} bytes.")))
                 await writer.drain()
                 return
         if not line.endswith(b"\n"):
             return
-        answering = asyncio.create_task(self._reply(line))
-        leaving = asyncio.create_task(reader.read(1))
+        answering = self._tasks.spawn(self._reply(line))
+        leaving = self._tasks.spawn(reader.read(1))
         try:
             async with asyncio.timeout(self._limits.answer_seconds):
                 await asyncio.wait({answering, leaving}, return_when=asyncio.FIRST_COMPLETED)
@@ -139,7 +141,7 @@ class ControlListener:
         except ValidationError as error:
             # Without the values, which may be secret.
             wrong = ", ".join(".".join(map(str, part["loc"])) for part in error.errors()[:5])
-            return failed(Failure(f"The gateway does not understand this request ({wrong or 'not JSON'})."))
+            return failed(FailedCommand(f"The gateway does not understand this request ({wrong or 'not JSON'})."))
         except OptimizerError as error:
             return failed(failure_of(error))
         except Exception:

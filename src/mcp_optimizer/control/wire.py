@@ -6,7 +6,7 @@ import json
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from mcp_optimizer.control.failures import Failure
+from mcp_optimizer.control.failures import FailedCommand
 from mcp_optimizer.errors import GatewayFailure
 
 PROTOCOL = 1
@@ -48,7 +48,7 @@ def answered(value: Any) -> bytes:
     return _line({"answer": value})
 
 
-def failed(failure: Failure) -> bytes:
+def failed(failure: FailedCommand) -> bytes:
     return _line({"failure": asdict(failure)})
 
 
