@@ -96,6 +96,9 @@ def parse_server_file(
         raise ConfigurationError(
             f"{path} is not valid JSON: {error.msg} at line {error.lineno}, column {error.colno}."
         ) from None
+    except (ValueError, RecursionError) as error:
+        # A number of thousands of digits, or brackets in brackets in brackets.
+        raise ConfigurationError(f"{path} cannot be read as JSON ({type(error).__name__}).") from None
     entries = _entries(document, path)
     names = secrets_used(entries)
     secrets = look_up(names) if names else SecretValues()
