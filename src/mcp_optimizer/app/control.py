@@ -36,7 +36,7 @@ def command_answers(parts: Parts, life: Life, address: str = "", operations: Ope
     )
 
 
-def control_listener(parts: Parts, life: Life, address: str, operations: Operations | None) -> ControlListener:
+def control_listener(parts: Parts, life: Life, address: str, operations: Operations) -> ControlListener:
     """For a gateway that serves."""
     answers = command_answers(parts, life, address, operations)
     return ControlListener(answers.answer, __version__, lambda: life.is_ready)

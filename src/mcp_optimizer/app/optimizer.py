@@ -219,7 +219,7 @@ class Optimizer:
 
     def control(self, address: str = "") -> ControlListener:
         """The socket on which commands ask a serving gateway; `address` is where its clients reach it."""
-        return control_listener(self._parts, self._life, address, None)
+        return control_listener(self._parts, self._life, address, self)
 
     def release_streams(self) -> None:
         """Before the HTTP server stops, end the streams that would keep it waiting."""

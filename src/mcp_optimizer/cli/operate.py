@@ -113,11 +113,12 @@ def _print_lines(name: str, lines: Sequence[str], *, is_named: bool) -> None:
 
 
 def _said(outcome: dict[str, Any]) -> str:
-    if problem := outcome.get("problem"):
-        return f"nothing changed: {problem}"
     kinds = ("added", "removed", "changed", "settings")
     said = [f"{kind} {listed(list(outcome[kind]))}" for kind in kinds if outcome.get(kind)]
-    return "; ".join(said) or "nothing changed"
+    if later := outcome.get("needs_restart"):
+        said.append(f"at the next start: {listed(list(later))}")
+    said = said or ["nothing changed"]
+    return "; ".join([*said, *([f"wrong: {problem}"] if (problem := outcome.get("problem")) else [])])
 
 
 def _all(settings: Settings, request: Request) -> list[tuple[RunningGateway, Any]]:

@@ -10,8 +10,8 @@ import asyncio
 import os
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
-from typing import Any, Protocol
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, Protocol
 
 from mcp_optimizer.catalog.forms import Detail, ToolForms
 from mcp_optimizer.control import requests
@@ -33,6 +33,9 @@ from mcp_optimizer.profiles.lists import ToolLists
 from mcp_optimizer.profiles.tiers import ProfileName
 from mcp_optimizer.upstream.state import UpstreamState
 
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
 _LONGEST_WAIT = 600.0
 _COMMAND_LINE = Caller(client="mcp-optimizer command line")
 """Whoever runs a command is the user who started the gateway."""
@@ -49,7 +52,7 @@ class Operations(Protocol):
         """The last lines of a server, without its secrets."""
         ...
 
-    async def reload(self) -> Mapping[str, Any]:
+    async def reload(self) -> DataclassInstance:
         """Take in the files as they are now; says what changed, and what is wrong with them."""
         ...
 
@@ -109,7 +112,7 @@ class Answers:
                 names = self._names if request.server is None else [self._known(request.server)]
                 return {name: self._operations.log(name) for name in names}
             case requests.ReloadRequest():
-                return await self._operations.reload()
+                return asdict(await self._operations.reload())
 
     async def _find(self, request: requests.FindRequest) -> dict[str, Any]:
         gateway = self._of.gateway

@@ -93,12 +93,13 @@ class ControlListener:
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
         assert task is not None
-        if len(self._connected) >= self._limits.connections or not _is_own_user(writer):
+        if len(self._connected) >= self._limits.connections:
             writer.transport.abort()
             return
         self._connected.add(task)
         try:
-            await self._serve(reader, writer)
+            if _is_own_user(writer):
+                await self._serve(reader, writer)
         except (OSError, TimeoutError, asyncio.CancelledError):
             # It left, or was too slow, or the gateway stops: nobody reads what we could say.
             pass
