@@ -50,7 +50,7 @@ def commands_page() -> str:
         "Generated from the commands by `scripts/make_docs.py`; do not edit.",
         "",
         "Exit codes: 0 success, 1 failure, 2 wrong usage or configuration. Every command except `init` also takes the",
-        "[options](options.md). Every command that prints has `--json`.",
+        "[options](options.md), which `--help-all` lists. Every command that prints has `--json`.",
         "",
     ]
     for name, command in _commands(typer.main.get_command(app)):
@@ -66,7 +66,7 @@ def commands_page() -> str:
 
 
 def _is_shared(parameter: Any) -> bool:
-    return parameter.rich_help_panel == SHARED_PANEL or "--help" in parameter.opts
+    return parameter.rich_help_panel == SHARED_PANEL or not {"--help", "--help-all"}.isdisjoint(parameter.opts)
 
 
 def _commands(group: Any, before: str = "") -> Iterator[tuple[str, Any]]:

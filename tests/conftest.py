@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -49,12 +50,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(autouse=True)
-def _own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def _own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Keep tests out of the folders, and free of the settings, of the user who runs them."""
-    for name in ("XDG_DATA_HOME", "XDG_CONFIG_HOME"):
+    for name in ("XDG_DATA_HOME", "XDG_CONFIG_HOME", "XDG_STATE_HOME"):
         monkeypatch.setenv(name, str(tmp_path / name.lower()))
     for name in [name for name in os.environ if name.startswith("MCP_OPTIMIZER_")]:
         monkeypatch.delenv(name)
+    # The paths above are too long for sockets.
+    with tempfile.TemporaryDirectory(prefix="mcpo-") as runtime:
+        monkeypatch.setenv("XDG_RUNTIME_DIR", runtime)
+        yield
 
 
 @pytest.fixture(scope="session")

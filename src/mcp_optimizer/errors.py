@@ -4,6 +4,7 @@
     ├── ConfigurationError        the user must change a setting or a server file (exit code 2)
     ├── NotStarted                a program uses an optimizer before it is started, or after it ended
     ├── CatalogError              the catalog database cannot be used
+    ├── GatewayFailure            a running gateway could not do what a command asked; carries the exit code
     ├── SecretUnreadable          a stored secret cannot be opened with the keys at hand
     ├── UpstreamError             one MCP server behind the gateway failed; the others are not affected
     │   ├── ServerUnavailable     it is not running (still starting, dead, disabled)
@@ -51,6 +52,14 @@ class NotStarted(OptimizerError):
 
 class CatalogError(OptimizerError):
     """The catalog database cannot be used."""
+
+
+class GatewayFailure(OptimizerError):
+    """A running gateway could not do what a command asked; `code` is the command's exit code."""
+
+    def __init__(self, message: str, code: int = 1) -> None:
+        super().__init__(message)
+        self.code = code
 
 
 class SecretUnreadable(OptimizerError):

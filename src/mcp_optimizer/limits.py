@@ -116,6 +116,14 @@ class Limits(BaseModel):
         description="Characters kept of one line that a server writes to stderr. The rest is dropped.",
     )
     stderr_lines: int = Field(default=20, ge=1, description="Lines kept of a server's stderr. The oldest are dropped.")
+    log_lines: int = Field(
+        default=200,
+        ge=1,
+        description="Lines kept of a server's log: its stderr, and what happened to it. The oldest are dropped.",
+    )
+    log_bytes: int = Field(
+        default=100_000, ge=1_000, description="Bytes kept of a server's log. The oldest lines are dropped."
+    )
     pending_questions: int = Field(
         default=64,
         ge=1,

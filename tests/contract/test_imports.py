@@ -14,6 +14,7 @@ LEVELS = [
     {"__main__"},
     {"cli"},
     {"app", "server"},
+    {"control"},
     {"dashboard", "serving"},
     {"metrics"},
     {"profiles"},

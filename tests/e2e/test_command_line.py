@@ -94,7 +94,7 @@ async def test_the_server_file_beside_you_is_found_without_being_named(config: P
             ["serve", "--demo", "--profile", "huge"],
             {},
             2,
-            "'huge' for 'tool_profile' on the command line: Input should be",
+            "'huge' is not",
         ),
         (["find", "x", "--demo"], {"MCP_OPTIMIZER_FIND_LIMIT": "many"}, 2, "in the environment (MCP_OPTIMIZER_*)"),
         (["find", "x", "--demo"], {"MCP_OPTIMIZER_FINDLIMIT": "3"}, 2, "Did you mean 'find_limit'?"),

@@ -114,7 +114,11 @@ def pool_options(settings: Settings, *, has_one_client: bool) -> PoolOptions:
 
 def policy_of(settings: Settings) -> Policy:
     """What callers may do."""
-    return Policy(RuleBook([rule.rule for rule in settings.rules]), settings.tool_risks)
+    return Policy(rulebook(settings), settings.tool_risks)
+
+
+def rulebook(settings: Settings) -> RuleBook:
+    return RuleBook([rule.rule for rule in settings.rules])
 
 
 def result_options(settings: Settings) -> ResultOptions:
@@ -181,6 +185,11 @@ def budgets(settings: Settings) -> dict[ProfileName, int | None]:
 def profiles_in_use(settings: Settings) -> set[ProfileName]:
     named = {settings.tool_profile, *settings.client_profiles.values()}
     return {_profile(name) for name in named if name is not None}
+
+
+def selected_profile(settings: Settings) -> ProfileName:
+    """The profile that reports and `show` speak of."""
+    return _profile(settings.tool_profile or "minimal")
 
 
 def _profile(name: str) -> ProfileName:

@@ -16,6 +16,7 @@ from mcp_optimizer.cli import (
     inspect_servers,
     keys,
     logins,
+    operate,
     policy,
     registries,
     reports,
@@ -26,13 +27,14 @@ from mcp_optimizer.cli import (
     tools,
     trust,
 )
-from mcp_optimizer.errors import ConfigurationError, InvalidArguments, OptimizerError, UnknownTool
+from mcp_optimizer.cli.groups import CommandGroup, Panel
+from mcp_optimizer.control.failures import failure_of
+from mcp_optimizer.errors import OptimizerError
 from mcp_optimizer.runtime.terminal_text import printable
 
-app = typer.Typer(
+app = CommandGroup(
     name="mcp-optimizer",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
 )
 
@@ -53,46 +55,30 @@ def options(*, version: _Version = False) -> None:
     """
 
 
-for group in (
-    serve,
-    setup,
-    adding,
-    switching,
-    registries,
-    importing,
-    connecting,
-    tools,
-    inspect_servers,
-    logins,
-    secrets,
-    keys,
-    policy,
-    trust,
-    reports,
-    audit,
-):
-    group.register(app)
+PANELS = {
+    "Start here": (serve, setup),
+    "Clients": (importing, connecting),
+    "Look": (tools, reports),
+    "Servers": (adding, switching, registries, inspect_servers, operate, logins, secrets, trust),
+    "Share": (keys, policy, audit),
+}
+"""The parts of the help, and the commands in each."""
+
+for title, groups in PANELS.items():
+    for group in groups:
+        group.register(Panel(app, title))
 
 
 def main() -> None:
     """Exit codes: 0 success, 1 failure, 2 wrong usage or configuration."""
     try:
         app()
-    except ConfigurationError as error:
-        _fail(error, 2)
-    except InvalidArguments as error:
-        _fail(error, 1, f" `mcp-optimizer show {error.tool}` explains them.")
-    except UnknownTool as error:
-        _fail(error.without_advice, 1, " Search with `mcp-optimizer find`.")
     except OptimizerError as error:
-        _fail(error, 1)
+        failure = failure_of(error)
+        # The message may quote a server.
+        print(printable(f"error: {failure.message}"), file=sys.stderr)
+        sys.exit(failure.code)
     except BrokenPipeError:
         # The reader of our output is gone (`| head`): not an error worth a traceback.
         sys.stderr.close()
         sys.exit(0)
-
-
-def _fail(error: OptimizerError | str, code: int, advice: str = "") -> None:
-    # The message may quote a server.
-    print(printable(f"error: {error}{advice}"), file=sys.stderr)
-    sys.exit(code)

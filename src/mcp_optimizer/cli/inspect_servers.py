@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import shlex
 import sys
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import typer
 
+from mcp_optimizer.cli.inquiry import FreshFlag, Inquiry
 from mcp_optimizer.cli.options import JsonFlag, with_settings
 from mcp_optimizer.cli.running import run, started
 from mcp_optimizer.cli.show import console, print_json
@@ -15,7 +17,6 @@ from mcp_optimizer.runtime.terminal_text import counted, in_a_line
 from mcp_optimizer.settings import Settings
 
 if TYPE_CHECKING:
-    from mcp_optimizer.app import Optimizer
     from mcp_optimizer.upstream.state import UpstreamState
 
 
@@ -25,9 +26,16 @@ def register(app: typer.Typer) -> None:
 
 
 @with_settings()
-def servers(*, settings: Settings, as_json: JsonFlag = False) -> None:
+def servers(*, settings: Settings, flags: frozenset[str], fresh: FreshFlag = False, as_json: JsonFlag = False) -> None:
     """List the configured servers, their state and the cost of their tools."""
-    run(_servers(settings, as_json))
+    from mcp_optimizer.control.requests import ServersRequest
+
+    begin = partial(started, shows_servers=True)
+    rows = Inquiry(settings, flags, fresh).answer(ServersRequest(), begin, shows_servers=True)
+    if as_json:
+        print_json({"servers": rows})
+    else:
+        _show_servers(rows)
 
 
 @with_settings()
@@ -38,15 +46,10 @@ def doctor(*, settings: Settings, as_json: JsonFlag = False) -> None:
         sys.exit(1)
 
 
-async def _servers(settings: Settings, as_json: bool) -> None:
+def _show_servers(rows: list[dict[str, Any]]) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    async with started(settings, shows_servers=True) as optimizer:
-        rows = [_facts(optimizer, state) for state in optimizer.servers()]
-    if as_json:
-        print_json({"servers": rows})
-        return
     table = Table(box=None, pad_edge=False, expand=True, header_style="bold")
     for title in ("server", "state", "transport"):
         table.add_column(title, no_wrap=True)
@@ -60,38 +63,6 @@ async def _servers(settings: Settings, as_json: bool) -> None:
     console().print(table)
 
 
-def _facts(optimizer: Optimizer, state: UpstreamState) -> dict[str, Any]:
-    tools = [tool for tool in optimizer.snapshot.running if tool.server == state.name]
-    facts: dict[str, Any] = {
-        "name": state.name,
-        "status": state.status.value,
-        "transport": state.spec.transport.value,
-        "tools": len(tools),
-        "tokens": sum(tool.tokens for tool in tools),
-    }
-    if state.reason:
-        facts["reason"] = state.reason
-    if state.failure is not None:
-        facts["failure"] = state.failure.value
-    if state.protocol_version:
-        facts["protocol"] = state.protocol_version
-    if state.server_version:
-        facts["version"] = state.server_version
-    if state.started_in:
-        facts["started_in_s"] = round(state.started_in, 2)
-    unapproved = optimizer.snapshot.unapproved
-    for kind, found in (("held", unapproved.held), ("announced", unapproved.announced)):
-        if own := [tool for (server, _), tool in found.items() if server == state.name]:
-            facts[kind] = [{"tool": tool.name, "change": tool.change.value} for tool in own]
-    if state.listing.turned_off:
-        facts["turned_off"] = list(state.listing.turned_off)
-    if state.listing.idle:
-        facts["no_such_tools"] = list(state.listing.idle)
-    if state.listing.left_out:
-        facts["left_out"] = [{"tool": tool.name, "reason": tool.reason} for tool in state.listing.left_out]
-    return facts
-
-
 def _changes(row: dict[str, Any]) -> list[str]:
     """What a person should know about tools that are not as they were approved."""
     held, announced = row.get("held", []), row.get("announced", [])
@@ -102,13 +73,14 @@ def _changes(row: dict[str, Any]) -> list[str]:
 
 
 async def _doctor(settings: Settings, as_json: bool) -> bool:
+    from mcp_optimizer.control.facts import server_facts
     from mcp_optimizer.domain.tools import ServerStatus
 
     # One attempt each: a restart would hide the first error.
     patient = settings.model_copy(update={"restart_pause": 3_600.0, "restart_pause_max": 3_600.0})
     patient = patient.model_copy(update={"wait": settings.start_timeout + 10})
     async with started(patient, shows_servers=True) as optimizer:
-        rows = [_facts(optimizer, state) for state in optimizer.servers()]
+        rows = [server_facts(optimizer.snapshot, state) for state in optimizer.servers()]
         states = optimizer.servers()
     for row, state in zip(rows, states, strict=True):
         if advice := advise(state):

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from mcp_optimizer.cli.auditing import record_act
+from mcp_optimizer.cli.groups import CommandGroup
 from mcp_optimizer.cli.options import JsonFlag, with_settings
 from mcp_optimizer.cli.running import run
 from mcp_optimizer.cli.show import console, print_json
@@ -54,7 +55,7 @@ _Which = Annotated[str, typer.Argument(help="The key's name.", show_default=Fals
 
 
 def register(app: typer.Typer) -> None:
-    group = typer.Typer(no_args_is_help=True, help="Keys with which callers over HTTP prove who they are.")
+    group = CommandGroup(no_args_is_help=True, help="Keys with which callers over HTTP prove who they are.")
     for name, command in (("create", create_key), ("list", list_keys), ("revoke", revoke_key)):
         group.command(name)(command)
     app.add_typer(group, name="key")

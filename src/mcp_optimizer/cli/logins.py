@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from mcp_optimizer.cli.groups import CommandGroup
 from mcp_optimizer.cli.options import JsonFlag, with_settings
 from mcp_optimizer.cli.running import run
 from mcp_optimizer.cli.show import console, print_json
@@ -39,7 +40,7 @@ _Paste = Annotated[
     typer.Option("--paste", help="For a machine without a browser: log in elsewhere and paste the address it ends at."),
 ]
 
-auth = typer.Typer(no_args_is_help=True, help="How the logins to servers stand.")
+auth = CommandGroup(no_args_is_help=True, help="How the logins to servers stand.")
 
 
 def register(app: typer.Typer) -> None:

@@ -7,7 +7,7 @@ import inspect
 from collections.abc import Callable
 from pathlib import Path
 from types import NoneType, UnionType
-from typing import Annotated, Any, Literal, Union, get_args, get_origin
+from typing import Annotated, Any, Union, get_args, get_origin
 
 import typer
 from pydantic.fields import FieldInfo
@@ -17,11 +17,14 @@ from mcp_optimizer.settings import FILE_ONLY, Settings, load_settings
 
 SERVE_ONLY = frozenset(
     "http allowed_hosts allowed_origins dashboard dashboard_token public_url otlp_endpoint shutdown_delay "
-    "require_auth open_to_anyone".split()
+    "require_auth open_to_anyone reload".split()
 )
 ONE_SHOT_ONLY = frozenset({"wait"})
 
 SHARED_PANEL = "Options for every command"
+
+SHOWS_ALL = "mcp_optimizer.help_all"
+"""In a context's `meta`: the help lists the shared options too."""
 
 JsonFlag = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
 
@@ -35,20 +38,28 @@ def flag(name: str) -> str:
 
 
 def with_settings(*, leave_out: frozenset[str] = SERVE_ONLY) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Give a command every option (except those left out); it receives them as one `settings`."""
+    """Give a command every option (except those left out); it receives them as one `settings`.
+
+    A command with a parameter `flags` also receives the names of those on the command line.
+    """
     fields = {name: info for name, info in Settings.model_fields.items() if name not in leave_out | FILE_ONLY}
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
         @functools.wraps(command)
         def run(*args: Any, settings_file: Path | None = None, **values: Any) -> None:
+            del values["help_all"]
             flags = {name: values.pop(name) for name in fields}
             settings = load_settings(flags, settings_file=settings_file)
             configure_logging(settings.log_level, settings.log_format)
+            if wants_flags:
+                values["flags"] = frozenset(name for name, value in flags.items() if value is not None)
             command(*args, settings=settings, **values)
 
-        own = [p for p in inspect.signature(command, eval_str=True).parameters.values() if p.name != "settings"]
+        parameters = inspect.signature(command, eval_str=True).parameters
+        wants_flags = "flags" in parameters
+        own = [p for p in parameters.values() if p.name not in ("settings", "flags")]
         given = [_parameter(name, info) for name, info in fields.items()]
-        signature = inspect.Signature([*own, *given, _settings_file()])
+        signature = inspect.Signature([*own, _help_all(), *given, _settings_file()])
         run.__signature__ = signature  # type: ignore[attr-defined]
         run.__annotations__ = {p.name: p.annotation for p in signature.parameters.values()}
         return run
@@ -58,15 +69,34 @@ def with_settings(*, leave_out: frozenset[str] = SERVE_ONLY) -> Callable[[Callab
 
 def _parameter(name: str, info: FieldInfo) -> inspect.Parameter:
     shown = info.description or ""
-    if info.default not in (None, "", False):
+    if info.default not in (None, "") and info.default is not False:
         default = f"{info.default:g}" if isinstance(info.default, float) else info.default
         shown = f"{shown} (default: {default})"
     names = [flag(name), SHORTER[name]] if name in SHORTER else [flag(name)]
     if info.default is True:
         names = [f"{flag(name)}/{flag(f'no_{name}')}"]
-    option = typer.Option(*names, help=shown, show_default=False, rich_help_panel=SHARED_PANEL)
+    panel = None if name in SERVE_ONLY else SHARED_PANEL
+    option = typer.Option(*names, help=shown, show_default=False, rich_help_panel=panel)
     annotation = Annotated[_plain_type(info.annotation) | None, option]  # type: ignore[valid-type] # made at run time
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
+
+
+def _help_all() -> inspect.Parameter:
+    option = typer.Option(
+        "--help-all",
+        help="Show the help with the options of every command: servers, search, results, rules, logs ...",
+        is_eager=True,
+        callback=_show_all,
+    )
+    annotation = Annotated[bool, option]
+    return inspect.Parameter("help_all", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=annotation)
+
+
+def _show_all(ctx: typer.Context, wanted: bool) -> None:
+    if wanted and not ctx.resilient_parsing:
+        ctx.meta[SHOWS_ALL] = True
+        typer.echo(ctx.get_help())
+        raise typer.Exit
 
 
 def _settings_file() -> inspect.Parameter:
@@ -82,7 +112,7 @@ def _settings_file() -> inspect.Parameter:
 
 
 def _plain_type(annotation: Any) -> Any:
-    """The type as the command line reads it; choices stay text here and are checked by `Settings`."""
+    """The type as the command line reads it."""
     if get_origin(annotation) in (Union, UnionType):
         annotation = next(part for part in get_args(annotation) if part is not NoneType)
-    return str if get_origin(annotation) is Literal else annotation
+    return annotation

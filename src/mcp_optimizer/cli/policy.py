@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from mcp_optimizer.cli.groups import CommandGroup
 from mcp_optimizer.cli.options import JsonFlag, with_settings
 from mcp_optimizer.cli.running import run, started
 from mcp_optimizer.cli.show import console, print_json
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def register(app: typer.Typer) -> None:
-    group = typer.Typer(no_args_is_help=True, help="See what callers may do.")
+    group = CommandGroup(no_args_is_help=True, help="See what callers may do.")
     group.command("test")(policy_test)
     app.add_typer(group, name="policy")
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from mcp_optimizer.cli.groups import CommandGroup
 from mcp_optimizer.cli.options import JsonFlag, with_settings
 from mcp_optimizer.cli.running import run
 from mcp_optimizer.cli.show import console, print_json
@@ -24,7 +25,7 @@ _Version = Annotated[str, typer.Option("--version", help="A version. Default: th
 
 
 def register(app: typer.Typer) -> None:
-    group = typer.Typer(no_args_is_help=True, help="Look for servers in an MCP registry.")
+    group = CommandGroup(no_args_is_help=True, help="Look for servers in an MCP registry.")
     group.command("search")(search)
     group.command("show")(show)
     app.add_typer(group, name="registry")

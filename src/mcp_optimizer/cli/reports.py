@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import asdict
 from datetime import datetime
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from mcp_optimizer.cli.completing import complete_tool
+from mcp_optimizer.cli.inquiry import FreshFlag, Inquiry
 from mcp_optimizer.cli.options import JsonFlag, with_settings
 from mcp_optimizer.cli.running import run, started
 from mcp_optimizer.cli.show import console, print_json
@@ -22,7 +24,6 @@ if TYPE_CHECKING:
     from mcp_optimizer.metrics.report import Report
     from mcp_optimizer.metrics.sizes import Sizes
     from mcp_optimizer.metrics.usage import Usage
-    from mcp_optimizer.profiles.tiers import ProfileName
 
 ToolsDir = Annotated[
     Path | None, typer.Option("--tools-dir", help="Read tools/list dumps (*.json) from a folder; start no server.")
@@ -52,14 +53,24 @@ def report(
 
 @with_settings()
 def show(
-    tool: Annotated[str, typer.Argument(help="The tool's name, or server__tool.")],
+    tool: Annotated[str, typer.Argument(help="The tool's name, or server__tool.", autocompletion=complete_tool)],
     *,
     settings: Settings,
+    flags: frozenset[str],
     tools_dir: ToolsDir = None,
+    fresh: FreshFlag = False,
     as_json: JsonFlag = False,
 ) -> None:
     """Show one tool before and after: its definition, compressed, as a signature, in five words."""
-    run(_show(settings, tool, tools_dir, as_json))
+    from mcp_optimizer.control.requests import ShowRequest
+
+    inquiry = Inquiry(settings, flags, fresh=fresh or tools_dir is not None)
+    shown = inquiry.answer(ShowRequest(tool=tool), partial(_catalog, tools_dir=tools_dir))
+    if as_json:
+        forms = {detail: {key: form[key] for key in ("tokens", "tool")} for detail, form in shown.pop("forms").items()}
+        print_json({**forms, **shown})
+    else:
+        _show(shown)
 
 
 @asynccontextmanager
@@ -125,6 +136,7 @@ async def report_on(
     settings: Settings, tools_dir: Path | None, since: float = 0.0, *, everything: bool = False
 ) -> Report:
     """The report on the servers of the settings and their history, or on a folder of dumps, which has none."""
+    from mcp_optimizer.app.options import selected_profile
     from mcp_optimizer.demo.targets import KANBAN_TARGETS
     from mcp_optimizer.metrics.phases import NO_TARGETS
     from mcp_optimizer.metrics.report import make_report
@@ -135,7 +147,7 @@ async def report_on(
             optimizer.forms,
             optimizer.lists,
             optimizer.own_tokens,
-            _selected(settings),
+            selected_profile(settings),
             sizes,
             usage=await _usage(optimizer, since, everything=everything) if tools_dir is None else None,
             targets=KANBAN_TARGETS if settings.demo and tools_dir is None else NO_TARGETS,
@@ -178,42 +190,21 @@ def read_since(text: str | None, now: datetime, option: str = "--since") -> floa
     return (moment if moment.tzinfo else moment.replace(tzinfo=now.tzinfo)).timestamp()
 
 
-def _selected(settings: Settings) -> ProfileName:
-    from mcp_optimizer.profiles.tiers import ProfileName
-
-    return ProfileName((settings.tool_profile or "minimal").title())
-
-
-async def _show(settings: Settings, name: str, tools_dir: Path | None, as_json: bool) -> None:
+def _show(shown: dict[str, Any]) -> None:
     from rich.text import Text
 
-    from mcp_optimizer.catalog.forms import Detail
-    from mcp_optimizer.compression.descriptions import Level
     from mcp_optimizer.runtime.terminal_text import in_a_line, printable
 
-    async with _catalog(settings, tools_dir) as optimizer:
-        tool = optimizer.gateway.resolve(name)
-        forms = {detail: optimizer.forms.form(tool, detail) for detail in Detail}
-        words = optimizer.lists.described(tool.name, Level.WORDS)
-        steps = optimizer.forms.steps(tool)
-        schema = optimizer.lists.tool_schema(tool.name, _selected(settings))
-    if as_json:
-        shown = {
-            detail.value: {"tokens": f.tokens, "tool": f.definition.model_dump(mode="json")}
-            for detail, f in forms.items()
-        }
-        taken = [{"technique": s.technique, "tokens": s.tokens} for s in steps]
-        print_json({**shown, "words": words, "steps": taken, "tool_schema": asdict(schema)})
-        return
     out = console()
-    for detail in (Detail.FULL, Detail.SCHEMA, Detail.SIGNATURE):
-        form = forms[detail]
-        out.print(f"[bold]{detail.value}[/]: {form.tokens:,} tokens")
-        out.print(printable(form.text(detail)), markup=False, soft_wrap=True)
+    for detail in ("full", "schema", "signature"):
+        form = shown["forms"][detail]
+        out.print(f"[bold]{detail}[/]: {form['tokens']:,} tokens")
+        out.print(printable(form["text"]), markup=False, soft_wrap=True)
         out.print()
-    out.print("[bold]five words[/]:", Text(in_a_line(words)), highlight=False)
-    states = f"{schema.schema_state}, {schema.load_state}, {schema.description_state}; profile {schema.profile}"
-    shares = f"; shares {', '.join(schema.shared_params)} with other tools" if schema.shared_params else ""
-    out.print("[bold]state[/]:", Text(in_a_line(states + shares)), highlight=False)
-    for step in steps:
-        out.print(f"[dim]{step.tokens:,} tokens after: {step.technique}[/]")
+    schema = shown["tool_schema"]
+    out.print("[bold]five words[/]:", Text(in_a_line(shown["words"])), highlight=False)
+    states = f"{schema['schema_state']}, {schema['load_state']}, {schema['description_state']}"
+    shares = f"; shares {', '.join(schema['shared_params'])} with other tools" if schema["shared_params"] else ""
+    out.print("[bold]state[/]:", Text(in_a_line(f"{states}; profile {schema['profile']}{shares}")), highlight=False)
+    for step in shown["steps"]:
+        out.print(f"[dim]{step['tokens']:,} tokens after: {step['technique']}[/]")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import sys
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -38,7 +38,7 @@ async def started(settings: Settings, *, shows_servers: bool = False) -> AsyncIt
     from mcp_optimizer.upstream.supervisor import restarts
 
     # Trying things out on the command line does not count as use of the gateway.
-    optimizer = Optimizer.from_settings(settings.model_copy(update={"history": False}))
+    optimizer = Optimizer.from_settings(settings.model_copy(update={"history": False, "reload": False}))
     if "log_level" not in settings.model_fields_set:
         # Missing servers are reported once, below, not on every restart attempt.
         restarts.setLevel(logging.ERROR)
@@ -49,20 +49,22 @@ async def started(settings: Settings, *, shows_servers: bool = False) -> AsyncIt
         else:
             await optimizer.wait_for_servers(settings.wait)
         if not shows_servers:
-            _name_missing(optimizer)
+            from mcp_optimizer.control.facts import missing_facts
+
+            name_missing(missing_facts(optimizer.snapshot))
         yield optimizer
     finally:
         await optimizer.stop()
 
 
-def _name_missing(optimizer: Optimizer) -> None:
-    missing = optimizer.snapshot.missing()
+def name_missing(missing: Sequence[Mapping[str, str]]) -> None:
+    """Which servers an answer does not cover, on stderr."""
     for state in missing:
         # A login that is needed says so itself.
-        says_status = state.reason.startswith(state.status)
-        status = "" if says_status else f" ({state.status})"
-        reason = f": {state.reason}" if state.reason else ""
-        print(in_a_line(f"without server {state.name}{status}{reason}"), file=sys.stderr)
+        says_status = state["reason"].startswith(state["status"])
+        status = "" if says_status else f" ({state['status']})"
+        reason = f": {state['reason']}" if state["reason"] else ""
+        print(in_a_line(f"without server {state['name']}{status}{reason}"), file=sys.stderr)
     if missing:
         print("Run `mcp-optimizer doctor` to see how to fix that.", file=sys.stderr)
 

@@ -17,6 +17,7 @@ import typer
 
 from mcp_optimizer.cli.asking import hidden_value, value_of_stdin
 from mcp_optimizer.cli.auditing import record_act
+from mcp_optimizer.cli.groups import CommandGroup
 from mcp_optimizer.cli.options import JsonFlag, with_settings
 from mcp_optimizer.cli.running import run
 from mcp_optimizer.cli.show import console, print_json
@@ -31,7 +32,7 @@ Name = Annotated[str, typer.Argument(help="The secret's name.")]
 
 
 def register(app: typer.Typer) -> None:
-    group = typer.Typer(no_args_is_help=True, help="Store secrets, encrypted, for server files to refer to by name.")
+    group = CommandGroup(no_args_is_help=True, help="Store secrets, encrypted, for server files to refer to by name.")
     for name, command in (("set", set_secret), ("list", list_secrets), ("delete", delete_secret), ("rotate", rotate)):
         group.command(name)(command)
     app.add_typer(group, name="secret")

@@ -106,6 +106,7 @@ async def _show_demo(optimizer: Optimizer) -> None:
 
     from mcp_optimizer.catalog.forms import Detail
     from mcp_optimizer.cli.tools import show_found
+    from mcp_optimizer.control.facts import found_facts
     from mcp_optimizer.runtime.terminal_text import counted, printable
 
     out = console()
@@ -123,7 +124,7 @@ async def _show_demo(optimizer: Optimizer) -> None:
     )
     for text, words in DEMO_REQUESTS:
         out.print(Text.assemble("▸ find_tool ", (f'"{text}"', "bold"), f" +{words}" if words else ""))
-        show_found(out, optimizer.gateway.find(text, words, 3, detail))
+        show_found(out, found_facts(optimizer.gateway.find(text, words, 3, detail)))
         out.print()
     query = {"queryDescription": "SELECT name, email FROM customers ORDER BY name LIMIT 3", "maxRows": 3}
     out.print(Text.assemble("▸ call_tool ", ("secureDatabaseQuery", "bold"), f" {json.dumps(query)}"))

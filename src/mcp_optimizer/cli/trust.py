@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from mcp_optimizer.cli.auditing import record_act
+from mcp_optimizer.cli.groups import CommandGroup
 from mcp_optimizer.cli.options import JsonFlag, with_settings
 from mcp_optimizer.cli.running import run
 from mcp_optimizer.cli.show import console, print_json
@@ -38,7 +39,7 @@ _Shown = Annotated[str, typer.Option("--shown", help="Only if it is still what `
 
 
 def register(app: typer.Typer) -> None:
-    group = typer.Typer(no_args_is_help=True, help="What servers' tools were when they were approved.")
+    group = CommandGroup(no_args_is_help=True, help="What servers' tools were when they were approved.")
     for name, command in (("list", list_pins), ("diff", diff), ("approve", approve), ("reset", reset)):
         group.command(name)(command)
     app.add_typer(group, name="trust")

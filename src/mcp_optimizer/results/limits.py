@@ -17,6 +17,7 @@ from mcp_optimizer.results.document import ResultDocument, decoded, read_documen
 from mcp_optimizer.results.encodings import minified
 from mcp_optimizer.results.measure import GAP, Count, Measure, Shown
 from mcp_optimizer.results.metadata import DataInfo
+from mcp_optimizer.results.notices import cut_notice, notice_block
 from mcp_optimizer.results.pages import Pieces, divide
 from mcp_optimizer.results.reading import NO_JSON, PARSED, Reading, Slot, Text, compact, json_value
 from mcp_optimizer.runtime.lazy import lazy
@@ -295,7 +296,7 @@ class _Cutting:
                 blocks.append(_with_text(block, texts[at]))
         if not self.reading.slots:
             blocks += [{"type": "text", "text": text} for text in texts]
-        result = {**self.reading.result, "content": [*blocks, {"type": "text", "text": notice}]}
+        result = {**self.reading.result, "content": [*blocks, notice_block(notice)]}
         return result if structure is NO_JSON else {**result, "structuredContent": structure}
 
     def _kept_data(self, shown: Sequence[bytes], structure: Any) -> DataInfo:
@@ -324,11 +325,3 @@ def _data_of(documents: Sequence[tuple[int, ResultDocument]]) -> DataInfo | None
     if len(documents) != 1 or documents[0][1].row_count is None:
         return None
     return DataInfo(documents[0][1].row_count, documents[0][1].column_count)
-
-
-def cut_notice(pieces: Pieces, next_offset: int, result_id: str) -> str:
-    """What a model needs to know about a cut result, in one line."""
-    return (
-        f"[Cut: {next_offset:,} of {pieces.count:,} {pieces.unit} shown. Read on with read_result("
-        f'result_id="{result_id}", offset={next_offset}); its select (JMESPath) or search narrows it.]'
-    )

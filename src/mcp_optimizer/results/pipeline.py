@@ -34,6 +34,7 @@ from mcp_optimizer.results.metadata import (
     of_a_tool,
     with_metadata,
 )
+from mcp_optimizer.results.notices import notice_block
 from mcp_optimizer.results.options import ResultOptions, Treatment
 from mcp_optimizer.results.pages import Pieces
 from mcp_optimizer.results.price import Price
@@ -131,7 +132,6 @@ class Results:
         self._store = store
         self._options = options or ResultOptions()
         self._cache = cache or ResultCache()
-        self._may_cache = self._options.may_cache
         self._price = price
         self._bounds = bounds
         self._selecting = Selecting()
@@ -142,6 +142,9 @@ class Results:
     def plain(cls, counter: TokenCounter) -> Results:
         """With the defaults and without a store."""
         return cls(Estimator("auto", counter))
+
+    def use(self, options: ResultOptions) -> None:
+        self._options = options
 
     def count_tokens(self, text: str) -> int:
         """Tokens of a text; raises ValueError if the tokenizer fails on it."""
@@ -159,9 +162,7 @@ class Results:
         if self._store is None:
             return ""
         limits, result_id = ResultLimits(max_tokens=self._bounds.reply_tokens), new_result_id()
-        pieces = await asyncio.to_thread(
-            whole_pieces, Reading(told(text)), limits, self._estimator.counter.count_tokens
-        )
+        pieces = await asyncio.to_thread(whole_pieces, Reading(told(text)), limits, self.count_tokens)
         return result_id if await self._store.keep(result_id, caller.key, pieces, limits.max_tokens) else ""
 
     def warm_up(self) -> None:
@@ -173,7 +174,7 @@ class Results:
         treatment = self._options.of(call.server, call.tool)
         seconds = treatment.cache_seconds if call.only_reads or treatment.is_cached_by_name else 0
         if not seconds or call.has_answers or not call.caller.is_distinct:
-            asked = self._written if self._may_cache else self._asked
+            asked = self._written if self._options.may_cache else self._asked
             return await asked(call, ask, treatment)
         started = time.perf_counter()
         key = call.cache_key
@@ -274,7 +275,7 @@ class Results:
         assert pieces is not None
         if not await self._store.keep(done.result_id, call.caller.key, pieces, limits.max_tokens):
             *content, _notice = result["content"]
-            return {**result, "content": [*content, _text(NOT_KEPT)]}
+            return {**result, "content": [*content, notice_block(NOT_KEPT)]}
         about = {"resultId": done.result_id, "unit": pieces.unit, "total": pieces.count}
         about |= {"nextOffset": done.limited.next_offset, "fullTokens": done.full_tokens}
         return _with_meta(result, RESULT_META_KEY, about)
@@ -323,7 +324,7 @@ class Results:
         """A selection and its notice."""
         notice = selection.notice(self._estimator.counter.count_or_zero, result_id, is_call=bool(call.tool))
         if selection.shown is None:
-            return await self._finished(Reading(told(notice)), treatment, call, performance)
+            return await self._finished(Reading(told(notice_block(notice))), treatment, call, performance)
         return await self._finished(Reading(told(selection.shown)), treatment, call, performance, notice)
 
     def projection(self, select: str) -> Projection | None:
@@ -367,12 +368,8 @@ def new_result_id() -> str:
     return f"r{secrets.token_hex(5)}"
 
 
-def _text(text: str) -> dict[str, Any]:
-    return {"type": "text", "text": text}
-
-
 def _and_told(result: dict[str, Any], notice: str) -> dict[str, Any]:
-    return {**result, "content": [*result.get("content", ()), _text(notice)]}
+    return {**result, "content": [*result.get("content", ()), notice_block(notice)]}
 
 
 def _with_meta(result: Mapping[str, Any], key: str, value: Any) -> dict[str, Any]:

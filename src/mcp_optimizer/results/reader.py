@@ -16,6 +16,7 @@ from mcp_optimizer.results.cut import most
 from mcp_optimizer.results.document import decoded
 from mcp_optimizer.results.limits import NOTICE_ROOM, PAGE_TOKENS
 from mcp_optimizer.results.measure import Measure
+from mcp_optimizer.results.notices import Notice, notice_block
 from mcp_optimizer.results.pages import joined, page
 from mcp_optimizer.results.projection import Projection
 from mcp_optimizer.results.reading import NO_JSON, PARSED, Text, json_value
@@ -54,7 +55,8 @@ class ResultReader:
             pieces += some
             size += sum(len(piece) for _, piece in some)
         if not pieces:
-            return told(f"[No {result.unit} from offset {offset:,} on: the result has {result.pieces:,}.]")
+            said = f"[No {result.unit} from offset {offset:,} on: the result has {result.pieces:,}.]"
+            return told(notice_block(said))
         found = await asyncio.to_thread(page, pieces[:limit], offset, lambda texts: self._all_fit(texts, budget))
         end = offset + found.count
         next_offset = end if end < result.pieces else None
@@ -64,7 +66,7 @@ class ResultReader:
         about = {"resultId": result.id, "unit": result.unit, "offset": offset, "count": found.count}
         about |= {"total": result.pieces} | ({"nextOffset": end} if next_offset is not None else {})
         texts = [decoded(text) for _, text in found.texts]
-        return {**told(*texts, notice), "_meta": {PAGE_META_KEY: about}}
+        return {**told(*texts, notice_block(notice)), "_meta": {PAGE_META_KEY: about}}
 
     def _all_fit(self, texts: Any, budget: int) -> bool:
         size = sum(map(len, texts))
@@ -95,9 +97,10 @@ class ResultReader:
         if count < len(found):
             rest = found[count][0]
         if not found:
-            return told(f"[No {result.unit} from offset {offset:,} on contain {words!r}.]")
+            return told(notice_block(f"[No {result.unit} from offset {offset:,} on contain {words!r}.]"))
         more = f"More from offset={rest} on." if rest is not None else "No more."
-        return told("\n".join(lines[:count]), f"[{count:,} {result.unit} with {words!r}. {more}]")
+        said = f"[{count:,} {result.unit} with {words!r}. {more}]"
+        return told("\n".join(lines[:count]), notice_block(said))
 
     def _most_lines(self, lines: list[str], budget: int) -> int:
         def fits(n: int) -> bool:
@@ -160,6 +163,7 @@ def _check(offset: int, limit: int | None) -> None:
         raise InvalidRequest(f"limit must be at least 1, not {limit}.")
 
 
-def told(*texts: Text) -> dict[str, Any]:
+def told(*texts: Text | Notice) -> dict[str, Any]:
     """A result with only these texts."""
-    return {"content": [{"type": "text", "text": text} for text in texts], "isError": False}
+    blocks = [text if isinstance(text, Notice) else {"type": "text", "text": text} for text in texts]
+    return {"content": blocks, "isError": False}

@@ -38,7 +38,7 @@ async def _connected(
     if authorization is not None:
         diagnostics.tells(authorization.secrets)
     if transport is Transport.STDIO:
-        async with run_child(spec, peer) as child:
+        async with run_child(spec, peer, diagnostics.heard) as child:
             diagnostics.runs(child)
             yield
     elif transport is Transport.HTTP:

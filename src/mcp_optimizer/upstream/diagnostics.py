@@ -42,6 +42,8 @@ class Diagnostics:
     """Outlives the session, to explain why it ended."""
 
     dropped: Dropped = field(default_factory=Dropped)
+    heard: Callable[[str], None] = lambda _line: None
+    """Told each line that the server writes to its stderr."""
     child: Child | None = None
     http_status: int | None = None
     secrets: Callable[[], Mapping[str, str]] = dict

@@ -15,6 +15,8 @@ from mcp_optimizer.upstream.state import UpstreamState
 logger = logging.getLogger(__name__)
 
 OnState = Callable[[UpstreamState], None]
+OnGone = Callable[[str], None]
+"""A server was removed, or its name now means another one: nothing that was known of it holds any longer."""
 OnServerNotice = Callable[[str, str, Mapping[str, Any]], None]
 """A server's notification for all clients: server, method, params."""
 
@@ -25,10 +27,16 @@ class ServerNews:
     def __init__(self) -> None:
         self._on_state: list[OnState] = []
         self._on_notice: list[OnServerNotice] = []
+        self._on_gone: list[OnGone] = []
 
-    def listen(self, on_state: OnState, on_notice: OnServerNotice | None = None) -> None:
+    def listen(
+        self, on_state: OnState | None = None, on_notice: OnServerNotice | None = None, on_gone: OnGone | None = None
+    ) -> None:
         """Be told from now on, after those who listen already."""
-        self._on_state.append(on_state)
+        if on_state is not None:
+            self._on_state.append(on_state)
+        if on_gone is not None:
+            self._on_gone.append(on_gone)
         if on_notice is not None:
             self._on_notice.append(on_notice)
 
@@ -36,6 +44,11 @@ class ServerNews:
         for listener in self._on_state:
             with _failing_alone(state.name):
                 listener(state)
+
+    def gone(self, server: str) -> None:
+        for listener in self._on_gone:
+            with _failing_alone(server):
+                listener(server)
 
     def noticed(self, server: str, method: str, params: Mapping[str, Any]) -> None:
         for listener in self._on_notice:

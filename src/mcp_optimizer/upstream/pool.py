@@ -9,26 +9,36 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import anyio
 
 from mcp_optimizer.domain.caller import LOCAL, Caller, ClientLink
 from mcp_optimizer.domain.tools import ServerStatus
-from mcp_optimizer.errors import UpstreamError
+from mcp_optimizer.errors import ConfigurationError, ServerUnavailable, UpstreamError, listed, quoted
 from mcp_optimizer.upstream import processes
 from mcp_optimizer.upstream.authorization import Authorize, nobody
 from mcp_optimizer.upstream.connecting import Connect, connecting
 from mcp_optimizer.upstream.news import ServerNews
 from mcp_optimizer.upstream.only_client import OnlyClient
 from mcp_optimizer.upstream.parked import Parked, ParkedCalls
+from mcp_optimizer.upstream.server_log import ServerLog
 from mcp_optimizer.upstream.spec import ServerSpec
 from mcp_optimizer.upstream.state import PoolOptions, UpstreamState
 from mcp_optimizer.upstream.supervisor import Supervisor
+from mcp_optimizer.upstream.term import Term
 
-logger = logging.getLogger(__name__)
+
+@dataclass(frozen=True)
+class Applied:
+    """What other entries changed, by the names of servers."""
+
+    added: tuple[str, ...] = ()
+    removed: tuple[str, ...] = ()
+    changed: tuple[str, ...] = ()
+    unchanged: tuple[str, ...] = ()
 
 
 class UpstreamPool:
@@ -46,26 +56,19 @@ class UpstreamPool:
         """`news` is told what happens to the servers; `connect` is how they are reached; `authorize`, how they are told
         who calls.
         """
-        reach = connect or connecting(authorize)
+        self._reach = connect or connecting(authorize)
+        self._authorize = authorize
         self._options = options
         self._news = news or ServerNews()
         self._only_client = OnlyClient()
         self._parked = ParkedCalls(options.parking, has_one_client=options.has_one_client)
-        client_info = {"name": "mcp-optimizer", "version": version}
-        self._servers = {
-            spec.name: Supervisor(
-                spec,
-                options,
-                client_info,
-                self._changed,
-                self._news.noticed,
-                self._only_client,
-                self._parked,
-                reach,
-                authorize(spec),
-            )
-            for spec in specs
-        }
+        self._client_info = {"name": "mcp-optimizer", "version": version}
+        self._logs: dict[str, ServerLog] = {}
+        self._ending: set[Term] = set()
+        """Of servers that were changed or removed, until their processes have ended."""
+        self._last_ending: dict[str, Term] = {}
+        self._terms = {spec.name: self._term(spec) for spec in specs}
+        self._tasks: anyio.abc.TaskGroup | None = None
         self._running: asyncio.Task[None] | None = None
         self._stopping = asyncio.Event()
         self._has_changed = asyncio.Event()
@@ -78,9 +81,9 @@ class UpstreamPool:
         """Fail all waiting calls because the gateway stops, and end all servers at the same time."""
         # First of all, so that no server that ends now is restarted.
         self._stopping.set()
-        for server in self._servers.values():
+        for server in self._everybody():
             server.interrupt()
-        ending = [self._parked.close(), *(server.own.close() for server in self._servers.values())]
+        ending = [self._parked.close(), *(server.own.close() for server in self._everybody())]
         running = [self._running] if self._running is not None else []
         ended = await asyncio.gather(*running, *ending, return_exceptions=True)
         await processes.release()
@@ -90,34 +93,139 @@ class UpstreamPool:
 
     async def drained(self, timeout: float) -> None:
         """Accept no more calls, and wait until those in progress are answered, or until the time is up."""
-        for server in self._servers.values():
-            server.take_no_more()
+        for term in self._terms.values():
+            term.server.take_no_more()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(timeout):
-                for server in self._servers.values():
+                for server in list(self._everybody()):
                     await server.admission.emptied()
 
     async def _run(self) -> None:
         # One scope for all, ended from inside: cancelling a task from outside would interrupt the shielded end of its
         # child process.
-        async with anyio.create_task_group() as tasks:
-            for server in self._servers.values():
-                if server.can_run:
-                    tasks.start_soon(self._keep_alive, server)
+        async with anyio.create_task_group() as self._tasks:
+            for term in self._terms.values():
+                self._tasks.start_soon(term.serve)
             await self._stopping.wait()
-            tasks.cancel_scope.cancel()
+            self._tasks.cancel_scope.cancel()
 
-    async def _keep_alive(self, server: Supervisor) -> None:
-        """A fault of ours in one server's loop must not reach the others, which share our scope."""
-        while True:
-            try:
-                await server.run()
-            except Exception:
-                logger.exception("Server %s: its supervisor failed; restarting it", server.state.name)
-                await asyncio.sleep(self._options.longest_pause)
+    def _everybody(self) -> Iterator[Supervisor]:
+        """Every server, and those that are ending."""
+        for term in (*self._terms.values(), *self._ending):
+            yield term.server
+
+    def _server(self, name: str) -> Supervisor:
+        if name not in self._terms:
+            raise ServerUnavailable(name, f"There is no server {quoted(name)} any more: its entry was removed.")
+        return self._terms[name].server
+
+    # Other entries.
+
+    def apply(self, specs: Sequence[ServerSpec]) -> Applied:
+        """Use these servers from now on, in this order; in effect when it returns, while servers start and end.
+
+        A server whose entry is the same goes on as if nothing had happened, and so does one whose entry differs only
+        in what its session does not depend on. Others are ended, after their calls, and started again.
+        """
+        if self._stopping.is_set():
+            return Applied(unchanged=tuple(self._terms))
+        wanted = {spec.name: spec for spec in specs}
+        removed = [name for name in self._terms if name not in wanted]
+        for name in removed:
+            self._remove(name)
+        added = [name for name in wanted if name not in self._terms]
+        there = [name for name in wanted if name in self._terms]
+        changed = [name for name in there if self._server(name).spec != wanted[name]]
+        for name in changed:
+            self._change(name, wanted[name])
+        for name in added:
+            self._begin(self._term(wanted[name]))
+        self._terms = {name: self._terms[name] for name in wanted}
+        other = frozenset(changed)
+        return Applied(tuple(added), tuple(removed), tuple(changed), tuple(name for name in there if name not in other))
+
+    def restart(self, name: str) -> None:
+        """End a server after its calls, and start it again without a pause; returns at once."""
+        server = self._named(name).server
+        if not server.can_run:
+            raise ConfigurationError(f"The server {name!r} cannot be started: {server.state.reason.rstrip('.')}.")
+        if not self._stopping.is_set():
+            self._logs[name].happened("is restarted, because somebody wants it")
+            self._replace(name, server.spec, f"The server {name!r} is being restarted")
+
+    def log(self, name: str) -> list[str]:
+        """The last lines of a server's stderr, and what happened to it; the oldest first, without its secrets."""
+        self._named(name)
+        return [str(line) for line in self._logs[name].lines()]
+
+    def _named(self, name: str) -> Term:
+        """For people, who may mistype a name."""
+        if name not in self._terms:
+            known = listed(list(self._terms)) or "none"
+            raise ConfigurationError(f"There is no server {quoted(name)}. Servers: {known}.")
+        return self._terms[name]
+
+    def _change(self, name: str, spec: ServerSpec) -> None:
+        before = self._server(name)
+        if spec.of_session == before.spec.of_session:
+            self._logs[name].happened("its entry changed; it goes on running")
+            before.adapt(spec)
+            return
+        self._logs[name].happened("its entry changed")
+        if replace(spec.of_session, disabled=False) != replace(before.spec.of_session, disabled=False):
+            # Whatever has this name from now on is not what was known under it.
+            self._news.gone(name)
+        self._replace(name, spec, f"The entry of the server {name!r} was changed")
+
+    def _replace(self, name: str, spec: ServerSpec, why: str) -> None:
+        before = self._terms[name]
+        self._end(before, why)
+        self._begin(self._term(spec, before))
+
+    def _remove(self, name: str) -> None:
+        self._end(self._terms.pop(name), f"The server {name!r} was removed")
+        del self._logs[name]
+        self._news.gone(name)
+        self._has_changed.set()
+
+    def _term(self, spec: ServerSpec, before: Term | None = None) -> Term:
+        log = self._logs.setdefault(spec.name, ServerLog(self._options.limits))
+        server = Supervisor(
+            spec,
+            self._options,
+            self._client_info,
+            self._changed,
+            self._news.noticed,
+            self._only_client,
+            self._parked,
+            self._reach,
+            self._authorize(spec),
+            log,
+            before.server if before is not None else None,
+        )
+        return Term(server, self._options.longest_pause, self._last_ending.get(spec.name))
+
+    def _begin(self, term: Term) -> None:
+        self._terms[term.server.spec.name] = term
+        self._changed(term.server.state)
+        if self._tasks is not None:
+            self._tasks.start_soon(term.serve)
+
+    def _end(self, term: Term, why: str) -> None:
+        term.server.retire(why)
+        if self._tasks is not None:
+            self._ending.add(term)
+            self._last_ending[term.server.spec.name] = term
+            self._tasks.start_soon(self._ended, term)
+
+    async def _ended(self, term: Term) -> None:
+        await term.end(self._options.drain)
+        self._ending.discard(term)
+        if self._last_ending.get(name := term.server.spec.name) is term:
+            del self._last_ending[name]
 
     def states(self) -> list[UpstreamState]:
-        return [server.state for server in self._servers.values()]
+        return [term.server.state for term in self._terms.values()]
 
     async def settled(self, timeout: float) -> None:
         """Wait until no server is starting any more, or until the time is up."""
@@ -129,7 +237,7 @@ class UpstreamPool:
 
     async def call(self, server: str, method: str, params: dict[str, Any], caller: Caller = LOCAL) -> dict[str, Any]:
         """One request to a running server, under its deadline; returns the raw result."""
-        return await self._servers[server].request(method, params, caller)
+        return await self._server(server).request(method, params, caller)
 
     def parked(self, caller: Caller) -> Parked | None:
         """The parked call that a client's answers continue, if any; raises the error that the call failed with
@@ -139,10 +247,11 @@ class UpstreamPool:
 
     async def watch_resource(self, server: str, uri: str) -> None:
         """Have the news tell when a resource changes; also after the server was restarted."""
-        await self._servers[server].watch(uri)
+        await self._server(server).watch(uri)
 
     async def unwatch_resource(self, server: str, uri: str) -> None:
-        await self._servers[server].unwatch(uri)
+        if server in self._terms:
+            await self._server(server).unwatch(uri)
 
     def client_connected(self, client: ClientLink) -> None:
         """The one client of a gateway on stdio has introduced itself."""
@@ -150,17 +259,17 @@ class UpstreamPool:
 
     def client_left(self, key: str) -> None:
         """A client is gone: its own sessions end."""
-        for server in self._servers.values():
+        for server in self._everybody():
             server.own.leave(key)
 
     async def tell(self, key: str, method: str, params: Mapping[str, Any] | None = None) -> None:
         """Pass a client's notification on to every session that it owns."""
-        sessions = [server.owned_by(key) for server in self._servers.values()]
+        sessions = [server.owned_by(key) for server in self._everybody()]
         await asyncio.gather(*(session.tell(method, params) for session in sessions if session is not None))
 
     async def set_log_level(self, key: str, level: str) -> None:
         """Set the log level in every session that a client owns; later sessions are told when they open."""
-        for server in self._servers.values():
+        for server in list(self._everybody()):
             session = server.owned_by(key)
             if session is not None and not session.is_modern and session.can("logging"):
                 with contextlib.suppress(UpstreamError):

@@ -100,6 +100,10 @@ class UpstreamSession:
         """Agree on a protocol version. With `legacy`, start with `initialize`."""
         self.agreement = await Handshake(self._peer, self._client_info).agree(legacy=legacy)
 
+    def adapt(self, spec: ServerSpec) -> None:
+        """Go on with an entry that is the same to the server: other tools of it are used."""
+        self._spec = spec
+
     async def list_tools(self, timeout: float) -> Listing:
         """All tools, within one time limit for all pages together."""
         if self.agreement.capabilities and not self.can("tools"):

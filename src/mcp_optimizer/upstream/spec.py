@@ -6,7 +6,7 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from mcp_optimizer.domain.pins import TrustMode
@@ -54,6 +54,11 @@ class ServerSpec:
     transport_is_certain: bool = True
     problem: str = ""
     problem_kind: FailureKind = FailureKind.ENTRY
+
+    @property
+    def of_session(self) -> ServerSpec:
+        """What a session depends on: while this stays the same, other changes need no new one."""
+        return replace(self, description="", timeout=None, tools=EVERY_TOOL, trust=None)
 
     @property
     def fingerprint(self) -> str:

@@ -28,6 +28,8 @@ class PoolOptions:
     """Maximum calls waiting for one server; further ones fail at once."""
     own_sessions: int = 32
     """Maximum clients with their own session on one server."""
+    drain: float = 3.0
+    """How long calls in progress may go on after their server's entry was changed or removed."""
     has_one_client: bool = False
     """Everything is done for one client, as on stdio: it owns every session."""
     limits: Limits = field(default_factory=Limits)
@@ -50,6 +52,8 @@ class UpstreamState:
     server_version: str = ""
     started_in: float = 0.0
     restarts: int = 0
+    since: float = 0.0
+    """When it came to have this status, in seconds of the wall clock."""
     capabilities: Mapping[str, Any] = field(default_factory=dict, repr=False)
     instructions: str = field(default="", repr=False)
 

@@ -11,7 +11,7 @@ import asyncio
 import logging
 import signal
 from collections import deque
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -48,8 +48,13 @@ class ChildProcess:
     """A running child and its output, which is shown without its secrets."""
 
     def __init__(
-        self, process: asyncio.subprocess.Process, redactor: Redactor, limits: Limits = DEFAULT_LIMITS
+        self,
+        process: asyncio.subprocess.Process,
+        redactor: Redactor,
+        limits: Limits = DEFAULT_LIMITS,
+        heard: Callable[[str], None] = lambda _line: None,
     ) -> None:
+        self._heard = heard
         self._process = process
         self._redactor = redactor
         self.stderr_tail: deque[str] = deque(maxlen=limits.stderr_lines)
@@ -80,6 +85,11 @@ class ChildProcess:
         """It printed a line that is not MCP; after too many in a row it is given up."""
         self._garbage.append(line)
         self.gave_up = len(self._garbage) >= _GARBAGE_LIMIT
+
+    def complained(self, line: str) -> None:
+        """It wrote a line to its stderr."""
+        self.stderr_tail.append(line)
+        self._heard(line)
 
     def never_ends_its_line(self) -> None:
         self._is_endless = True
@@ -133,10 +143,14 @@ class _Pipes:
 
 
 @asynccontextmanager
-async def run_child(spec: ServerSpec, peer: Peer) -> AsyncIterator[ChildProcess]:
-    """Start the child and bind the peer to it; on exit, end it and everything it started."""
+async def run_child(
+    spec: ServerSpec, peer: Peer, heard: Callable[[str], None] = lambda _line: None
+) -> AsyncIterator[ChildProcess]:
+    """Start the child and bind the peer to it; on exit, end it and everything it started. `heard` is told each line of
+    its stderr.
+    """
     process = await processes.spawn(spec)
-    child = ChildProcess(process, Redactor(spec), peer.limits)
+    child = ChildProcess(process, Redactor(spec), peer.limits, heard)
     peer.bind(_Pipes(process, child))
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(_read_stdout, process, child, peer)
@@ -234,17 +248,17 @@ async def _chunks(stream: asyncio.StreamReader) -> AsyncIterator[bytes]:
 async def _read_stderr(process: asyncio.subprocess.Process, child: ChildProcess, limits: Limits) -> None:
     """Keep the beginnings of the last lines. Progress bars end theirs with a carriage return only."""
     assert process.stderr is not None
-    partial = b""
+    partial, most = b"", max(limits.stderr_lines, limits.log_lines)
     async for chunk in _chunks(process.stderr):
         # Of very many lines in one piece, only the last are kept.
-        *ended, rest = chunk.replace(b"\r", b"\n").rsplit(b"\n", limits.stderr_lines + 1)
-        if len(ended) > limits.stderr_lines:
+        *ended, rest = chunk.replace(b"\r", b"\n").rsplit(b"\n", most + 1)
+        if len(ended) > most:
             del ended[0]
             partial = b""
         for line in ended:
             if text := plain((partial + line)[: limits.stderr_line].decode(errors="replace")):
-                child.stderr_tail.append(text)
+                child.complained(text)
             partial = b""
         partial = (partial + rest)[: limits.stderr_line]
     if text := plain(partial.decode(errors="replace")):
-        child.stderr_tail.append(text)
+        child.complained(text)

@@ -6,10 +6,8 @@ state and, for a bug of ours, a traceback in the log. Called by the pool; knows 
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import logging
-import random
 import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
@@ -27,6 +25,7 @@ from mcp_optimizer.errors import CallInterrupted, CallLost, CallNotWaiting, Serv
 from mcp_optimizer.largejson.text import compact
 from mcp_optimizer.runtime.logs import frames
 from mcp_optimizer.upstream.admission import Admission
+from mcp_optimizer.upstream.approach import Approach
 from mcp_optimizer.upstream.authorization import Authorization
 from mcp_optimizer.upstream.connecting import Connect, connected
 from mcp_optimizer.upstream.diagnostics import Diagnostics, Dropped
@@ -40,24 +39,24 @@ from mcp_optimizer.upstream.notifications import Merged, OnNotice, ignored
 from mcp_optimizer.upstream.only_client import OnlyClient
 from mcp_optimizer.upstream.own_sessions import OwnSessions
 from mcp_optimizer.upstream.parked import ParkedCalls, Request
+from mcp_optimizer.upstream.pauses import Pauses, rest
 from mcp_optimizer.upstream.questions import asked_by, can_be_asked
 from mcp_optimizer.upstream.redaction import Redactor
+from mcp_optimizer.upstream.server_log import ServerLog
 from mcp_optimizer.upstream.session import UpstreamSession, open_session
 from mcp_optimizer.upstream.spec import ServerSpec, Transport
-from mcp_optimizer.upstream.state import AGREED, PoolOptions, at_first
+from mcp_optimizer.upstream.standing import Standing
+from mcp_optimizer.upstream.state import PoolOptions, UpstreamState
 from mcp_optimizer.upstream.vital_signs import Relisting, Suspicion, until_gone
 
 logger = logging.getLogger(__name__)
 restarts = logger.getChild("restarts")
 """Logged on every restart attempt. Commands that report missing servers themselves silence this logger."""
 
-_HEALTHY_AFTER = 60.0
-"""Seconds a server must have run before its restart pause is short again."""
-
 _EXPECTED = (RpcError, ExchangeLost, ServerGone, UpstreamError, OSError, TimeoutError, httpx2.HTTPError)
 """What connecting to a server may raise. Anything else is our own bug, and logged as one."""
 
-_STOPPED = "The gateway stopped in the middle of the call. Whether the call took effect is not known."
+STOPPING = "The gateway is stopping"
 
 
 class Supervisor:
@@ -74,32 +73,43 @@ class Supervisor:
         parked: ParkedCalls,
         connect: Connect = connected,
         authorization: Authorization | None = None,
+        log: ServerLog | None = None,
+        before: Supervisor | None = None,
     ) -> None:
+        """`before` had the same name: what clients watch, and the number of restarts, is taken over from it."""
         self._spec = spec
         self._connect = connect
         self._authorization = authorization
         self._login = LoginInCall(authorization, parked)
         self._options = options
         self._client_info = client_info
-        self._changed = changed
         self._noticed = Merged(
             lambda method, params: noticed(spec.name, method, params), options.limits.pending_notifications
         )
-        self._redactor = Redactor(spec, authorization.secrets if authorization is not None else dict)
+        redactor = Redactor(spec, authorization.secrets if authorization is not None else dict)
+        restarted = before.state.restarts + 1 if before is not None else 0
+        self._standing = Standing(spec, changed, redactor, log or ServerLog(options.limits), restarted)
         self._only_client = only_client
         self._parked = parked
         self._session: UpstreamSession | None = None
-        self._legacy = False
         self._only_modern = False
-        self._transport = spec.transport
+        self._approach = Approach(spec)
         self._relisting = Relisting(spec.name, options.start_timeout)
         self._suspicion = Suspicion()
-        self._watched: set[str] = set()
-        self._is_closing = False
+        self.watched: set[str] = set(before.watched) if before is not None else set()
+        """The resources that clients watch, whether or not the server runs."""
+        self._closing = ""
         self._is_stopped = False
         self.admission = Admission(spec.name, options.most_under_way, options.most_waiting)
         self.own = OwnSessions(self._open_own, options.own_sessions, _EXPECTED)
-        self.state = at_first(spec)
+
+    @property
+    def spec(self) -> ServerSpec:
+        return self._spec
+
+    @property
+    def state(self) -> UpstreamState:
+        return self._standing.state
 
     @property
     def can_run(self) -> bool:
@@ -112,8 +122,8 @@ class Supervisor:
     # Calls.
 
     async def request(self, method: str, params: dict[str, Any], caller: Caller) -> dict[str, Any]:
-        if self._is_closing:
-            raise ServerUnavailable(self._spec.name, "The gateway is stopping. Call again when it is back.")
+        if self._closing:
+            raise ServerUnavailable(self._spec.name, f"{self._closing}. Call again when it is back.")
         if caller.link is not None:
             caller = replace(caller, link=asked_by(caller.link, self._spec.name))
         request = Request.of(self._spec.name, method, params)
@@ -148,7 +158,8 @@ class Supervisor:
             )
         except CallInterrupted as error:
             if self._is_stopped:
-                raise CallInterrupted(self._spec.name, _STOPPED) from error
+                text = f"{self._closing}; the call was interrupted. Whether it took effect is not known."
+                raise CallInterrupted(self._spec.name, text) from error
             # A caller that learns that the server is gone must no longer find its tools.
             if self._session is session:
                 self._down(session.failure() or CONNECTION_CLOSED)
@@ -158,13 +169,19 @@ class Supervisor:
             self._suspicion.raise_()
             raise
 
-    def take_no_more(self) -> None:
-        """The gateway stops: whoever calls from now on is told so."""
-        self._is_closing = True
+    def take_no_more(self, why: str = STOPPING) -> None:
+        """Whoever calls from now on is told why that is too late."""
+        self._closing = why
+
+    def retire(self, why: str) -> None:
+        """Another has its name from now on, or nobody: its calls may finish, and nothing more is told of it."""
+        self.take_no_more(why)
+        self._standing.end()
 
     def interrupt(self) -> None:
-        """The gateway stops and waits for no more calls: their callers get an error now."""
-        self._is_closing = self._is_stopped = True
+        """Calls are not waited for any longer: their callers get an error now."""
+        self._closing = self._closing or STOPPING
+        self._is_stopped = True
         if self._session is not None:
             self._session.close_now()
 
@@ -206,6 +223,14 @@ class Supervisor:
                     await session.request("logging/setLevel", {"level": link.log_level}, self._timeout)
             yield session
 
+    def adapt(self, spec: ServerSpec) -> None:
+        """Take in what needs no other session: which tools are used, the description, the timeout."""
+        self._spec = spec
+        self._standing.change(spec=spec)
+        if self._session is not None:
+            self._session.adapt(spec)
+            self._relisting.changed(at_once=True)
+
     def owned_by(self, key: str) -> UpstreamSession | None:
         if self._options.has_one_client:
             return self._session
@@ -214,10 +239,10 @@ class Supervisor:
     async def watch(self, uri: str) -> None:
         session = await self._session_for(None)
         await session.watch_resource(uri, self._timeout)
-        self._watched.add(uri)
+        self.watched.add(uri)
 
     async def unwatch(self, uri: str) -> None:
-        self._watched.discard(uri)
+        self.watched.discard(uri)
         if self._session is not None:
             await self._session.unwatch_resource(uri, self._timeout)
 
@@ -225,7 +250,7 @@ class Supervisor:
 
     async def run(self) -> None:
         """Start, watch, restart; until cancelled."""
-        pause = self._options.first_pause
+        pauses = Pauses(self._options.first_pause, self._options.longest_pause)
         while True:
             started = time.monotonic()
             failure, retry_at_once = await self._live_once(started)
@@ -235,16 +260,12 @@ class Supervisor:
             if failure.kind is FailureKind.LOGIN and self._authorization is not None:
                 restarts.warning("Server %s: %s.", self._spec.name, self.state.reason.rstrip("."))
                 await self._authorization.until_login()
-                self._set(status=ServerStatus.STARTING)
+                self._standing.change(status=ServerStatus.STARTING)
                 continue
-            if time.monotonic() - started > _HEALTHY_AFTER:
-                pause = self._options.first_pause
-            reason = self.state.reason.rstrip(".")
+            pause, reason = pauses.after(time.monotonic() - started), self.state.reason.rstrip(".")
             restarts.warning("Server %s is down: %s. Restarting in %.0f s.", self._spec.name, reason, pause)
-            # Spread out, so that ten servers behind one broken network do not all come back at the same moment.
-            await asyncio.sleep(pause * random.uniform(0.8, 1.2))  # noqa: S311
-            pause = min(pause * 2, self._options.longest_pause)
-            self._set(status=ServerStatus.STARTING, restarts=self.state.restarts + 1)
+            await rest(pause)
+            self._standing.change(status=ServerStatus.STARTING, restarts=self.state.restarts + 1)
 
     async def _live_once(self, started: float) -> tuple[Failure, bool]:
         """One run of the server. Returns why it ended, and whether to try another way of connecting."""
@@ -267,28 +288,27 @@ class Supervisor:
             logger.error("Server %s: a fault of the gateway ended its session.\n%s", self._spec.name, frames(group))
         if problem.kind is FailureKind.LOGIN:
             return problem, False
-        return diagnostics.failure() or problem, not was_up and self._try_another_way(diagnostics)
+        return diagnostics.failure() or problem, not was_up and self._approach.try_another(diagnostics)
 
     def _diagnostics(self) -> Diagnostics:
-        return Diagnostics(Dropped(self._spec.name))
+        return Diagnostics(Dropped(self._spec.name), heard=self._standing.heard)
 
     def _open(
         self, diagnostics: Diagnostics, on_notice: OnNotice = ignored, owner: ClientLink | None = None
     ) -> contextlib.AbstractAsyncContextManager[UpstreamSession]:
-        info, limits = self._client_info, self._options.limits
-        return open_session(self._spec, self._transport, info, diagnostics, on_notice, owner, limits, self._connect)
+        info, limits, transport = self._client_info, self._options.limits, self._approach.transport
+        return open_session(self._spec, transport, info, diagnostics, on_notice, owner, limits, self._connect)
 
     async def _begin(self, session: UpstreamSession) -> Listing:
         """Agree on a protocol and list the tools, within the time a server has to start."""
         with anyio.fail_after(self._options.start_timeout):
-            # The SSE transport is older than modern MCP, so there is nothing to probe for.
-            legacy = self._legacy or self._transport is Transport.SSE
+            legacy = self._approach.is_legacy
             if self._options.has_one_client and (client := await self._only_client.known()) is not None:
                 session.own(asked_by(client, self._spec.name))
                 # A server that speaks both eras is addressed in the client's era, so nothing has to be translated.
                 legacy = legacy or not client.is_modern
             await session.negotiate(legacy=legacy)
-            for uri in self._watched:
+            for uri in self.watched:
                 with contextlib.suppress(UpstreamError):
                     await session.watch_resource(uri, self._timeout)
             return await session.list_tools(self._options.start_timeout)
@@ -298,7 +318,7 @@ class Supervisor:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(session.watch_lists)
             tasks.start_soon(self._relisting.run, session, self._relisted)
-            if self._transport is not Transport.STDIO:
+            if self._approach.transport is not Transport.STDIO:
                 tasks.start_soon(self._end_when_gone, session, diagnostics)
             await session.wait_closed()
             tasks.cancel_scope.cancel()
@@ -316,37 +336,16 @@ class Supervisor:
             self._noticed(method, params)
 
     def _relisted(self, listing: Listing) -> None:
-        self._set(listing=listing)
+        self._standing.change(listing=listing)
         self._noticed("notifications/tools/list_changed", {})
 
     # State.
 
     def _up(self, session: UpstreamSession, listing: Listing, seconds: float) -> None:
         self._session = session
-        said = {name: getattr(session.agreement, name) for name in AGREED}
-        self._set(status=ServerStatus.RUNNING, listing=listing, reason="", failure=None, started_in=seconds, **said)
+        self._standing.up(session.agreement, listing, seconds)
         log_unusable(self._spec.name, listing)
 
     def _down(self, failure: Failure) -> None:
         self._session = None
-        reason = self._redactor.text(failure.text)
-        status = ServerStatus.LOGIN_NEEDED if failure.kind is FailureKind.LOGIN else ServerStatus.FAILED
-        self._set(status=status, reason=reason, failure=failure.kind, listing=Listing())
-
-    def _set(self, **changes: Any) -> None:
-        state = replace(self.state, **changes)
-        self.state = replace(state, listing=state.listing.summary())
-        self._changed(state)
-
-    def _try_another_way(self, diagnostics: Diagnostics) -> bool:
-        """Some legacy servers exit when probed, and some URLs without a type are SSE."""
-        if self._spec.transport is Transport.STDIO:
-            # If legacy fails too, the next run starts with modern again.
-            self._legacy = not self._legacy and diagnostics.child is not None and diagnostics.child.hung_up
-            return self._legacy
-        refused = diagnostics.http_status in (400, 404, 405)
-        if self._transport is Transport.HTTP and not self._spec.transport_is_certain and refused:
-            self._transport = Transport.SSE
-            return True
-        self._transport = self._spec.transport
-        return False
+        self._standing.down(failure)

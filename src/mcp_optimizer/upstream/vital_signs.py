@@ -7,6 +7,7 @@ row fail with nothing heard in between; one that works on a call may take its ti
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Callable
 
@@ -78,9 +79,13 @@ class Relisting:
         self._server = server
         self._timeout = timeout
         self._changed = asyncio.Event()
+        self._hurry = asyncio.Event()
 
-    def changed(self) -> None:
+    def changed(self, *, at_once: bool = False) -> None:
+        """The list is not current any more. `at_once`: the user said so, and no server can say it too often."""
         self._changed.set()
+        if at_once:
+            self._hurry.set()
 
     async def run(self, session: UpstreamSession, listed: Callable[[Listing], None]) -> None:
         loop = asyncio.get_running_loop()
@@ -91,8 +96,11 @@ class Relisting:
             since = loop.time() - listed_at
             pause = min(2 * pause, _LONGEST_PAUSE) if since < 2 * pause else _FIRST_PAUSE
             if since < pause:
-                await asyncio.sleep(pause - since)
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(pause - since):
+                        await self._hurry.wait()
             self._changed.clear()
+            self._hurry.clear()
             listed_at = loop.time()
             try:
                 listing = await session.list_tools(self._timeout)

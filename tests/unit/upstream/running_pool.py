@@ -25,6 +25,7 @@ class Running:
     pool: UpstreamPool
     states: list[UpstreamState] = field(default_factory=list)
     notices: list[tuple[str, str]] = field(default_factory=list)
+    gone: list[str] = field(default_factory=list)
     told: asyncio.Event = field(default_factory=asyncio.Event)
 
     def state(self, name: str = "one") -> UpstreamState:
@@ -36,6 +37,10 @@ class Running:
 
     def on_notice(self, server: str, method: str, _params: Any) -> None:
         self.notices.append((server, method))
+        self.told.set()
+
+    def on_gone(self, server: str) -> None:
+        self.gone.append(server)
         self.told.set()
 
     async def until(self, holds: Callable[[], bool]) -> None:
@@ -60,7 +65,7 @@ async def running(
     chosen = specs or [ServerSpec(name, Transport.STDIO, command=name) for name in servers]
     news = ServerNews()
     found = Running(UpstreamPool(chosen, options, "1", news, FakeServers(**servers).connect))
-    news.listen(found.on_state, found.on_notice)
+    news.listen(found.on_state, found.on_notice, found.on_gone)
     if start:
         found.pool.start()
     try:

@@ -111,7 +111,7 @@ async def test_pauses_between_restarts_grow_up_to_their_maximum(caplog: pytest.L
 
     server = FakeServer(refuses=CommandNotFound("the command 'x' was not found"))
     with pytest.MonkeyPatch.context() as patch, caplog.at_level(logging.WARNING):
-        patch.setattr("mcp_optimizer.upstream.supervisor.asyncio.sleep", no_time)
+        patch.setattr("mcp_optimizer.upstream.pauses.asyncio.sleep", no_time)
         async with running(one=server, options=options) as all_servers:
             await asyncio.wait_for(has_waited.wait(), 10)
             assert all_servers.state().failure is FailureKind.COMMAND

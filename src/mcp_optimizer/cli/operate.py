@@ -1,0 +1,142 @@
+"""`status`, `restart`, `reload` and `logs`: what a person does to gateways that are running. Starts no server."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from mcp_optimizer.cli.completing import complete_server
+from mcp_optimizer.cli.options import JsonFlag, with_settings
+from mcp_optimizer.cli.show import console, print_json
+from mcp_optimizer.errors import GatewayFailure, listed
+from mcp_optimizer.runtime.terminal_text import counted, in_a_line, span
+from mcp_optimizer.settings import Settings
+
+if TYPE_CHECKING:
+    from mcp_optimizer.control.asking import RunningGateway
+    from mcp_optimizer.control.requests import Request
+
+_SECONDS = 30.0
+_LOOK_AGAIN = 0.5
+"""Seconds between two looks at logs that are followed."""
+
+_Server = Annotated[str, typer.Argument(help="The server's name.", show_default=False, autocompletion=complete_server)]
+_AnyServer = Annotated[
+    str | None,
+    typer.Argument(metavar="[SERVER]", help="Only this server.", show_default=False, autocompletion=complete_server),
+]
+_Lines = Annotated[int, typer.Option("--lines", "-n", min=0, max=100_000, help="The last lines of each server.")]
+_Follow = Annotated[bool, typer.Option("--follow", "-f", help="Go on with new lines until Ctrl-C.")]
+
+
+def register(app: typer.Typer) -> None:
+    for command in (status, restart, reload, logs):
+        app.command()(command)
+
+
+@with_settings()
+def status(*, settings: Settings, as_json: JsonFlag = False) -> None:
+    """Show the gateways that are running with these servers. Exit code 1 if there are none."""
+    from mcp_optimizer.control.requests import StatusRequest
+
+    found = [gateway.ask(StatusRequest(), _SECONDS)["value"] for gateway in _running(settings)]
+    if as_json:
+        print_json({"gateways": found})
+    for one in [] if as_json else found:
+        states = ", ".join(f"{count} {status}" for status, count in one["servers"].items()) or "no servers"
+        up = span(max(0.0, time.time() - one["started"]))
+        line = f"pid {one['pid']}: {one['address']}, up {up}, servers: {states}, {counted(one['tools'], 'tool')}"
+        console().print(in_a_line(line), markup=False, soft_wrap=True)
+
+
+@with_settings()
+def restart(server: _Server, *, settings: Settings) -> None:
+    """Restart a server of the running gateways, once its calls have ended."""
+    from mcp_optimizer.control.requests import RestartRequest
+
+    for gateway, _ in _all(settings, RestartRequest(server=server)):
+        print(in_a_line(f"Restarting {server} (gateway with pid {gateway.hello.pid})."))
+
+
+@with_settings()
+def reload(*, settings: Settings, as_json: JsonFlag = False) -> None:
+    """Have the running gateways take in the server file and the settings as they are now."""
+    from mcp_optimizer.control.requests import ReloadRequest
+
+    done = _all(settings, ReloadRequest())
+    if as_json:
+        print_json({"gateways": [{"pid": gateway.hello.pid, **outcome} for gateway, outcome in done]})
+    for gateway, outcome in [] if as_json else done:
+        print(in_a_line(f"pid {gateway.hello.pid}: {_said(outcome)}"))
+    if any(outcome.get("problem") for _, outcome in done):
+        raise typer.Exit(1)
+
+
+@with_settings()
+def logs(server: _AnyServer = None, *, settings: Settings, lines: _Lines = 50, follow: _Follow = False) -> None:
+    """Show the last lines that servers wrote to stderr, and what happened to them, without their secrets."""
+    from mcp_optimizer.control.requests import LogsRequest
+
+    gateway, request = _running(settings)[0], LogsRequest(server=server)
+    shown = _logs(gateway, request)
+    for name, found in shown.items():
+        _print_lines(name, found[len(found) - min(lines, len(found)) :], is_named=server is None)
+    while follow:
+        time.sleep(_LOOK_AGAIN)
+        now = _logs(gateway, request)
+        for name, found in now.items():
+            _print_lines(name, new_lines(shown.get(name, []), found), is_named=server is None)
+        shown = now
+
+
+def new_lines(before: Sequence[str], now: Sequence[str]) -> Sequence[str]:
+    """What was added to a log of which only the last lines are kept."""
+    for start in range(len(before)):
+        kept = len(before) - start
+        if kept <= len(now) and list(before[start:]) == list(now[:kept]):
+            return now[kept:]
+    return now
+
+
+def _logs(gateway: RunningGateway, request: Request) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = gateway.ask(request, _SECONDS)["value"]
+    return found
+
+
+def _print_lines(name: str, lines: Sequence[str], *, is_named: bool) -> None:
+    for line in lines:
+        # A server wrote it.
+        print(in_a_line(f"{name}: {line}" if is_named else line), flush=True)
+
+
+def _said(outcome: dict[str, Any]) -> str:
+    kinds = ("added", "removed", "changed", "settings")
+    said = [f"{kind} {listed(list(outcome[kind]))}" for kind in kinds if outcome.get(kind)]
+    if later := outcome.get("needs_restart"):
+        said.append(f"at the next start: {listed(list(later))}")
+    said = said or ["nothing changed"]
+    return "; ".join([*said, *([f"wrong: {problem}"] if (problem := outcome.get("problem")) else [])])
+
+
+def _all(settings: Settings, request: Request) -> list[tuple[RunningGateway, Any]]:
+    """Each client may have started its own gateway, so all of them are meant."""
+    return [(gateway, gateway.ask(request, _SECONDS)["value"]) for gateway in _running(settings)]
+
+
+def _running(settings: Settings) -> list[RunningGateway]:
+    from mcp_optimizer.control.asking import running_gateways
+    from mcp_optimizer.control.places import CAN_CONTROL
+
+    found = running_gateways(settings)
+    same = [gateway for gateway in found if gateway.is_same_version]
+    if same:
+        return same
+    if found:
+        raise GatewayFailure(f"The running gateway is version {found[0].hello.version}; use that version's command.")
+    if not CAN_CONTROL:
+        raise GatewayFailure("Commands cannot reach a running gateway on this system.")
+    which = "the demo servers" if settings.demo else str(settings.server_file)
+    raise GatewayFailure(f"No gateway is running with {which} and these --servers and --database.")

@@ -1,0 +1,171 @@
+"""What a command prints, found out in a gateway: the same for one that is running and one started for the command.
+
+Called by the listener and by commands. Nothing here counts as a client's use of the gateway: no events, no savings, no
+learning. The policy decides and the audit records as for everybody.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+from mcp_optimizer.catalog.forms import Detail, ToolForms
+from mcp_optimizer.control import requests
+from mcp_optimizer.control.facts import (
+    found_facts,
+    missing_facts,
+    result_facts,
+    server_facts,
+    tool_facts,
+    tool_rows,
+)
+from mcp_optimizer.control.plain_arguments import typed_arguments
+from mcp_optimizer.domain.caller import Caller
+from mcp_optimizer.domain.tools import ServerStatus
+from mcp_optimizer.errors import InvalidRequest, quoted
+from mcp_optimizer.gateway.gateway import Gateway
+from mcp_optimizer.largejson.raw import has_large, plain
+from mcp_optimizer.profiles.lists import ToolLists
+from mcp_optimizer.profiles.tiers import ProfileName
+from mcp_optimizer.upstream.state import UpstreamState
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+_LONGEST_WAIT = 600.0
+_COMMAND_LINE = Caller(client="mcp-optimizer command line")
+"""Whoever runs a command is the user who started the gateway."""
+
+
+class Operations(Protocol):
+    """What a person does to a running gateway."""
+
+    def restart(self, server: str) -> None:
+        """Have a server ended after its calls, and started again."""
+        ...
+
+    def log(self, server: str) -> list[str]:
+        """The last lines of a server, without its secrets."""
+        ...
+
+    async def reload(self) -> DataclassInstance:
+        """Take in the files as they are now; says what changed, and what is wrong with them."""
+        ...
+
+
+@dataclass(frozen=True)
+class AnswerSources:
+    """What is asked about."""
+
+    gateway: Gateway
+    forms: ToolForms
+    lists: ToolLists
+    states: Callable[[], list[UpstreamState]]
+    settled: Callable[[float], Awaitable[None]]
+    detail: Detail
+    profile: ProfileName
+    about: Mapping[str, Any]
+    """What a status says beyond what changes: the server file, the address."""
+    operations: Operations | None = None
+
+
+class Answers:
+    """Answers each kind of request with the values that its command prints."""
+
+    def __init__(self, sources: AnswerSources) -> None:
+        self._of = sources
+        self._started = time.time()
+
+    async def answer(self, request: requests.Request) -> dict[str, Any]:
+        """The value, and the servers that it does not cover."""
+        if request.wait:
+            await self._of.settled(min(request.wait, _LONGEST_WAIT))
+        return {"value": await self._value(request), "missing": missing_facts(self._of.gateway.snapshot)}
+
+    async def _value(self, request: requests.Request) -> Any:
+        match request:
+            case requests.FindRequest():
+                return await self._find(request)
+            case requests.ToolsRequest():
+                return self._tools(request)
+            case requests.CallRequest():
+                return await self._call(request)
+            case requests.ReadRequest():
+                return await self._read(request)
+            case requests.ServersRequest():
+                return [server_facts(self._of.gateway.snapshot, state) for state in self._of.states()]
+            case requests.ShowRequest():
+                tool = self._of.gateway.resolve(request.tool)
+                of = self._of
+                return await asyncio.to_thread(tool_facts, tool, of.forms, of.lists, of.profile)
+            case requests.StatusRequest():
+                return self._status()
+            case requests.RestartRequest():
+                self._known(request.server)
+                self._operations.restart(request.server)
+                return None
+            case requests.LogsRequest():
+                names = self._names if request.server is None else [self._known(request.server)]
+                return {name: self._operations.log(name) for name in names}
+            case requests.ReloadRequest():
+                return asdict(await self._operations.reload())
+
+    async def _find(self, request: requests.FindRequest) -> dict[str, Any]:
+        gateway = self._of.gateway
+        # Made here, in the event loop, because the thread below must find it made.
+        await gateway.seen_by(_COMMAND_LINE)
+        found = await asyncio.to_thread(
+            gateway.find, request.query, request.keywords, request.limit, self._of.detail, _COMMAND_LINE
+        )
+        return found_facts(found)
+
+    def _tools(self, request: requests.ToolsRequest) -> list[dict[str, Any]]:
+        if request.server is not None:
+            self._known(request.server)
+        running = self._of.gateway.snapshot.running
+        return tool_rows([tool for tool in running if request.server in (None, tool.server)])
+
+    async def _call(self, request: requests.CallRequest) -> dict[str, Any]:
+        gateway, arguments = self._of.gateway, request.arguments
+        if request.plain:
+            tool = gateway.resolve(request.tool, request.server)
+            arguments = {**(arguments or {}), **typed_arguments(request.plain, tool.record.details.input_schema)}
+        result = await gateway.call(request.tool, arguments, request.server, _COMMAND_LINE, request.select)
+        return result_facts(await asyncio.to_thread(plain, result) if has_large(result) else result)
+
+    async def _read(self, request: requests.ReadRequest) -> dict[str, Any]:
+        results, parts = self._of.gateway.results, {"select": request.select, "search": request.search}
+        return result_facts(
+            await results.read(request.result_id, _COMMAND_LINE, offset=request.offset, limit=request.limit, **parts)
+        )
+
+    def _status(self) -> dict[str, Any]:
+        states = self._of.states()
+        counts = {status.value: sum(state.status is status for state in states) for status in ServerStatus}
+        return {
+            **self._of.about,
+            "pid": os.getpid(),
+            "started": self._started,
+            "servers": {status: count for status, count in counts.items() if count},
+            "tools": len(self._of.gateway.snapshot.running),
+        }
+
+    @property
+    def _operations(self) -> Operations:
+        if self._of.operations is None:
+            raise InvalidRequest("Only a gateway that is serving can do this.")
+        return self._of.operations
+
+    @property
+    def _names(self) -> list[str]:
+        return [state.name for state in self._of.states()]
+
+    def _known(self, server: str) -> str:
+        if server not in self._names:
+            names = ", ".join(self._names) or "none"
+            raise InvalidRequest(f"Unknown server {quoted(server)}. Servers: {names}.")
+        return server

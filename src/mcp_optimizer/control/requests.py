@@ -1,0 +1,90 @@
+"""What commands ask of a gateway, as checked values: written by commands, read by the listener."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
+
+_Name = Annotated[str, Field(max_length=10_000)]
+
+
+class _Request(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+    wait: float = Field(default=0.0, ge=0, allow_inf_nan=False)
+    """Seconds to wait for servers that are still starting."""
+
+
+class FindRequest(_Request):
+    method: Literal["find"] = "find"
+    query: str
+    keywords: str = ""
+    limit: int | None = None
+
+
+class ToolsRequest(_Request):
+    method: Literal["tools"] = "tools"
+    server: _Name | None = None
+
+
+class CallRequest(_Request):
+    method: Literal["call"] = "call"
+    tool: _Name
+    arguments: Any = None
+    plain: tuple[tuple[str, str], ...] = ()
+    """Arguments as `key=value`, to be read by their types in the tool's schema."""
+    server: _Name | None = None
+    select: str = ""
+
+
+class ReadRequest(_Request):
+    method: Literal["read"] = "read"
+    result_id: _Name
+    offset: int = 0
+    limit: int | None = None
+    select: str = ""
+    search: str = ""
+
+
+class ServersRequest(_Request):
+    method: Literal["servers"] = "servers"
+
+
+class ShowRequest(_Request):
+    method: Literal["show"] = "show"
+    tool: _Name
+
+
+class StatusRequest(_Request):
+    method: Literal["status"] = "status"
+
+
+class RestartRequest(_Request):
+    method: Literal["restart"] = "restart"
+    server: _Name
+
+
+class LogsRequest(_Request):
+    method: Literal["logs"] = "logs"
+    server: _Name | None = None
+
+
+class ReloadRequest(_Request):
+    method: Literal["reload"] = "reload"
+
+
+Request = (
+    FindRequest
+    | ToolsRequest
+    | CallRequest
+    | ReadRequest
+    | ServersRequest
+    | ShowRequest
+    | StatusRequest
+    | RestartRequest
+    | LogsRequest
+    | ReloadRequest
+)
+
+REQUESTS: TypeAdapter[Request] = TypeAdapter(Annotated[Request, Field(discriminator="method")])

@@ -1,0 +1,67 @@
+"""The lines that go over a socket: a gateway says who it is, a command asks, the gateway answers. Pure."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from mcp_optimizer.control.failures import FailedCommand
+from mcp_optimizer.errors import GatewayFailure
+
+PROTOCOL = 1
+MOST_ASKED = 10_000_000
+"""Bytes of a request."""
+MOST_ANSWERED = 1_000_000_000
+"""Bytes of a reply that a command reads."""
+LONGEST_HELLO = 10_000
+
+
+@dataclass(frozen=True)
+class Hello:
+    """The first line of a gateway."""
+
+    version: str
+    pid: int
+    is_ready: bool
+    protocol: int = PROTOCOL
+
+    def line(self) -> bytes:
+        return _line(asdict(self))
+
+    @classmethod
+    def of(cls, line: bytes) -> Hello | None:
+        """None if it is no such line, or that of another protocol."""
+        try:
+            said = json.loads(line)
+        except (ValueError, RecursionError):
+            return None
+        if not isinstance(said, dict) or said.get("protocol") != PROTOCOL:
+            return None
+        version, pid = said.get("version"), said.get("pid")
+        if not isinstance(version, str) or not isinstance(pid, int):
+            return None
+        return cls(version, pid, said.get("is_ready") is True)
+
+
+def answered(value: Any) -> bytes:
+    return _line({"answer": value})
+
+
+def failed(failure: FailedCommand) -> bytes:
+    return _line({"failure": asdict(failure)})
+
+
+def read_answer(line: bytes) -> Any:
+    """What a gateway answered; raises the failure that it reports."""
+    if not line.endswith(b"\n"):
+        raise GatewayFailure("The gateway ended before it answered. With --fresh, the servers are started anew.")
+    said = json.loads(line)
+    if "failure" in said:
+        raise GatewayFailure(str(said["failure"]["message"]), int(said["failure"]["code"]))
+    return said["answer"]
+
+
+def _line(value: Any) -> bytes:
+    # Half characters, which servers may send, have no UTF-8; escaped they survive.
+    return json.dumps(value).encode("ascii") + b"\n"

@@ -1,0 +1,23 @@
+"""What the gateway itself says in a result: how it was cut, what was selected. For models, not a part of the result."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mcp_optimizer.results.pages import Pieces
+
+
+class Notice(dict[str, Any]):
+    """A text block of ours. On the wire it is one like any other; no server can send this type."""
+
+
+def notice_block(text: str) -> Notice:
+    return Notice(type="text", text=text)
+
+
+def cut_notice(pieces: Pieces, next_offset: int, result_id: str) -> str:
+    """What a model needs to know about a cut result, in one line."""
+    return (
+        f"[Cut: {next_offset:,} of {pieces.count:,} {pieces.unit} shown. Read on with read_result("
+        f'result_id="{result_id}", offset={next_offset}); its select (JMESPath) or search narrows it.]'
+    )

@@ -1,0 +1,59 @@
+"""One supervisor's time in the pool: from the end of the one that had its name before, to the end of its own process.
+
+So no server runs twice at once, however fast its entry changes: many hold a lock or a port. Called by the pool.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+
+import anyio
+
+from mcp_optimizer.upstream.supervisor import Supervisor
+
+logger = logging.getLogger(__name__)
+
+
+class Term:
+    """`serve` is a task of the pool; `end` lets its calls finish, then ends it and no other."""
+
+    def __init__(self, server: Supervisor, pause: float, before: Term | None = None) -> None:
+        """`pause`: seconds before a supervisor that failed by a fault of ours goes on."""
+        self.server = server
+        self._pause = pause
+        self._before = before
+        # Ended from inside: cancelling a task from outside would interrupt the shielded end of its child process.
+        self._scope = anyio.CancelScope()
+        self.ended = asyncio.Event()
+
+    async def serve(self) -> None:
+        try:
+            if self._before is not None:
+                await self._before.ended.wait()
+                self._before = None
+            if self.server.can_run and not self._scope.cancel_called:
+                with self._scope:
+                    await self._keep_alive()
+        finally:
+            self.ended.set()
+
+    async def end(self, seconds: float) -> None:
+        """Let the calls in progress finish, for so long; those that have not by then get an error."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self.server.admission.emptied()
+        self.server.interrupt()
+        self._scope.cancel()
+        await self.server.own.close()
+        await self.ended.wait()
+
+    async def _keep_alive(self) -> None:
+        """A fault of ours in one server's loop must not reach the others, which share the pool's scope."""
+        while True:
+            try:
+                await self.server.run()
+            except Exception:
+                logger.exception("Server %s: its supervisor failed; restarting it", self.server.state.name)
+                await asyncio.sleep(self._pause)

@@ -1,0 +1,156 @@
+"""Commands while a gateway is running: they answer through it, exactly as without it, and start no server."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from mcp_optimizer.control.asking import running_gateways
+from mcp_optimizer.control.places import identity, made_folder, sockets
+from mcp_optimizer.settings import load_settings
+from tests.conftest import PLAIN_SERVER, WriteServers
+from tests.e2e.running import command, gateway_at, over_stdio, until_found
+from tests.waiting import until
+
+QUESTIONS = [
+    ("find", "draw a picture"),
+    ("find", "draw a picture", "--json", "--limit", "2"),
+    ("tools",),
+    ("tools", "--json"),
+    ("tools", "--server", "one"),
+    ("tools", "--server", "nobody"),
+    ("show", "picture"),
+    ("show", "picture", "--json"),
+    ("show", "pictur"),
+    ("call", "facts"),
+    ("call", "fail"),
+    ("call", "nothing_like_it"),
+    ("read", "r0000000000"),
+]
+
+
+@pytest.fixture
+def starts(tmp_path: Path) -> Path:
+    return tmp_path / "starts"
+
+
+@pytest.fixture
+def config(write_servers: WriteServers, starts: Path) -> Path:
+    """One server, which notes each of its starts."""
+    note = f"open({str(starts)!r}, 'a').write('x')"
+    server = f"sys.argv = ['plain', 'one']; runpy.run_path({str(PLAIN_SERVER)!r}, run_name='__main__')"
+    script = f"import runpy, sys; {note}; {server}"
+    return write_servers({"one": {"command": sys.executable, "args": ["-c", script]}})
+
+
+def started(starts: Path) -> int:
+    return len(starts.read_text()) if starts.exists() else 0
+
+
+async def until_reached(config: Path) -> None:
+    settings = load_settings({"config": config})
+    await until(lambda: any(gateway.hello.is_ready for gateway in running_gateways(settings)), timeout=20)
+
+
+@pytest.mark.parametrize("question", QUESTIONS, ids=" ".join)
+async def test_a_running_gateway_answers_as_a_fresh_one_does(
+    config: Path, starts: Path, question: tuple[str, ...]
+) -> None:
+    fresh = await command(*question, "--config", config)
+    async with gateway_at(config):
+        await until_reached(config)
+        before = started(starts)
+        asked = await command(*question, "--config", config)
+        assert (asked.code, asked.out) == (fresh.code, fresh.out)
+        assert started(starts) == before
+
+
+async def test_a_gateway_on_stdio_answers_commands(config: Path, starts: Path) -> None:
+    async with over_stdio(config) as client:
+        await until_found(client, "picture", "picture")
+        await until_reached(config)
+        found = await command("find", "draw a picture", "--config", config, "--json")
+        assert found.json["tools"][0]["name"] == "picture"
+        assert (await command("servers", "--config", config)).code == 0
+        assert started(starts) == 1
+
+
+@pytest.mark.parametrize("option", [("--fresh",), ("--encoder", "none"), ("--database", "none")], ids=" ".join)
+async def test_what_would_change_the_answer_starts_servers(config: Path, starts: Path, option: tuple[str, ...]) -> None:
+    async with gateway_at(config):
+        await until_reached(config)
+        before = started(starts)
+        assert (await command("tools", "--config", config, *option)).code == 0
+        assert started(starts) == before + 1
+
+
+async def test_without_a_gateway_a_dead_ones_socket_is_removed(config: Path, starts: Path) -> None:
+    settings = load_settings({"config": config})
+    folder = made_folder(os.environ)
+    assert folder is not None
+    with socket.socket(socket.AF_UNIX) as dead:
+        dead.bind(str(folder / f"{identity(settings)}-1.sock"))
+    assert (await command("tools", "--config", config)).code == 0
+    assert started(starts) == 1
+    assert sockets(identity(settings), os.environ) == []
+
+
+async def test_a_folder_that_others_can_enter_is_not_asked(config: Path, starts: Path) -> None:
+    async with gateway_at(config):
+        await until_reached(config)
+        [path] = sockets(identity(load_settings({"config": config})), os.environ)
+        path.parent.chmod(0o755)
+        before = started(starts)
+        assert (await command("tools", "--config", config)).code == 0
+        assert started(starts) == before + 1
+
+
+async def test_something_else_that_listens_there_is_not_believed(config: Path, starts: Path) -> None:
+    settings = load_settings({"config": config})
+    folder = made_folder(os.environ)
+    assert folder is not None
+    with _says(folder / f"{identity(settings)}-1.sock"):
+        assert (await command("tools", "--config", config)).code == 0
+    assert started(starts) == 1
+
+
+@contextmanager
+def _says(path: Path) -> Iterator[None]:
+    """A socket that accepts and says nothing."""
+    with socket.socket(socket.AF_UNIX) as silent:
+        silent.bind(str(path))
+        silent.listen()
+        yield
+
+
+async def test_status_lists_each_gateway_until_it_ends(config: Path) -> None:
+    async with gateway_at(config) as address:
+        async with over_stdio(config) as client:
+            await until_found(client, "picture", "picture")
+            await until_reached(config)
+            status = (await command("status", "--config", config, "--json", cold=True)).json["gateways"]
+            assert {one["address"] for one in status} == {address, "stdio"}
+            assert {one["server_file"] for one in status} == {str(config)}
+        only = await command("status", "--config", config)
+        assert (only.code, len(only.out.splitlines())) == (0, 1)
+    none = await command("status", "--config", config)
+    assert none.code == 1
+    assert "No gateway is running" in none.err
+
+
+async def test_calls_of_commands_are_audited_and_no_use_of_the_gateway(config: Path) -> None:
+    async with gateway_at(config):
+        await until_reached(config)
+        await command("find", "draw a picture", "--config", config)
+        await command("call", "facts", "--config", config)
+    audit = [json.loads(line) for line in (await command("audit", "--config", config, "--json")).out.splitlines()]
+    assert [(entry["tool"], entry["client"]) for entry in audit] == [("facts", "mcp-optimizer command line")]
+    report = (await command("report", "--config", config, "--json")).json
+    assert report["usage"]["events"] == 0
