@@ -31,7 +31,7 @@ _FOR_LATER = (FailureKind.VARIABLE, FailureKind.UNSTORED)
 
 
 @dataclass(frozen=True)
-class Origin:
+class EntryOrigin:
     """Where an entry comes from."""
 
     client: str
@@ -55,7 +55,7 @@ class TranslatedEntry:
     is_gateway: bool = False
 
 
-def translated(name: str, value: Any, origin: Origin, environment: Mapping[str, str]) -> TranslatedEntry:
+def translated(name: str, value: Any, origin: EntryOrigin, environment: Mapping[str, str]) -> TranslatedEntry:
     """A client's entry as one of ours."""
     is_off = isinstance(value, dict) and (bool(value.get("disabled")) or value.get("enabled") is False)
     try:
@@ -76,7 +76,7 @@ def _plain(problem: str) -> str:
     return (problem.rpartition(" (in ")[0] or problem)[:_LONGEST_PROBLEM]
 
 
-def _entry(value: Any, origin: Origin) -> tuple[dict[str, Any], tuple[str, ...]]:
+def _entry(value: Any, origin: EntryOrigin) -> tuple[dict[str, Any], tuple[str, ...]]:
     if not isinstance(value, dict):
         raise UnusableEntry("the entry is not an object")
     if len(value) > _MOST_KEYS:
@@ -144,7 +144,7 @@ def _seconds(value: Any) -> Any:
     return value // 1000 if value % 1000 == 0 else value / 1000
 
 
-def _with_paths(entry: dict[str, Any], origin: Origin) -> dict[str, Any]:
+def _with_paths(entry: dict[str, Any], origin: EntryOrigin) -> dict[str, Any]:
     """The entry with absolute paths, where it is known what they are relative to."""
     if origin.folder is None:
         return entry

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from mcp_optimizer.clients.documents import ListedEntry, listing
-from mcp_optimizer.clients.entries import Origin, TranslatedEntry, translated
+from mcp_optimizer.clients.entries import EntryOrigin, TranslatedEntry, translated
 from mcp_optimizer.clients.finding import ANY_FILE, FoundFile, Machine
 from mcp_optimizer.clients.known import KeyPath
 from mcp_optimizer.clients.literal_secrets import SecretsOfEntry
@@ -138,12 +138,12 @@ def beside_stored(entry: PlannedEntry, stored: Mapping[str, str]) -> PlannedEntr
     return replace(entry, secrets=secrets.values, with_references=secrets.entry)
 
 
-def _origin(file: FoundFile, listed: ListedEntry, machine: Machine) -> Origin:
+def _origin(file: FoundFile, listed: ListedEntry, machine: Machine) -> EntryOrigin:
     if listed.project is not None:
-        return Origin(file.client.name, machine.home, listed.project, is_project=True)
+        return EntryOrigin(file.client.name, machine.home, listed.project, is_project=True)
     # Only of a server file is it known what paths are relative to.
     folder = file.place.path.parent if file.client is ANY_FILE else None
-    return Origin(file.client.name, machine.home, folder)
+    return EntryOrigin(file.client.name, machine.home, folder)
 
 
 def _problem_of_name(name: str) -> str:

@@ -60,7 +60,8 @@ def foreign_document(document: Mapping[str, Any]) -> str:
     if isinstance(document.get("amp.mcpServers"), dict):
         return "an Amp file"
     listed = document.get("mcpServers")
-    if "modelContextProtocolServers" in _object(document, "experimental") or (isinstance(listed, list) and listed):
+    is_listed = isinstance(listed, list) and any(isinstance(entry, dict) for entry in listed)
+    if "modelContextProtocolServers" in _object(document, "experimental") or is_listed:
         return "a Continue file"
     entries = _object(document, "mcp")
     if any(_is_of_opencode(entry) for entry in (*entries.values(), *_object(entries, "servers").values())):

@@ -24,8 +24,8 @@ class Term:
         self.server = server
         self._pause = pause
         self._before = before
-        # Ended from inside: cancelling a task from outside would interrupt the shielded end of its child process.
-        self._scope = anyio.CancelScope()
+        self._scope: anyio.CancelScope | None = None
+        self._is_ending = False
         self.ended = asyncio.Event()
 
     async def serve(self) -> None:
@@ -33,8 +33,10 @@ class Term:
             if self._before is not None:
                 await self._before.ended.wait()
                 self._before = None
-            if self.server.can_run and not self._scope.cancel_called:
-                with self._scope:
+            if self.server.can_run and not self._is_ending:
+                # Ended from inside: cancelling a task from outside would interrupt the shielded end of its child
+                # process. Made here, because a scope needs an event loop, and a library user may have none yet.
+                with anyio.CancelScope() as self._scope:
                     await self._keep_alive()
         finally:
             self.ended.set()
@@ -45,7 +47,9 @@ class Term:
             async with asyncio.timeout(seconds):
                 await self.server.admission.emptied()
         self.server.interrupt()
-        self._scope.cancel()
+        self._is_ending = True
+        if self._scope is not None:
+            self._scope.cancel()
         await self.server.own.close()
         await self.ended.wait()
 

@@ -204,8 +204,9 @@ def test_secrets_of_a_login_are_redacted(tmp_path: Path) -> None:
 
 KEYS = "type client_id clientId client_secret scopes issuer resource callback_port pkce enabled private_key_file"
 OF_ENTRIES = "auth oauth headersHelper scopes oauth_resource bearer_token_env_var http_headers env_http_headers cwd"
+NUMBERS = st.integers() | st.floats(allow_nan=False, allow_infinity=False)
 VALUES = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.sampled_from(["oauth", "none", "shared"]),
+    st.none() | st.booleans() | NUMBERS | st.text() | st.sampled_from(["oauth", "none", "shared"]),
     lambda inner: (
         st.lists(inner, max_size=3) | st.dictionaries(st.text() | st.sampled_from(KEYS.split()), inner, max_size=5)
     ),
