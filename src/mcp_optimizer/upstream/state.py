@@ -49,6 +49,8 @@ class UpstreamState:
     protocol_version: str = ""
     server_version: str = ""
     started_in: float = 0.0
+    stray: str = ""
+    """A line that it printed on stdout among its messages, where only messages belong."""
     restarts: int = 0
     capabilities: Mapping[str, Any] = field(default_factory=dict, repr=False)
     instructions: str = field(default="", repr=False)

@@ -253,7 +253,7 @@ class Supervisor:
         try:
             async with self._open(diagnostics, self._notice) as session:
                 # Not a local variable, because it would keep every definition alive as long as the server.
-                self._up(session, await self._begin(session), time.monotonic() - started)
+                self._up(session, await self._begin(session), time.monotonic() - started, diagnostics.stray)
                 was_up = True
                 try:
                     await self._watch(session, diagnostics)
@@ -267,7 +267,7 @@ class Supervisor:
             logger.error("Server %s: a fault of the gateway ended its session.\n%s", self._spec.name, frames(group))
         if problem.kind is FailureKind.LOGIN:
             return problem, False
-        return diagnostics.failure() or problem, not was_up and self._try_another_way(diagnostics)
+        return diagnostics.explanation(problem), not was_up and self._try_another_way(diagnostics)
 
     def _diagnostics(self) -> Diagnostics:
         return Diagnostics(Dropped(self._spec.name))
@@ -321,9 +321,9 @@ class Supervisor:
 
     # State.
 
-    def _up(self, session: UpstreamSession, listing: Listing, seconds: float) -> None:
+    def _up(self, session: UpstreamSession, listing: Listing, seconds: float, stray: str) -> None:
         self._session = session
-        said = {name: getattr(session.agreement, name) for name in AGREED}
+        said = {name: getattr(session.agreement, name) for name in AGREED} | {"stray": stray}
         self._set(status=ServerStatus.RUNNING, listing=listing, reason="", failure=None, started_in=seconds, **said)
         log_unusable(self._spec.name, listing)
 
