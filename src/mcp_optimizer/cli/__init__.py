@@ -8,7 +8,22 @@ from typing import Annotated
 import typer
 
 from mcp_optimizer import __version__
-from mcp_optimizer.cli import audit, inspect_servers, keys, logins, policy, reports, secrets, serve, setup, tools, trust
+from mcp_optimizer.cli import (
+    audit,
+    doctor,
+    health,
+    inspect_servers,
+    keys,
+    logins,
+    policy,
+    reports,
+    secrets,
+    serve,
+    service,
+    setup,
+    tools,
+    trust,
+)
 from mcp_optimizer.errors import ConfigurationError, InvalidArguments, OptimizerError, UnknownTool
 from mcp_optimizer.runtime.terminal_text import printable
 
@@ -36,7 +51,23 @@ def options(*, version: _Version = False) -> None:
     """
 
 
-for group in (serve, setup, tools, inspect_servers, logins, secrets, keys, policy, trust, reports, audit):
+GROUPS = (
+    serve,
+    setup,
+    tools,
+    inspect_servers,
+    doctor,
+    health,
+    service,
+    logins,
+    secrets,
+    keys,
+    policy,
+    trust,
+    reports,
+    audit,
+)
+for group in GROUPS:
     group.register(app)
 
 

@@ -1,27 +1,19 @@
-"""`servers` and `doctor`: the configured servers, their state, and how to fix those that do not work."""
+"""`servers`: the configured servers, their state and what their tools cost."""
 
 from __future__ import annotations
-
-import shlex
-import sys
-from typing import TYPE_CHECKING, Any
 
 import typer
 
 from mcp_optimizer.cli.options import JsonFlag, with_settings
 from mcp_optimizer.cli.running import run, started
+from mcp_optimizer.cli.server_rows import changes_of, facts_of
 from mcp_optimizer.cli.show import console, print_json
-from mcp_optimizer.runtime.terminal_text import counted, in_a_line
+from mcp_optimizer.runtime.terminal_text import in_a_line
 from mcp_optimizer.settings import Settings
-
-if TYPE_CHECKING:
-    from mcp_optimizer.app import Optimizer
-    from mcp_optimizer.upstream.state import UpstreamState
 
 
 def register(app: typer.Typer) -> None:
-    for command in (servers, doctor):
-        app.command()(command)
+    app.command()(servers)
 
 
 @with_settings()
@@ -30,20 +22,12 @@ def servers(*, settings: Settings, as_json: JsonFlag = False) -> None:
     run(_servers(settings, as_json))
 
 
-@with_settings()
-def doctor(*, settings: Settings, as_json: JsonFlag = False) -> None:
-    """Check every server; report problems and how to fix them. Exit code 1 if there are any."""
-    healthy = run(_doctor(settings, as_json))
-    if not healthy:
-        sys.exit(1)
-
-
 async def _servers(settings: Settings, as_json: bool) -> None:
     from rich.table import Table
     from rich.text import Text
 
     async with started(settings, shows_servers=True) as optimizer:
-        rows = [_facts(optimizer, state) for state in optimizer.servers()]
+        rows = [facts_of(optimizer, state) for state in optimizer.servers()]
     if as_json:
         print_json({"servers": rows})
         return
@@ -55,131 +39,6 @@ async def _servers(settings: Settings, as_json: bool) -> None:
     table.add_column("", overflow="fold", ratio=1)
     for row in rows:
         texts = (row["name"], row["status"], row["transport"], f"{row['tools']:,}", f"{row['tokens']:,}")
-        said = "; ".join(filter(None, [row.get("reason", ""), *_changes(row)]))
+        said = "; ".join(filter(None, [row.get("reason", ""), *changes_of(row)]))
         table.add_row(*map(Text, texts), Text(in_a_line(said), style="yellow"))
     console().print(table)
-
-
-def _facts(optimizer: Optimizer, state: UpstreamState) -> dict[str, Any]:
-    tools = [tool for tool in optimizer.snapshot.running if tool.server == state.name]
-    facts: dict[str, Any] = {
-        "name": state.name,
-        "status": state.status.value,
-        "transport": state.spec.transport.value,
-        "tools": len(tools),
-        "tokens": sum(tool.tokens for tool in tools),
-    }
-    if state.reason:
-        facts["reason"] = state.reason
-    if state.failure is not None:
-        facts["failure"] = state.failure.value
-    if state.protocol_version:
-        facts["protocol"] = state.protocol_version
-    if state.server_version:
-        facts["version"] = state.server_version
-    if state.started_in:
-        facts["started_in_s"] = round(state.started_in, 2)
-    unapproved = optimizer.snapshot.unapproved
-    for kind, found in (("held", unapproved.held), ("announced", unapproved.announced)):
-        if own := [tool for (server, _), tool in found.items() if server == state.name]:
-            facts[kind] = [{"tool": tool.name, "change": tool.change.value} for tool in own]
-    if state.listing.turned_off:
-        facts["turned_off"] = list(state.listing.turned_off)
-    if state.listing.idle:
-        facts["no_such_tools"] = list(state.listing.idle)
-    if state.listing.left_out:
-        facts["left_out"] = [{"tool": tool.name, "reason": tool.reason} for tool in state.listing.left_out]
-    return facts
-
-
-def _changes(row: dict[str, Any]) -> list[str]:
-    """What a person should know about tools that are not as they were approved."""
-    held, announced = row.get("held", []), row.get("announced", [])
-    return [
-        *([f"{counted(len(held), 'tool')} held until approved"] if held else []),
-        *([f"{counted(len(announced), 'tool')} changed since approved"] if announced else []),
-    ]
-
-
-async def _doctor(settings: Settings, as_json: bool) -> bool:
-    from mcp_optimizer.domain.tools import ServerStatus
-
-    # One attempt each: a restart would hide the first error.
-    patient = settings.model_copy(update={"restart_pause": 3_600.0, "restart_pause_max": 3_600.0})
-    patient = patient.model_copy(update={"wait": settings.start_timeout + 10})
-    async with started(patient, shows_servers=True) as optimizer:
-        rows = [_facts(optimizer, state) for state in optimizer.servers()]
-        states = optimizer.servers()
-    for row, state in zip(rows, states, strict=True):
-        if advice := advise(state):
-            row["advice"] = advice
-    healthy = all(state.status in (ServerStatus.RUNNING, ServerStatus.STOPPED) for state in states)
-    if as_json:
-        print_json({"healthy": healthy, "servers": rows})
-    else:
-        _show_diagnosis(rows)
-    return healthy
-
-
-_ADVICE = {
-    "command": 'Install {target!r}, or set the server\'s "command" to its full path.',
-    "variable": 'Set the variable in the environment of mcp-optimizer, or put the value in the server\'s "env".',
-    "secret": "Secrets are in the catalog database: set them with the same --database as the gateway's.",
-    "not_mcp": "It must write only MCP messages to stdout. Look for an option that sends its logs to stderr.",
-    "exited": "Run its command in a terminal to see the full message. Usually an argument, a key or a file is missing.",
-    "entry": "Correct its entry in the server file.",
-    "login": "Log in once: mcp-optimizer login {name}",
-    "unauthorised": 'It wants credentials: set them in the server\'s "headers".',
-    "fault": "This is a bug in mcp-optimizer. Please report it, with the traceback from the log.",
-}
-"""By the kind of a failure; read with the command line, so without importing it."""
-
-_SILENT = (
-    "It starts, but does not speak MCP in time. Run its command in a terminal: it may wait for input or a login. "
-    "If it is only slow (a first npx or uvx download), raise --start-timeout."
-)
-
-
-def advise(state: UpstreamState) -> str:
-    """What a user can do about a server that does not run."""
-    if state.failure is None:
-        return ""
-    if advice := _ADVICE.get(state.failure):
-        return advice.format(target=state.spec.target, name=shlex.quote(state.name))
-    if not state.spec.command:
-        return f"Check that {state.spec.target} is correct and that its server is running."
-    return _SILENT if state.failure == "silent" else "Run its command in a terminal, and check its entry."
-
-
-def _show_diagnosis(rows: list[dict[str, Any]]) -> None:
-    from rich.text import Text
-
-    out = console()
-    marks = {"running": ("✓", "green"), "failed": ("✗", "red"), "stopped": ("–", "dim"), "starting": ("…", "yellow")}
-    marks["login needed"] = ("!", "yellow")
-    for row in rows:
-        mark, style = marks[row["status"]]
-        line = Text(f"{mark} {row['name']}", style=style)
-        if row["status"] == "running":
-            line.append(f"  {counted(row['tools'], 'tool')}, {row['tokens']:,} tokens", style="default")
-            line.append(
-                f"  up in {row['started_in_s']} s, MCP {row['protocol']}, {in_a_line(row.get('version', ''))}",
-                style="dim",
-            )
-        else:
-            line.append(f"  {in_a_line(row.get('reason', row['status']))}", style="default")
-        out.print(line)
-        if off := row.get("turned_off"):
-            out.print(Text(f"    {counted(len(off), 'tool')} turned off: {', '.join(off)}", style="dim"))
-        for change in _changes(row):
-            see = f"mcp-optimizer trust diff {shlex.quote(row['name'])}"
-            out.print(Text(f"    {change}: {see}", style="yellow"))
-        for name in row.get("no_such_tools", []):
-            told = f"    the server file names the tool {name!r}, but this server does not have it"
-            out.print(Text(told, style="yellow"))
-        for tool in row.get("left_out", []):
-            out.print(Text(f"    tool {tool['tool']!r} is left out: {in_a_line(tool['reason'])}", style="yellow"))
-        if "advice" in row:
-            out.print(Text(f"    {row['advice']}", style="cyan"))
-    failed = sum(row["status"] not in ("running", "stopped") for row in rows)
-    out.print(f"{counted(len(rows), 'server')}, {f'{failed} with a problem' if failed else 'no problems'}")

@@ -35,8 +35,6 @@ class FailureKind(StrEnum):
     """Its command was not found."""
     SILENT = "silent"
     """It did not answer in time."""
-    EDITOR = "editor_variable"
-    """Its entry uses a variable that only an editor can replace."""
     NOT_MCP = "not_mcp"
     """It answers, or writes to stdout, something else than MCP messages."""
     EXITED = "exited"
