@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from platformdirs import user_config_path
 
 from mcp_optimizer.cli.options import JsonFlag
 from mcp_optimizer.cli.service_files import MARK, GatewayService, systemd_unit
@@ -23,7 +24,7 @@ from mcp_optimizer.cli.service_plans import Command, ServicePlace, ServicePlan, 
 from mcp_optimizer.cli.show import print_json
 from mcp_optimizer.errors import ConfigurationError, OptimizerError
 from mcp_optimizer.runtime.terminal_text import printable
-from mcp_optimizer.settings import load_settings
+from mcp_optimizer.settings import APP_NAME, load_settings
 
 _ADDRESS = "127.0.0.1:8765"
 _VARIABLES = "# Variables for mcp-optimizer and ${VAR} in its server file: NAME=value, one a line.\n"
@@ -132,13 +133,12 @@ def _service(config: Path | None, settings_file: Path | None, http: str) -> Gate
         raise ConfigurationError(
             f"No server file at {server_file}. Name one with --config, or make it: mcp-optimizer init"
         )
-    folder = server_file.parent
     return GatewayService(
         program=_program(),
         server_file=server_file,
         http=f"[{host}]:{port}" if ":" in host else f"{host}:{port}",
         search_path=os.environ.get("PATH") or os.defpath,
-        variables=folder / "mcp-optimizer.env",
+        variables=user_config_path(APP_NAME) / "service.env",
         home=Path.home(),
         settings_file=settings_file.absolute() if settings_file is not None else None,
     )
@@ -194,12 +194,13 @@ def _ask(question: str, yes: bool) -> None:
 
 
 def _write(plan: ServicePlan, service: GatewayService) -> None:
-    from mcp_optimizer.db.private_files import replace_file, write_file
+    from mcp_optimizer.db.private_files import make_folder, replace_file, write_file
 
     try:
         plan.place.file.parent.mkdir(parents=True, exist_ok=True)
         replace_file(plan.place.file, plan.text)
         if not service.variables.exists():
+            make_folder(service.variables.parent)
             write_file(service.variables, _VARIABLES)
     except OSError as error:
         raise ConfigurationError(f"Cannot write {error.filename or plan.place.file}: {error.strerror}.") from error
