@@ -12,6 +12,7 @@ from mcp_optimizer.cli import (
     audit,
     doctor,
     health,
+    importing,
     inspect_servers,
     keys,
     logins,
@@ -54,6 +55,7 @@ def options(*, version: _Version = False) -> None:
 GROUPS = (
     serve,
     setup,
+    importing,
     tools,
     inspect_servers,
     doctor,
