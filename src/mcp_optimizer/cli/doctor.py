@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import shlex
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from mcp_optimizer.cli.advice import advise
+from mcp_optimizer.cli.fixing import corrections, fix
 from mcp_optimizer.cli.options import JsonFlag, with_settings
 from mcp_optimizer.cli.running import run, started
 from mcp_optimizer.cli.server_rows import changes_of, facts_of
@@ -32,18 +33,26 @@ _NO_SERVERS = "No servers are configured, so there is nothing to find or call."
 _ALL_DISABLED = "Every server is disabled, so there is nothing to find or call."
 
 
+_Fix = Annotated[bool, typer.Option("--fix", help="Correct what needs no guess in the server file, after asking.")]
+_Yes = Annotated[bool, typer.Option("--yes", help="With --fix: do not ask.")]
+
+
 def register(app: typer.Typer) -> None:
     app.command()(doctor)
 
 
 @with_settings()
-def doctor(*, settings: Settings, as_json: JsonFlag = False) -> None:
+def doctor(*, settings: Settings, mend: _Fix = False, yes: _Yes = False, as_json: JsonFlag = False) -> None:
     """Check every server; report problems and how to fix them. Exit code 1 if there are any."""
-    if not run(_doctor(settings, as_json)):
+    found = corrections(settings)
+    fixed = found.lines if found is not None and mend and fix(found, yes=yes) else []
+    left = found.lines if found is not None and not fixed else []
+    if not run(_doctor(settings, as_json, fixed, left)):
         sys.exit(1)
 
 
-async def _doctor(settings: Settings, as_json: bool) -> bool:
+async def _doctor(settings: Settings, as_json: bool, fixed: list[str], left: list[str]) -> bool:
+    """`fixed` was corrected in the server file just now; `left` could be."""
     # One attempt each: a restart would hide the first error.
     patient = settings.model_copy(update={"restart_pause": 3_600.0, "restart_pause_max": 3_600.0})
     patient = patient.model_copy(update={"wait": settings.start_timeout + 10})
@@ -56,9 +65,11 @@ async def _doctor(settings: Settings, as_json: bool) -> bool:
     about = _about_all(rows, settings)
     healthy = not about and all(row["status"] in ("running", "stopped") for row in rows)
     if as_json:
-        print_json({"healthy": healthy, "servers": rows, **about})
+        did = {key: lines for key, lines in (("fixed", fixed), ("fixable", left)) if lines}
+        print_json({"healthy": healthy, "servers": rows, **about, **did})
     else:
         _show(rows, about)
+        _show_fixes(fixed, left)
     return healthy
 
 
@@ -95,6 +106,18 @@ def _show(rows: list[dict[str, Any]], about: dict[str, str]) -> None:
         return
     failed = sum(row["status"] not in ("running", "stopped") for row in rows)
     out.print(f"{counted(len(rows), 'server')}, {f'{failed} with a problem' if failed else 'no problems'}")
+
+
+def _show_fixes(fixed: list[str], left: list[str]) -> None:
+    from rich.text import Text
+
+    out = console()
+    for line in fixed:
+        out.print(Text(f"corrected: {line}", style="green"))
+    if left:
+        out.print(Text("Can be corrected with `mcp-optimizer doctor --fix`:", style="cyan"))
+        for line in left:
+            out.print(Text(f"  {line}", style="cyan"))
 
 
 def _told(row: dict[str, Any]) -> Text:
