@@ -9,6 +9,7 @@ import shutil
 import stat
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -152,9 +153,8 @@ def test_odd_paths_stay_one_word_in_a_unit() -> None:
 
 
 @pytest.mark.parametrize("write", [systemd_unit, launchd_plist])
-def test_a_path_cannot_add_lines(write: object) -> None:
+def test_a_path_cannot_add_lines(write: Callable[[GatewayService], str]) -> None:
     with pytest.raises(ConfigurationError, match="line break"):
-        assert callable(write)
         write(described("/srv\nExecStartPre=/bin/evil"))
 
 
