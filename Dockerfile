@@ -14,7 +14,8 @@ ENV PATH=/app/bin:$PATH \
     XDG_DATA_HOME=/data \
     XDG_CONFIG_HOME=/config \
     PYTHONUNBUFFERED=1 \
-    MCP_OPTIMIZER_HTTP=0.0.0.0:8080
+    MCP_OPTIMIZER_HTTP=0.0.0.0:8080 \
+    MCP_OPTIMIZER_ALLOWED_HOSTS=localhost:8080,127.0.0.1:8080
 RUN mkdir -p /config /data && chown 10001:10001 /data && chmod 700 /data
 USER 10001:10001
 WORKDIR /data

@@ -155,8 +155,9 @@ def try_out(image: Image, steps: list[Step]) -> None:
     program = image.environment["PATH"].split(":")[0] + "/mcp-optimizer"
     print(image.run([program, "doctor", "--demo", "--database", "none"]))
     with socket.create_server(("127.0.0.1", 0)) as taken:
-        place = f"0.0.0.0:{taken.getsockname()[1]}"
-    environment = {**image.environment, "MCP_OPTIMIZER_HTTP": place}
+        port = str(taken.getsockname()[1])
+    # The image's own settings, at a port that is free here.
+    environment = {name: value.replace(":8080", f":{port}") for name, value in image.environment.items()}
     command = [program, *last(steps, "CMD").words, "--demo"]
     refused = started(image, command, environment)
     said = refused.communicate(timeout=_PATIENCE)[0]

@@ -1,4 +1,4 @@
-"""How soon a new gateway on stdio answers its first tools/list, from the start of its process.
+"""How soon a new gateway on stdio answers tools/list.
 
     python -m benchmarks.gateway.first_list [--rounds 5] [--against FOLDER]
 
