@@ -44,7 +44,9 @@ def first_list(checkout: Path, database: str) -> float:
         gateway.stdin.flush()
         reply: dict[str, Any] = {}
         while reply.get("id") != 2:
-            reply = json.loads(gateway.stdout.readline())
+            line = gateway.stdout.readline()
+            assert line, f"the gateway of {checkout} ended with {gateway.wait(30)} (database {database})"
+            reply = json.loads(line)
         took = time.perf_counter() - began
         assert reply["result"]["tools"], "it lists nothing"
         gateway.stdin.close()
