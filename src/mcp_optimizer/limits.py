@@ -115,7 +115,7 @@ class Limits(BaseModel):
         ge=80,
         description="Characters kept of one line that a server writes to stderr. The rest is dropped.",
     )
-    stderr_lines: int = Field(default=20, ge=1, description="Lines kept of a server's stderr. The oldest are dropped.")
+    stderr_lines: int = Field(default=50, ge=1, description="Lines kept of a server's stderr. The oldest are dropped.")
     log_lines: int = Field(
         default=200,
         ge=1,

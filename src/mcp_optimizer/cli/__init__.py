@@ -12,6 +12,8 @@ from mcp_optimizer.cli import (
     adding,
     audit,
     connecting,
+    doctor,
+    health,
     importing,
     inspect_servers,
     keys,
@@ -22,6 +24,7 @@ from mcp_optimizer.cli import (
     reports,
     secrets,
     serve,
+    service,
     setup,
     switching,
     tools,
@@ -59,8 +62,9 @@ PANELS = {
     "Start here": (serve, setup),
     "Clients": (importing, connecting),
     "Look": (tools, reports),
-    "Servers": (adding, switching, registries, inspect_servers, operate, logins, secrets, trust),
+    "Servers": (adding, switching, registries, inspect_servers, doctor, operate, logins, secrets, trust),
     "Share": (keys, policy, audit),
+    "Run for good": (service, health),
 }
 """The parts of the help, and the commands in each."""
 

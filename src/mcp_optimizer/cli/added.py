@@ -196,7 +196,7 @@ def show_preview(draft: Draft, name: str, filling: Filled, path: Path) -> None:
 
 async def first_start(settings: Settings, name: str, *, prints: bool) -> dict[str, Any]:
     """Start a server once, to see whether it works and what its tools cost."""
-    from mcp_optimizer.cli.inspect_servers import advise
+    from mcp_optimizer.cli.advice import advise
     from mcp_optimizer.domain.tools import ServerStatus
 
     # One attempt: a restart would hide the first error.

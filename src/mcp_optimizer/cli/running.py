@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from mcp_optimizer.runtime.quick_imports import quick_imports
 from mcp_optimizer.runtime.terminal_text import counted, in_a_line
 from mcp_optimizer.settings import Settings
 
@@ -34,8 +35,9 @@ async def started(settings: Settings, *, shows_servers: bool = False) -> AsyncIt
 
     Missing servers are named on stderr, unless the command `shows_servers` itself.
     """
-    from mcp_optimizer.app import Optimizer
-    from mcp_optimizer.upstream.supervisor import restarts
+    with quick_imports():
+        from mcp_optimizer.app import Optimizer
+        from mcp_optimizer.upstream.supervisor import restarts
 
     # Trying things out on the command line does not count as use of the gateway.
     optimizer = Optimizer.from_settings(settings.model_copy(update={"history": False, "reload": False}))

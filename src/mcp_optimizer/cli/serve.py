@@ -20,6 +20,7 @@ import typer
 from mcp_optimizer.cli.options import ONE_SHOT_ONLY, with_settings
 from mcp_optimizer.cli.running import run
 from mcp_optimizer.errors import CatalogError, ConfigurationError
+from mcp_optimizer.runtime.quick_imports import quick_imports
 from mcp_optimizer.runtime.tasks import BackgroundTasks
 from mcp_optimizer.runtime.terminal_text import counted
 from mcp_optimizer.settings import Settings
@@ -149,9 +150,10 @@ def _end_at_the_latest(seconds: float) -> None:
 
 
 async def _serve_stdio(settings: Settings) -> None:
-    from mcp_optimizer.app import Optimizer
-    from mcp_optimizer.runtime.memory import kept_tidy
-    from mcp_optimizer.serving.stdio import message_streams
+    with quick_imports():
+        from mcp_optimizer.app import Optimizer
+        from mcp_optimizer.runtime.memory import kept_tidy
+        from mcp_optimizer.serving.stdio import message_streams
 
     signals = _Signals()
     optimizer = Optimizer.from_settings(settings, has_one_client=True)
@@ -179,12 +181,13 @@ async def _serve_stdio(settings: Settings) -> None:
 
 
 async def _serve_http(settings: Settings) -> None:
-    import uvicorn
+    with quick_imports():
+        import uvicorn
 
-    from mcp_optimizer.app import Optimizer
-    from mcp_optimizer.runtime.http_server import HttpServer
-    from mcp_optimizer.runtime.memory import kept_tidy
-    from mcp_optimizer.serving.http_connections import bounded_connections
+        from mcp_optimizer.app import Optimizer
+        from mcp_optimizer.runtime.http_server import HttpServer
+        from mcp_optimizer.runtime.memory import kept_tidy
+        from mcp_optimizer.serving.http_connections import bounded_connections
 
     signals = _Signals()
     host, port = settings.http_address

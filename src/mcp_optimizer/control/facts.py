@@ -76,7 +76,10 @@ def _missing(state: UpstreamState) -> dict[str, str]:
 
 
 def server_facts(snapshot: Snapshot, state: UpstreamState) -> dict[str, Any]:
-    """One server: its state, the cost of its tools, and what is not as it should be."""
+    """One server: its state, the cost of its tools, and what is not as it should be.
+
+    Programs read the keys: none of them changes its meaning.
+    """
     tools = [tool for tool in snapshot.running if tool.server == state.name]
     facts: dict[str, Any] = {
         "name": state.name,
@@ -93,6 +96,10 @@ def server_facts(snapshot: Snapshot, state: UpstreamState) -> dict[str, Any]:
         facts["protocol"] = state.protocol_version
     if state.server_version:
         facts["version"] = state.server_version
+    if state.stray:
+        facts["prints"] = state.stray
+    if state.spec.unread:
+        facts["not_understood"] = list(state.spec.unread)
     if state.started_in:
         facts["started_in_s"] = round(state.started_in, 2)
     unapproved = snapshot.unapproved

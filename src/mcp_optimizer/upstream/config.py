@@ -22,6 +22,7 @@ from mcp_optimizer.upstream.entry_values import (
     mapping,
     meant,
     required,
+    scheme_for,
     text_at,
     texts,
 )
@@ -274,5 +275,6 @@ def _transport(entry: Mapping[str, Any]) -> tuple[Transport, bool]:
 def _url(entry: Mapping[str, Any]) -> str:
     url = text_at(entry, "url") or text_at(entry, "httpUrl") or text_at(entry, "serverUrl")
     if not url.startswith(("http://", "https://")):
-        raise UnusableEntry('"url" must start with http:// or https://')
+        missing = "" if "://" in url else f"; did you mean {scheme_for(url)} and the rest as it is?"
+        raise UnusableEntry(f'"url" must start with http:// or https://{missing}')
     return url

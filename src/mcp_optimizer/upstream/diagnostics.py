@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from mcp_optimizer.upstream.failure import Failure, refused_with
+from mcp_optimizer.upstream.failure import Failure, FailureKind, is_page, refused_with
 
 logger = logging.getLogger(__name__)
 
@@ -22,6 +22,15 @@ class Child(Protocol):
         ...
 
     def failure(self) -> Failure | None: ...
+
+    def waiting(self) -> str:
+        """What it said while it was expected to answer."""
+        ...
+
+    @property
+    def stray(self) -> str:
+        """A line that it printed among its messages."""
+        ...
 
 
 class Dropped:
@@ -46,6 +55,7 @@ class Diagnostics:
     """Told each line that the server writes to its stderr."""
     child: Child | None = None
     http_status: int | None = None
+    content_type: str = ""
     secrets: Callable[[], Mapping[str, str]] = dict
     """What the server is told about who calls, by name: never to be shown, even if it repeats it."""
     verdict: Failure | None = None
@@ -59,9 +69,10 @@ class Diagnostics:
         """The server is told these secrets."""
         self.secrets = secrets
 
-    def answered(self, http_status: int) -> None:
-        """The server last answered with this status."""
+    def answered(self, http_status: int, content_type: str = "") -> None:
+        """The server last answered with this status, and a body of this type."""
         self.http_status = http_status
+        self.content_type = content_type
 
     def judge(self, verdict: Failure) -> None:
         """We end the session ourselves, for this reason."""
@@ -73,6 +84,21 @@ class Diagnostics:
             return self.verdict
         if self.child is not None:
             return self.child.failure()
-        if self.http_status is not None and self.http_status >= 400:
-            return refused_with(self.http_status)
+        if self.http_status is not None and (self.http_status >= 400 or is_page(self.content_type)):
+            return refused_with(self.http_status, self.content_type)
         return None
+
+    def explanation(self, problem: Failure) -> Failure:
+        """Why the session ended; `problem` is what we noticed of it."""
+        known = self.failure()
+        if known is not None or self.child is None or problem.kind is not FailureKind.SILENT:
+            return known or problem
+        if self.child.stray:
+            return Failure(FailureKind.NOT_MCP, f"{problem.text}, and prints on its stdout: {self.child.stray!r}")
+        said = self.child.waiting()
+        return Failure(problem.kind, f"{problem.text}; it last said: {said}") if said else problem
+
+    @property
+    def stray(self) -> str:
+        """A line that is not MCP which the server printed among its messages."""
+        return self.child.stray if self.child is not None else ""

@@ -80,6 +80,12 @@ def located(named: str, where: str, folder: Path) -> Path:
         raise UnusableEntry(f'"{where}" is not a usable path') from None
 
 
+def scheme_for(address: str) -> str:
+    """What an address without a scheme most likely begins with: only one's own machine is asked without TLS."""
+    host = address.lstrip("/").split("/")[0].rsplit(":", 1)[0].lower()
+    return "http://" if host in ("localhost", "127.0.0.1", "[::1]") else "https://"
+
+
 def from_environment(name: str, where: str, environment: Mapping[str, str]) -> str:
     """The value of the environment variable that a key names."""
     if not (found := environment.get(name, "").strip()):

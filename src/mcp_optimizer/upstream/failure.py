@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import socket
+import ssl
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -12,9 +15,10 @@ from mcp_optimizer.upstream.endings import ExchangeLost, LoginNeeded, RpcError, 
 
 _STATUS_ADVICE = {
     401: " (not authorised: check its headers)",
-    403: " (forbidden: check its headers)",
+    403: " (forbidden: it knows its caller, and does not let it in)",
     404: " (not found: check its url)",
     405: " (wrong method: check its url and type)",
+    406: " (not acceptable: check its type)",
 }
 
 
@@ -32,13 +36,23 @@ class FailureKind(StrEnum):
     SILENT = "silent"
     """It did not answer in time."""
     NOT_MCP = "not_mcp"
-    """It writes something else than MCP messages to stdout."""
+    """It answers, or writes to stdout, something else than MCP messages."""
     EXITED = "exited"
     """Its process ended, or closed its stdout."""
     UNREACHABLE = "unreachable"
     """Nothing answers at its URL."""
+    HOST = "host"
+    """The host of its URL has no address."""
+    TLS = "tls"
+    """No trusted connection could be made: its certificate, or not TLS at all."""
     UNAUTHORISED = "unauthorised"
-    """It answered with HTTP status 401 or 403."""
+    """It answered with HTTP status 401: it wants credentials, or others."""
+    FORBIDDEN = "forbidden"
+    """It answered with HTTP status 403: its credentials do not allow this."""
+    NOT_FOUND = "not_found"
+    """It answered with HTTP status 404: its URL has the wrong path."""
+    TRANSPORT = "transport"
+    """It answered with HTTP status 405 or 406: it probably speaks the other transport."""
     LOGIN = "login"
     """It wants a login that only a person can make."""
     REFUSED = "refused"
@@ -63,10 +77,26 @@ class Failure:
 CONNECTION_CLOSED = Failure(FailureKind.CLOSED, "the connection was closed")
 
 
-def refused_with(status: int) -> Failure:
-    """The failure of a server that answers with this HTTP status."""
-    kind = FailureKind.UNAUTHORISED if status in (401, 403) else FailureKind.REFUSED
+_KINDS_OF_STATUS = {
+    401: FailureKind.UNAUTHORISED,
+    403: FailureKind.FORBIDDEN,
+    404: FailureKind.NOT_FOUND,
+    405: FailureKind.TRANSPORT,
+    406: FailureKind.TRANSPORT,
+}
+
+
+def refused_with(status: int, content_type: str = "") -> Failure:
+    """The failure of a server that answers with this HTTP status, and something that is not MCP."""
+    if status < 400 and is_page(content_type):
+        return Failure(FailureKind.NOT_MCP, "it answers with a web page instead of MCP")
+    kind = _KINDS_OF_STATUS.get(status, FailureKind.REFUSED)
     return Failure(kind, f"it answers with HTTP status {status}{_STATUS_ADVICE.get(status, '')}")
+
+
+def is_page(content_type: str) -> bool:
+    """Whether an answer is made for a browser."""
+    return content_type.lower().startswith(("text/html", "application/xhtml"))
 
 
 class CommandNotFound(FileNotFoundError):
@@ -84,6 +114,8 @@ def explained(error: BaseException, start_timeout: float) -> Failure:
     text = str(error) or type(error).__name__
     if isinstance(error, TimeoutError | RpcTimeout):
         return Failure(FailureKind.SILENT, f"it did not answer within {start_timeout:g} s")
+    if isinstance(error, httpx2.ConnectError | httpx2.ConnectTimeout | ExchangeLost) and (found := _unreached(error)):
+        return found
     if isinstance(error, httpx2.ConnectError):
         return Failure(FailureKind.UNREACHABLE, "nothing answers at its url")
     if isinstance(error, LoginNeeded):
@@ -99,3 +131,31 @@ def _kind_of(error: BaseException) -> FailureKind:
     if isinstance(error, ExchangeLost) and not error.was_sent:
         return FailureKind.UNREACHABLE
     return FailureKind.ENTRY if isinstance(error, OSError) else FailureKind.CLOSED
+
+
+def _unreached(error: BaseException) -> Failure | None:
+    """Why no connection could be made, if the system said so: ours is only the last error of a chain."""
+    for cause in _causes(error):
+        if isinstance(cause, socket.gaierror):
+            return Failure(FailureKind.HOST, "the host of its url has no address")
+        if isinstance(cause, ssl.SSLCertVerificationError):
+            said = cause.verify_message.rstrip(".") or "it cannot be verified"
+            return Failure(FailureKind.TLS, f"its certificate is not trusted: {said}")
+        if isinstance(cause, ssl.SSLError):
+            if cause.reason in _NOT_TLS:
+                return Failure(FailureKind.TLS, "it does not speak TLS at this port")
+            return Failure(FailureKind.TLS, f"no TLS connection could be made ({cause.reason or 'no reason given'})")
+    return None
+
+
+_NOT_TLS = ("WRONG_VERSION_NUMBER", "HTTP_REQUEST", "RECORD_LAYER_FAILURE")
+_LONGEST_CHAIN = 10
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    cause: BaseException | None = error
+    for _ in range(_LONGEST_CHAIN):
+        if cause is None:
+            return
+        yield cause
+        cause = cause.__cause__

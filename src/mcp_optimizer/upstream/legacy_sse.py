@@ -66,7 +66,7 @@ class _LegacySse:
         try:
             with broken_exchanges():
                 async with self._http.stream("GET", self._url, {"accept": "text/event-stream"}) as response:
-                    self._diagnostics.answered(response.status_code)
+                    self._diagnostics.answered(response.status_code, response.headers.get("content-type", ""))
                     if response.status_code == 200:
                         await self._read_events(response)
                     else:
@@ -74,7 +74,8 @@ class _LegacySse:
         except LoginNeeded as needed:
             reason = needed
         except ExchangeLost as error:
-            reason = ServerGone(str(error))
+            # One that was never sent says itself why.
+            reason = ServerGone(str(error)) if error.was_sent else error
         finally:
             if not self._endpoint.done():
                 self._endpoint.set_exception(reason)

@@ -36,8 +36,9 @@ class Standing:
         if not self._is_over:
             self._told(state)
 
-    def up(self, agreement: Agreement, listing: Listing, seconds: float) -> None:
-        agreed = {name: getattr(agreement, name) for name in AGREED}
+    def up(self, agreement: Agreement, listing: Listing, seconds: float, stray: str = "") -> None:
+        """`stray`: what it wrote to its output that is no message."""
+        agreed = {name: getattr(agreement, name) for name in AGREED} | {"stray": stray}
         self._log.happened(f"runs; started in {seconds:.1f} s with {counted(listing.size, 'tool')}")
         self.change(status=ServerStatus.RUNNING, listing=listing, reason="", failure=None, started_in=seconds, **agreed)
 

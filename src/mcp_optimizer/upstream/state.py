@@ -51,6 +51,8 @@ class UpstreamState:
     protocol_version: str = ""
     server_version: str = ""
     started_in: float = 0.0
+    stray: str = ""
+    """A line that it printed on stdout among its messages, where only messages belong."""
     restarts: int = 0
     since: float = 0.0
     """When it came to have this status, in seconds of the wall clock."""

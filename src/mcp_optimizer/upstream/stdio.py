@@ -25,6 +25,7 @@ from mcp_optimizer.runtime.terminal_text import printable
 from mcp_optimizer.upstream import processes
 from mcp_optimizer.upstream.endings import ServerGone
 from mcp_optimizer.upstream.failure import Failure, FailureKind
+from mcp_optimizer.upstream.last_words import telling_line
 from mcp_optimizer.upstream.lines import EndlessLine, Overlong, lines
 from mcp_optimizer.upstream.peer import Message, Peer, to_wire
 from mcp_optimizer.upstream.redaction import Redactor
@@ -59,6 +60,7 @@ class ChildProcess:
         self._redactor = redactor
         self.stderr_tail: deque[str] = deque(maxlen=limits.stderr_lines)
         self._garbage: list[str] = []
+        self._stray = ""
         self._is_endless = False
         self._being_ended = False
         self.gave_up = False
@@ -84,6 +86,7 @@ class ChildProcess:
     def printed(self, line: str) -> None:
         """It printed a line that is not MCP; after too many in a row it is given up."""
         self._garbage.append(line)
+        self._stray = self._stray or line
         self.gave_up = len(self._garbage) >= _GARBAGE_LIMIT
 
     def complained(self, line: str) -> None:
@@ -110,8 +113,18 @@ class ChildProcess:
             how = f"it was ended by {_signal_name(-code)}"
         else:
             how = f"it exited with code {code}"
-        said = self._redactor.text(next((line for line in reversed(self.stderr_tail) if line), ""))
-        return Failure(FailureKind.EXITED, f"{how}; its last words: {said}" if said else how)
+        if said := self.waiting():
+            return Failure(FailureKind.EXITED, f"{how}; it said: {said}")
+        return Failure(FailureKind.EXITED, f"{how}; it printed: {self.stray!r}" if self.stray else how)
+
+    def waiting(self) -> str:
+        """The line of its stderr that says most about its state."""
+        return self._redactor.text(telling_line(self.stderr_tail))
+
+    @property
+    def stray(self) -> str:
+        """The first line that it printed and that is not MCP."""
+        return self._redactor.text(self._stray)
 
 
 def _signal_name(number: int) -> str:

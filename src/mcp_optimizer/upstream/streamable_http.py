@@ -94,7 +94,8 @@ class _StreamableHttp:
 
     async def _take(self, response: httpx2.Response, message: Message) -> None:
         status = response.status_code
-        self._diagnostics.answered(status)
+        kind = response.headers.get("content-type", "")
+        self._diagnostics.answered(status, kind)
         asked = message["id"] if "method" in message and "id" in message else None
         if message.get("method") == "initialize" and (session := response.headers.get(_SESSION_HEADER)):
             if not _SESSION_ID.fullmatch(session):
@@ -106,13 +107,12 @@ class _StreamableHttp:
         if response.has_redirect_location:
             target = shortened(response.headers["location"], _SHOWN_ADDRESS)
             raise RpcError(types.INVALID_REQUEST, f"it redirects to {target}: use that url")
-        kind = response.headers.get("content-type", "")
         if kind.startswith("text/event-stream") and status < 400:
             await self._read_stream(response, asked)
         elif kind.startswith("application/json"):
             await self._read_body(response, asked)
         elif asked is not None:
-            raise _refused(status)
+            raise _refused(status, kind)
 
     async def _read_body(self, response: httpx2.Response, asked: int | None) -> None:
         answer = await json_of(await whole_body(response, self._most))
@@ -205,5 +205,5 @@ def broken_exchanges() -> Iterator[None]:
         raise ExchangeLost(str(error) or type(error).__name__) from error
 
 
-def _refused(status: int) -> RpcError:
-    return RpcError(types.INVALID_REQUEST, str(refused_with(status)))
+def _refused(status: int, content_type: str = "") -> RpcError:
+    return RpcError(types.INVALID_REQUEST, str(refused_with(status, content_type)))

@@ -274,7 +274,7 @@ class Supervisor:
         try:
             async with self._open(diagnostics, self._notice) as session:
                 # Not a local variable, because it would keep every definition alive as long as the server.
-                self._up(session, await self._begin(session), time.monotonic() - started)
+                self._up(session, await self._begin(session), time.monotonic() - started, diagnostics.stray)
                 was_up = True
                 try:
                     await self._watch(session, diagnostics)
@@ -288,7 +288,7 @@ class Supervisor:
             logger.error("Server %s: a fault of the gateway ended its session.\n%s", self._spec.name, frames(group))
         if problem.kind is FailureKind.LOGIN:
             return problem, False
-        return diagnostics.failure() or problem, not was_up and self._approach.try_another(diagnostics)
+        return diagnostics.explanation(problem), not was_up and self._approach.try_another(diagnostics)
 
     def _diagnostics(self) -> Diagnostics:
         return Diagnostics(Dropped(self._spec.name), heard=self._standing.heard)
@@ -341,9 +341,9 @@ class Supervisor:
 
     # State.
 
-    def _up(self, session: UpstreamSession, listing: Listing, seconds: float) -> None:
+    def _up(self, session: UpstreamSession, listing: Listing, seconds: float, stray: str) -> None:
         self._session = session
-        self._standing.up(session.agreement, listing, seconds)
+        self._standing.up(session.agreement, listing, seconds, stray)
         log_unusable(self._spec.name, listing)
 
     def _down(self, failure: Failure) -> None:

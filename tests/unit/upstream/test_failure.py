@@ -5,7 +5,7 @@ from __future__ import annotations
 import httpx2
 import pytest
 
-from mcp_optimizer.cli.inspect_servers import advise
+from mcp_optimizer.cli.advice import advise
 from mcp_optimizer.domain.tools import ServerStatus
 from mcp_optimizer.upstream.endings import ExchangeLost, RpcError, RpcTimeout, ServerGone
 from mcp_optimizer.upstream.failure import CommandNotFound, FailureKind, explained, refused_with
@@ -30,13 +30,17 @@ def test_an_error_has_a_kind_whatever_its_text_says(error: Exception, kind: Fail
     assert explained(ExceptionGroup("group", [error]), 5).kind is kind
 
 
-def test_a_server_that_wants_credentials_is_told_apart_from_one_that_refuses() -> None:
-    assert [refused_with(status).kind.value for status in (401, 403, 404, 500)] == [
-        "unauthorised",
-        "unauthorised",
-        "refused",
-        "refused",
-    ]
+@pytest.mark.parametrize(
+    ("status", "kind"),
+    [(401, "unauthorised"), (403, "forbidden"), (404, "not_found"), (405, "transport"), (406, "transport")],
+)
+def test_what_a_status_means_has_a_kind(status: int, kind: str) -> None:
+    assert refused_with(status).kind.value == kind
+
+
+def test_a_page_is_not_mcp_and_any_other_status_is_a_refusal() -> None:
+    assert refused_with(200, "text/html; charset=utf-8").kind is FailureKind.NOT_MCP
+    assert refused_with(500, "text/html").kind is FailureKind.REFUSED
 
 
 @pytest.mark.parametrize("kind", FailureKind)

@@ -1,0 +1,224 @@
+"""`service install`, `uninstall` and `status`: the gateway over HTTP, run by systemd or launchd.
+
+Shows what it writes and runs before it does; changes no file that somebody else wrote.
+"""
+
+from __future__ import annotations
+
+import getpass
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from platformdirs import user_config_path
+
+from mcp_optimizer.cli.options import JsonFlag
+from mcp_optimizer.cli.service_files import MARK, GatewayService, systemd_unit
+from mcp_optimizer.cli.service_plans import Command, ServicePlace, ServicePlan, place_on, plan_for
+from mcp_optimizer.cli.show import print_json
+from mcp_optimizer.errors import ConfigurationError, OptimizerError
+from mcp_optimizer.runtime.terminal_text import printable
+from mcp_optimizer.settings import APP_NAME, load_settings
+
+_ADDRESS = "127.0.0.1:8765"
+_VARIABLES = "# Variables for mcp-optimizer and ${VAR} in its server file: NAME=value, one a line.\n"
+_PATIENCE = 60
+"""Seconds for one command of a service manager."""
+_MOST_READ = 100_000
+
+_Config = Annotated[Path | None, typer.Option("--config", help="Server file. Default: as for `serve`.")]
+_SettingsFile = Annotated[Path | None, typer.Option("--settings", help="TOML file with options.", show_default=False)]
+_Http = Annotated[str, typer.Option("--http", help="HOST:PORT to serve at.")]
+_DryRun = Annotated[bool, typer.Option("--dry-run", help="Only show what would be written and run.")]
+_Yes = Annotated[bool, typer.Option("--yes", help="Do not ask.")]
+_System = Annotated[
+    bool, typer.Option("--system/--user", help="Print a unit for the whole system, which root has to install.")
+]
+
+
+def register(app: typer.Typer) -> None:
+    group = typer.Typer(no_args_is_help=True, help="Run the gateway for good, by systemd or launchd.")
+    for name, command in (("install", install), ("uninstall", uninstall), ("status", status)):
+        group.command(name)(command)
+    app.add_typer(group, name="service")
+
+
+def install(
+    config: _Config = None,
+    settings_file: _SettingsFile = None,
+    http: _Http = _ADDRESS,
+    system: _System = False,
+    dry_run: _DryRun = False,
+    yes: _Yes = False,
+    as_json: JsonFlag = False,
+) -> None:
+    """Install and start the gateway as a service of this user, on systemd or launchd."""
+    place = _place()
+    service = _service(config, settings_file, http)
+    if system:
+        if not sys.platform.startswith("linux"):
+            raise ConfigurationError("--system is for systemd. Here, install it for your user: leave it out.")
+        print(systemd_unit(service, user=getpass.getuser()), end="")
+        return
+    plan = plan_for(sys.platform, place, service, getpass.getuser())
+    _refuse_foreign(place.file)
+    commands = _runnable(place.starting)
+    if dry_run or not as_json:
+        _preview(plan, commands, as_json=as_json)
+    if dry_run:
+        return
+    _ask(f"Write {place.file} and start the service?", yes)
+    _write(plan, service)
+    _run_all(commands)
+    if as_json:
+        print_json({"written": str(place.file), "started": bool(commands)})
+        return
+    print(f"Wrote {place.file}.")
+    if not commands:
+        print(f"There is no {place.starting[0][0]} here; run, where there is one: {_shown(place.starting)}")
+    for note in plan.notes:
+        print(note)
+
+
+def uninstall(dry_run: _DryRun = False, yes: _Yes = False, as_json: JsonFlag = False) -> None:
+    """Stop the service and remove its file. Settings, keys and history stay."""
+    place = _place()
+    if not place.file.exists():
+        raise OptimizerError(f"No service is installed: there is no {place.file}.")
+    _refuse_foreign(place.file)
+    stopping, after = _runnable(place.stopping), _runnable(place.after)
+    if dry_run:
+        removed = {"remove": str(place.file), "run": [list(command) for command in (*stopping, *after)]}
+        print_json(removed) if as_json else print(f"Would remove {place.file}, and run: {_shown((*stopping, *after))}")
+        return
+    _ask(f"Stop the service and remove {place.file}?", yes)
+    _run_all(stopping, may_fail=True)
+    place.file.unlink()
+    _run_all(after)
+    print_json({"removed": str(place.file)}) if as_json else print(f"Removed {place.file}.")
+
+
+def status(as_json: JsonFlag = False) -> None:
+    """Show whether the service is installed and runs. Exit code 0 if it runs, 1 if not."""
+    place = _place()
+    installed = place.file.exists()
+    runs = installed and bool(_runnable((place.asking,))) and _run(place.asking).returncode == 0
+    if as_json:
+        print_json({"installed": installed, "running": runs, "file": str(place.file)})
+    elif not installed:
+        print("not installed; see `mcp-optimizer service install --dry-run`")
+    else:
+        print(f"{'running' if runs else 'not running'}: {place.file}\nIts log: {place.log}")
+    if not runs:
+        sys.exit(1)
+
+
+def _place() -> ServicePlace:
+    home = Path.home()
+    config = Path(os.environ.get("XDG_CONFIG_HOME") or home / ".config")
+    return place_on(sys.platform, home, config, os.getuid() if hasattr(os, "getuid") else 0)
+
+
+def _service(config: Path | None, settings_file: Path | None, http: str) -> GatewayService:
+    settings = load_settings({"config": config, "http": http}, settings_file=settings_file)
+    host, port = settings.http_address
+    server_file = settings.server_file.absolute()
+    if not server_file.is_file():
+        raise ConfigurationError(
+            f"No server file at {server_file}. Name one with --config, or make it: mcp-optimizer init"
+        )
+    return GatewayService(
+        program=_program(),
+        server_file=server_file,
+        http=f"[{host}]:{port}" if ":" in host else f"{host}:{port}",
+        search_path=os.environ.get("PATH") or os.defpath,
+        variables=user_config_path(APP_NAME) / "service.env",
+        home=Path.home(),
+        settings_file=settings_file.absolute() if settings_file is not None else None,
+    )
+
+
+def _program() -> tuple[str, ...]:
+    """This very program, by its full path."""
+    started = Path(sys.argv[0]).absolute()
+    if started.name.startswith("mcp-optimizer") and os.access(started, os.X_OK):
+        return (str(started),)
+    return (sys.executable, "-m", "mcp_optimizer")
+
+
+def _refuse_foreign(file: Path) -> None:
+    if file.is_symlink():
+        raise ConfigurationError(f"{file} is a link, which somebody else made. Remove it first.")
+    if not file.exists():
+        return
+    try:
+        with file.open(encoding="utf-8", errors="replace") as opened:
+            is_ours = MARK in opened.read(_MOST_READ)
+    except OSError as error:
+        raise ConfigurationError(f"Cannot read {file}: {error.strerror}.") from error
+    if not is_ours:
+        raise ConfigurationError(f"{file} was not written by mcp-optimizer. Rename or remove it first.")
+
+
+def _runnable(commands: Iterable[Command]) -> tuple[Command, ...]:
+    """The commands, if this system has the program that they begin with."""
+    found = tuple(commands)
+    return found if found and shutil.which(found[0][0]) else ()
+
+
+def _preview(plan: ServicePlan, commands: Iterable[Command], *, as_json: bool) -> None:
+    if as_json:
+        run = [list(command) for command in commands]
+        print_json({"file": str(plan.place.file), "text": plan.text, "run": run, "notes": list(plan.notes)})
+        return
+    print(f"{plan.place.file}:\n\n{plan.text}\nRuns: {_shown(commands) or 'nothing'}")
+
+
+def _shown(commands: Iterable[Command]) -> str:
+    return "; ".join(shlex.join(command) for command in commands)
+
+
+def _ask(question: str, yes: bool) -> None:
+    if yes:
+        return
+    if not sys.stdin.isatty():
+        raise ConfigurationError("Nobody can be asked here. Look at it with --dry-run, then say --yes.")
+    if not typer.confirm(question, err=True):
+        raise OptimizerError("Nothing was changed.")
+
+
+def _write(plan: ServicePlan, service: GatewayService) -> None:
+    from mcp_optimizer.db.private_files import make_folder, replace_file, write_file
+
+    try:
+        plan.place.file.parent.mkdir(parents=True, exist_ok=True)
+        replace_file(plan.place.file, plan.text)
+        if not service.variables.exists():
+            make_folder(service.variables.parent)
+            write_file(service.variables, _VARIABLES)
+    except OSError as error:
+        raise ConfigurationError(f"Cannot write {error.filename or plan.place.file}: {error.strerror}.") from error
+
+
+def _run_all(commands: Iterable[Command], *, may_fail: bool = False) -> None:
+    for command in commands:
+        done = _run(command)
+        # One that is not loaded cannot be taken out.
+        if done.returncode and not may_fail and "bootout" not in command:
+            said = printable(done.stderr.strip()) or f"exit code {done.returncode}"
+            raise OptimizerError(f"`{shlex.join(command)}` failed: {said}")
+
+
+def _run(command: Command) -> subprocess.CompletedProcess[str]:
+    try:
+        return subprocess.run(command, capture_output=True, text=True, timeout=_PATIENCE, check=False)
+    except subprocess.TimeoutExpired:
+        raise OptimizerError(f"`{shlex.join(command)}` did not end within {_PATIENCE} s.") from None
+    except OSError as error:
+        raise OptimizerError(f"`{shlex.join(command)}` cannot be run: {error.strerror}.") from error

@@ -1,0 +1,124 @@
+"""What a service manager is told about the gateway: a systemd unit or a launchd property list.
+
+Pure: from a description of the service to the text of its file. Called by `service`; writes and starts nothing.
+"""
+
+from __future__ import annotations
+
+import plistlib
+from dataclasses import dataclass
+from pathlib import Path
+
+from mcp_optimizer.errors import ConfigurationError
+
+MARK = "Written by `mcp-optimizer service install`"
+"""In the first lines of every file that is ours to change."""
+LABEL = "mcp-optimizer"
+
+
+@dataclass(frozen=True)
+class GatewayService:
+    """A gateway that a service manager runs. All paths are absolute."""
+
+    program: tuple[str, ...]
+    server_file: Path
+    http: str
+    search_path: str
+    """Where servers find npx, uvx and so on: service managers themselves know only the system's folders."""
+    variables: Path
+    """A private file of variables, for keys that server files name."""
+    home: Path
+    settings_file: Path | None = None
+
+    @property
+    def command(self) -> list[str]:
+        settings = ["--settings", str(self.settings_file)] if self.settings_file is not None else []
+        return [*self.program, "serve", "--config", str(self.server_file), "--http", self.http, *settings]
+
+
+def systemd_unit(service: GatewayService, *, user: str = "") -> str:
+    """A unit for the user's own manager; with `user`, one for the system's, which runs it as that user."""
+    lines = [
+        f"# {MARK}; `service uninstall` removes it.",
+        "[Unit]",
+        "Description=mcp-optimizer, one MCP endpoint in front of all MCP servers",
+        *(["Wants=network-online.target", "After=network-online.target"] if user else []),
+        "StartLimitIntervalSec=300",
+        "StartLimitBurst=10",
+        "",
+        "[Service]",
+        "Type=exec",
+        *([f"User={_plain(user)}"] if user else []),
+        f"ExecStart={' '.join(_quoted(word, in_command=True) for word in service.command)}",
+        "ExecReload=/bin/kill -HUP $MAINPID",
+        f"WorkingDirectory={_plain(str(service.home))}",
+        f"Environment={_quoted(f'PATH={service.search_path}')}",
+        "# Keys that the server file names as ${VAR}: a line NAME=value each, in a file that only you can read.",
+        f"EnvironmentFile=-{_plain(str(service.variables))}",
+        "Restart=on-failure",
+        "RestartSec=5",
+        "# 2: something is wrong in the settings, and stays wrong.",
+        "RestartPreventExitStatus=2",
+        "TimeoutStopSec=20",
+        "# The gateway ends its servers itself.",
+        "KillMode=mixed",
+        "LimitNOFILE=16384",
+        "UMask=0077",
+        "# Servers may write their caches (~/.npm, ~/.cache/uv) and compile code while they run. One that needs",
+        "# set-user-id programs, as rootless Podman does, works only without the next line.",
+        "NoNewPrivileges=yes",
+        "LockPersonality=yes",
+        "RestrictRealtime=yes",
+        "RestrictSUIDSGID=yes",
+        *(_OF_THE_SYSTEM if user else []),
+        "",
+        "[Install]",
+        f"WantedBy={'multi-user.target' if user else 'default.target'}",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+_OF_THE_SYSTEM = (
+    "ProtectSystem=full",
+    "PrivateTmp=yes",
+    "ProtectClock=yes",
+    "ProtectKernelTunables=yes",
+    "ProtectKernelModules=yes",
+    "ProtectControlGroups=yes",
+)
+"""What only the system's manager can do everywhere. Homes stay writable: servers keep their caches there."""
+
+
+def launchd_plist(service: GatewayService) -> str:
+    """A launch agent for the user who is logged in."""
+    agent = {
+        "Label": LABEL,
+        "ProgramArguments": service.command,
+        "EnvironmentVariables": {"PATH": service.search_path},
+        "WorkingDirectory": str(service.home),
+        "RunAtLoad": True,
+        "KeepAlive": {"SuccessfulExit": False},
+        "ThrottleInterval": 10,
+        "ProcessType": "Background",
+        "ExitTimeOut": 20,
+        "Umask": 0o077,
+        "SoftResourceLimits": {"NumberOfFiles": 16384},
+        "StandardErrorPath": str(service.home / "Library" / "Logs" / f"{LABEL}.log"),
+    }
+    for word in service.command:
+        _plain(word)
+    head, body = plistlib.dumps(agent, sort_keys=False).decode().split("\n", 1)
+    return f"{head}\n<!-- {MARK}; `service uninstall` removes it. -->\n{body}"
+
+
+def _plain(text: str) -> str:
+    """A value of a unit as it stands, in which only per cent signs mean something."""
+    if not text or any(ord(character) < 32 for character in text):
+        raise ConfigurationError("A path with a line break or another control character cannot be part of a service.")
+    return text.replace("%", "%%")
+
+
+def _quoted(word: str, *, in_command: bool = False) -> str:
+    """One word of a command, or one variable; a dollar sign begins a variable only in commands."""
+    text = _plain(word).replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{text.replace("$", "$$") if in_command else text}"'
