@@ -13,7 +13,7 @@ import typer.main
 from pydantic_core import PydanticUndefined
 
 from mcp_optimizer.app.live_settings import LIVE, NEEDS_RESTART
-from mcp_optimizer.cli import app
+from mcp_optimizer.cli import program
 from mcp_optimizer.cli.options import SERVE_ONLY, SHARED_PANEL, SHORTER, flag
 from mcp_optimizer.limits import Limits
 from mcp_optimizer.settings import FILE_ONLY, PREFIX, Settings
@@ -54,7 +54,7 @@ def commands_page() -> str:
         "[options](options.md), which `--help-all` lists. Every command that prints has `--json`.",
         "",
     ]
-    for name, command in _commands(typer.main.get_command(app)):
+    for name, command in _commands(typer.main.get_command(program())):
         arguments = [p for p in command.params if p.param_type_name == "argument"]
         usage = " ".join([f"mcp-optimizer {name}", *(_shown(argument) for argument in arguments), "[OPTIONS]"])
         lines += [f"## {name}", "", f"    {usage}", "", command.help or "", ""]

@@ -46,7 +46,7 @@ Encoding = Literal["cl100k_base", "o200k_base"]
 class GeneralSettings(BaseModel):
     """The options of a gateway, whoever uses it."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     config: Path | None = Field(
         default=None,

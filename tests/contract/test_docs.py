@@ -9,7 +9,7 @@ from types import ModuleType
 
 import pytest
 
-from mcp_optimizer.cli import app
+from mcp_optimizer.cli import program
 from mcp_optimizer.settings import Settings
 
 ROOT = Path(__file__).parents[2]
@@ -36,7 +36,7 @@ def test_every_option_is_described() -> None:
 
 def test_every_command_is_in_the_readme() -> None:
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    commands = [one.name or one.callback.__name__ for one in app.registered_commands if one.callback]
+    commands = [one.name or one.callback.__name__ for one in program().registered_commands if one.callback]
     assert [name for name in commands if f"mcp-optimizer {name}" not in readme] == []
 
 

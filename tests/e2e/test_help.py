@@ -7,7 +7,7 @@ from pathlib import Path
 
 import typer.main
 
-from mcp_optimizer.cli import app
+from mcp_optimizer.cli import program
 from mcp_optimizer.cli.groups import OwnOptionsFirst
 from tests.conftest import WriteServers, plain_server
 from tests.e2e.running import Finished, command, gateway_at
@@ -42,7 +42,7 @@ async def test_commands_are_grouped() -> None:
 
 
 def test_every_command_collapses_the_options_that_all_share() -> None:
-    groups, others = [typer.main.get_command(app)], []
+    groups, others = [typer.main.get_command(program())], []
     while groups:
         for one in getattr(groups.pop(), "commands", {}).values():
             if hasattr(one, "commands"):

@@ -3,43 +3,35 @@
 from __future__ import annotations
 
 import sys
-from typing import Annotated
+from importlib import import_module
+from typing import Annotated, Final
 
 import typer
 
 from mcp_optimizer import __version__
-from mcp_optimizer.cli import (
-    adding,
-    audit,
-    connecting,
-    doctor,
-    health,
-    importing,
-    inspect_servers,
-    keys,
-    logins,
-    operate,
-    policy,
-    registries,
-    reports,
-    secrets,
-    serve,
-    service,
-    setup,
-    switching,
-    tools,
-    trust,
-)
 from mcp_optimizer.cli.groups import CommandGroup, Panel
-from mcp_optimizer.control.failures import failure_of
 from mcp_optimizer.errors import OptimizerError
 from mcp_optimizer.runtime.terminal_text import printable
 
-app = CommandGroup(
-    name="mcp-optimizer",
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-)
+PANELS: Final = {
+    "Start here": {"serve": "serve", "setup": "init demo"},
+    "Clients": {"importing": "import", "connecting": "connect disconnect"},
+    "Look": {"tools": "find call read tools", "reports": "report show"},
+    "Servers": {
+        "adding": "add",
+        "switching": "remove enable disable",
+        "registries": "registry",
+        "inspect_servers": "servers",
+        "doctor": "doctor",
+        "operate": "status restart reload logs",
+        "logins": "login logout auth",
+        "secrets": "secret",
+        "trust": "trust",
+    },
+    "Share": {"keys": "key", "policy": "policy", "audit": "audit"},
+    "Run for good": {"service": "service", "health": "health"},
+}
+"""The parts of the help: in each, the modules of this package, and the commands of each module."""
 
 
 def _print_version(wanted: bool) -> None:
@@ -51,33 +43,31 @@ def _print_version(wanted: bool) -> None:
 _Version = Annotated[bool, typer.Option("--version", help="Print the version.", is_eager=True, callback=_print_version)]
 
 
-@app.callback()
 def options(*, version: _Version = False) -> None:
     """One MCP endpoint in front of all your MCP servers. It finds the few tools that fit and reports what
     that saved.
     """
 
 
-PANELS = {
-    "Start here": (serve, setup),
-    "Clients": (importing, connecting),
-    "Look": (tools, reports),
-    "Servers": (adding, switching, registries, inspect_servers, doctor, operate, logins, secrets, trust),
-    "Share": (keys, policy, audit),
-    "Run for good": (service, health),
-}
-"""The parts of the help, and the commands in each."""
-
-for title, groups in PANELS.items():
-    for group in groups:
-        group.register(Panel(app, title))
+def program(wanted: str = "") -> typer.Typer:
+    """All commands; or, if `wanted` is one, only those of its module: loading all of them takes half a second."""
+    app = CommandGroup(name="mcp-optimizer", no_args_is_help=True, pretty_exceptions_enable=False)
+    app.callback()(options)
+    named = {command for modules in PANELS.values() for commands in modules.values() for command in commands.split()}
+    for title, modules in PANELS.items():
+        for module, commands in modules.items():
+            if wanted in commands.split() or wanted not in named:
+                import_module(f"{__name__}.{module}").register(Panel(app, title))
+    return app
 
 
 def main() -> None:
     """Exit codes: 0 success, 1 failure, 2 wrong usage or configuration."""
     try:
-        app()
+        program(sys.argv[1] if len(sys.argv) > 1 else "")()
     except OptimizerError as error:
+        from mcp_optimizer.control.failures import failure_of
+
         failure = failure_of(error)
         # The message may quote a server.
         print(printable(f"error: {failure.message}"), file=sys.stderr)

@@ -10,7 +10,6 @@ from types import NoneType, UnionType
 from typing import Annotated, Any, Union, get_args, get_origin
 
 import typer
-from pydantic.fields import FieldInfo
 
 from mcp_optimizer.runtime.logs import configure_logging
 from mcp_optimizer.settings import FILE_ONLY, Settings, load_settings
@@ -42,7 +41,7 @@ def with_settings(*, leave_out: frozenset[str] = SERVE_ONLY) -> Callable[[Callab
 
     A command with a parameter `flags` also receives the names of those on the command line.
     """
-    fields = {name: info for name, info in Settings.model_fields.items() if name not in leave_out | FILE_ONLY}
+    fields = [name for name in Settings.model_fields if name not in leave_out | FILE_ONLY]
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
         @functools.wraps(command)
@@ -58,7 +57,7 @@ def with_settings(*, leave_out: frozenset[str] = SERVE_ONLY) -> Callable[[Callab
         parameters = inspect.signature(command, eval_str=True).parameters
         wants_flags = "flags" in parameters
         own = [p for p in parameters.values() if p.name not in ("settings", "flags")]
-        given = [_parameter(name, info) for name, info in fields.items()]
+        given = [_parameter(name) for name in fields]
         signature = inspect.Signature([*own, _help_all(), *given, _settings_file()])
         run.__signature__ = signature  # type: ignore[attr-defined]
         run.__annotations__ = {p.name: p.annotation for p in signature.parameters.values()}
@@ -67,7 +66,9 @@ def with_settings(*, leave_out: frozenset[str] = SERVE_ONLY) -> Callable[[Callab
     return decorate
 
 
-def _parameter(name: str, info: FieldInfo) -> inspect.Parameter:
+@functools.cache
+def _parameter(name: str) -> inspect.Parameter:
+    info = Settings.model_fields[name]
     shown = info.description or ""
     if info.default not in (None, "") and info.default is not False:
         default = f"{info.default:g}" if isinstance(info.default, float) else info.default

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Self
 
-from pydantic import BaseModel, Field, PrivateAttr
+from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
 
 Again = Callable[[str], BaseModel]
 """Settings from what their file says now, and from whatever else they were read from at first."""
@@ -23,6 +23,9 @@ class Origin:
 
 class ReloadSettings(BaseModel):
     """Whether files are watched, and which file these settings are from."""
+
+    # Part of `Settings`, which builds what all of its parts need, when a command first reads them.
+    model_config = ConfigDict(defer_build=True)
 
     reload: bool = Field(
         default=True,

@@ -16,7 +16,7 @@ Trust = Literal["off", "warn", "block"]
 class SharingSettings(BaseModel):
     """Part of `Settings`, which explains where options come from."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     rules: tuple[RuleSettings, ...] = Field(
         default_factory=tuple,
