@@ -18,11 +18,11 @@ LEVELS = [
     {"metrics"},
     {"profiles"},
     {"callers", "gateway", "relay"},
-    {"audit", "catalog", "identity", "results", "trust"},
+    {"audit", "catalog", "identity", "packages", "results", "trust"},
     {"compression", "db", "policy", "upstream"},
     {"search", "settings", "token_counter"},
     {"largejson", "settings_sources"},
-    {"demo", "domain", "errors", "limits", "runtime"},
+    {"demo", "domain", "errors", "limits", "runtime", "textfiles"},
 ]
 
 

@@ -8,7 +8,22 @@ from typing import Annotated
 import typer
 
 from mcp_optimizer import __version__
-from mcp_optimizer.cli import audit, inspect_servers, keys, logins, policy, reports, secrets, serve, setup, tools, trust
+from mcp_optimizer.cli import (
+    adding,
+    audit,
+    inspect_servers,
+    keys,
+    logins,
+    policy,
+    registries,
+    reports,
+    secrets,
+    serve,
+    setup,
+    switching,
+    tools,
+    trust,
+)
 from mcp_optimizer.errors import ConfigurationError, InvalidArguments, OptimizerError, UnknownTool
 from mcp_optimizer.runtime.terminal_text import printable
 
@@ -36,7 +51,22 @@ def options(*, version: _Version = False) -> None:
     """
 
 
-for group in (serve, setup, tools, inspect_servers, logins, secrets, keys, policy, trust, reports, audit):
+for group in (
+    serve,
+    setup,
+    adding,
+    switching,
+    registries,
+    tools,
+    inspect_servers,
+    logins,
+    secrets,
+    keys,
+    policy,
+    trust,
+    reports,
+    audit,
+):
     group.register(app)
 
 

@@ -6,10 +6,8 @@ can see those, and shells remember them. No command prints one.
 
 from __future__ import annotations
 
-import getpass
 import os
 import sys
-import warnings
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
@@ -17,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from mcp_optimizer.cli.asking import hidden_value, value_of_stdin
 from mcp_optimizer.cli.auditing import record_act
 from mcp_optimizer.cli.options import JsonFlag, with_settings
 from mcp_optimizer.cli.running import run
@@ -124,20 +123,4 @@ async def _rotate(settings: Settings) -> None:
 
 def _asked_value(name: str) -> str:
     """The value: typed at a terminal, or all of stdin without the newline at its end."""
-    if not sys.stdin.isatty():
-        return _value_of_stdin()
-    with warnings.catch_warnings():
-        # A terminal that cannot hide what is typed: better no value than a shown one.
-        warnings.simplefilter("error", getpass.GetPassWarning)
-        try:
-            return getpass.getpass(f"Value of {name} (not shown): ")
-        except getpass.GetPassWarning:
-            raise ConfigurationError("This terminal shows what is typed; give the value on stdin.") from None
-
-
-def _value_of_stdin() -> str:
-    from mcp_optimizer.identity.secrets import MOST_BYTES, value_of
-
-    # One byte more than allowed, and a newline: a longer value is noticed, and never read completely.
-    given = sys.stdin.buffer.read(MOST_BYTES + 3)
-    return value_of(given.removesuffix(b"\n").removesuffix(b"\r"))
+    return hidden_value(f"Value of {name}") if sys.stdin.isatty() else value_of_stdin()

@@ -7,14 +7,14 @@ commas, and variables, which `variables` replaces. An unreadable file is an erro
 
 from __future__ import annotations
 
-import json
-import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from mcp_optimizer.domain.pins import TrustMode
 from mcp_optimizer.errors import ConfigurationError
+from mcp_optimizer.textfiles.kinds import FileKind
+from mcp_optimizer.textfiles.reading import UnreadableText, parsed
 from mcp_optimizer.upstream.auth_config import KEYS_OF_AUTH, configured_headers, login, refuse_login_of_a_child
 from mcp_optimizer.upstream.entry_values import (
     UnusableEntry,
@@ -62,12 +62,6 @@ _OF_OTHERS = frozenset({"author", "scope"})
 
 _LONGEST_PURPOSE = 300
 
-# A string, or a comment, or a comma followed only by whitespace and comments before a closing bracket. A comment is
-# atomic, `(?>`: it ends at its first "*/" and is never extended to a later one.
-_JSONC = re.compile(
-    r"""("(?:\\.|[^"\\])*")|//[^\n]*|(?>/\*.*?\*/)|,(?=(?:\s|//[^\n]*\n|(?>/\*.*?\*/))*+[}\]])""", re.DOTALL
-)
-
 # Existing files give seconds (Cline: at most 3,600) or milliseconds (Gemini CLI: 600,000).
 _LONGEST_IN_SECONDS = 3_600
 
@@ -91,21 +85,14 @@ def parse_server_file(
 ) -> list[ServerSpec]:
     """The servers in `text`; `path` is for messages and for relative folders."""
     try:
-        document = json.loads(_JSONC.sub(_blank_out, text))
-    except json.JSONDecodeError as error:
-        raise ConfigurationError(
-            f"{path} is not valid JSON: {error.msg} at line {error.lineno}, column {error.colno}."
-        ) from None
+        document = parsed(text, FileKind.JSON)
+    except UnreadableText as error:
+        raise ConfigurationError(f"{path} is not valid JSON: {error}.") from None
     entries = _entries(document, path)
     names = secrets_used(entries)
     secrets = look_up(names) if names else SecretValues()
     variables = Variables(environment, secrets, input_descriptions(document))
     return [_spec(name, entry, path, variables) for name, entry in entries.items()]
-
-
-def _blank_out(match: re.Match[str]) -> str:
-    """Replaces a comment or comma by blanks, line by line, so that errors show the right position."""
-    return match.group(1) or re.sub(r"[^\n]", " ", match.group())
 
 
 def _entries(document: Any, path: Path) -> dict[str, Any]:

@@ -1,0 +1,239 @@
+"""`add`: puts a server into the server file, from wherever it comes. Shows what it will run before it does.
+
+What is asked and how it is stored is here; what a source means is in `packages`, how the file changes in `file_edits`.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from mcp_optimizer.cli.asking import is_agreed, is_terminal
+from mcp_optimizer.cli.auditing import record_act
+from mcp_optimizer.cli.options import JsonFlag, with_settings
+from mcp_optimizer.cli.running import run
+from mcp_optimizer.cli.show import print_json
+from mcp_optimizer.errors import ConfigurationError
+from mcp_optimizer.settings import Settings
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from mcp_optimizer.cli.added import Filled, Given
+    from mcp_optimizer.packages.finding import Choice, FoundServer
+    from mcp_optimizer.packages.sources import Source
+
+_Source = Annotated[
+    str,
+    typer.Argument(
+        help="NAME -- COMMAND ARGUMENTS, an address, npm:PACKAGE[@VERSION], pypi:PACKAGE[==VERSION], "
+        "oci:IMAGE:TAG, a .mcpb file or its address, or a name in the registry.",
+        show_default=False,
+    ),
+]
+_Words = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="[-- WORDS]", help="The command of the server, or more arguments of a package."),
+]
+_Name = Annotated[str, typer.Option("--name", help="The server's name. Default: from the source.")]
+_Env = Annotated[list[str] | None, typer.Option("--env", help="NAME=VALUE for its environment; repeatable.")]
+_Header = Annotated[list[str] | None, typer.Option("--header", help="NAME=VALUE for its requests; repeatable.")]
+_Input = Annotated[list[str] | None, typer.Option("--input", help="KEY=VALUE for what it asks; repeatable.")]
+_Secret = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--secret", help="A variable, header or input whose value is asked for (or read from stdin) and kept."
+    ),
+]
+_Version = Annotated[str, typer.Option("--version", help="The exact version. Default: the newest, which is pinned.")]
+_Package = Annotated[
+    str,
+    typer.Option("--package", help="Which way to run a server of the registry: npm, pypi, oci, nuget, mcpb, remote."),
+]
+_Registry = Annotated[str, typer.Option("--registry", help="Address of another registry.")]
+_Script = Annotated[str, typer.Option("--script", help="The program of a pypi: package, if not called like it.")]
+_Sha256 = Annotated[str, typer.Option("--sha256", help="What the SHA-256 of a bundle must be.")]
+_DryRun = Annotated[bool, typer.Option("--dry-run", help="Only show what would be run.")]
+_Yes = Annotated[bool, typer.Option("--yes", help="Do not ask whether to go ahead.")]
+_YesRun = Annotated[
+    bool, typer.Option("--yes-run", help="Also accept programs and options that could run more than the package.")
+]
+_Disabled = Annotated[bool, typer.Option("--disabled", help="Add it without using it yet.")]
+_NoCheck = Annotated[bool, typer.Option("--no-check", help="Do not start it once to see whether it works.")]
+
+
+def register(app: typer.Typer) -> None:
+    app.command()(add)
+
+
+@with_settings()
+def add(
+    source: _Source,
+    words: _Words = None,
+    *,
+    settings: Settings,
+    name: _Name = "",
+    env: _Env = None,
+    header: _Header = None,
+    given: _Input = None,
+    secret: _Secret = None,
+    version: _Version = "",
+    package: _Package = "",
+    registry: _Registry = "",
+    script: _Script = "",
+    sha256: _Sha256 = "",
+    dry_run: _DryRun = False,
+    yes: _Yes = False,
+    yes_run: _YesRun = False,
+    disabled: _Disabled = False,
+    no_check: _NoCheck = False,
+    as_json: JsonFlag = False,
+) -> None:
+    """Add a server to the server file: by command, address, package, bundle, or name in a registry."""
+    from mcp_optimizer.cli.added import Given, pairs
+    from mcp_optimizer.packages.finding import Choice
+    from mcp_optimizer.packages.registry import PUBLIC_REGISTRY
+    from mcp_optimizer.packages.sources import checked_name, source_of
+
+    if settings.demo:
+        raise ConfigurationError("The demo has no server file; leave --demo away.")
+    wanted = source_of(source, words or ())
+    checked_name(name or "server")
+    choice = Choice(version, package, registry or PUBLIC_REGISTRY, script, sha256, yes_run)
+    values = Given(pairs(env, "--env"), pairs(header, "--header"), pairs(given, "--input"), tuple(secret or ()))
+    adding = _Adding(settings, wanted, choice, values, name, as_json=as_json, is_off=disabled)
+    if not run(adding.add(dry_run=dry_run, is_agreed_to=yes, checks=not (no_check or disabled))):
+        sys.exit(1)
+
+
+class _Adding:
+    """One server on its way into the server file."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        source: Source,
+        choice: Choice,
+        given: Given,
+        name: str,
+        *,
+        as_json: bool,
+        is_off: bool,
+    ) -> None:
+        self._settings = settings
+        self._source = source
+        self._choice = choice
+        self._given = given
+        self._name = name
+        self._as_json = as_json
+        self._is_off = is_off
+
+    async def add(self, *, dry_run: bool, is_agreed_to: bool, checks: bool) -> bool:
+        """Whether it was added and works, as far as that was looked at."""
+        from platformdirs import user_data_path
+
+        from mcp_optimizer.packages.finding import Places, find_server, installed_programs
+        from mcp_optimizer.settings import APP_NAME
+
+        with tempfile.TemporaryDirectory(prefix="mcp-optimizer-") as workspace:
+            places = Places(user_data_path(APP_NAME) / "bundles", Path(workspace))
+            found = await find_server(self._source, self._choice, places, installed_programs())
+            name = self._chosen_name(found)
+            filled = self._filled(found, name, asks=not dry_run)
+            self._check_entry(name, filled.entry, is_complete=not filled.missing)
+            self._show(found, name, filled)
+            if dry_run:
+                if self._as_json:
+                    print_json(self._facts(found, name, filled, written=False))
+                return True
+            self._confirm(found, is_agreed_to)
+            await self._write(found, name, filled, places.bundles)
+        facts = self._facts(found, name, filled, written=True)
+        works = True
+        if checks:
+            from mcp_optimizer.cli.added import first_start
+
+            check = await first_start(self._settings, name, prints=not self._as_json)
+            facts["check"], works = check, check["works"]
+        if self._as_json:
+            print_json(facts)
+        return works
+
+    def _chosen_name(self, found: FoundServer) -> str:
+        from mcp_optimizer.packages.sources import checked_name
+        from mcp_optimizer.upstream.file_edits import file_text, with_entry
+
+        name = checked_name(self._name or found.draft.name)
+        # Before anybody is asked for anything.
+        with_entry(file_text(self._settings.server_file), name, {})
+        return name
+
+    def _filled(self, found: FoundServer, name: str, *, asks: bool) -> Filled:
+        from mcp_optimizer.cli.added import filled
+
+        filling = filled(found.draft, self._given, name, asks=asks)
+        return replace(filling, entry={"disabled": True, **filling.entry}) if self._is_off else filling
+
+    def _check_entry(self, name: str, entry: Mapping[str, Any], *, is_complete: bool) -> None:
+        """Refuses an entry that the gateway could not use, such as one that starts the gateway itself."""
+        from mcp_optimizer.upstream.config import parse_server_file
+        from mcp_optimizer.upstream.failure import FailureKind
+        from mcp_optimizer.upstream.file_edits import EMPTY, with_entry
+        from mcp_optimizer.upstream.variables import SecretValues
+
+        used = {key: value for key, value in entry.items() if key != "disabled"}
+        text = with_entry(EMPTY, name, used)
+        [spec] = parse_server_file(
+            text, self._settings.server_file, os.environ, lambda names: SecretValues(dict.fromkeys(names, "x"))
+        )
+        if spec.problem and is_complete and spec.problem_kind is not FailureKind.VARIABLE:
+            raise ConfigurationError(f"The server cannot be used: {spec.problem}.")
+
+    def _show(self, found: FoundServer, name: str, filled: Filled) -> None:
+        if not self._as_json:
+            from mcp_optimizer.cli.added import show_preview
+
+            show_preview(found.draft, name, filled, self._settings.server_file)
+
+    def _facts(self, found: FoundServer, name: str, filled: Filled, *, written: bool) -> dict[str, Any]:
+        from mcp_optimizer.cli.added import preview_facts
+
+        facts = preview_facts(found.draft, name, filled)
+        return {**facts, "file": str(self._settings.server_file), "written": written}
+
+    def _confirm(self, found: FoundServer, is_agreed_to: bool) -> None:
+        """What runs was decided by somebody else, so the user looks at it first."""
+        if is_agreed_to or not found.draft.is_foreign:
+            return
+        if not is_terminal():
+            raise ConfigurationError("Look at the command with --dry-run, then give --yes to add it.")
+        if not is_agreed("Add it?"):
+            raise ConfigurationError("Nothing was changed.")
+
+    async def _write(self, found: FoundServer, name: str, filled: Filled, bundles: Path) -> None:
+        from mcp_optimizer.packages.bundles import unpacked
+        from mcp_optimizer.packages.manifests import manifest_name
+        from mcp_optimizer.upstream.file_edits import change_file, with_entry
+
+        for stored, value in filled.secrets.items():
+            await self._store(stored, value)
+        if found.bundle is not None:
+            unpacked(found.bundle, bundles, manifest_name(found.bundle.manifest))
+        change_file(self._settings.server_file, lambda text: with_entry(text, name, filled.entry))
+        await record_act(self._settings, "server/add", server=name)
+        if not self._as_json:
+            print(f"Added {name}. A running gateway takes it in by itself.")
+
+    async def _store(self, name: str, value: str) -> None:
+        from mcp_optimizer.app.options import place_of
+        from mcp_optimizer.identity.secrets import opened_secrets
+
+        async with opened_secrets(place_of(self._settings, "Secrets"), os.environ) as secrets:
+            await secrets.set(name, value)
+        await record_act(self._settings, "secret/set", name)

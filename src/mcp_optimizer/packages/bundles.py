@@ -1,0 +1,210 @@
+"""Unpacks bundles (MCPB files: a zip with manifest.json) into a folder of ours. Trusts nothing in them.
+
+The whole table of contents is checked before anything is written. Called by `add`; knows no manifests' meaning.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import shutil
+import stat
+import struct
+import tempfile
+import unicodedata
+import zipfile
+from dataclasses import dataclass, field
+from io import BufferedReader
+from pathlib import Path
+from typing import Any
+
+from mcp_optimizer.errors import ConfigurationError, quoted
+
+MOST_PACKED = 300 * 1024 * 1024
+"""Maximum bytes of a bundle."""
+MOST_UNPACKED = 1024 * 1024 * 1024
+MOST_FILES = 30_000
+_MOST_CONTENTS = 16 * 1024 * 1024
+"""Maximum bytes of the table of contents, read before the zip module builds a list of it."""
+_MOST_RATIO = 200
+"""Maximum ratio of unpacked to packed bytes, beyond what any bundle may have."""
+_FREE_OF_RATIO = 16 * 1024 * 1024
+_MOST_MANIFEST = 1024 * 1024
+_LONGEST_PATH = 400
+_DEEPEST = 40
+_PIECE = 1024 * 1024
+
+_END = b"PK\x05\x06"
+_END_SIZE = 22
+_LONGEST_COMMENT = 65_535
+_END_OF_LARGE = b"PK\x06\x07"
+_END_OF_LARGE_SIZE = 20
+_ENCRYPTED = 0x1
+_RESERVED = re.compile(r"(con|prn|aux|nul|com\d|lpt\d)(\..*)?", re.IGNORECASE)
+_BAD_CHARACTERS = re.compile(r'[\\:*?"<>|]')
+
+
+@dataclass(frozen=True)
+class Bundle:
+    """A bundle that was checked, still packed."""
+
+    path: Path
+    sha256: str
+    files: frozenset[str]
+    manifest: dict[str, Any] = field(repr=False)
+
+
+def read_bundle(path: Path, sha256: str = "") -> Bundle:
+    """Checks a bundle and reads its manifest; writes nothing. `sha256`: what it must have, if known."""
+    try:
+        with path.open("rb") as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                raise ConfigurationError(f"{path} is not a file.")
+            found = _digest(file, path)
+            if sha256 and found != sha256.lower():
+                raise ConfigurationError(
+                    f"{path.name} is not the file that was expected: its SHA-256 is {found}, not {sha256.lower()}."
+                )
+            _check_size_of_contents(file, path)
+            with zipfile.ZipFile(file) as archive:
+                files = _checked(archive.infolist(), path)
+                return Bundle(path, found, files, _manifest(archive, path))
+    except FileNotFoundError:
+        raise ConfigurationError(f"There is no bundle at {path}.") from None
+    except (zipfile.BadZipFile, NotImplementedError, EOFError, OSError, ValueError, RuntimeError) as error:
+        raise ConfigurationError(f"{path.name} is not a readable bundle ({type(error).__name__}).") from None
+
+
+def unpacked(bundle: Bundle, folder: Path, name: str) -> Path:
+    """Unpacks a bundle below `folder`, under its name and SHA-256; where it is. All of it is there, or nothing."""
+    target = place_of_bundle(bundle, folder, name)
+    if target.is_dir() and not target.is_symlink():
+        return target
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    beside = Path(tempfile.mkdtemp(prefix=".unpacking-", dir=folder))
+    try:
+        with bundle.path.open("rb") as file:
+            # It was checked a moment ago, and may have been exchanged since.
+            if _digest(file, bundle.path) != bundle.sha256:
+                raise ConfigurationError(f"{bundle.path} changed while it was added; try again.")
+            with zipfile.ZipFile(file) as archive:
+                _extract(archive, beside)
+        os.replace(beside, target)
+    except (zipfile.BadZipFile, OSError, RuntimeError) as error:
+        raise ConfigurationError(f"{bundle.path.name} cannot be unpacked ({type(error).__name__}).") from None
+    finally:
+        shutil.rmtree(beside, ignore_errors=True)
+    return target
+
+
+def place_of_bundle(bundle: Bundle, folder: Path, name: str) -> Path:
+    """Where a bundle is unpacked."""
+    return folder / f"{re.sub(r'[^A-Za-z0-9_-]+', '-', name)[:64]}-{bundle.sha256[:32]}"
+
+
+def _digest(file: BufferedReader, path: Path) -> str:
+    size = os.fstat(file.fileno()).st_size
+    if size > MOST_PACKED:
+        raise ConfigurationError(f"{path.name} has {size:,} bytes; a bundle has at most {MOST_PACKED:,}.")
+    file.seek(0)
+    return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _check_size_of_contents(file: BufferedReader, path: Path) -> None:
+    """The zip module makes an object of every entry before anybody can count them."""
+    size = file.seek(0, os.SEEK_END)
+    start = max(0, size - _END_SIZE - _LONGEST_COMMENT - _END_OF_LARGE_SIZE)
+    file.seek(start)
+    tail = file.read()
+    at = len(tail) - _END_SIZE if tail[-_END_SIZE:].startswith(_END) and tail.endswith(b"\0\0") else tail.rfind(_END)
+    if at < 0 or at + _END_SIZE > len(tail):
+        raise ConfigurationError(f"{path.name} is not a zip file, as bundles are.")
+    before = tail[max(0, at - _END_OF_LARGE_SIZE) : at]
+    (contents,) = struct.unpack_from("<L", tail, at + 12)
+    if before.startswith(_END_OF_LARGE) or contents > _MOST_CONTENTS:
+        raise ConfigurationError(f"{path.name} lists too many files; a bundle has at most {MOST_FILES:,}.")
+
+
+def _checked(entries: list[zipfile.ZipInfo], path: Path) -> frozenset[str]:
+    """The files of a bundle, if all of its contents can be unpacked safely."""
+    if len(entries) > MOST_FILES:
+        raise ConfigurationError(f"{path.name} has {len(entries):,} files; a bundle has at most {MOST_FILES:,}.")
+    seen: dict[str, str] = {}
+    files: set[str] = set()
+    total, packed = 0, 0
+    for entry in entries:
+        name = _checked_name(entry)
+        key = _folded(name)
+        if key in seen:
+            raise ConfigurationError(f"The bundle has {quoted(name)} twice; the other is {quoted(seen[key])}.")
+        seen[key] = name
+        total, packed = total + entry.file_size, packed + entry.compress_size
+        if not entry.is_dir():
+            files.add(name)
+    if total > MOST_UNPACKED or (total > _FREE_OF_RATIO and total > packed * _MOST_RATIO):
+        raise ConfigurationError(f"{path.name} unpacks to {total:,} bytes, which is too much for its size or at all.")
+    folded = {_folded(name) for name in files}
+    for name in seen:
+        parents = name.split("/")[:-1]
+        if any("/".join(parents[: depth + 1]) in folded for depth in range(len(parents))):
+            raise ConfigurationError(f"The bundle has {quoted(seen[name])} inside of a file.")
+    return frozenset(files)
+
+
+def _folded(name: str) -> str:
+    """Names that are one file on some systems are equal here."""
+    return unicodedata.normalize("NFC", unicodedata.normalize("NFC", name).casefold())
+
+
+def _checked_name(entry: zipfile.ZipInfo) -> str:
+    # The zip module cuts `filename` at a null character.
+    name = entry.orig_filename
+    plain = name.removesuffix("/")
+    parts = plain.split("/")
+    kind = stat.S_IFMT(entry.external_attr >> 16)
+    if kind not in (0, stat.S_IFREG, stat.S_IFDIR) or (kind == stat.S_IFDIR) > entry.is_dir():
+        raise ConfigurationError(f"The bundle has {quoted(name)}, which is a link or a device.")
+    if entry.flag_bits & _ENCRYPTED:
+        raise ConfigurationError(f"The bundle has {quoted(name)} encrypted.")
+    if entry.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+        raise ConfigurationError(f"The bundle has {quoted(name)} packed in an unusual way.")
+    is_usable = plain.isprintable() and len(plain.encode(errors="replace")) <= _LONGEST_PATH and len(parts) <= _DEEPEST
+    if not is_usable or _BAD_CHARACTERS.search(plain) or not all(map(_is_usable_part, parts)):
+        raise ConfigurationError(f"The bundle has a path that leaves its folder or cannot be used: {quoted(name)}.")
+    return plain
+
+
+def _is_usable_part(part: str) -> bool:
+    return part not in ("", ".", "..") and part[-1] not in ". " and not _RESERVED.fullmatch(part)
+
+
+def _manifest(archive: zipfile.ZipFile, path: Path) -> dict[str, Any]:
+    try:
+        with archive.open("manifest.json") as file:
+            text = file.read(_MOST_MANIFEST + 1)
+    except KeyError:
+        raise ConfigurationError(f"{path.name} has no manifest.json, so it is not a bundle.") from None
+    if len(text) > _MOST_MANIFEST:
+        raise ConfigurationError(f"The manifest of {path.name} has more than {_MOST_MANIFEST:,} bytes.")
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        raise ConfigurationError(f"The manifest of {path.name} is not valid JSON.") from None
+    if not isinstance(found, dict):
+        raise ConfigurationError(f"The manifest of {path.name} is not an object.")
+    return found
+
+
+def _extract(archive: zipfile.ZipFile, folder: Path) -> None:
+    for entry in archive.infolist():
+        target = folder / _checked_name(entry)
+        if entry.is_dir():
+            target.mkdir(mode=0o700, parents=True, exist_ok=True)
+            continue
+        target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        mode = 0o700 if (entry.external_attr >> 16) & stat.S_IXUSR else 0o600
+        descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), mode)
+        with os.fdopen(descriptor, "wb") as written, archive.open(entry) as packed:
+            shutil.copyfileobj(packed, written, _PIECE)
