@@ -18,7 +18,7 @@ LEVELS = [
     {"metrics"},
     {"profiles"},
     {"callers", "gateway", "relay"},
-    {"audit", "catalog", "identity", "packages", "results", "trust"},
+    {"audit", "catalog", "clients", "identity", "packages", "results", "trust"},
     {"compression", "db", "policy", "upstream"},
     {"search", "settings", "token_counter"},
     {"largejson", "settings_sources"},

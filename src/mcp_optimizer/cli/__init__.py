@@ -11,6 +11,7 @@ from mcp_optimizer import __version__
 from mcp_optimizer.cli import (
     adding,
     audit,
+    importing,
     inspect_servers,
     keys,
     logins,
@@ -55,6 +56,7 @@ for group in (
     serve,
     setup,
     adding,
+    importing,
     switching,
     registries,
     tools,

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from mcp_optimizer.textfiles import jsonc
-from mcp_optimizer.textfiles.json_spans import Box, Member, box_at, end_of_visible, first_visible
+from mcp_optimizer.textfiles.json_spans import Box, JsonMember, box_at, end_of_visible, first_visible
 from mcp_optimizer.textfiles.kinds import BOM, CannotEdit, line_end
 
 _CREATED = " "
@@ -52,7 +52,7 @@ def without_value(text: str, path: Sequence[str]) -> list[str]:
     return [_without_member(text, box, member, joins) for joins in (True, False)]
 
 
-def _walk(text: str, path: Sequence[str]) -> tuple[list[Box], Member | None]:
+def _walk(text: str, path: Sequence[str]) -> tuple[list[Box], JsonMember | None]:
     """The objects along a path, as far as they exist, and the member at its end."""
     readable = jsonc.strict(text)
     if "\r" in text.replace("\r\n", ""):
@@ -97,7 +97,7 @@ def _added(text: str, box: Box, keys: Sequence[str], value: Any, end: str, unit:
     return text[: last.value_end] + comma_first + middle + before + shown + comma_last + text[end_of_rest:]
 
 
-def _without_member(text: str, box: Box, member: Member, joins: bool) -> str:
+def _without_member(text: str, box: Box, member: JsonMember, joins: bool) -> str:
     """Takes out a member that is not alone. `joins`: what is before it and what follows come together."""
     loose = jsonc.without_comments(text)
     number = box.members.index(member)

@@ -17,7 +17,7 @@ _NOT_BLANK = re.compile(r"[^ \t\r\n]")
 
 
 @dataclass(frozen=True)
-class Member:
+class JsonMember:
     key: str
     start: int
     value_start: int
@@ -30,7 +30,7 @@ class Box:
 
     open: int
     close: int
-    members: tuple[Member, ...]
+    members: tuple[JsonMember, ...]
 
 
 def first_visible(text: str, start: int = 0) -> int:
@@ -49,11 +49,11 @@ def end_of_visible(text: str, end: int, least: int = 0) -> int:
 def box_at(text: str, start: int) -> Box:
     """The object whose opening brace is at `start`."""
     depth, key, key_start, value_start = 0, "", -1, -1
-    members: list[Member] = []
+    members: list[JsonMember] = []
     for token in _TOKEN.finditer(text, start):
         mark = token.group()
         if depth == 1 and mark in ("}", ",") and value_start >= 0:
-            members.append(Member(key, key_start, value_start, end_of_visible(text, token.start())))
+            members.append(JsonMember(key, key_start, value_start, end_of_visible(text, token.start())))
             key_start = value_start = -1
         if depth == 1 and mark[0] == '"' and key_start < 0:
             key, key_start = json.loads(mark), token.start()

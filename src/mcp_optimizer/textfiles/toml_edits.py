@@ -144,18 +144,19 @@ def _with_key(body: str, statements: Sequence[Statement], path: tuple[str, ...],
 
 
 def _without(body: str, found: Sequence[Statement]) -> str:
-    for one, stop in reversed(list(_runs(body, found))):
+    for one, stop in reversed(list(_runs(found))):
         start = one.start
         is_last = stop == len(body) and not body.endswith("\n")
-        if one.is_header:
-            start = _before_line_end(body, start)
+        above = body[: _before_line_end(body, start)]
+        if one.is_header and (not above or above.endswith("\n")):
+            start = len(above)
         if is_last:
             start = _before_line_end(body, start)
         body = body[:start] + body[stop:]
     return body
 
 
-def _runs(body: str, found: Sequence[Statement]) -> Iterator[tuple[Statement, int]]:
+def _runs(found: Sequence[Statement]) -> Iterator[tuple[Statement, int]]:
     """Each header with the keys behind it as one run, comments between them included; and single keys."""
     first: Statement | None = None
     stop = 0
@@ -171,14 +172,14 @@ def _runs(body: str, found: Sequence[Statement]) -> Iterator[tuple[Statement, in
 
 
 def _before_line_end(body: str, index: int) -> int:
-    """The index before the line end that is right before `index`; unchanged if the line before is not empty."""
+    """The index before the line end that is right before `index`, if there is one."""
     if body[:index].endswith("\r\n"):
         return index - 2
     return index - 1 if body[:index].endswith("\n") else index
 
 
 def _replaced(body: str, found: Sequence[Statement], block: str) -> str:
-    runs = list(_runs(body, found))
+    runs = list(_runs(found))
     if len(runs) > 1:
         body = _without(body, [one for one in found if one.start >= runs[1][0].start])
     first, stop = runs[0]

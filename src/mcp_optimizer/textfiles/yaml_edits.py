@@ -63,7 +63,7 @@ def without_value(text: str, path: Sequence[str]) -> list[str]:
 def with_item(text: str, path: Sequence[str], item: Any) -> str:
     mark, body = _opened(text)
     root = composed(body)
-    holders, pair, _ = _walk(root, path) if root is not None and not _is_absent(root) else ([], None, 0)
+    pair = None if root is None or _is_absent(root) else _walk(root, path)[1]
     if pair is None:
         return with_value(text, path, [item])
     unit = _unit(root)
@@ -131,7 +131,8 @@ def _named(path: Sequence[str]) -> str:
 def _unit(root: Node) -> str:
     for key, value in root.value if is_mapping(root) else ():
         if is_mapping(value) and not value.flow_style:
-            return " " * max(1, value.value[0][0].start_mark.column - key.start_mark.column)
+            column: int = value.value[0][0].start_mark.column - key.start_mark.column
+            return " " * max(1, column)
     return "  "
 
 

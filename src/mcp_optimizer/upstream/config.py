@@ -7,15 +7,15 @@ commas, and variables, which `variables` replaces. An unreadable file is an erro
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from mcp_optimizer.domain.pins import TrustMode
 from mcp_optimizer.errors import ConfigurationError
 from mcp_optimizer.textfiles.kinds import FileKind
-from mcp_optimizer.textfiles.reading import UnreadableText, parsed
+from mcp_optimizer.textfiles.reading import UnreadableText, duplicate_keys, parsed
 from mcp_optimizer.upstream.auth_config import KEYS_OF_AUTH, configured_headers, login, refuse_login_of_a_child
+from mcp_optimizer.upstream.entry_choices import timeout_of, tools_of, trust_of
 from mcp_optimizer.upstream.entry_values import (
     UnusableEntry,
     located,
@@ -25,8 +25,16 @@ from mcp_optimizer.upstream.entry_values import (
     text_at,
     texts,
 )
+from mcp_optimizer.upstream.env_files import variables_of
+from mcp_optimizer.upstream.foreign_files import (
+    editor_values,
+    foreign_document,
+    foreign_text,
+    has_bare_variables,
+    import_instead,
+    project_of,
+)
 from mcp_optimizer.upstream.itself import SAME_FILE, starts_itself
-from mcp_optimizer.upstream.selection import ALL, ToolSelection
 from mcp_optimizer.upstream.spec import ServerSpec, Transport
 from mcp_optimizer.upstream.variables import (
     LookUp,
@@ -40,6 +48,7 @@ from mcp_optimizer.upstream.variables import (
 
 _TRANSPORT_NAMES = {
     "stdio": Transport.STDIO,
+    "local": Transport.STDIO,
     "http": Transport.HTTP,
     "streamable-http": Transport.HTTP,
     "streamable_http": Transport.HTTP,
@@ -47,23 +56,25 @@ _TRANSPORT_NAMES = {
     "sse": Transport.SSE,
 }
 
-_KEYS = frozenset(
-    "type transport transportType description command args env cwd url httpUrl serverUrl headers timeout disabled "
-    "enabled tools includeTools enabledTools excludeTools disabledTools trust".split()
+ENTRY_KEYS = frozenset(
+    "type transport transportType description command args env envFile cwd url httpUrl serverUrl headers timeout "
+    "disabled enabled tools includeTools enabledTools excludeTools disabledTools trust".split()
 ).union(KEYS_OF_AUTH)
-_AS_WRITTEN = ("description", "headersHelper")
+"""The keys that an entry may have."""
+AS_WRITTEN = ("description", "headersHelper")
 """Keys whose variables stay: those in a command are replaced by its shell."""
-_SHOWN = _KEYS.difference("args env url httpUrl serverUrl headers description".split(), KEYS_OF_AUTH)
+_SHOWN = ENTRY_KEYS.difference("args env envFile url httpUrl serverUrl headers description".split(), KEYS_OF_AUTH)
 """Keys whose values appear in messages, in lists of servers and in the catalog."""
-_USED = ("tools", "includeTools", "enabledTools")
-_TURNED_OFF = ("excludeTools", "disabledTools")
 _OF_OTHERS = frozenset({"author", "scope"})
 """Other programs' keys that resemble ours and mean something else."""
 
-_LONGEST_PURPOSE = 300
+_OF_CLIENTS = frozenset("autoApprove alwaysAllow name".split())
+"""Keys that concern only the client: what it calls without asking, what it shows."""
 
-# Existing files give seconds (Cline: at most 3,600) or milliseconds (Gemini CLI: 600,000).
-_LONGEST_IN_SECONDS = 3_600
+_AROUND_SERVERS = ("mcpServers", "servers", "mcp")
+"""The keys of a file that lead to servers; what else another program's file repeats does not matter."""
+
+_LONGEST_PURPOSE = 300
 
 
 def read_server_file(path: Path, environment: Mapping[str, str], look_up: LookUp = nothing_stored) -> list[ServerSpec]:
@@ -86,31 +97,48 @@ def parse_server_file(
     """The servers in `text`; `path` is for messages and for relative folders."""
     try:
         document = parsed(text, FileKind.JSON)
+        repeated = [found for found in duplicate_keys(text) if found.startswith(_AROUND_SERVERS)]
     except UnreadableText as error:
+        if kind := foreign_text(text):
+            raise ConfigurationError(import_instead(path, kind)) from None
         raise ConfigurationError(f"{path} is not valid JSON: {error}.") from None
-    entries = _entries(document, path)
+    if repeated:
+        raise ConfigurationError(f"{path} has a name twice: {', '.join(repeated[:3])}. Keep one of them.")
+    _, entries = servers_of(document, path)
     names = secrets_used(entries)
     secrets = look_up(names) if names else SecretValues()
-    variables = Variables(environment, secrets, input_descriptions(document))
-    return [_spec(name, entry, path, variables) for name, entry in entries.items()]
+    variables = Variables(
+        environment,
+        secrets,
+        input_descriptions(document),
+        editor_values(Path.home(), project_of(path, Path.home())),
+        has_bare_variables(path),
+    )
+    return [spec_of(name, entry, path, variables) for name, entry in entries.items()]
 
 
-def _entries(document: Any, path: Path) -> dict[str, Any]:
+def servers_of(document: Any, path: Path) -> tuple[tuple[str, ...], dict[str, Any]]:
+    """The entries of a server file by name, and the keys that lead to them."""
     if not isinstance(document, dict):
         raise ConfigurationError(f'{path} must contain a JSON object with "mcpServers".')
-    key = "mcpServers" if "mcpServers" in document else "servers"
+    if kind := foreign_document(document):
+        raise ConfigurationError(import_instead(path, kind))
+    keys: tuple[str, ...] = ("mcpServers",) if "mcpServers" in document else ("servers",)
+    found = document.get(keys[0])
     # VS Code's settings.json keeps the servers one level down.
     nested = document.get("mcp")
-    found = document.get(key, nested.get("servers") if isinstance(nested, dict) else None)
+    if keys[0] not in document and isinstance(nested, dict):
+        keys, found = ("mcp", "servers"), nested.get("servers")
     if found is None:
-        keys = ", ".join(map(repr, document)) or "nothing"
-        raise ConfigurationError(f'{path} has no "mcpServers" (or "servers") object; it has {keys}.')
+        there = ", ".join(map(repr, document)) or "nothing"
+        raise ConfigurationError(f'{path} has no "mcpServers" (or "servers") object; it has {there}.')
     if not isinstance(found, dict):
-        raise ConfigurationError(f"{path}: {key!r} must be an object of servers by name.")
-    return found
+        raise ConfigurationError(f"{path}: {keys[-1]!r} must be an object of servers by name.")
+    return keys, found
 
 
-def _spec(name: str, entry: Any, path: Path, variables: Variables) -> ServerSpec:
+def spec_of(name: str, entry: Any, path: Path, variables: Variables) -> ServerSpec:
+    """One entry of the server file at `path`."""
     try:
         return _usable_spec(name, entry, path, variables)
     except UnusableEntry as problem:
@@ -135,14 +163,14 @@ def _usable_spec(name: str, entry: Any, path: Path, variables: Variables) -> Ser
     _refuse_mistyped(entry)
     _refuse_shown_secrets(entry)
     description = entry.get("description")
-    kept = {key: value for key, value in entry.items() if key in _AS_WRITTEN}
-    entry = {key: value for key, value in entry.items() if key not in _AS_WRITTEN}
+    kept = {key: value for key, value in entry.items() if key in AS_WRITTEN}
+    entry = {key: value for key, value in entry.items() if key not in AS_WRITTEN}
     secrets = {secret: variables.secrets.values.get(secret, "") for secret in secrets_used(entry)}
     entry = {key: expanded(value, key, variables) for key, value in entry.items()} | kept
     transport, certain = _transport(entry)
     disabled = _is_disabled(entry)
-    timeout = _timeout(entry.get("timeout"))
-    tools = _tools(entry)
+    timeout = timeout_of(entry.get("timeout"))
+    tools = tools_of(entry)
     if transport is Transport.STDIO:
         refuse_login_of_a_child(entry)
         spec = ServerSpec(
@@ -151,13 +179,14 @@ def _usable_spec(name: str, entry: Any, path: Path, variables: Variables) -> Ser
             description=_purpose(description),
             command=required(entry, "command"),
             args=tuple(texts(entry.get("args", []), "args")),
-            env=mapping(entry.get("env", {}), "env"),
+            env=_variables_of_file(entry, path) | mapping(entry.get("env", {}), "env"),
             cwd=_folder(entry, path),
             timeout=timeout,
             disabled=disabled,
             tools=tools,
-            trust=_trust(entry),
+            trust=trust_of(entry),
             secrets=secrets,
+            unread=_unread(entry),
         )
         if starts_itself(spec, path):
             raise UnusableEntry(SAME_FILE)
@@ -176,10 +205,23 @@ def _usable_spec(name: str, entry: Any, path: Path, variables: Variables) -> Ser
         timeout=timeout,
         disabled=disabled,
         tools=tools,
-        trust=_trust(entry),
+        trust=trust_of(entry),
         transport_is_certain=certain,
         secrets=secrets,
+        unread=_unread(entry),
     )
+
+
+def _unread(entry: Mapping[str, Any]) -> tuple[str, ...]:
+    return tuple(key for key in entry if key not in ENTRY_KEYS | _OF_CLIENTS)
+
+
+def _variables_of_file(entry: Mapping[str, Any], path: Path) -> dict[str, str]:
+    """The variables in VS Code's `envFile`, whose path begins in the project if the server file is one of a project."""
+    if not (named := text_at(entry, "envFile")):
+        return {}
+    folder = project_of(path, Path.home()) or path.parent
+    return variables_of(located(named, "envFile", folder), "envFile")
 
 
 def _folder(entry: Mapping[str, Any], path: Path) -> str | None:
@@ -196,8 +238,8 @@ def _refuse_mistyped(entry: Mapping[str, Any]) -> None:
     """Rejects a key that is almost one of ours. Other clients' own keys are allowed: their files are read
     as they are.
     """
-    for key in entry.keys() - _KEYS:
-        if key not in _OF_OTHERS and (ours := meant(key, _KEYS - entry.keys())):
+    for key in entry.keys() - ENTRY_KEYS:
+        if key not in _OF_OTHERS and (ours := meant(key, ENTRY_KEYS - entry.keys())):
             raise UnusableEntry(f'"{key}" is not a key of a server; did you mean "{ours}"?')
 
 
@@ -222,42 +264,6 @@ def _transport(entry: Mapping[str, Any]) -> tuple[Transport, bool]:
         url = _url(entry).partition("?")[0].rstrip("/")
         return (Transport.SSE, True) if url.endswith("/sse") else (Transport.HTTP, "httpUrl" in entry)
     raise UnusableEntry('the entry needs a "command" or a "url"')
-
-
-def _timeout(value: Any) -> float | None:
-    if value is None:
-        return None
-    if isinstance(value, bool) or not isinstance(value, int | float) or value <= 0:
-        raise UnusableEntry(f'"timeout" must be a positive number of seconds, not {value!r}')
-    return value / 1000 if value > _LONGEST_IN_SECONDS else float(value)
-
-
-def _tools(entry: Mapping[str, Any]) -> ToolSelection:
-    """Which tools are used. Tools turned off in another client's file are turned off here too."""
-    used = _tool_names(entry, _USED)
-    return ToolSelection(ALL if used is None else tuple(used), tuple(_tool_names(entry, _TURNED_OFF) or ()))
-
-
-def _trust(entry: Mapping[str, Any]) -> TrustMode | None:
-    """What happens when its tools change. Gemini CLI's key of that name is true or false, and means something else."""
-    said = entry.get("trust")
-    if said is None or isinstance(said, bool):
-        return None
-    if said not in list(TrustMode):
-        raise UnusableEntry(f'"trust" must be one of {", ".join(TrustMode)}')
-    return TrustMode(said)
-
-
-def _tool_names(entry: Mapping[str, Any], keys: Sequence[str]) -> list[str] | None:
-    """The names under some keys; None if none of the keys is there."""
-    found: list[str] | None = None
-    for key in keys:
-        if (value := entry.get(key)) is None:
-            continue
-        if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
-            raise UnusableEntry(f'"{key}" must be a list of tool names')
-        found = [*(found or []), *value]
-    return found
 
 
 def _url(entry: Mapping[str, Any]) -> str:

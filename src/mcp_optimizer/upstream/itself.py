@@ -47,12 +47,23 @@ def starts_itself(spec: ServerSpec, path: Path) -> bool:
     return read.resolve() == path.resolve()
 
 
+def is_gateway(spec: ServerSpec) -> bool:
+    """Whether an entry is a gateway, with whatever servers: by its command, or by its name if it has only a URL."""
+    if spec.url:
+        return spec.name.lower() in _NAMES
+    return "serve" in _words_after_us([spec.command, *spec.args])
+
+
 def _words_after_us(words: Sequence[str]) -> Sequence[str]:
     """The arguments of the gateway, if the command runs it: by its name, by `python -m`, by uvx or similar."""
     for at, word in enumerate(words):
-        if _ENDING.sub("", PurePath(word.replace("\\", "/")).name.lower()) in _NAMES:
+        if _is_our_name(word):
             return words[at + 1 :]
     return ()
+
+
+def _is_our_name(word: str) -> bool:
+    return _ENDING.sub("", PurePath(word.replace("\\", "/")).name.lower()) in _NAMES
 
 
 def _value(words: Sequence[str], option: str) -> str | None:

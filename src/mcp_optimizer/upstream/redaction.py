@@ -128,6 +128,11 @@ def is_secret(name: str, value: str) -> bool:
     return len(value) >= _LEAST and _ORDINARY.fullmatch(value) is None
 
 
+def is_named_secret(name: str, value: str) -> bool:
+    """Whether a name or a known form says that a value is a secret. Does not guess from how random it looks."""
+    return (_NAMED.search(name) is not None and is_secret(name, value)) or _KNOWN.search(value) is not None
+
+
 def _inside(name: str, value: str, level: int = 0) -> Iterator[tuple[str, str]]:
     """A value and the values inside it: JSON, `Bearer x`, `user:password`, `key=value`, credentials of a URL."""
     if is_secret(name, value):

@@ -49,6 +49,8 @@ class ServerSpec:
     tools: ToolSelection = EVERY_TOOL
     trust: TrustMode | None = None
     """What happens to its tools when they change, if its entry says so."""
+    unread: tuple[str, ...] = ()
+    """Keys of the entry that mean nothing here."""
     transport_is_certain: bool = True
     problem: str = ""
     problem_kind: FailureKind = FailureKind.ENTRY

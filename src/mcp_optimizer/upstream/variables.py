@@ -15,6 +15,7 @@ from mcp_optimizer.upstream.entry_values import UnusableEntry, VariableNotSet
 from mcp_optimizer.upstream.failure import FailureKind
 
 _VARIABLE = re.compile(r"\$\{([^}]*)\}")
+_BARE_TOO = re.compile(r"\$\{([^}]*)\}|\$([A-Za-z_][A-Za-z0-9_]*)")
 _NAME = re.compile(r"(?:env:)?([A-Za-z_][A-Za-z0-9_]*)(?::-(.*))?", re.DOTALL)
 _SECRET = re.compile(r"(?:secret:|(?=input:))(.+)", re.DOTALL)
 _LONGEST_DESCRIPTION = 300
@@ -49,6 +50,10 @@ class Variables:
     environment: Mapping[str, str] = field(repr=False)
     secrets: SecretValues = SecretValues()
     inputs: Mapping[str, str] = field(default_factory=dict)
+    editor: Mapping[str, str] = field(default_factory=dict)
+    """Variables of editors, such as `userHome`, that can be known."""
+    bare_too: bool = False
+    """Whether `$VAR` is a variable as well; one that is not set stays as it is."""
 
 
 def input_descriptions(document: Mapping[str, Any]) -> dict[str, str]:
@@ -80,7 +85,8 @@ def _texts(value: Any) -> Iterator[str]:
 def expanded(value: Any, where: str, variables: Variables) -> Any:
     """A value with the variables in all its strings replaced. `where` it is, for messages."""
     if isinstance(value, str):
-        return _VARIABLE.sub(lambda match: _replacement(match.group(1), where, variables), value)
+        pattern = _BARE_TOO if variables.bare_too else _VARIABLE
+        return pattern.sub(lambda match: _replaced(match, where, variables), value)
     if isinstance(value, list):
         return [expanded(item, where, variables) for item in value]
     if isinstance(value, dict):
@@ -88,10 +94,22 @@ def expanded(value: Any, where: str, variables: Variables) -> Any:
     return value
 
 
+def _replaced(match: re.Match[str], where: str, variables: Variables) -> str:
+    if match.group(1) is None:
+        return variables.environment.get(match.group(2), match.group())
+    return _replacement(match.group(1), where, variables)
+
+
 def _replacement(expression: str, where: str, variables: Variables) -> str:
     if secret := _SECRET.fullmatch(expression):
         return _secret(secret.group(1), f'"{where}" uses ${{{expression}}}', variables)
+    if expression in variables.editor:
+        return variables.editor[expression]
     match = _NAME.fullmatch(expression)
+    if expression.startswith("workspaceFolder"):
+        raise UnusableEntry(
+            f'"{where}" uses ${{{expression}}}, the folder that is open in an editor; write the path of the folder'
+        )
     if match is None:
         raise UnusableEntry(
             f'"{where}" uses ${{{expression}}}, which only the original client can replace; '

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -68,7 +69,11 @@ def test_any_value_can_be_replaced_or_removed_and_the_others_stay(kind: FileKind
     if isinstance(document[path[0]], dict) and document[path[0]]:
         path.append(data.draw(st.sampled_from(sorted(document[path[0]]))))
     others = {key: item for key, item in document.items() if key != path[0]}
-    for change in (lambda: with_value(text, kind, path, value), lambda: without_value(text, kind, path)):
+    changes: list[Callable[[], str]] = [
+        lambda: with_value(text, kind, path, value),
+        lambda: without_value(text, kind, path),
+    ]
+    for change in changes:
         try:
             changed = parsed(change(), kind) or {}
         except CannotEdit:
@@ -80,12 +85,13 @@ def test_any_value_can_be_replaced_or_removed_and_the_others_stay(kind: FileKind
 @settings(max_examples=200, deadline=None)
 @given(text=st.text(alphabet="{}[]\":,/*#\n\r\t -|>&*!ab1=.'\\\ufeff", max_size=40), path=paths(), value=values())
 def test_no_text_makes_an_edit_fail_in_another_way(kind: FileKind, text: str, path: list[str], value: Any) -> None:
-    for change in (
+    changes: list[Callable[[], str]] = [
         lambda: with_value(text, kind, path, value),
         lambda: without_value(text, kind, path),
         lambda: with_item(text, kind, path, value),
         lambda: without_item(text, kind, path, 0),
-    ):
+    ]
+    for change in changes:
         try:
             parsed(change(), kind)
         except (CannotEdit, UnreadableText):
@@ -115,6 +121,8 @@ def test_comments_stay_when_a_member_between_others_is_removed() -> None:
 def test_a_table_of_toml_goes_with_its_tables_and_comes_as_one_block() -> None:
     text = '# top\nmodel = "x" # m\n\n[servers.a]\nurl = "u"\n\n[servers.a.env]\nK = "v"\n\n# about b\n[servers.b]\n'
     assert without_value(text, FileKind.TOML, ["servers", "a"]) == '# top\nmodel = "x" # m\n\n# about b\n[servers.b]\n'
+    tight = 'x = 1\n[servers.a]\nurl = "u"\n[servers.b]\n'
+    assert without_value(tight, FileKind.TOML, ["servers", "a"]) == "x = 1\n[servers.b]\n"
     assert with_value(text, FileKind.TOML, ["servers", "a"], {"url": "w"}) == (
         '# top\nmodel = "x" # m\n\n[servers.a]\nurl = "w"\n\n# about b\n[servers.b]\n'
     )

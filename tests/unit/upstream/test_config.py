@@ -151,7 +151,7 @@ def test_variables_are_filled_in(text: str, expected: str) -> None:
             '"env.A" uses ${command:token}, which only the original client can replace; '
             "use ${VAR}, ${VAR:-default}, ${env:VAR} or ${secret:NAME}",
         ),
-        ("${workspaceFolder}/x", "workspaceFolder is not set"),
+        ("${workspaceFolder}/x", "the folder that is open in an editor"),
     ],
 )
 def test_a_variable_that_cannot_be_filled_in_is_the_problem_of_its_entry_alone(text: str, reason: str) -> None:

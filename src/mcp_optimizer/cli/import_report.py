@@ -1,0 +1,116 @@
+"""What `import` prints: for people file by file, for programs as JSON. Names and reasons, never values."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from mcp_optimizer.cli.show import console, print_json
+from mcp_optimizer.clients.finding import FoundFile
+from mcp_optimizer.clients.importing import ImportPlan, Outcome, PlannedEntry
+from mcp_optimizer.runtime.terminal_text import counted, in_a_line
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from mcp_optimizer.cli.importing import ImportChoices
+
+_SIGNS = {Outcome.TAKEN: "+", Outcome.SKIPPED: "-", Outcome.REFUSED: "!"}
+_WIDEST = 28
+
+
+def report(
+    plan: ImportPlan,
+    target: Path,
+    choices: ImportChoices,
+    *,
+    is_stored: bool = False,
+    moved: Sequence[PlannedEntry] = (),
+    problems: Sequence[str] = (),
+) -> None:
+    """Print what was done, or what would be."""
+    if choices.as_json:
+        print_json(_as_json(plan, target, choices, is_stored, moved, problems))
+        return
+    out = console()
+    for file in plan.files:
+        _show_file(out, file, plan)
+    _say(out, _summary(plan, target, choices))
+    literal = [] if is_stored else [name for entry in plan.taken for name in entry.secrets]
+    if literal:
+        done = "would be copied" if choices.dry_run else "were copied"
+        _say(out, f"Secrets that {done} as they are: {', '.join(literal)}. --store-secrets keeps them encrypted.")
+    elif is_stored:
+        stored = [name for entry in plan.taken for name in entry.secrets]
+        _say(out, f"Stored encrypted: {', '.join(stored)}.")
+    if moved:
+        _say(out, f"Switched off where they came from: {', '.join(entry.listed.name for entry in moved)}.")
+    for problem in problems:
+        _say(out, problem)
+
+
+def _say(out: Console, text: str) -> None:
+    out.print(in_a_line(text), markup=False, soft_wrap=True)
+
+
+def _show_file(out: Console, file: FoundFile, plan: ImportPlan) -> None:
+    entries = [entry for entry in plan.entries if entry.file is file]
+    notes = [note for path, note in plan.notes if path == file.place.path]
+    if not entries and not notes:
+        return
+    _say(out, f"{file.client.title}: {file.place.path}")
+    width = min(max((len(in_a_line(entry.listed.name)) for entry in entries), default=0), _WIDEST)
+    for entry in entries:
+        name = in_a_line(entry.listed.name)
+        out.print(f"  {_SIGNS[entry.outcome]} {name:<{width}}  {in_a_line(_outcome(entry))}", markup=False)
+        for note in entry.notes:
+            out.print(f"      {in_a_line(note)}", markup=False)
+    for note in notes:
+        out.print(f"  ! {in_a_line(note)}", markup=False)
+
+
+def _outcome(entry: PlannedEntry) -> str:
+    if entry.outcome is Outcome.TAKEN:
+        return "taken" if entry.name == entry.listed.name else f"taken as {entry.name}"
+    return f"{entry.outcome}: {entry.reason}"
+
+
+def _summary(plan: ImportPlan, target: Path, choices: ImportChoices) -> str:
+    if not plan.files:
+        return "No files of known clients were found here. Name a file: mcp-optimizer import FILE."
+    taken = counted(len(plan.taken), "server")
+    if not plan.taken:
+        return "Nothing to add."
+    return f"Would add {taken} to {target}." if choices.dry_run else f"Added {taken} to {target}."
+
+
+def _as_json(
+    plan: ImportPlan,
+    target: Path,
+    choices: ImportChoices,
+    is_stored: bool,
+    moved: Sequence[PlannedEntry],
+    problems: Sequence[str],
+) -> dict[str, Any]:
+    return {
+        "file": str(target),
+        "written": bool(plan.taken) and not choices.dry_run,
+        "servers": [
+            {
+                "client": entry.file.client.name,
+                "from": str(entry.file.place.path),
+                "name": entry.listed.name,
+                "as": entry.name,
+                "outcome": entry.outcome.value,
+                "reason": entry.reason,
+                "notes": list(entry.notes),
+                "secrets": list(entry.secrets),
+                "secrets_stored": is_stored and bool(entry.secrets),
+                "moved": any(one is entry or one.listed is entry.listed for one in moved),
+            }
+            for entry in plan.entries
+        ],
+        "files": [{"from": str(path), "note": note} for path, note in plan.notes],
+        "problems": list(problems),
+    }

@@ -1,0 +1,132 @@
+"""The entries in a client's file: where they are, which are switched off elsewhere in it, and whose project they are.
+
+Pure: a document in, entries out, unread. `entries` reads each. Called by `importing`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from mcp_optimizer.clients.finding import FoundFile
+from mcp_optimizer.clients.known import KeyPath
+
+MOST_SERVERS = 500
+"""Servers that are read from one file."""
+
+
+@dataclass(frozen=True)
+class ListedEntry:
+    """An entry as it is in a file."""
+
+    name: str
+    value: Any = field(repr=False)
+    at: KeyPath
+    """The keys that lead to it; for one in a list, those that lead to the list."""
+    index: int | None = None
+    """Its place in a list."""
+    project: Path | None = None
+    """The folder that it is for, if it is for one only."""
+    is_off: bool = False
+    """Whether something outside of the entry switches it off."""
+
+
+@dataclass(frozen=True)
+class Listing:
+    """The entries of a file, and what else there is to say about it."""
+
+    entries: tuple[ListedEntry, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+def listing(found: FoundFile, folder: Path, *, all_projects: bool) -> Listing:
+    """The entries of a file. Those of projects are for `folder`, unless all are wanted."""
+    notes: list[str] = []
+    entries: list[ListedEntry] = []
+    for at in found.place.servers:
+        servers = _at(found.document, at)
+        if servers is None or (found.client.name == "opencode" and _is_other_version(at, servers, found.document)):
+            continue
+        if not isinstance(servers, dict | list):
+            notes.append(f'"{".".join(at)}" is not an object of servers by name')
+            continue
+        entries += _entries(servers, at, found)
+    if found.client.name == "claude-code":
+        of_projects, others = _of_projects(found.document, folder, all_projects)
+        entries += of_projects
+        if others:
+            notes.append(f"{others} more in other projects; take them over with --all-projects")
+    if len(entries) > MOST_SERVERS:
+        notes.append(f"it has {len(entries):,} servers; only the first {MOST_SERVERS:,} are read")
+    return Listing(tuple(entries[:MOST_SERVERS]), tuple(notes))
+
+
+def _at(document: Any, path: KeyPath) -> Any:
+    for key in path:
+        document = document.get(key) if isinstance(document, dict) else None
+    return document
+
+
+def _entries(servers: Mapping[str, Any] | list[Any], at: KeyPath, found: FoundFile) -> list[ListedEntry]:
+    project = found.place.project
+    if isinstance(servers, list):
+        return [
+            ListedEntry(_name_in_list(entry, number), entry, at, number, project)
+            for number, entry in enumerate(servers)
+        ]
+    return [
+        ListedEntry(str(name), entry, (*at, str(name)), project=project, is_off=_is_excluded(str(name), found))
+        for name, entry in servers.items()
+    ]
+
+
+def _name_in_list(entry: Any, number: int) -> str:
+    name = entry.get("name") if isinstance(entry, dict) else None
+    return name if isinstance(name, str) and name else f"server-{number + 1}"
+
+
+def _is_other_version(at: KeyPath, servers: Any, document: Any) -> bool:
+    """opencode keeps its servers in `mcp`, later versions in `mcp.servers`."""
+    nested = _at(document, ("mcp", "servers"))
+    is_later = isinstance(nested, dict) and not any(key in nested for key in ("type", "command", "url"))
+    return is_later != (at == ("mcp", "servers")) or not isinstance(servers, dict)
+
+
+def _is_excluded(name: str, found: FoundFile) -> bool:
+    """Whether Gemini CLI's lists leave a server out."""
+    if found.client.name != "gemini":
+        return False
+    excluded = _names(found.document, ("mcp", "excluded")) | _names(found.document, ("excludeMCPServers",))
+    allowed = _names(found.document, ("mcp", "allowed")) | _names(found.document, ("allowMCPServers",))
+    return name in excluded or (bool(allowed) and name not in allowed)
+
+
+def _names(document: Any, at: KeyPath) -> set[str]:
+    found = _at(document, at)
+    return {item for item in found if isinstance(item, str)} if isinstance(found, list) else set()
+
+
+def _of_projects(document: Any, folder: Path, all_projects: bool) -> tuple[list[ListedEntry], int]:
+    """Claude Code's entries of this folder or of all, and how many others there are."""
+    taken: list[ListedEntry] = []
+    others = 0
+    for path, name, entry, is_off in _project_entries(document):
+        if all_projects or os.path.normpath(path) == os.path.normpath(folder):
+            taken.append(
+                ListedEntry(name, entry, ("projects", path, "mcpServers", name), project=Path(path), is_off=is_off)
+            )
+        else:
+            others += 1
+    return taken, others
+
+
+def _project_entries(document: Any) -> Iterator[tuple[str, str, Any, bool]]:
+    projects = _at(document, ("projects",))
+    for path, project in projects.items() if isinstance(projects, dict) else ():
+        off = _names(project, ("disabledMcpServers",))
+        servers = _at(project, ("mcpServers",))
+        for name, entry in servers.items() if isinstance(servers, dict) else ():
+            yield path, name, entry, name in off
