@@ -20,6 +20,7 @@ from starlette.routing import Route
 from mcp_optimizer.catalog import CatalogTool, Snapshot
 from mcp_optimizer.catalog.forms import Detail, ToolForms
 from mcp_optimizer.dashboard.guard import Guard
+from mcp_optimizer.dashboard.html import Html
 from mcp_optimizer.dashboard.live_events import LiveEvents
 from mcp_optimizer.dashboard.pages import (
     PAGE,
@@ -82,9 +83,11 @@ class Sources:
     recorder: Recorder
     history: Callable[[], Awaitable[History | None]]
     usage: Callable[[Sequence[Event]], Usage]
-    find: Callable[[str], tuple[FoundTools, int]]
-    """The reply of find_tool, and its tokens."""
+    find: Callable[[str], tuple[FoundTools, str, int]]
+    """The reply of find_tool, its text as a model reads it, and its tokens."""
     own_tokens: Callable[[], int]
+    trial: Callable[[CatalogTool, Request], Html | None]
+    """The form to try a tool, for who may."""
     version: str
 
 
@@ -193,7 +196,9 @@ class Dashboard:
             page = message_page("No such tool", text, version=self._sources.version, visitor=visitor_of(request))
             return HTMLResponse(page, status_code=404)
         usage, _ = await self._summed_up()
-        return HTMLResponse(tool_page(await asyncio.to_thread(self._tool_values, tool, usage), visitor_of(request)))
+        values = await asyncio.to_thread(self._tool_values, tool, usage)
+        trial = await asyncio.to_thread(self._sources.trial, tool, request)
+        return HTMLResponse(tool_page(values, visitor_of(request), trial))
 
     def _tool_values(self, tool: CatalogTool, usage: Usage) -> ToolPage:
         forms = self._sources.forms
@@ -226,7 +231,7 @@ class Dashboard:
         sources = self._sources
         started = time.perf_counter()
         try:
-            found, reply_tokens = sources.find(query)
+            found, text, reply_tokens = sources.find(query)
         except OptimizerError as error:
             return SearchPage(sources.version, query, problem=str(error))
         taken = (time.perf_counter() - started) * 1_000
@@ -249,7 +254,7 @@ class Dashboard:
         ]
         note = "By words only: the encoder is still loading." if found.by_words_only else ""
         baseline = found.token_metrics.baseline_tokens
-        return SearchPage(sources.version, query, hits, found.fit, reply_tokens, baseline, taken, note)
+        return SearchPage(sources.version, query, hits, found.fit, reply_tokens, baseline, taken, note, reply=text)
 
 
 _FORMS = (("As its server sent it", Detail.FULL), ("Compressed schema", Detail.SCHEMA), ("Signature", Detail.SIGNATURE))
