@@ -15,11 +15,12 @@ from platformdirs import user_config_path, user_data_path
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from mcp_optimizer.domain.addresses import browser_address, readable_database
+from mcp_optimizer.domain.reload_settings import ReloadSettings
 from mcp_optimizer.domain.result_settings import ResultEncoding, ResultSettings, enough_tokens
 from mcp_optimizer.domain.sharing_settings import SharingSettings
 from mcp_optimizer.errors import ConfigurationError
 from mcp_optimizer.limits import Limits
-from mcp_optimizer.settings_sources import explained, from_environment, from_file, refuse_unknown
+from mcp_optimizer.settings_sources import explained, first_file, from_environment, from_file, refuse_unknown
 
 APP_NAME = "mcp-optimizer"
 PREFIX = "MCP_OPTIMIZER_"
@@ -304,7 +305,7 @@ class GeneralSettings(BaseModel):
         return host, int(port)
 
 
-class Settings(SharingSettings, GeneralSettings):
+class Settings(ReloadSettings, SharingSettings, GeneralSettings):
     """The options of mcp-optimizer."""
 
     @property
@@ -323,13 +324,18 @@ def load_settings(
     flags: Mapping[str, Any] | None = None,
     environment: Mapping[str, str] | None = None,
     settings_file: Path | None = None,
+    text: str | None = None,
 ) -> Settings:
-    """Merge and validate the sources, remembering where each value came from for error messages."""
+    """Merge and validate the sources, remembering where each value came from for error messages.
+
+    `text`: what the file says, if it was read before.
+    """
     environment = os.environ if environment is None else environment
     flags = {name: value for name, value in (flags or {}).items() if value is not None}
-    path = settings_file or _settings_path(environment)
+    candidates = (Path(SETTINGS_FILE), user_config_path(APP_NAME) / "settings.toml")
+    path = settings_file or first_file(environment, f"{PREFIX}SETTINGS", candidates)
     layers = [
-        *([(from_file(path), f"in {path}")] if path else []),
+        *([(from_file(path, text), f"in {path}")] if path else []),
         (from_environment(environment, PREFIX, _NO_OPTIONS), f"in the environment ({PREFIX}*)"),
         (flags, "on the command line"),
     ]
@@ -340,17 +346,9 @@ def load_settings(
         merged |= values
         origins |= dict.fromkeys(values, origin)
     try:
-        return Settings(**merged)
+        return Settings(**merged).read_from(path, lambda now: load_settings(flags, environment, path, now))
     except ValidationError as error:
         # A hidden value is a secret, or may contain one.
         hidden = {name for name, info in Settings.model_fields.items() if not info.repr}
         said = (explained(problem, origins, hidden) for problem in error.errors())
         raise ConfigurationError("; ".join(said)) from None
-
-
-def _settings_path(environment: Mapping[str, str]) -> Path | None:
-    named = environment.get(f"{PREFIX}SETTINGS")
-    if named:
-        return Path(named).expanduser()
-    candidates = (Path(SETTINGS_FILE), user_config_path(APP_NAME) / "settings.toml")
-    return next((path for path in candidates if path.exists()), None)

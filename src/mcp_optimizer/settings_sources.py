@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import difflib
 import tomllib
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +15,23 @@ from mcp_optimizer.domain.rule_settings import place_in_rules
 from mcp_optimizer.errors import ConfigurationError
 
 
-def from_file(path: Path) -> dict[str, Any]:
+def first_file(environment: Mapping[str, str], variable: str, candidates: Iterable[Path]) -> Path | None:
+    """The file that a variable names, otherwise the first that exists."""
+    if named := environment.get(variable):
+        return Path(named).expanduser()
+    return next((path for path in candidates if path.exists()), None)
+
+
+def from_file(path: Path, text: str | None = None) -> dict[str, Any]:
+    """`text`: what the file says, if it was read before."""
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        return tomllib.loads(path.read_text(encoding="utf-8") if text is None else text)
     except FileNotFoundError:
         raise ConfigurationError(f"No settings file at {path}.") from None
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+    except (OSError, ValueError) as error:
         raise ConfigurationError(f"Cannot read the settings file {path}: {error}.") from error
+    except RecursionError:
+        raise ConfigurationError(f"Cannot read the settings file {path}: it is nested too deeply.") from None
 
 
 def from_environment(environment: Mapping[str, str], prefix: str, no_options: Collection[str]) -> dict[str, str]:

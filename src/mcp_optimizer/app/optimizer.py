@@ -13,11 +13,13 @@ from mcp_optimizer.app.dumps import are_many, dumped_servers, measure
 from mcp_optimizer.app.endpoints import http_app, mcp_server
 from mcp_optimizer.app.life import Life
 from mcp_optimizer.app.parts import build_parts
+from mcp_optimizer.app.reloading import Reloading, ReloadOutcome
 from mcp_optimizer.app.servers import server_specs
 from mcp_optimizer.catalog import Snapshot
 from mcp_optimizer.catalog.forms import Detail
 from mcp_optimizer.domain.caller import LOCAL
 from mcp_optimizer.domain.events import Event
+from mcp_optimizer.errors import ConfigurationError
 from mcp_optimizer.gateway.found import ToolListPage
 from mcp_optimizer.largejson.raw import has_large, plain
 from mcp_optimizer.metrics.savings import Prices
@@ -52,12 +54,15 @@ class Optimizer:
         *,
         has_one_client: bool = False,
         dumps: Sequence[UpstreamState] = (),
+        follows_files: bool = False,
     ) -> None:
+        """`follows_files`: the specs are those that the settings name, and change with their files."""
         parts = build_parts(specs, settings, has_one_client=has_one_client)
         self._parts = parts
         self._dumps = dumps
         self._life = Life(parts)
         self._costs = Costs(parts)
+        self._reloading = Reloading(parts, settings) if follows_files else None
         self._dashboard: Dashboard | None = None
         self.settings = settings
         self.news = parts.news
@@ -82,7 +87,7 @@ class Optimizer:
     @classmethod
     def from_settings(cls, settings: Settings, *, has_one_client: bool = False) -> Self:
         """With `has_one_client`, serves a single client, as on stdio, which then owns every server's session."""
-        return cls(server_specs(settings), settings, has_one_client=has_one_client)
+        return cls(server_specs(settings), settings, has_one_client=has_one_client, follows_files=True)
 
     @classmethod
     def from_dumps(cls, folder: Path, settings: Settings) -> Self:
@@ -113,6 +118,27 @@ class Optimizer:
         # What they list is the catalog's from now on.
         dumps, self._dumps = self._dumps, ()
         self._life.start(dumps)
+        if self._reloading is not None:
+            self._reloading.start()
+
+    async def reload(self) -> ReloadOutcome:
+        """Read the server file and the settings file again, and use what changed."""
+        if self._reloading is None:
+            raise ConfigurationError("These servers were not read from a file, so there is none to read again.")
+        return await self._reloading.reload()
+
+    @property
+    def reload_problem(self) -> str:
+        """What is wrong in the files as they are now; empty: nothing."""
+        return self._reloading.problem if self._reloading is not None else ""
+
+    def restart(self, server: str) -> None:
+        """End a server after its calls, and start it again; returns at once."""
+        self._parts.pool.restart(server)
+
+    def log(self, server: str) -> list[str]:
+        """The last lines of a server's stderr, and what happened to it, without its secrets."""
+        return self._parts.pool.log(server)
 
     async def wait_for_servers(self, seconds: float) -> None:
         """Wait until every server is up or has failed, and its tools can be found."""
@@ -124,11 +150,17 @@ class Optimizer:
 
     async def drained(self) -> None:
         """Accept no more calls, and wait for those in progress: as long as the settings say, however often called."""
+        await self._stop_reloading()
         await self._life.drained()
 
     async def stop(self, seconds: float = _END) -> None:
         """End everything. `seconds`: how long that may take once the calls under way have ended."""
+        await self._stop_reloading()
         await self._life.stop(seconds)
+
+    async def _stop_reloading(self) -> None:
+        if self._reloading is not None:
+            await self._reloading.stop()
 
     async def find(
         self, tool_description: str, tool_keywords: str = "", limit: int | None = None, detail: str | None = None

@@ -114,7 +114,11 @@ def pool_options(settings: Settings, *, has_one_client: bool) -> PoolOptions:
 
 def policy_of(settings: Settings) -> Policy:
     """What callers may do."""
-    return Policy(RuleBook([rule.rule for rule in settings.rules]), settings.tool_risks)
+    return Policy(rulebook(settings), settings.tool_risks)
+
+
+def rulebook(settings: Settings) -> RuleBook:
+    return RuleBook([rule.rule for rule in settings.rules])
 
 
 def result_options(settings: Settings) -> ResultOptions:

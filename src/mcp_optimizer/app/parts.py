@@ -121,7 +121,8 @@ def build_parts(specs: Sequence[ServerSpec], settings: Settings, *, has_one_clie
     catalog = LiveCatalog(ingestion, vocabulary, counter, own_names, keeper)
     forms = ToolForms(counter, Notes(settings.signature_notes), Dialect(settings.dialect), settings.groups)
     shapes = LearnedShapes(storage.shapes, settings.limits.learned_shapes) if settings.learn_shapes else None
-    results = _results(settings, counter, storage, shapes)
+    cache = ResultCache(settings.cache_megabytes)
+    results = _results(settings, counter, storage, shapes, cache)
     use = LearnedUse(storage.use, settings.limits.learned_pairs) if settings.learn_from_use else None
     policy = policy_of(settings)
     permissions = Permissions(Views(policy), Rates(settings.calls_per_minute), patience=settings.answer_timeout)
@@ -157,8 +158,10 @@ def build_parts(specs: Sequence[ServerSpec], settings: Settings, *, has_one_clie
     if event_logger.isEnabledFor(logging.INFO):
         recorder.listen(log_event)
     # In this order: whoever is told of a change by the relay finds it in the catalog.
-    news.listen(catalog.on_state)
-    news.listen(relay.on_state, relay.on_notice)
+    news.listen(catalog.on_state, on_gone=catalog.forget)
+    news.listen(relay.on_state, relay.on_notice, relay.on_gone)
+    for forget in (logins.forget, cache.clear, permissions.server_gone):
+        news.listen(on_gone=forget)
     return Parts(
         settings=settings,
         counter=counter,
@@ -232,12 +235,14 @@ def _vault(place: Path | str, storage: Storage) -> Vault:
     return Vault(storage.secrets, keys_of(place, os.environ))
 
 
-def _results(settings: Settings, counter: TokenCounter, storage: Storage, shapes: LearnedShapes | None) -> Results:
+def _results(
+    settings: Settings, counter: TokenCounter, storage: Storage, shapes: LearnedShapes | None, cache: ResultCache
+) -> Results:
     return Results(
         Estimator(settings.token_estimate, counter),
         ResultStore(storage.kept_results, StoreLimits(settings.kept_hours, settings.kept_megabytes)),
         result_options(settings),
-        ResultCache(settings.cache_megabytes),
+        cache,
         price_of_results(settings),
         settings.limits,
         shapes.learn if shapes is not None else None,

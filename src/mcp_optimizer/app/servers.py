@@ -8,12 +8,13 @@ from collections.abc import Collection
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 
 from mcp_optimizer.app.options import check_driver, items
 from mcp_optimizer.demo import demo_server_commands
 from mcp_optimizer.errors import ConfigurationError, OptimizerError
 from mcp_optimizer.settings import Settings
-from mcp_optimizer.upstream.config import read_server_file
+from mcp_optimizer.upstream.config import parse_server_file, read_server_file
 from mcp_optimizer.upstream.itself import SAME_ADDRESS, is_own_address
 from mcp_optimizer.upstream.processes import DEEPEST, depth
 from mcp_optimizer.upstream.spec import ServerSpec, Transport
@@ -34,15 +35,36 @@ def server_specs(settings: Settings) -> list[ServerSpec]:
         )
     look_up = partial(_stored_secrets, settings)
     specs = _demo_specs() if settings.demo else read_server_file(settings.server_file, os.environ, look_up)
+    specs = _usable(specs, settings)
+    wanted, known = items(settings.servers), [spec.name for spec in specs]
+    if unknown := [name for name in wanted if name not in known]:
+        raise ConfigurationError(f"There is no server {unknown[0]!r}. Servers: {', '.join(known) or 'none'}.")
+    return _chosen(specs, settings)
+
+
+def changed_specs(settings: Settings, path: Path | None, text: str) -> list[ServerSpec]:
+    """The servers in the settings, whose server file says this by now; without a path, those of the demo.
+
+    One that the settings choose may be there no longer.
+    """
+    look_up = partial(_stored_secrets, settings)
+    specs = _demo_specs() if path is None else parse_server_file(text, path, os.environ, look_up)
+    return _chosen(_usable(specs, settings), settings)
+
+
+def _chosen(specs: list[ServerSpec], settings: Settings) -> list[ServerSpec]:
+    wanted = items(settings.servers)
+    return [spec for spec in specs if spec.name in wanted] if wanted else specs
+
+
+def _usable(specs: list[ServerSpec], settings: Settings) -> list[ServerSpec]:
+    """With a problem where the gateway cannot use an entry, although it is a good one."""
     if settings.http is not None:
         host, port = settings.http_address
         ours = {spec.name for spec in specs if spec.url and is_own_address(spec.url, host, port)}
         specs = [replace(spec, problem=SAME_ADDRESS) if spec.name in ours else spec for spec in specs]
         specs = [replace(spec, problem=_UNKNOWN_CALLERS) if spec.auth.per_caller else spec for spec in specs]
-    wanted, known = items(settings.servers), [spec.name for spec in specs]
-    if unknown := [name for name in wanted if name not in known]:
-        raise ConfigurationError(f"There is no server {unknown[0]!r}. Servers: {', '.join(known) or 'none'}.")
-    return [spec for spec in specs if spec.name in wanted] if wanted else specs
+    return specs
 
 
 def _stored_secrets(settings: Settings, names: Collection[str]) -> SecretValues:

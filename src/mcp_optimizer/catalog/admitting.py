@@ -12,7 +12,6 @@ from typing import Protocol
 
 from mcp_optimizer.catalog.record import ToolRecord
 from mcp_optimizer.domain.pins import Admitted, HeldTool
-from mcp_optimizer.domain.tools import Definition
 from mcp_optimizer.upstream.state import UpstreamState
 
 Held = Mapping[tuple[str, str], HeldTool]
@@ -55,12 +54,12 @@ class Admissions:
     def __init__(self, admission: ToolAdmission) -> None:
         self._admission = admission
         self._admitted: dict[str, Admitted] = {}
-        self._fingerprints: dict[str, tuple[int, int]] = {}
+        self._fingerprints: dict[str, tuple[int, int, str, str, str]] = {}
         self._under_way: dict[str, UpstreamState] = {}
 
     def has(self, state: UpstreamState) -> bool:
         """Whether a server lists the same tools as before, so that there is nothing to do."""
-        return self._fingerprints.get(state.name) == _fingerprint(state.listing.tools)
+        return self._fingerprints.get(state.name) == _fingerprint(state)
 
     async def of(self, state: UpstreamState) -> Admitted:
         """What may be used of a listing."""
@@ -68,8 +67,14 @@ class Admissions:
 
     def settle(self, state: UpstreamState, admitted: Admitted) -> None:
         """This listing is in the catalog now."""
-        self._fingerprints[state.name] = _fingerprint(state.listing.tools)
+        self._fingerprints[state.name] = _fingerprint(state)
         self._admitted[state.name] = admitted
+
+    def forget(self, server: str) -> None:
+        """Nothing of this server is in the catalog any more."""
+        self._fingerprints.pop(server, None)
+        self._admitted.pop(server, None)
+        self._under_way.pop(server, None)
 
     @contextmanager
     def under_way(self, state: UpstreamState) -> Iterator[None]:
@@ -106,6 +111,8 @@ def summarised(state: UpstreamState) -> UpstreamState:
     return replace(state, listing=state.listing.summary()) if state.listing.tools else state
 
 
-def _fingerprint(tools: Sequence[Definition]) -> tuple[int, int]:
-    """The same for two listings of the same definitions, in any order."""
-    return len(tools), sum(hash(tool.definition_hash) for tool in tools)
+def _fingerprint(state: UpstreamState) -> tuple[int, int, str, str, str]:
+    """The same for two listings of the same definitions, in any order, by the same server with the same words."""
+    tools, spec = state.listing.tools, state.spec
+    number = sum(hash(tool.definition_hash) for tool in tools)
+    return len(tools), number, spec.fingerprint, spec.description, state.instructions

@@ -66,6 +66,17 @@ def build(plan: Plan, count: Count) -> Built:
     return Built(index, running, vectors_in(index.vectors, records), vocabulary, by_server)
 
 
+def taken_over(current: Records, planned: Records, built: Records) -> tuple[Records, list[ToolRecord]]:
+    """The records as they were built, where they are still current; and those that came meanwhile."""
+    found, since = dict(current), list[ToolRecord]()
+    for server, records in current.items():
+        if records is planned.get(server):
+            found[server] = built[server]
+        else:
+            since += records
+    return found, since
+
+
 def _in_one_vocabulary(records: Records, vocabulary: Vocabulary) -> tuple[Vocabulary, Records]:
     """All records with the numbers of one vocabulary; a new one, if most terms are no longer used."""
     if vocabulary.is_due(_SPARE_TERMS):

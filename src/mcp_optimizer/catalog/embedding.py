@@ -1,6 +1,6 @@
 """Makes tools findable by meaning: embeds them in the background, one server at a time.
 
-Until then they are found by their words. Called by the live catalog; knows no index.
+Until then they are found by their words. Called by the live catalog; makes no index.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from mcp_optimizer.catalog.ingestion import Ingestion
 from mcp_optimizer.catalog.record import ToolRecord
 from mcp_optimizer.catalog.vectors import KnownVectors
-from mcp_optimizer.search.engine import Encoder
+from mcp_optimizer.search.engine import Encoder, SearchIndex
 
 logger = logging.getLogger(__name__)
 
@@ -24,6 +24,7 @@ class Embedding:
         self._ingestion = ingestion
         self._on_found = on_found
         self._is_closing = False
+        self._is_loading = False
         self._waiting = 0
         # One server at a time: a dozen that start together must not take all processors.
         self._turn = asyncio.Lock()
@@ -35,9 +36,19 @@ class Embedding:
         """Whether no other server waits to be embedded."""
         return not self._waiting
 
+    def expect(self) -> None:
+        """The encoder is being loaded."""
+        self._is_loading = True
+
+    def is_preparing(self, index: SearchIndex) -> bool:
+        """Whether search will soon use meaning but does not yet: the encoder is loading, or has embedded nothing."""
+        waits_for_vectors = self.encoder is not None and index.size > 0 and index.by_words_only
+        return self._is_loading or waits_for_vectors
+
     def use(self, encoder: Encoder | None) -> None:
         """Set the encoder. Vectors of different encoders cannot be compared."""
         self.encoder, self.vectors = encoder, KnownVectors()
+        self._is_loading = False
 
     def close(self) -> None:
         """Stop; the remaining tools are embedded at the next start."""

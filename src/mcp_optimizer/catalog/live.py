@@ -15,7 +15,8 @@ import time
 from collections.abc import Iterable, Sequence
 
 from mcp_optimizer.catalog.admitting import Admissions, AdmitsAll, ToolAdmission, summarised
-from mcp_optimizer.catalog.building import Built, Plan, Records, build
+from mcp_optimizer.catalog.arriving import Arrivals
+from mcp_optimizer.catalog.building import Built, Plan, build, taken_over
 from mcp_optimizer.catalog.embedding import Embedding
 from mcp_optimizer.catalog.ingestion import Ingestion
 from mcp_optimizer.catalog.record import ServerText, ToolRecord
@@ -66,25 +67,24 @@ class LiveCatalog:
         self._counter = counter
         self._own_names = tuple(own_names)
         self._embedding = Embedding(ingestion, self._needs_index)
-        self._encoder_is_loading = False
         self._is_closing = False
-        self._waiting: dict[str, UpstreamState] = {}
-        self._taking_in = 0
+        self._arrivals = Arrivals()
         self._indexed_at = 0.0
         self._next_index_at = 0.0
         self._long_lived = LongLived()
-        self._listings: dict[str, int] = {}
         self._records: dict[str, Sequence[ToolRecord]] = {}
         self._admissions = Admissions(admission or AdmitsAll())
         self._tasks = BackgroundTasks(logger, "Adding a server's tools to the catalog failed", on_idle=self._rested)
         self._indexing = asyncio.Lock()
         self._outdated = False
         self._news: asyncio.Event | None = None
-        # Searches read these five from threads while the event loop changes them.
+        # Searches read these six from threads while the event loop changes them.
         self._changing = threading.Lock()
         self._states: dict[str, UpstreamState] = {}
         self._index = SearchIndex((), vocabulary)
         self._running = RunningTools()
+        self._forgotten: set[str] = set()
+        """Servers of which the index has tools that are not theirs any more."""
         self._unapproved = self._admissions.unapproved()
         self._snapshot: Snapshot | None = None
 
@@ -99,7 +99,7 @@ class LiveCatalog:
 
     def expect_encoder(self) -> None:
         """An encoder is being loaded: until `use_encoder`, search goes by words, and says so."""
-        self._encoder_is_loading = True
+        self._embedding.expect()
         self._snapshot = None
 
     def on_state(self, state: UpstreamState) -> None:
@@ -108,10 +108,9 @@ class LiveCatalog:
         is_new = state.name not in self._states
         with self._changing:
             self._states[state.name] = summarised(state)
-            self._running.switch(state.name, on=is_running)
+            self._running.switch(state.name, on=is_running and state.name not in self._forgotten)
             self._snapshot = None
         if is_running and state.listing.summary_of is None:
-            self._listings[state.name] = self._listings.get(state.name, 0) + 1
             self._take_in_later(state)
         if is_new and self._records:
             # A name may now refer to this server that was another's before.
@@ -119,42 +118,51 @@ class LiveCatalog:
             self._tasks.spawn(self._reindex())
         self._tell()
 
+    def forget(self, server: str) -> None:
+        """A server was removed, or its name means another one: none of its tools is there when this returns."""
+        with self._changing:
+            self._states.pop(server, None)
+            self._running.switch(server, on=False)
+            self._forgotten.add(server)
+            self._snapshot = None
+        self._arrivals.forget(server)
+        self._admissions.forget(server)
+        self._records.pop(server, None)
+        self._outdated = True
+        self._tasks.spawn(self._reindex())
+        self._tell()
+
     def _take_in_later(self, state: UpstreamState) -> None:
-        """A few servers at a time, so two thousand servers that start together do not cause two thousand tasks."""
-        self._waiting.pop(state.name, None)
+        self._arrivals.supersede(state.name)
         # A server that lists the same tools as before is already there and costs nothing.
         if not self._admissions.has(state):
-            self._waiting[state.name] = state
-            if self._taking_in + len(self._waiting) <= _AT_ONCE:
+            self._arrivals.wait(state)
+            if self._arrivals.under_way + self._arrivals.waiting <= _AT_ONCE:
                 self._tasks.spawn(self._take_in_waiting())
 
     def reconsider(self, servers: Iterable[str]) -> None:
         """Have the last listings of these servers admitted again, because somebody decided about their tools."""
-        for state in [self._states[name] for name in servers if name in self._states and name not in self._waiting]:
-            if (again := self._admissions.again(state, self._records.get(state.name, ()))) is not None:
-                self._listings[state.name] += 1
+        for name in [name for name in servers if name in self._states and not self._arrivals.awaits(name)]:
+            if (again := self._admissions.again(self._states[name], self._records.get(name, ()))) is not None:
                 self._take_in_later(again)
 
     async def _take_in_waiting(self) -> None:
-        while self._waiting:
-            state = self._waiting.pop(next(iter(self._waiting)))
-            self._taking_in += 1
+        while self._arrivals.waiting:
+            state, number = self._arrivals.take()
             try:
                 with self._admissions.under_way(state):
-                    await self._take_in(state, self._listings[state.name])
+                    await self._take_in(state, number)
             except Exception:
                 logger.exception("Cannot add the tools of %s to the catalog", state.name)
             finally:
-                self._taking_in -= 1
+                self._arrivals.end()
             # Hundreds of servers at once are indexed together, not one by one; a few are not delayed.
-            is_last = not self._taking_in and not self._waiting
-            if self._outdated and (is_last or time.monotonic() > self._next_index_at):
+            if self._outdated and (self._arrivals.is_over or time.monotonic() > self._next_index_at):
                 await self._reindex()
 
     async def use_encoder(self, encoder: Encoder | None) -> None:
         """The encoder is loaded: embed everything ingested so far, and everything that comes."""
         self._embedding.use(encoder)
-        self._encoder_is_loading = False
         self._snapshot = None
         for records in list(self._records.values()):
             self._tasks.spawn(self._embed(records))
@@ -171,7 +179,8 @@ class LiveCatalog:
     async def store(self) -> None:
         """Store everything ingested so far again, because the database was not available before."""
         for name, records in list(self._records.items()):
-            await self._ingestion.store(self._states[name].spec, records)
+            if (state := self._states.get(name)) is not None:
+                await self._ingestion.store(state.spec, records)
         await self._embedding.store()
 
     async def caught_up(self) -> None:
@@ -188,7 +197,7 @@ class LiveCatalog:
         """Wait until the tools that servers listed so far can be listed by us, for a limited time."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_TAKEN_IN):
-                while self._waiting or self._taking_in or self._outdated:
+                while not self._arrivals.is_over or self._outdated:
                     await self.changed()
 
     def _tell(self) -> None:
@@ -207,7 +216,7 @@ class LiveCatalog:
         admitted = await self._admissions.of(state)
         records = await self._ingestion.take_in(state.name, admitted.definitions, before, said)
         # Unless a newer listing overtook this one.
-        if self._listings[state.name] == number:
+        if self._arrivals.is_latest(state.name, number):
             self._records[state.name] = records
             self._admissions.settle(state, admitted)
             self._outdated = True
@@ -253,30 +262,24 @@ class LiveCatalog:
 
     def _swap_in(self, plan: Plan, built: Built, vectors: KnownVectors) -> None:
         with self._changing:
+            kept = {server for server in plan.records if self._records.get(server) is not plan.records[server]}
+            self._forgotten &= kept
             # Servers that came or went meanwhile.
-            for server in built.running.servers ^ self._running.servers:
-                built.running.switch(server, on=server in self._running.servers)
+            running = {name for name, state in self._states.items() if state.status is ServerStatus.RUNNING}
+            for server in built.running.servers ^ (running - self._forgotten):
+                built.running.switch(server, on=server not in built.running.servers)
             self._running, self._index, self._unapproved = built.running, built.index, plan.unapproved
             self._snapshot = None
         self._leave_alone()
-        listed_since = self._take_over(plan.records, built)
+        if built.vocabulary is not self._vocabulary:
+            self._vocabulary = built.vocabulary
+            self._ingestion.use_vocabulary(built.vocabulary)
+        records, listed_since = taken_over(self._records, plan.records, built.records)
+        self._records = dict(records)
         vectors.settle(built.vectors, plan.vectors, listed_since)
 
     def _leave_alone(self) -> None:
         self._long_lived.grown(self._index.size + sum(map(len, self._records.values())))
-
-    def _take_over(self, planned: Records, built: Built) -> list[ToolRecord]:
-        """Switch to the vocabulary of the new index. Returns the records that the index does not contain yet."""
-        if built.vocabulary is not self._vocabulary:
-            self._vocabulary = built.vocabulary
-            self._ingestion.use_vocabulary(built.vocabulary)
-        since: list[ToolRecord] = []
-        for server, records in self._records.items():
-            if records is planned.get(server):
-                self._records[server] = built.records[server]
-            else:
-                since += records
-        return since
 
     def _composed(self) -> Snapshot:
         with self._changing:
@@ -288,18 +291,12 @@ class LiveCatalog:
                     self._index,
                     dict(self._states),
                     running.baseline_tokens,
-                    self._is_preparing(),
+                    self._embedding.is_preparing(self._index),
                     running.named.table,
                     mask,
                     self._unapproved.of(running.servers),
                 )
             return self._snapshot
-
-    def _is_preparing(self) -> bool:
-        """Whether search will soon use meaning but does not yet: the encoder is loading, or has embedded nothing."""
-        has_encoder = self._embedding.encoder is not None
-        waits_for_vectors = has_encoder and self._index.size > 0 and self._index.by_words_only
-        return self._encoder_is_loading or waits_for_vectors
 
     def _count(self, wire_json: str) -> int:
         # As at ingestion: what the tokenizer chokes on must not cost the tools.

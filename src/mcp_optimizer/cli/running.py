@@ -38,7 +38,7 @@ async def started(settings: Settings, *, shows_servers: bool = False) -> AsyncIt
     from mcp_optimizer.upstream.supervisor import restarts
 
     # Trying things out on the command line does not count as use of the gateway.
-    optimizer = Optimizer.from_settings(settings.model_copy(update={"history": False}))
+    optimizer = Optimizer.from_settings(settings.model_copy(update={"history": False, "reload": False}))
     if "log_level" not in settings.model_fields_set:
         # Missing servers are reported once, below, not on every restart attempt.
         restarts.setLevel(logging.ERROR)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
+import logging
 import os
 import signal
 import socket
@@ -18,6 +19,7 @@ import typer
 from mcp_optimizer.cli.options import ONE_SHOT_ONLY, with_settings
 from mcp_optimizer.cli.running import run
 from mcp_optimizer.errors import CatalogError, ConfigurationError
+from mcp_optimizer.runtime.tasks import BackgroundTasks
 from mcp_optimizer.runtime.terminal_text import counted
 from mcp_optimizer.settings import Settings
 
@@ -26,6 +28,8 @@ if TYPE_CHECKING:
 
     from mcp_optimizer.app import Optimizer
     from mcp_optimizer.runtime.http_server import HttpServer
+
+logger = logging.getLogger(__name__)
 
 _BACKLOG = 1_024
 _OPEN_FILES = 16_384
@@ -86,6 +90,7 @@ class _Signals:
 
     def __init__(self) -> None:
         self._asked = asyncio.Event()
+        self._reloads = BackgroundTasks(logger, "The files could not be read again")
         self.is_interactive = False
         """Whether somebody at a terminal waits for the process to end."""
         for number in (signal.SIGINT, signal.SIGTERM):
@@ -98,11 +103,32 @@ class _Signals:
         self.is_interactive = number == signal.SIGINT
         self._asked.set()
 
+    def reload_with(self, optimizer: Optimizer) -> None:
+        """SIGHUP: read the files again. When our terminal is closed, the same signal means the end."""
+        number = getattr(signal, "SIGHUP", None)
+        if number is None or signal.getsignal(number) is signal.SIG_IGN:
+            # As under nohup: whoever started us wants us to live on.
+            return
+        had_terminal = _has_terminal()
+
+        def take() -> None:
+            if had_terminal and not _has_terminal():
+                self._take(signal.SIGTERM)
+            else:
+                self._reloads.spawn(optimizer.reload())
+
+        with contextlib.suppress(NotImplementedError):
+            asyncio.get_running_loop().add_signal_handler(number, take)
+
     async def until_asked(self, serving: asyncio.Task[None]) -> None:
         """Wait for the first signal, or for the end of our clients."""
         waiting = asyncio.create_task(self._asked.wait())
         await asyncio.wait({serving, waiting}, return_when=asyncio.FIRST_COMPLETED)
         waiting.cancel()
+
+
+def _has_terminal() -> bool:
+    return sys.stdin is not None and sys.stdin.isatty()
 
 
 def _end_now(code: int) -> None:
@@ -129,6 +155,7 @@ async def _serve_stdio(settings: Settings) -> None:
     optimizer = Optimizer.from_settings(settings, has_one_client=True)
     server = optimizer.mcp_server()
     optimizer.start()
+    signals.reload_with(optimizer)
     try:
         async with kept_tidy(), message_streams(optimizer.gate) as (read_stream, write_stream):
             serving = asyncio.create_task(server.run(read_stream, write_stream, server.create_initialization_options()))
@@ -163,6 +190,7 @@ async def _serve_http(settings: Settings) -> None:
         uvicorn.Config(app, http=connections, ws="none", log_level="critical", timeout_keep_alive=_KEEP_ALIVE)
     )
     optimizer.start()
+    signals.reload_with(optimizer)
     shown = f"[{host}]" if ":" in host else host
     address = f"http://{shown}:{listening.getsockname()[1]}/mcp"
     looks = f", dashboard at {address.removesuffix('mcp')}" if settings.dashboard else ""

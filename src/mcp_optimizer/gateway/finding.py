@@ -101,6 +101,10 @@ class Finder:
         self._use = use
         self._shape = shape
 
+    def use(self, find_limit: int, find_tokens: int) -> None:
+        self._find_limit = find_limit
+        self._find_tokens = find_tokens
+
     def find(self, snapshot: Snapshot, query: Query, seen: Seen | None = None) -> FoundTools:
         """The few tools that fit a request, with exact savings against all tools of running servers.
 

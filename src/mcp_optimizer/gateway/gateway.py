@@ -93,6 +93,9 @@ class Gateway:
         self._check = ArgumentCheck(limits.check_steps)
         self.permissions = permissions or Permissions(Views(Policy()))
 
+    def use_limits_of_find(self, tools: int, tokens: int) -> None:
+        self._finder.use(tools, tokens)
+
     @property
     def snapshot(self) -> Snapshot:
         """The current snapshot of the catalog."""

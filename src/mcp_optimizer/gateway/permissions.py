@@ -45,6 +45,14 @@ class Permissions:
         self._approvals = approvals or Approvals()
         self._patience = patience
 
+    def use_rate(self, per_minute: int) -> None:
+        """How often callers may call who have no rate of their own."""
+        self._rates.use(per_minute)
+
+    def server_gone(self, server: str) -> None:
+        """What a person agreed to was about a server that is not there any more."""
+        self._approvals.forget_server(server)
+
     def take_turn(self, caller: Caller) -> None:
         """Count a request of this caller; raises TooManyCalls."""
         self._rates.check(caller.principal)

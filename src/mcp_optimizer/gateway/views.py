@@ -20,6 +20,7 @@ from mcp_optimizer.domain.decisions import Decision, Effect
 from mcp_optimizer.domain.principal import Principal
 from mcp_optimizer.errors import InvalidRequest, listed
 from mcp_optimizer.policy.access import Policy
+from mcp_optimizer.policy.rules import RuleBook
 from mcp_optimizer.upstream.questions import ELICITATION, refusal
 
 _KEPT = 64
@@ -39,7 +40,7 @@ class Views:
 
     def __init__(self, policy: Policy) -> None:
         self._policy = policy
-        self._known: OrderedDict[_Key, tuple[Snapshot, Snapshot]] = OrderedDict()
+        self._known: OrderedDict[_Key, tuple[Snapshot, RuleBook, Snapshot]] = OrderedDict()
         # Searches make views in threads.
         self._changing = Lock()
 
@@ -92,17 +93,17 @@ class Views:
 
     def _kept(self, snapshot: Snapshot, caller: Caller, kind: bool | None, keep: Keep) -> Snapshot:
         """The view of this kind, made if it is not there; not while others wait for theirs."""
-        key = (caller.principal, caller.narrowed, kind)
+        key, rulebook = (caller.principal, caller.narrowed, kind), self._policy.rulebook
         with self._changing:
             known = self._known.get(key)
-        if known is None or known[0] is not snapshot:
-            known = (snapshot, self._made(snapshot, caller, keep))
+        if known is None or known[0] is not snapshot or known[1] is not rulebook:
+            known = (snapshot, rulebook, self._made(snapshot, caller, keep))
         with self._changing:
             self._known[key] = known
             self._known.move_to_end(key)
             while len(self._known) > _KEPT:
                 self._known.popitem(last=False)
-        return known[1]
+        return known[2]
 
     def _made(self, snapshot: Snapshot, caller: Caller, keep: Keep) -> Snapshot:
         tools = tuple(tool if tool is not None and keep(tool) else None for tool in snapshot.tools)

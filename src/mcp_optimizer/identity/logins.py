@@ -21,6 +21,7 @@ from mcp_optimizer.identity.login import ONLY_USER, SHARED, Login, LoginStatus, 
 from mcp_optimizer.identity.server_login import ServerLogin
 from mcp_optimizer.identity.store import InMemory, LoginStore, SecretRows
 from mcp_optimizer.identity.web import LoginFailed, Unanswered, Web
+from mcp_optimizer.runtime.tasks import BackgroundTasks
 from mcp_optimizer.upstream.auth_spec import AuthKind
 from mcp_optimizer.upstream.authorization import Authorization, LoginOffer
 from mcp_optimizer.upstream.header_command import HeaderCommand
@@ -85,6 +86,7 @@ class Logins:
         self._specs: dict[str, ServerSpec] = {}
         self._logins: dict[str, ServerLogin] = {}
         self._commands: dict[str, HeaderCommand] = {}
+        self._former = BackgroundTasks(logger, "A login that is not used any more could not be closed")
         self._attempts: dict[str, _Awaited] = {}
         self.callback_address = ""
         """Where browsers come back to from elsewhere; empty: only to a port of this machine. Where others reach the
@@ -97,19 +99,37 @@ class Logins:
 
     def of(self, spec: ServerSpec) -> Authorization | None:
         """What the server is told about who calls; None if it gets only the headers of its entry."""
+        self._follow(spec)
         if spec.auth.headers_command and not spec.problem:
             # One for each server, because it keeps the headers.
             return self._commands.setdefault(spec.name, HeaderCommand(spec))
         return self.login(spec) if wants_login(spec) else None
 
     def login(self, spec: ServerSpec) -> ServerLogin:
+        self._follow(spec)
         if spec.name not in self._logins:
-            self._specs[spec.name] = spec
             # Over HTTP, entries of this kind are not used, because callers are not known there.
             principal = ONLY_USER if spec.auth.per_caller else SHARED
             store = LoginStore(spec, principal, self._rows)
             self._logins[spec.name] = ServerLogin(spec, store, self._web, self._offered)
         return self._logins[spec.name]
+
+    def forget(self, server: str) -> None:
+        """The server is gone, or its name means another one: nothing that was begun with it goes to that one.
+
+        What is stored stays: it is found again under the same name and address.
+        """
+        self._specs.pop(server, None)
+        self._commands.pop(server, None)
+        self._attempts = {state: one for state, one in self._attempts.items() if one.server != server}
+        if (login := self._logins.pop(server, None)) is not None:
+            self._former.spawn(login.close())
+
+    def _follow(self, spec: ServerSpec) -> None:
+        """An entry that changed is another server under the same name."""
+        if spec.name in self._specs and self._specs[spec.name].of_session != spec.of_session:
+            self.forget(spec.name)
+        self._specs[spec.name] = spec
 
     async def begin(self, spec: ServerSpec, redirect_uri: str, failed: Failed = lambda _failure: None) -> Attempt:
         """Find out where to log in, and as whom. `failed` is told if the person comes back without a login."""
@@ -219,7 +239,7 @@ class Logins:
         return found
 
     async def close(self) -> None:
-        await asyncio.gather(*(login.close() for login in self._logins.values()))
+        await asyncio.gather(self._former.settled(), *(login.close() for login in self._logins.values()))
         await self._web.close()
 
     def _remember(self, awaited: _Awaited) -> None:

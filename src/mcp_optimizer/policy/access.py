@@ -25,8 +25,12 @@ class Policy:
     """What callers may do: by what their own keys and tokens permit, then by the rules."""
 
     def __init__(self, rulebook: RuleBook | None = None, overrides: Mapping[str, Risk] | None = None) -> None:
-        self.rulebook = rulebook or RuleBook()
-        self._overrides = dict(overrides or {})
+        self.use(rulebook or RuleBook(), overrides or {})
+
+    def use(self, rulebook: RuleBook, overrides: Mapping[str, Risk]) -> None:
+        """Decide by these from now on. The book is another object each time, so that whoever kept decisions knows."""
+        self.rulebook = rulebook
+        self._overrides = dict(overrides)
         self._overridden = lru_cache(maxsize=50_000)(self._override)
 
     def risk(self, server: str, tool: str, annotations: object) -> RiskClass:

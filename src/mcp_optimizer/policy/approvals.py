@@ -223,3 +223,8 @@ class Approvals:
         """Nothing that was approved for this caller holds any longer."""
         for approved in [approved for approved in self._until if approved.principal == principal]:
             del self._until[approved]
+
+    def forget_server(self, server: str) -> None:
+        """The server is gone, or its name means another one."""
+        for approved in [approved for approved in self._until if approved.server == server]:
+            del self._until[approved]

@@ -44,6 +44,10 @@ class Rates:
         self._most = most
         self._buckets: OrderedDict[str, _Bucket] = OrderedDict()
 
+    def use(self, per_minute: int) -> None:
+        """Another limit from now on."""
+        self._per_minute = per_minute
+
     def limit_of(self, principal: Principal) -> int:
         """How many calls a minute somebody may make; 0: any number."""
         own = principal.calls_per_minute

@@ -156,6 +156,10 @@ class ToolLists:
             self._promoted[tool] = None
             return lists.listed(selected, self._promoted).definitions != before.definitions
 
+    def use(self, pinned: Sequence[str], budgets: Mapping[ProfileName, int | None]) -> None:
+        with self._making:
+            self._pinned, self._budgets, self._lists = tuple(pinned), budgets, {}
+
     def renew(self) -> None:
         """Rebuild the lists on the next request, because something other than the catalog changed."""
         with self._making:

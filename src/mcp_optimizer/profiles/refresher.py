@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from mcp_optimizer.catalog import CatalogTool, LiveCatalog
@@ -73,6 +73,11 @@ class ListRefresher:
             self._wanted[(profile, Presentation(self._forms.dialect))] = None
         self._settling = self._making.spawn(self._settle())
         self._making.spawn(self._watch())
+
+    def use(self, pinned: Sequence[str], budgets: Mapping[ProfileName, int | None]) -> None:
+        """Other tools come first from now on, or more fit: make the lists again."""
+        self._lists.use(pinned, budgets)
+        self._making.spawn(self._renew())
 
     async def stop(self) -> None:
         await self._making.close()

@@ -63,6 +63,11 @@ class Directory:
         self._held_from.pop(server, None)
         self._made.clear()
 
+    def remove(self, server: str) -> None:
+        """A server is gone for good: nothing belongs to it any more."""
+        self.forget(server)
+        self._holdings.pop(server, None)
+
     def providers(self, capability: str) -> list[str]:
         """The running servers with this capability, in a fixed order."""
         return sorted(

@@ -6,7 +6,7 @@ A middleware of the MCP server. Translates clients' names and URIs to the server
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from functools import partial
 from typing import Any
 
@@ -272,22 +272,27 @@ class Relay:
             if (place := self._subscriptions.changed(server, params)) is not None:
                 self._tasks.spawn(self.changes.updated(place))
             return
-        if method == "notifications/tools/list_changed" and self._tools_ready is not None:
-            self.changes.announce("tools", self._tools_ready())
         kind = method.removeprefix("notifications/").removesuffix("/list_changed")
         if kind in ("prompts", "resources"):
             self._directory.forget(server, kind)
-            self.changes.announce(kind)
+        self._announce({kind} & self._told)
 
     def on_state(self, state: UpstreamState) -> None:
         """A server came or went, and its lists with it."""
         is_running = state.status is ServerStatus.RUNNING
-        had = self._running.get(state.name, frozenset())
         has = frozenset(state.capabilities) & self._told if is_running else frozenset[str]()
-        if had != has or not is_running:
+        if self._running.get(state.name) != has or not is_running:
             self._directory.forget(state.name)
+        self._announce(self._running.get(state.name, frozenset()) ^ has)
         self._running[state.name] = has
-        for kind in had ^ has:
+
+    def on_gone(self, server: str) -> None:
+        """A server was removed, or its name means another one from now on."""
+        self._directory.remove(server)
+        self._announce(self._running.pop(server, frozenset()))
+
+    def _announce(self, kinds: Iterable[str]) -> None:
+        for kind in kinds:
             ready = self._tools_ready() if kind == "tools" and self._tools_ready is not None else None
             self.changes.announce(kind, ready)
 

@@ -131,7 +131,6 @@ class Results:
         self._store = store
         self._options = options or ResultOptions()
         self._cache = cache or ResultCache()
-        self._may_cache = self._options.may_cache
         self._price = price
         self._bounds = bounds
         self._selecting = Selecting()
@@ -142,6 +141,9 @@ class Results:
     def plain(cls, counter: TokenCounter) -> Results:
         """With the defaults and without a store."""
         return cls(Estimator("auto", counter))
+
+    def use(self, options: ResultOptions) -> None:
+        self._options = options
 
     def count_tokens(self, text: str) -> int:
         """Tokens of a text; raises ValueError if the tokenizer fails on it."""
@@ -159,9 +161,7 @@ class Results:
         if self._store is None:
             return ""
         limits, result_id = ResultLimits(max_tokens=self._bounds.reply_tokens), new_result_id()
-        pieces = await asyncio.to_thread(
-            whole_pieces, Reading(told(text)), limits, self._estimator.counter.count_tokens
-        )
+        pieces = await asyncio.to_thread(whole_pieces, Reading(told(text)), limits, self.count_tokens)
         return result_id if await self._store.keep(result_id, caller.key, pieces, limits.max_tokens) else ""
 
     def warm_up(self) -> None:
@@ -173,7 +173,7 @@ class Results:
         treatment = self._options.of(call.server, call.tool)
         seconds = treatment.cache_seconds if call.only_reads or treatment.is_cached_by_name else 0
         if not seconds or call.has_answers or not call.caller.is_distinct:
-            asked = self._written if self._may_cache else self._asked
+            asked = self._written if self._options.may_cache else self._asked
             return await asked(call, ask, treatment)
         started = time.perf_counter()
         key = call.cache_key

@@ -109,6 +109,15 @@ class Keeper:
         """What happens to changed tools, by server."""
         return self._modes
 
+    def use_modes(self, modes: Mapping[str, TrustMode]) -> None:
+        """The servers are others, or are treated differently from now on."""
+        before, self._modes = self._modes, modes
+        for server in [server for server in self._marks if server not in modes]:
+            del self._marks[server]
+        for server, mode in modes.items():
+            if before.get(server, mode) is not mode:
+                self._decide(server)
+
     async def decided(self) -> Collection[str]:
         """Wait until somebody, here or in another process, decides about servers with unapproved tools; their names."""
         while True:

@@ -1,0 +1,83 @@
+"""Which settings can change while the gateway runs, and how its parts are told. Every setting is in one of two sets.
+
+`docs/running.md` lists them from here. Called by `reloading`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Final
+
+from mcp_optimizer.app.options import budgets, items, result_options, rulebook
+from mcp_optimizer.app.parts import Parts
+from mcp_optimizer.settings import Settings
+
+Tell = Callable[[Parts, Settings], None]
+
+
+def _tell_policy(parts: Parts, settings: Settings) -> None:
+    parts.policy.use(rulebook(settings), settings.tool_risks)
+    parts.relay.announce_tools()
+
+
+def _tell_rate(parts: Parts, settings: Settings) -> None:
+    parts.gateway.permissions.use_rate(settings.calls_per_minute)
+
+
+def _tell_results(parts: Parts, settings: Settings) -> None:
+    parts.gateway.results.use(result_options(settings))
+
+
+def _tell_find(parts: Parts, settings: Settings) -> None:
+    parts.gateway.use_limits_of_find(settings.find_limit, settings.find_tokens)
+
+
+def _tell_lists(parts: Parts, settings: Settings) -> None:
+    parts.refresher.use(items(settings.pinned_tools), budgets(settings))
+
+
+def _tell_log(_parts: Parts, settings: Settings) -> None:
+    logging.getLogger("mcp_optimizer").setLevel(settings.log_level.upper())
+
+
+OF_SERVERS: Final = frozenset("servers trust_local trust_remote servers_trust".split())
+"""Read with the server file, whenever that is."""
+
+_TOLD: Final[dict[frozenset[str], Tell]] = {
+    frozenset({"rules", "tool_risks"}): _tell_policy,
+    frozenset({"calls_per_minute"}): _tell_rate,
+    frozenset(
+        "max_rows max_tokens preview_tokens result_encoding cache_seconds server_results tool_results "
+        "plain_meta".split()
+    ): _tell_results,
+    frozenset({"find_limit", "find_tokens"}): _tell_find,
+    frozenset({"pinned_tools", "minimal_budget", "standard_budget", "full_budget"}): _tell_lists,
+    frozenset({"log_level"}): _tell_log,
+}
+
+LIVE: Final = frozenset[str]().union(OF_SERVERS, *_TOLD)
+"""Settings that take effect when their file changes."""
+
+NEEDS_RESTART: Final = frozenset(
+    "config demo database mode encoding encoder encoder_key learn_from_use learn_shapes detail signature_notes dialect "
+    "groups tool_profile description_writer description_writer_key client_profiles token_estimate cache_megabytes "
+    "kept_hours kept_megabytes start_timeout call_timeout restart_pause restart_pause_max max_in_flight max_waiting "
+    "client_sessions answer_timeout limits shutdown_timeout shutdown_delay wait http allowed_hosts allowed_origins "
+    "dashboard dashboard_token public_url history history_days requests_per_session price_model log_format "
+    "otlp_endpoint split_calls audit audit_file audit_megabytes audit_files audit_days audit_arguments require_auth "
+    "open_to_anyone token_issuers reload".split()
+)
+"""Settings that take effect at the next start."""
+
+
+def differing(one: Settings, other: Settings) -> frozenset[str]:
+    """The names of the settings that are not the same."""
+    return frozenset(name for name in Settings.model_fields if getattr(one, name) != getattr(other, name))
+
+
+def tell(parts: Parts, settings: Settings, changed: frozenset[str]) -> None:
+    """Tell each part that uses a changed setting."""
+    for names, told in _TOLD.items():
+        if names & changed:
+            told(parts, settings)

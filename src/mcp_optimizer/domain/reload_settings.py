@@ -1,0 +1,49 @@
+"""Settings that know how they were read, so that they can be read again while the gateway runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Self
+
+from pydantic import BaseModel, Field, PrivateAttr
+
+Again = Callable[[str], BaseModel]
+"""Settings from what their file says now, and from whatever else they were read from at first."""
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Where settings are from. Settings are the same wherever they are from, so two origins always are."""
+
+    file: Path | None = field(default=None, compare=False)
+    again: Again | None = field(default=None, compare=False)
+
+
+class ReloadSettings(BaseModel):
+    """Whether files are watched, and which file these settings are from."""
+
+    reload: bool = Field(
+        default=True,
+        description="Take in changes of the server file and the settings file while the gateway runs. Without, only "
+        "at SIGHUP.",
+    )
+    _origin: Origin = PrivateAttr(default_factory=Origin)
+
+    def read_from(self, file: Path | None, again: Again) -> Self:
+        """These settings, which were read from a file, if there is one, and other sources."""
+        self._origin = Origin(file, again)
+        return self
+
+    @property
+    def settings_file(self) -> Path | None:
+        """The file that some of the settings are from."""
+        return self._origin.file
+
+    def read_again(self, text: str) -> Self:
+        """The settings, if their file says this."""
+        assert self._origin.again is not None
+        found = self._origin.again(text)
+        assert isinstance(found, type(self))
+        return found
