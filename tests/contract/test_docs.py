@@ -36,7 +36,7 @@ def test_every_option_is_described() -> None:
 
 def test_every_command_is_in_the_readme() -> None:
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    commands = [command.callback.__name__ for command in app.registered_commands if command.callback]
+    commands = [one.name or one.callback.__name__ for one in app.registered_commands if one.callback]
     assert [name for name in commands if f"mcp-optimizer {name}" not in readme] == []
 
 

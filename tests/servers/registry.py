@@ -1,4 +1,4 @@
-"""A registry on this machine that speaks the API of MCP registries (v0.1), and a place for downloads. For tests only."""
+"""A registry on this machine that speaks the API of MCP registries (v0.1), and a place for downloads."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ class RegistryContents:
     asked: list[str] = field(default_factory=list)
     address: str = ""
     page: int = 2
+    is_endless: bool = False
 
     def add(self, document: dict[str, Any], status: str = "active", **meta: Any) -> None:
         self.servers.append({"server": document, "_meta": {OFFICIAL: {"status": status, "isLatest": True, **meta}}})
@@ -43,6 +44,8 @@ class RegistryContents:
         return 404, {}, b'{"title":"Not Found","status":404}'
 
     def _list(self, query: dict[str, list[str]]) -> tuple[int, Mapping[str, str], bytes]:
+        if self.is_endless:
+            return self._json({"servers": [], "metadata": {"nextCursor": str(len(self.asked))}})
         text = query.get("search", [""])[0]
         found = [one for one in self.servers if text in one["server"]["name"]]
         at = int(query.get("cursor", ["0"])[0])

@@ -17,7 +17,7 @@ from mcp_optimizer.cli.show import console
 from mcp_optimizer.errors import ConfigurationError
 from mcp_optimizer.packages.draft import Draft, Gap, entry_of
 from mcp_optimizer.packages.foreign import environment_name, header_name
-from mcp_optimizer.packages.inputs import Wanted
+from mcp_optimizer.packages.inputs import WantedInput
 from mcp_optimizer.runtime.terminal_text import counted, in_a_line, printable
 from mcp_optimizer.settings import Settings
 
@@ -38,7 +38,7 @@ class Filled:
 
     entry: dict[str, Any] = field(repr=False)
     secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
-    missing: tuple[Wanted, ...] = ()
+    missing: tuple[WantedInput, ...] = ()
 
 
 def pairs(texts: Sequence[str] | None, option: str) -> dict[str, Any]:
@@ -87,7 +87,7 @@ def _with_more_secrets(draft: Draft, names: Sequence[str]) -> Draft:
             marked = replace(draft.wanted[name], is_secret=True, is_required=True)
             draft = replace(draft, wanted={**draft.wanted, name: marked})
             continue
-        wanted = {**draft.wanted, name: Wanted(name, is_required=True, is_secret=True)}
+        wanted = {**draft.wanted, name: WantedInput(name, is_required=True, is_secret=True)}
         if draft.url:
             headers = {key: value for key, value in draft.headers.items() if key.lower() != name.lower()}
             draft = replace(draft, headers={**headers, header_name(name): (Gap(name),)}, wanted=wanted)
@@ -96,7 +96,7 @@ def _with_more_secrets(draft: Draft, names: Sequence[str]) -> Draft:
     return draft
 
 
-def _checked(wanted: Wanted, values: Sequence[str]) -> tuple[str, ...]:
+def _checked(wanted: WantedInput, values: Sequence[str]) -> tuple[str, ...]:
     if wanted.is_secret and not all("${" in value for value in values):
         raise ConfigurationError(
             f"{wanted.key} is secret, and arguments can be seen by others. Give it with --secret {wanted.key}, or "
@@ -134,7 +134,7 @@ def _ask(
             answers[key] = values
 
 
-def _explained(missing: Sequence[Wanted]) -> str:
+def _explained(missing: Sequence[WantedInput]) -> str:
     """What is missing, and how to give it."""
     said = []
     for one in missing:
@@ -174,7 +174,9 @@ def show_preview(draft: Draft, name: str, filling: Filled, path: Path) -> None:
     facts = preview_facts(draft, name, filling)
 
     def line(label: str, text: str, style: str = "") -> None:
-        out.print(f"  {label:<8} {printable(text).replace(chr(10), ' ')}", style=style or None, markup=False, soft_wrap=True)
+        # Blanks inside of an argument are part of the command; only a new line would look like another line of ours.
+        shown = printable(text).replace("\n", " ")
+        out.print(f"  {label:<8} {shown}", style=style or None, markup=False, soft_wrap=True)
 
     out.print(in_a_line(f"{name}{f': {draft.description}' if draft.description else ''}"), style="bold", markup=False)
     if "url" in facts:

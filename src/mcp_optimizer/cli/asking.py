@@ -12,7 +12,7 @@ from mcp_optimizer.errors import ConfigurationError
 from mcp_optimizer.runtime.terminal_text import in_a_line
 
 if TYPE_CHECKING:
-    from mcp_optimizer.packages.inputs import Wanted
+    from mcp_optimizer.packages.inputs import WantedInput
 
 
 def is_terminal() -> bool:
@@ -45,7 +45,7 @@ def is_agreed(question: str) -> bool:
     return _line(f"{question} [y/N] ").lower() in ("y", "yes")
 
 
-def asked_values(wanted: Wanted) -> tuple[str, ...]:
+def asked_values(wanted: WantedInput) -> tuple[str, ...]:
     """The values of an input, asked for until they are usable. Several are asked for until an empty one."""
     _explain(wanted)
     found: list[str] = []
@@ -64,7 +64,7 @@ def asked_values(wanted: Wanted) -> tuple[str, ...]:
             return tuple(found)
 
 
-def with_full_path(wanted: Wanted, value: str) -> str:
+def with_full_path(wanted: WantedInput, value: str) -> str:
     """A path as a server needs it, which runs in another folder and knows no `~`."""
     from mcp_optimizer.packages.inputs import InputFormat
 
@@ -75,7 +75,7 @@ def with_full_path(wanted: Wanted, value: str) -> str:
         raise ConfigurationError(f"{wanted.key}: there is no home of that user.") from None
 
 
-def _explain(wanted: Wanted) -> None:
+def _explain(wanted: WantedInput) -> None:
     said = [
         wanted.description,
         f"one of: {', '.join(wanted.choices)}" if wanted.choices else "",

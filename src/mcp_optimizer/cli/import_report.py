@@ -59,15 +59,20 @@ def _show_file(out: Console, file: FoundFile, plan: ImportPlan) -> None:
     notes = [note for path, note in plan.notes if path == file.place.path]
     if not entries and not notes:
         return
+    from rich.table import Table
+    from rich.text import Text
+
     _say(out, f"{file.client.title}: {file.place.path}")
-    width = min(max((len(in_a_line(entry.listed.name)) for entry in entries), default=0), _WIDEST)
+    rows = Table.grid(padding=(0, 1), pad_edge=True)
+    rows.add_column(no_wrap=True)
+    rows.add_column(max_width=_WIDEST)
+    rows.add_column(overflow="fold")
     for entry in entries:
-        name = in_a_line(entry.listed.name)
-        out.print(f"  {_SIGNS[entry.outcome]} {name:<{width}}  {in_a_line(_outcome(entry))}", markup=False)
-        for note in entry.notes:
-            out.print(f"      {in_a_line(note)}", markup=False)
+        said = map(in_a_line, (_outcome(entry), *entry.notes))
+        rows.add_row(_SIGNS[entry.outcome], Text(in_a_line(entry.listed.name)), Text("\n".join(said)))
     for note in notes:
-        out.print(f"  ! {in_a_line(note)}", markup=False)
+        rows.add_row(_SIGNS[Outcome.REFUSED], "", Text(in_a_line(note)))
+    out.print(rows)
 
 
 def _outcome(entry: PlannedEntry) -> str:

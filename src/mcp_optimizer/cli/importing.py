@@ -60,7 +60,7 @@ def register(app: typer.Typer) -> None:
 @with_settings()
 def import_servers(
     source: Annotated[
-        str, typer.Argument(metavar="[CLIENT|FILE]", help="A client, such as cursor, or a file. Default: all clients.")
+        str, typer.Argument(metavar="CLIENT|FILE", help="A client, such as cursor, or a file. Default: all clients.")
     ] = "",
     *,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be taken over.")] = False,

@@ -14,7 +14,7 @@ from mcp_optimizer.runtime.terminal_text import counted, in_a_line
 from mcp_optimizer.settings import Settings
 
 if TYPE_CHECKING:
-    from mcp_optimizer.packages.registry import Listed
+    from mcp_optimizer.packages.registry import ListedServer
 
 _Text = Annotated[str, typer.Argument(help="A part of the server's name.", show_default=False)]
 _Name = Annotated[str, typer.Argument(help="The name in the registry, such as io.github.user/server.")]
@@ -82,7 +82,7 @@ async def _show(name: str, address: str, version: str, as_json: bool) -> None:
     line(f"See what it would run: mcp-optimizer add {shlex.quote(server.name)} --dry-run")
 
 
-def _facts(server: Listed) -> dict[str, Any]:
+def _facts(server: ListedServer) -> dict[str, Any]:
     from mcp_optimizer.packages.server_json import ways_to_run
 
     facts = {"name": server.name, "version": server.version, "status": server.condition.value}

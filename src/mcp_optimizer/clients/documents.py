@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from mcp_optimizer.clients.finding import FoundFile
 from mcp_optimizer.clients.known import KeyPath
 
 MOST_SERVERS = 500
-"""Servers that are read from one file."""
+"""Servers that are read from one part of a file."""
 
 
 @dataclass(frozen=True)
@@ -53,15 +54,15 @@ def listing(found: FoundFile, folder: Path, *, all_projects: bool) -> Listing:
         if not isinstance(servers, dict | list):
             notes.append(f'"{".".join(at)}" is not an object of servers by name')
             continue
+        if len(servers) > MOST_SERVERS:
+            notes.append(f"it has {len(servers):,} servers; only the first {MOST_SERVERS:,} are read")
         entries += _entries(servers, at, found)
     if found.client.name == "claude-code":
         of_projects, others = _of_projects(found.document, folder, all_projects)
         entries += of_projects
         if others:
             notes.append(f"{others} more in other projects; take them over with --all-projects")
-    if len(entries) > MOST_SERVERS:
-        notes.append(f"it has {len(entries):,} servers; only the first {MOST_SERVERS:,} are read")
-    return Listing(tuple(entries[:MOST_SERVERS]), tuple(notes))
+    return Listing(tuple(entries), tuple(notes))
 
 
 def _at(document: Any, path: KeyPath) -> Any:
@@ -75,11 +76,11 @@ def _entries(servers: Mapping[str, Any] | list[Any], at: KeyPath, found: FoundFi
     if isinstance(servers, list):
         return [
             ListedEntry(_name_in_list(entry, number), entry, at, number, project)
-            for number, entry in enumerate(servers)
+            for number, entry in enumerate(islice(servers, MOST_SERVERS))
         ]
     return [
         ListedEntry(str(name), entry, (*at, str(name)), project=project, is_off=_is_excluded(str(name), found))
-        for name, entry in servers.items()
+        for name, entry in islice(servers.items(), MOST_SERVERS)
     ]
 
 
@@ -114,7 +115,7 @@ def _of_projects(document: Any, folder: Path, all_projects: bool) -> tuple[list[
     taken: list[ListedEntry] = []
     others = 0
     for path, name, entry, is_off in _project_entries(document):
-        if all_projects or os.path.normpath(path) == os.path.normpath(folder):
+        if (all_projects or os.path.normpath(path) == os.path.normpath(folder)) and len(taken) < MOST_SERVERS:
             taken.append(
                 ListedEntry(name, entry, ("projects", path, "mcpServers", name), project=Path(path), is_off=is_off)
             )

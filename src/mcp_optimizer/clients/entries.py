@@ -109,7 +109,8 @@ def _renamed(flat: Mapping[str, Any], dialect: Dialect) -> tuple[dict[str, Any],
     unknown: list[str] = []
     for key, value in flat.items():
         ours = dialect.renamed.get(key, key)
-        if value is None or key in _SWITCHES:
+        says_nothing = value is None or (ours not in ENTRY_KEYS and value in ({}, [], ""))
+        if says_nothing or key in _SWITCHES:
             continue
         if key in dialect.left_out and not (key == "trust" and isinstance(value, str)):
             notes.append(f"{quoted(key)} is left out: {dialect.left_out[key]}")
@@ -138,7 +139,7 @@ def _with_type(entry: dict[str, Any]) -> dict[str, Any]:
 
 def _seconds(value: Any) -> Any:
     # Nobody means less than a second: that is a user who wrote seconds.
-    if isinstance(value, bool) or not isinstance(value, int | float) or value < 1000:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 1000 <= value < 10**12:
         return value
     return value // 1000 if value % 1000 == 0 else value / 1000
 

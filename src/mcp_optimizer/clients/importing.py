@@ -23,6 +23,11 @@ _LONGEST_NAME = 200
 _REFERENCE = "${secret:"
 
 
+_OF_A_CHILD = ("command", "args", "env", "envFile", "cwd")
+_OF_AN_ADDRESS = ("headers", "bearer_token_env_var", "env_http_headers", "auth", "oauth")
+"""What distinguishes servers, and accounts of one server."""
+
+
 class Outcome(StrEnum):
     """What happens to an entry."""
 
@@ -154,10 +159,11 @@ def is_same(entry: Mapping[str, Any], other: Any) -> bool:
     """Whether two entries are one server, with one account: started or reached in the same way."""
     if not isinstance(other, dict):
         return False
-    address = entry.get("url")
-    if address is not None:
-        return _alike(address, _url(other)) and _alike(entry.get("headers") or {}, other.get("headers") or {})
-    keys = ("command", "args", "env", "cwd")
+    keys = _OF_A_CHILD
+    if (address := entry.get("url")) is not None:
+        if not _alike(address, _url(other)):
+            return False
+        keys = _OF_AN_ADDRESS
     return all(_alike(entry.get(key) or None, other.get(key) or None) for key in keys)
 
 
@@ -178,7 +184,7 @@ def _alike(one: Any, other: Any) -> bool:
 
 
 def with_entries(text: str, servers: KeyPath, entries: Sequence[PlannedEntry], *, stored: bool) -> str:
-    """The text of our server file with these entries. `servers`: where it has them. `stored`: with references to secrets."""
+    """The text of our server file with these entries. `stored`: with references to secrets."""
     for one in entries:
         entry = one.with_references if stored else one.entry
         text = with_value(text, FileKind.JSON, (*servers, one.name), dict(entry))

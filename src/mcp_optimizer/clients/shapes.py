@@ -6,11 +6,14 @@ stays, so that it is named later. Raises UnusableEntry for what only that client
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from mcp_optimizer.upstream.entry_values import UnusableEntry, mapping, text_of, texts
 
 Entry = dict[str, Any]
+
+_VARIABLE = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 
 
 def _moved(entry: Entry, names: dict[str, str]) -> Entry:
@@ -40,15 +43,17 @@ def of_codex(entry: Entry) -> Entry:
     if passed := entry.pop("env_vars", None):
         if not isinstance(passed, list):
             raise UnusableEntry('"env_vars" must be a list of names')
-        names = [text_of(one.get("name") if isinstance(one, dict) else one, "env_vars") for one in passed]
+        names = [_name(one.get("name") if isinstance(one, dict) else one, "env_vars") for one in passed]
         # Codex leaves out what is not set.
         entry["env"] = {name: f"${{{name}:-}}" for name in names} | mapping(entry.get("env") or {}, "env")
-    headers = mapping(entry.pop("headers", None) or {}, "http_headers")
-    for header, variable in mapping(entry.pop("env_http_headers", None) or {}, "env_http_headers").items():
-        headers[header] = f"${{{variable}}}"
-    if (token := entry.pop("bearer_token_env_var", None)) is not None:
-        headers["Authorization"] = f"Bearer ${{{text_of(token, 'bearer_token_env_var')}}}"
-    return entry | ({"headers": headers} if headers else {})
+    return entry
+
+
+def _name(value: Any, where: str) -> str:
+    """The name of an environment variable. What is none is not quoted: it may be a secret in the wrong place."""
+    if not _VARIABLE.fullmatch(text_of(value, where)):
+        raise UnusableEntry(f'"{where}" must be a list of names of environment variables')
+    return str(value)
 
 
 def of_gemini(entry: Entry) -> Entry:
@@ -79,10 +84,11 @@ def of_goose(entry: Entry) -> Entry:
     if kind not in ("stdio", "sse", "streamable_http"):
         raise UnusableEntry("it is a part of Goose, which only Goose can start")
     entry = _moved(entry, {"cmd": "command", "envs": "env", "uri": "url"})
+    entry.pop("name", None)
     if not entry.get("available_tools"):
         entry.pop("available_tools", None)
     if kept := entry.pop("env_keys", None):
-        names = texts(kept, "env_keys")
+        names = [_name(one, "env_keys") for one in texts(kept, "env_keys")]
         entry["env"] = {name: f"${{{name}}}" for name in names} | mapping(entry.get("env") or {}, "env")
     if kind != "stdio" and not entry.get("env"):
         entry.pop("env", None)
@@ -91,6 +97,7 @@ def of_goose(entry: Entry) -> Entry:
 
 def of_continue(entry: Entry) -> Entry:
     """An item of a list, with its headers in `requestOptions`; earlier with everything in `transport`."""
+    entry = {key: value for key, value in entry.items() if key != "name"}
     if isinstance(transport := entry.get("transport"), dict):
         entry = {key: value for key, value in entry.items() if key != "transport"} | transport
     if isinstance(options := entry.get("requestOptions"), dict):

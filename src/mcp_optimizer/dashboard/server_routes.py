@@ -152,7 +152,9 @@ class ServerRoutes:
 
     async def _shown(self, states: Sequence[UpstreamState]) -> list[ServerShown]:
         try:
-            logins = {login.server: login.state for login in await self._sources.logins.statuses(s.spec for s in states)}
+            logins = {
+                login.server: login.state for login in await self._sources.logins.statuses(s.spec for s in states)
+            }
         except OptimizerError:
             # What servers do is worth a page without it.
             logins = {}

@@ -57,7 +57,9 @@ def trial_section(trial: Trial) -> Html:
         action, about = server_page_href(trial.server, "disable"), f"{named(trial.tool)} of {named(trial.server)}"
         off = button("Turn this tool off", about, action, hidden("tool", trial.tool))
     note = "The call is made as you, by the rules that hold for you, and recorded in the audit."
-    return section("Try it", _form(trial), el("div", off, class_="actions after") if off else None, note=note, id_="try")
+    return section(
+        "Try it", _form(trial), el("div", off, class_="actions after") if off else None, note=note, id_="try"
+    )
 
 
 def _form(trial: Trial) -> Html:

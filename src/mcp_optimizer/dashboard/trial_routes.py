@@ -42,6 +42,7 @@ from mcp_optimizer.errors import InvalidArguments, OptimizerError
 from mcp_optimizer.gateway.gateway import Gateway
 from mcp_optimizer.largejson.raw import has_large, plain
 from mcp_optimizer.results.pipeline import RESULT_META_KEY
+from mcp_optimizer.results.reader import PAGE_META_KEY
 from mcp_optimizer.results.reading import Reading
 
 PATH = "/tools"
@@ -158,7 +159,7 @@ def outcome_of(result: dict[str, Any]) -> Outcome:
     result = plain(result) if has_large(result) else result
     meta = _object(result.get("_meta"))
     tokens, performance, data = (_object(meta.get(part)) for part in ("tokens", "performance", "data"))
-    cut = _object(meta.get(RESULT_META_KEY))
+    cut = _object(meta.get(RESULT_META_KEY)) or _object(meta.get(PAGE_META_KEY))
     reading = Reading(result)
     more = ""
     if (result_id := cut.get("resultId")) and (begin := cut.get("nextOffset")) is not None:

@@ -15,6 +15,7 @@ import struct
 import tempfile
 import unicodedata
 import zipfile
+import zlib
 from dataclasses import dataclass, field
 from io import BufferedReader
 from pathlib import Path
@@ -42,6 +43,8 @@ _LONGEST_COMMENT = 65_535
 _END_OF_LARGE = b"PK\x06\x07"
 _END_OF_LARGE_SIZE = 20
 _ENCRYPTED = 0x1
+_UNREADABLE = (zipfile.BadZipFile, zlib.error, struct.error, EOFError, OSError, ValueError, RuntimeError)
+"""What the zip module raises for files that are broken, on purpose or not."""
 _RESERVED = re.compile(r"(con|prn|aux|nul|com\d|lpt\d)(\..*)?", re.IGNORECASE)
 _BAD_CHARACTERS = re.compile(r'[\\:*?"<>|]')
 
@@ -73,7 +76,7 @@ def read_bundle(path: Path, sha256: str = "") -> Bundle:
                 return Bundle(path, found, files, _manifest(archive, path))
     except FileNotFoundError:
         raise ConfigurationError(f"There is no bundle at {path}.") from None
-    except (zipfile.BadZipFile, NotImplementedError, EOFError, OSError, ValueError, RuntimeError) as error:
+    except _UNREADABLE as error:
         raise ConfigurationError(f"{path.name} is not a readable bundle ({type(error).__name__}).") from None
 
 
@@ -92,7 +95,7 @@ def unpacked(bundle: Bundle, folder: Path, name: str) -> Path:
             with zipfile.ZipFile(file) as archive:
                 _extract(archive, beside)
         os.replace(beside, target)
-    except (zipfile.BadZipFile, OSError, RuntimeError) as error:
+    except _UNREADABLE as error:
         raise ConfigurationError(f"{bundle.path.name} cannot be unpacked ({type(error).__name__}).") from None
     finally:
         shutil.rmtree(beside, ignore_errors=True)

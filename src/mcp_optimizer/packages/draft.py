@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from mcp_optimizer.errors import ConfigurationError
-from mcp_optimizer.packages.inputs import Answers, Wanted
+from mcp_optimizer.packages.inputs import Answers, WantedInput
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class Draft:
     url: Pieces = ()
     headers: Mapping[str, Pieces] = field(default_factory=dict)
     transport: str = ""
-    wanted: Mapping[str, Wanted] = field(default_factory=dict)
+    wanted: Mapping[str, WantedInput] = field(default_factory=dict)
     env_at: int | None = None
     notes: tuple[str, ...] = ()
     description: str = ""
@@ -76,7 +76,7 @@ class Draft:
         texts = [*(argument.value for argument in self.args), *self.env.values(), self.url, *self.headers.values()]
         yield from (piece.key for text in texts for piece in text if isinstance(piece, Gap))
 
-    def missing(self, answers: Answers) -> list[Wanted]:
+    def missing(self, answers: Answers) -> list[WantedInput]:
         """What must be answered and is not."""
         return [one for one in self.wanted.values() if one.is_required and not answers.get(one.key)]
 

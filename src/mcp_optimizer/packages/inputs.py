@@ -28,7 +28,7 @@ Answers = Mapping[str, tuple[str, ...]]
 
 
 @dataclass(frozen=True)
-class Wanted:
+class WantedInput:
     """One value. `key` is its name on the command line: `--input KEY=VALUE`."""
 
     key: str
@@ -66,11 +66,11 @@ class Wanted:
         return ""
 
 
-def wanted_of(key: str, said: Mapping[str, Any], *, is_required: bool = False) -> Wanted:
+def wanted_of(key: str, said: Mapping[str, Any], *, is_required: bool = False) -> WantedInput:
     """From an input of server.json, or from `user_config` of a bundle, which have other names for the same."""
     named = clean(key, "The name of an input", 200)
     kind = said.get("format", said.get("type"))
-    return Wanted(
+    return WantedInput(
         key=named,
         description=described(said.get("description")) or described(said.get("title")),
         is_required=is_required or said.get("isRequired", said.get("required")) is True,

@@ -12,7 +12,7 @@ from typing import Any
 from mcp_optimizer.errors import ConfigurationError, quoted
 from mcp_optimizer.packages.draft import Argument, Draft, Gap, Pieces
 from mcp_optimizer.packages.foreign import MOST_ITEMS, clean, described, environment_name, warnings_of
-from mcp_optimizer.packages.inputs import Wanted, wanted_of
+from mcp_optimizer.packages.inputs import WantedInput, wanted_of
 from mcp_optimizer.packages.sources import suggested_name
 
 _VARIABLE = re.compile(r"\$\{([^}]*)\}")
@@ -90,7 +90,7 @@ class _ManifestReading:
         asked = manifest.get("user_config") or {}
         if not isinstance(asked, dict) or len(asked) > MOST_ITEMS:
             raise ConfigurationError('"user_config" of the bundle must be an object of a hundred items at most.')
-        self.wanted: dict[str, Wanted] = {
+        self.wanted: dict[str, WantedInput] = {
             key: wanted_of(key, self._with_known_defaults(said))
             for key, said in asked.items()
             if isinstance(said, dict)

@@ -35,7 +35,7 @@ class ServerCondition(StrEnum):
 
 
 @dataclass(frozen=True)
-class Listed:
+class ListedServer:
     """A server of a registry. `document` is its server.json, unchecked."""
 
     name: str
@@ -54,9 +54,9 @@ class Registry:
         self._host = checked_address(address)
         self._base = address.split("?")[0].split("#")[0].rstrip("/")
 
-    async def search(self, text: str, most: int = 30) -> list[Listed]:
+    async def search(self, text: str, most: int = 30) -> list[ListedServer]:
         """Servers whose name contains the text, in the newest version of each."""
-        found: dict[str, Listed] = {}
+        found: dict[str, ListedServer] = {}
         cursors = {""}
         cursor = ""
         for _ in range(_MOST_PAGES):
@@ -73,7 +73,7 @@ class Registry:
             cursors.add(cursor)
         return list(found.values())[:most]
 
-    async def server(self, name: str, version: str = "") -> Listed:
+    async def server(self, name: str, version: str = "") -> ListedServer:
         """One server, in its newest version or in the one given. A deleted one is returned as that."""
         path = f"/v0.1/servers/{quote(name, safe='')}/versions/{quote(version or 'latest', safe='')}"
         status, reply = await fetched_json(self._base + path)
@@ -94,7 +94,7 @@ class Registry:
         return reply
 
 
-def listed_server(item: Any) -> Listed | None:
+def listed_server(item: Any) -> ListedServer | None:
     """A server as registries send it; None if it is not one."""
     if not isinstance(item, dict) or not isinstance(document := item.get("server"), dict):
         return None
@@ -105,7 +105,7 @@ def listed_server(item: Any) -> Listed | None:
     official = meta.get(_META) if isinstance(meta, dict) else None
     said = official if isinstance(official, dict) else {}
     status = said.get("status", document.get("status"))
-    return Listed(
+    return ListedServer(
         name=str(name),
         version=str(version),
         condition=next((one for one in ServerCondition if one == status), ServerCondition.ACTIVE),

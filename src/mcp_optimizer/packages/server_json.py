@@ -15,7 +15,7 @@ from mcp_optimizer.packages.commands import RUNTIMES, Package, PackageKind, with
 from mcp_optimizer.packages.draft import Argument, Draft, Gap, Pieces
 from mcp_optimizer.packages.fetching import checked_address, is_private
 from mcp_optimizer.packages.foreign import clean, described, environment_name, header_name, items, warnings_of
-from mcp_optimizer.packages.inputs import InputFormat, Wanted, wanted_of
+from mcp_optimizer.packages.inputs import InputFormat, WantedInput, wanted_of
 from mcp_optimizer.packages.sources import suggested_name
 
 REMOTE = "remote"
@@ -24,6 +24,10 @@ REMOTE = "remote"
 _GAP = re.compile(r"\{([A-Za-z0-9_.-]{1,200})\}")
 _VARIABLE_OF_A_CONTAINER = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=")
 _TRANSPORTS = {"streamable-http": "http", "http": "http", "sse": "sse"}
+_VALUED = frozenset(
+    "value default choices isRequired valueHint placeholder format isSecret isRepeated variables".split()
+)
+"""Keys of a named argument that has a value; one without any is only its name."""
 _SHA256 = re.compile(r"[0-9a-fA-F]{64}")
 
 
@@ -39,7 +43,7 @@ class _Reading:
     """Collects what one package or address asks for."""
 
     def __init__(self) -> None:
-        self.wanted: dict[str, Wanted] = {}
+        self.wanted: dict[str, WantedInput] = {}
 
     def gap(self, key: str, said: Mapping[str, Any], *, is_required: bool = False) -> Gap:
         one = wanted_of(key, said, is_required=is_required)
@@ -147,10 +151,12 @@ def _sha256(given: Any, identifier: str) -> str:
 
 
 def _arguments(said: Mapping[str, Any], key: str, name: str, reading: _Reading) -> tuple[Argument, ...]:
-    return tuple(_argument(one, number, reading) for number, one in enumerate(items(said, key, name), 1))
+    of_runtime = key == "runtimeArguments"
+    given = items(said, key, name)
+    return tuple(_argument(one, number, reading, of_runtime=of_runtime) for number, one in enumerate(given, 1))
 
 
-def _argument(said: Mapping[str, Any], number: int, reading: _Reading) -> Argument:
+def _argument(said: Mapping[str, Any], number: int, reading: _Reading, *, of_runtime: bool) -> Argument:
     if said.get("type") == "positional":
         hint = said.get("valueHint")
         return Argument(
@@ -161,6 +167,8 @@ def _argument(said: Mapping[str, Any], number: int, reading: _Reading) -> Argume
     flag = clean(said.get("name"), "The name of an argument", 200)
     if not flag or " " in flag:
         raise ConfigurationError(f"{quoted(flag)} is not the name of an argument.")
+    if not _VALUED & said.keys() and (of_runtime or "description" not in said):
+        return Argument(flag=flag)
     key = flag.lstrip("-") or flag
     is_switch = said.get("format") == InputFormat.BOOLEAN and said.get("value") is None
     return Argument(reading.pieces(said, key, f"The value of {flag}"), flag=flag, is_switch=is_switch)

@@ -41,10 +41,10 @@ def without_value(text: str, path: Sequence[str]) -> list[str]:
     if member is None:
         return [text]
     depth = len(boxes) - 1
-    while _was_created(text, boxes[depth]):
-        if not depth:
-            return [text[: boxes[0].open]]
+    while depth and _was_created(text, boxes[depth]):
         depth -= 1
+    if not depth and _was_created(text, boxes[0]) and text[boxes[0].close + 1 :] == line_end(text):
+        return [text[: boxes[0].open]]
     box = boxes[depth]
     member = next(one for one in box.members if one.key == path[depth])
     if len(box.members) == 1:

@@ -16,13 +16,21 @@ class FileChanged(OSError):
     """Somebody else wrote the file after it was read."""
 
 
+def remove_file(path: Path, *, expected: bytes) -> None:
+    """Remove a file that is still what was read."""
+    target = Path(os.path.realpath(path))
+    _refuse_changed(target, expected)
+    target.unlink()
+
+
 def replace_file(path: Path, text: str, *, expected: bytes | None) -> None:
     """Write `text` to a file. `expected`: the bytes that were read from it, or None if there was no file."""
     target = Path(os.path.realpath(path))
     content = text.encode()
     _refuse_changed(target, expected)
     mode = stat.S_IMODE(target.stat().st_mode) if expected is not None else 0o600
-    if expected is not None and not os.access(target, os.W_OK):
+    # By its mode as well: to root, every file is writable.
+    if expected is not None and not (mode & 0o222 and os.access(target, os.W_OK)):
         raise PermissionError(13, "The file is read-only", str(target))
     number, name = tempfile.mkstemp(prefix=f".{target.name[:100]}.", dir=target.parent)
     try:

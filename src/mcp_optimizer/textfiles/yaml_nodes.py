@@ -11,6 +11,8 @@ from typing import Any
 from mcp_optimizer.textfiles.kinds import CannotEdit, UnreadableText
 
 _MOST_NODES = 200_000
+_DEEPEST = 100
+"""Levels of a document. The library's composer calls itself for each, and ends the process when there are too many."""
 Node = Any
 """A node of the YAML library, which has no types of its own."""
 
@@ -38,6 +40,7 @@ def composed(text: str) -> Node | None:
 
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     try:
+        _refuse_depth(text, loader)
         node = yaml.compose(text, Loader=loader)
     except yaml.MarkedYAMLError as error:
         raise _unreadable(error) from None
@@ -48,6 +51,19 @@ def composed(text: str) -> Node | None:
     if node is not None:
         _measure(node, {}, set())
     return node
+
+
+def _refuse_depth(text: str, loader: Any) -> None:
+    import yaml
+
+    depth = 0
+    for event in yaml.parse(text, Loader=loader):
+        if isinstance(event, yaml.CollectionStartEvent):
+            depth += 1
+        elif isinstance(event, yaml.CollectionEndEvent):
+            depth -= 1
+        if depth > _DEEPEST:
+            raise UnreadableText("It is nested too deeply")
 
 
 def children(node: Node) -> list[Node]:

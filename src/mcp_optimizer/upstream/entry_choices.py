@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from mcp_optimizer.domain.pins import TrustMode
+from mcp_optimizer.errors import quoted
 from mcp_optimizer.upstream.entry_values import UnusableEntry
 from mcp_optimizer.upstream.selection import ALL, ToolSelection
 
@@ -17,14 +18,15 @@ _TURNED_OFF = ("excludeTools", "disabledTools")
 
 # Existing files give seconds (Cline: at most 3,600) or milliseconds (Gemini CLI: 600,000).
 _LONGEST_IN_SECONDS = 3_600
+_LONGEST = 10**12
 
 
 def timeout_of(value: Any) -> float | None:
     """Seconds that a call may take."""
     if value is None:
         return None
-    if isinstance(value, bool) or not isinstance(value, int | float) or value <= 0:
-        raise UnusableEntry(f'"timeout" must be a positive number of seconds, not {value!r}')
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < _LONGEST:
+        raise UnusableEntry(f'"timeout" must be a positive number of seconds, not {quoted(value)}')
     return value / 1000 if value > _LONGEST_IN_SECONDS else float(value)
 
 

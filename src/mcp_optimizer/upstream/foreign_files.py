@@ -5,6 +5,7 @@ Called where a server file is read. Pure: looks at a path and a text. What each 
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 from collections.abc import Mapping
@@ -32,7 +33,7 @@ def project_of(path: Path, home: Path) -> Path | None:
 
 def editor_values(home: Path, project: Path | None) -> dict[str, str]:
     """The variables of editors that can be known for a user's file, or for a project's."""
-    values = {"userHome": str(home), "pathSeparator": "/", "/": "/"}
+    values = {"userHome": str(home), "pathSeparator": os.sep, "/": os.sep}
     if project is not None:
         values |= {"workspaceFolder": str(project), "workspaceFolderBasename": project.name}
     return values

@@ -25,7 +25,11 @@ def command(package: Package, programs: frozenset[str] = ALL, **options: bool) -
         (PackageKind.NPM, "pkg@1.2.3-beta.1", "npx -y pkg@1.2.3-beta.1"),
         (PackageKind.PYPI, "pkg==1.0", "uvx --from pkg==1.0 pkg"),
         (PackageKind.OCI, "ghcr.io/a/b:1.0", "docker run -i --rm ghcr.io/a/b:1.0"),
-        (PackageKind.OCI, "localhost:5000/a@sha256:" + "a" * 64, "docker run -i --rm localhost:5000/a@sha256:" + "a" * 64),
+        (
+            PackageKind.OCI,
+            "localhost:5000/a@sha256:" + "a" * 64,
+            "docker run -i --rm localhost:5000/a@sha256:" + "a" * 64,
+        ),
         (PackageKind.NUGET, "Some.Server@1.0.0", "dnx Some.Server@1.0.0 --yes"),
     ],
 )
@@ -101,7 +105,9 @@ def test_no_name_becomes_an_option_or_two_words(kind: PackageKind, identifier: s
         (PackageKind.NUGET, [Argument(("https://evil.example",), flag="--source")]),
     ],
 )
-def test_options_with_which_other_code_would_run_need_the_users_word(kind: PackageKind, options: list[Argument]) -> None:
+def test_options_with_which_other_code_would_run_need_the_users_word(
+    kind: PackageKind, options: list[Argument]
+) -> None:
     identifier = "a:1" if kind is PackageKind.OCI else "a"
     package = Package(kind, identifier, "1.0.0", runtime_arguments=tuple(options))
     with pytest.raises(ConfigurationError, match="--yes-run"):
@@ -110,7 +116,14 @@ def test_options_with_which_other_code_would_run_need_the_users_word(kind: Packa
 
 
 def test_harmless_options_are_kept_and_named() -> None:
-    options = (word("run"), word("--rm"), word("-v"), word("/x:/y"), Argument(("none",), flag="--network"), word("--init"))
+    options = (
+        word("run"),
+        word("--rm"),
+        word("-v"),
+        word("/x:/y"),
+        Argument(("none",), flag="--network"),
+        word("--init"),
+    )
     package = Package(PackageKind.OCI, "a:1", runtime_arguments=options)
     assert command(package) == "docker run -i --rm -v /x:/y --network none --init a:1".split()
     notes = with_command(Draft("x"), package, ALL).notes

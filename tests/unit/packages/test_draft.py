@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from mcp_optimizer.errors import ConfigurationError
 from mcp_optimizer.packages.draft import Argument, Draft, Gap, entry_of, word, words
-from mcp_optimizer.packages.inputs import InputFormat, Wanted, wanted_of
+from mcp_optimizer.packages.inputs import InputFormat, WantedInput, wanted_of
 from mcp_optimizer.upstream.config import parse_server_file
 from mcp_optimizer.upstream.file_edits import EMPTY, with_entry
 
@@ -70,7 +70,7 @@ def test_an_address_with_a_gap_needs_its_answer() -> None:
 
 
 def test_values_of_the_user_replace_questions() -> None:
-    wanted = {"A": Wanted("A", is_required=True), "B": Wanted("B", is_required=True)}
+    wanted = {"A": WantedInput("A", is_required=True), "B": WantedInput("B", is_required=True)}
     draft = Draft("x", command="run", env={"A": (Gap("A"),), "B": (Gap("B"),)}, wanted=wanted)
     left = draft.with_values({"A": "1"}, {})
     assert [one.key for one in left.missing({})] == ["B"]
@@ -83,18 +83,18 @@ def test_values_of_the_user_replace_questions() -> None:
 @pytest.mark.parametrize(
     ("wanted", "value", "problem"),
     [
-        (Wanted("x", choices=("a", "b")), "c", "one of a, b"),
-        (Wanted("x", format=InputFormat.NUMBER), "nan!", "a number"),
-        (Wanted("x", format=InputFormat.NUMBER, minimum=2), "1", "at least 2"),
-        (Wanted("x", format=InputFormat.NUMBER, minimum=2), "nan", "at least 2"),
-        (Wanted("x", format=InputFormat.NUMBER, maximum=2), "3", "at most 2"),
-        (Wanted("x", format=InputFormat.BOOLEAN), "yes", "true or false"),
-        (Wanted("x"), "a\0b", "null"),
-        (Wanted("x", format=InputFormat.NUMBER), "${PORT}", ""),
-        (Wanted("x"), "anything", ""),
+        (WantedInput("x", choices=("a", "b")), "c", "one of a, b"),
+        (WantedInput("x", format=InputFormat.NUMBER), "nan!", "a number"),
+        (WantedInput("x", format=InputFormat.NUMBER, minimum=2), "1", "at least 2"),
+        (WantedInput("x", format=InputFormat.NUMBER, minimum=2), "nan", "at least 2"),
+        (WantedInput("x", format=InputFormat.NUMBER, maximum=2), "3", "at most 2"),
+        (WantedInput("x", format=InputFormat.BOOLEAN), "yes", "true or false"),
+        (WantedInput("x"), "a\0b", "null"),
+        (WantedInput("x", format=InputFormat.NUMBER), "${PORT}", ""),
+        (WantedInput("x"), "anything", ""),
     ],
 )
-def test_an_answer_is_checked_without_being_quoted(wanted: Wanted, value: str, problem: str) -> None:
+def test_an_answer_is_checked_without_being_quoted(wanted: WantedInput, value: str, problem: str) -> None:
     found = wanted.problem(value)
     assert problem in found
     assert bool(found) == bool(problem)
@@ -114,7 +114,9 @@ json_values = st.recursive(
 )
 
 
-@given(st.dictionaries(st.sampled_from("type format default choices isRequired min max description".split()), json_values))
+@given(
+    st.dictionaries(st.sampled_from("type format default choices isRequired min max description".split()), json_values)
+)
 def test_any_input_is_read_or_refused(said: dict[str, object]) -> None:
     try:
         found = wanted_of("key", said)

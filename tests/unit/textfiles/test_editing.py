@@ -112,6 +112,11 @@ def test_json_is_written_in_the_file_s_own_manner(text: str, expected: str) -> N
     assert without_value(expected, FileKind.JSON, ["s"]) == text
 
 
+def test_what_follows_an_object_that_was_created_stays() -> None:
+    added = with_value("", FileKind.JSON, ["a"], 1) + "// later"
+    assert without_value(added, FileKind.JSON, ["a"]) == "{}\n// later"
+
+
 def test_comments_stay_when_a_member_between_others_is_removed() -> None:
     text = '{\n  "a": 1, // one\n  "b": 2, // two\n  "c": 3 // three\n}'
     assert without_value(text, FileKind.JSON, ["b"]) == '{\n  "a": 1, // one // two\n  "c": 3 // three\n}'

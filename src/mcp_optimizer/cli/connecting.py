@@ -1,0 +1,311 @@
+"""`connect` and `disconnect`: our entry in the files of MCP clients. Starts no server.
+
+Shows each change and asks before it is made. Prints names and our own entry, never values of other entries.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from mcp_optimizer.cli.auditing import record_act
+from mcp_optimizer.cli.connect_report import Outcome, report, show_plan, warn
+from mcp_optimizer.cli.options import JsonFlag, with_settings
+from mcp_optimizer.cli.running import run
+from mcp_optimizer.errors import ConfigurationError
+from mcp_optimizer.settings import APP_NAME, Settings
+
+if TYPE_CHECKING:
+    from mcp_optimizer.clients.backups import Backups
+    from mcp_optimizer.clients.finding import Machine
+    from mcp_optimizer.clients.known import ClientProgram
+    from mcp_optimizer.clients.own_entry import OurGateway
+
+_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_SECONDS_OF_A_COMMAND = 60
+
+Client = Annotated[str, typer.Argument(metavar="[CLIENT]", help="A client, such as cursor or claude-code.")]
+AllFlag = Annotated[bool, typer.Option("--all", help="Every client that is installed here.")]
+DryRunFlag = Annotated[bool, typer.Option("--dry-run", help="Only show what would change.")]
+NameOption = Annotated[str, typer.Option("--name", help="The name of our entry in the client's file.")]
+ProjectFlag = Annotated[bool, typer.Option("--project", help="The client's file of this folder, not of the user.")]
+YesFlag = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+FileFlag = Annotated[bool, typer.Option("--file", help="Edit the file, even if the client has a command for it.")]
+
+
+@dataclass(frozen=True)
+class ConnectChoices:
+    """What a user chose."""
+
+    name: str
+    dry_run: bool
+    in_project: bool
+    yes: bool
+    by_file: bool
+    as_json: bool
+
+
+def register(app: typer.Typer) -> None:
+    for command in (connect, disconnect):
+        app.command()(command)
+
+
+@with_settings()
+def connect(
+    client: Client = "",
+    *,
+    every: AllFlag = False,
+    dry_run: DryRunFlag = False,
+    name: NameOption = "mcp-optimizer",
+    url: Annotated[str, typer.Option("--http", metavar="URL", help="Connect to a gateway that runs there.")] = "",
+    key_variable: Annotated[
+        str, typer.Option("--key-variable", help="With --http: the variable that holds the client's key.")
+    ] = "",
+    project: ProjectFlag = False,
+    yes: YesFlag = False,
+    file: FileFlag = False,
+    settings: Settings,
+    as_json: JsonFlag = False,
+) -> None:
+    """Put mcp-optimizer into an MCP client's file. Shows the change, asks, and keeps a copy for `disconnect`."""
+    choices = ConnectChoices(name, dry_run, project, yes, file, as_json)
+    gateway = _gateway(settings, url, key_variable)
+    _connect(settings, _wanted(client, every, choices), gateway, choices)
+
+
+@with_settings()
+def disconnect(
+    client: Client = "",
+    *,
+    every: AllFlag = False,
+    dry_run: DryRunFlag = False,
+    name: NameOption = "mcp-optimizer",
+    project: ProjectFlag = False,
+    yes: YesFlag = False,
+    file: FileFlag = False,
+    settings: Settings,
+    as_json: JsonFlag = False,
+) -> None:
+    """Take mcp-optimizer out of an MCP client's file again: byte for byte, if nobody changed the file since."""
+    choices = ConnectChoices(name, dry_run, project, yes, file, as_json)
+    _disconnect(settings, _wanted(client, every, choices), choices)
+
+
+def _connect(settings: Settings, clients: list[ClientProgram], gateway: OurGateway, choices: ConnectChoices) -> None:
+    from mcp_optimizer.clients.connecting import connecting
+    from mcp_optimizer.clients.own_commands import adding
+
+    machine, backups = _machine(), _backups(settings)
+
+    def planned(client: ClientProgram) -> Outcome:
+        change = connecting(client, machine, gateway, choices.name, in_project=choices.in_project)
+        if change.connected_as:
+            return Outcome(client, "unchanged", change, note=f"is connected already, as {change.connected_as!r}")
+        words = adding(client.name, choices.name, change.entry, gateway)
+        return Outcome(client, "connect", change, command=_usable(words, choices))
+
+    def done(outcome: Outcome) -> Outcome:
+        from mcp_optimizer.clients.applying import note_command, write
+
+        change, note = outcome.planned, ""
+        if outcome.command:
+            note = _run(outcome.command)
+            if not note and note_command(change, backups):
+                return replace(outcome, status="connected")
+            note = note or f"{outcome.command[0]} did not write the entry, so the file was edited"
+            # The command may have changed the file although it failed.
+            outcome = replace(planned(outcome.client), command=())
+            if not outcome.is_open:
+                return outcome
+        write(outcome.planned, backups)
+        return replace(outcome, status="connected", note=note)
+
+    _carry_out(settings, clients, planned, done, choices, "client/connect")
+
+
+def _disconnect(settings: Settings, clients: list[ClientProgram], choices: ConnectChoices) -> None:
+    from mcp_optimizer.clients.applying import exact_undo, is_by_command, take_out
+    from mcp_optimizer.clients.connecting import disconnecting
+    from mcp_optimizer.clients.own_commands import removing
+
+    machine, backups = _machine(), _backups(settings)
+
+    def planned(client: ClientProgram) -> Outcome:
+        change = disconnecting(client, machine, choices.name, in_project=choices.in_project)
+        if change is None:
+            return Outcome(client, "unchanged", None, note=f"has no entry {choices.name!r}")
+        words = removing(client.name, choices.name) if is_by_command(change, backups) else []
+        return Outcome(client, "disconnect", exact_undo(change, backups), command=_usable(words, choices))
+
+    def done(outcome: Outcome) -> Outcome:
+        change, note = outcome.planned, ""
+        if outcome.command:
+            note = _run(outcome.command)
+            outcome = replace(planned(outcome.client), command=())
+            if not outcome.is_open:
+                backups.forget(change.place.path, change.name)
+                return replace(outcome, status="disconnected", change=change, note="")
+        take_out(outcome.planned, backups)
+        return replace(outcome, status="disconnected", note=note)
+
+    _carry_out(settings, clients, planned, done, choices, "client/disconnect")
+
+
+def _carry_out(
+    settings: Settings,
+    clients: list[ClientProgram],
+    planned: Callable[[ClientProgram], Outcome],
+    done: Callable[[Outcome], Outcome],
+    choices: ConnectChoices,
+    act: str,
+) -> None:
+    """Plan all, show it, ask, and do it; a client that fails does not stop the others."""
+    outcomes = list(_attempts(clients, planned))
+    open_ones = [one for one in outcomes if one.is_open]
+    if not choices.as_json:
+        show_plan(outcomes, choices.name)
+    if open_ones and not choices.dry_run:
+        _agree(choices, len(open_ones))
+        outcomes = [next(_attempts([one], done)) if one.is_open else one for one in outcomes]
+        for one in outcomes:
+            if one.status in ("connected", "disconnected"):
+                run(record_act(settings, act, one.client.name))
+    report(outcomes, as_json=choices.as_json, dry_run=choices.dry_run)
+    failed = [one for one in outcomes if one.status == "failed"]
+    if failed and len(clients) == 1:
+        raise ConfigurationError(failed[0].note)
+    if failed:
+        raise typer.Exit(1)
+
+
+def _attempts(items: list[Any], attempt: Callable[[Any], Outcome]) -> Iterator[Outcome]:
+    from mcp_optimizer.clients.connecting import CannotConnect
+
+    for item in items:
+        client = item.client if isinstance(item, Outcome) else item
+        try:
+            yield attempt(item)
+        except CannotConnect as error:
+            yield Outcome(client, "failed", note=str(error))
+        except OSError as error:
+            yield Outcome(client, "failed", note=f"{client.title} was not changed: {error.strerror or error}.")
+
+
+def _agree(choices: ConnectChoices, count: int) -> None:
+    if choices.yes:
+        return
+    if choices.as_json or not (sys.stdin.isatty() and sys.stdout.isatty()):
+        raise ConfigurationError("Nothing was written, because nobody can be asked here. Repeat it with --yes.")
+    typer.confirm("Make this change?" if count == 1 else f"Make these {count} changes?", abort=True)
+
+
+def _wanted(client: str, every: bool, choices: ConnectChoices) -> list[ClientProgram]:
+    from mcp_optimizer.clients.connecting import is_installed
+    from mcp_optimizer.clients.known import CLIENTS
+
+    if not _NAME.fullmatch(choices.name):
+        raise ConfigurationError(f"--name {choices.name!r} must be 1 to 64 letters, digits, hyphens and underscores.")
+    if every:
+        if client:
+            raise ConfigurationError("Name a client or say --all, not both.")
+        machine = _machine()
+        found = [
+            one
+            for one in CLIENTS.values()
+            if is_installed(one, machine) and (one.in_projects or not choices.in_project)
+        ]
+        if not found:
+            raise ConfigurationError(f"No client was found here. Clients: {', '.join(CLIENTS)}.")
+        return found
+    if client not in CLIENTS:
+        said = f"{client!r} is not a known client." if client else "Name a client, or say --all."
+        raise ConfigurationError(f"{said} Clients: {', '.join(CLIENTS)}.")
+    return [CLIENTS[client]]
+
+
+def _machine() -> Machine:
+    from mcp_optimizer.clients.finding import Machine
+
+    return Machine(Path.home(), os.environ, sys.platform, Path.cwd())
+
+
+def _backups(settings: Settings) -> Backups:
+    from platformdirs import user_data_path
+
+    from mcp_optimizer.clients.backups import Backups
+
+    place = settings.database_place
+    folder = place.parent if isinstance(place, Path) else user_data_path(APP_NAME)
+    return Backups(folder.absolute() / "clients")
+
+
+def _gateway(settings: Settings, url: str, key_variable: str) -> OurGateway:
+    """How clients reach us: a command with absolute paths, or the URL."""
+    from mcp_optimizer.clients.own_entry import OurGateway, is_temporary
+
+    if url:
+        if not url.startswith(("http://", "https://")) or re.search(r"\s|@", url):
+            raise ConfigurationError("--http needs a URL without a password, such as http://127.0.0.1:8765/mcp.")
+        if key_variable and not _VARIABLE.fullmatch(key_variable):
+            raise ConfigurationError("--key-variable is the name of a variable, not the key itself.")
+        return OurGateway(url=url, key_variable=key_variable)
+    if key_variable:
+        raise ConfigurationError("--key-variable is for a gateway over HTTP; add --http URL.")
+    words = _program()
+    if is_temporary(words[0]):
+        warn(
+            f"{words[0]} is a temporary copy and may go away. Install it for good first: "
+            "uv tool install mcp-optimizer-gateway"
+        )
+    if settings.demo:
+        return OurGateway(words[0], (*words[1:], "serve", "--demo"))
+    file = settings.server_file.absolute()
+    if not file.exists():
+        warn(f"There is no server file at {file} yet: mcp-optimizer import, or mcp-optimizer init {file}")
+    return OurGateway(words[0], (*words[1:], "serve", "--config", str(file)))
+
+
+def _program() -> list[str]:
+    """This program, as a client can start it from any folder."""
+    ending = ".exe" if sys.platform == "win32" else ""
+    beside = Path(sys.executable).absolute().with_name(f"mcp-optimizer{ending}")
+    if beside.is_file():
+        return [str(beside)]
+    if found := shutil.which("mcp-optimizer"):
+        return [str(Path(found).absolute())]
+    return [str(Path(sys.executable).absolute()), "-m", "mcp_optimizer"]
+
+
+def _usable(words: list[str], choices: ConnectChoices) -> list[str]:
+    """A client's own command, if it may be used and is there."""
+    return words if words and not (choices.by_file or choices.in_project) and shutil.which(words[0]) else []
+
+
+def _run(words: Sequence[str]) -> str:
+    """Run a client's command; what went wrong, if anything. Its output may quote its file, so it is not shown."""
+    shown = shlex.join(words[:3])
+    program = shutil.which(words[0]) or words[0]
+    try:
+        ended = subprocess.run(
+            [program, *words[1:]],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=_SECONDS_OF_A_COMMAND,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        return f"`{shown}` did not end within {_SECONDS_OF_A_COMMAND} s, so the file was edited"
+    except OSError as error:
+        return f"`{shown}` could not be started ({error.strerror}), so the file was edited"
+    return f"`{shown}` failed with code {ended.returncode}, so the file was edited" if ended.returncode else ""

@@ -1,0 +1,176 @@
+"""`import` as a user runs it, in a home with the files of clients."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import stat
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.conftest import plain_server
+from tests.e2e.running import Finished, command
+
+GOLDEN = Path(__file__).parents[1] / "golden" / "clients"
+VALUE = "planted-5d41402abc4b"
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A home, and in it a project."""
+    made = tmp_path / "home"
+    (made / "project").mkdir(parents=True)
+    monkeypatch.setenv("HOME", str(made))
+    monkeypatch.delenv("XDG_CONFIG_HOME")
+    return made
+
+
+async def imported(home: Path, *arguments: object, cold: bool = False) -> Finished:
+    database = ("--database", home / "catalog.db")
+    return await command("import", *arguments, *database, cwd=home / "project", cold=cold)
+
+
+def write_cursor(home: Path, **servers: Any) -> Path:
+    path = home / ".cursor" / "mcp.json"
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(json.dumps({"mcpServers": servers}, indent=2))
+    return path
+
+
+def written(home: Path) -> Any:
+    return json.loads((home / ".config" / "mcp-optimizer" / "mcp.json").read_text())["mcpServers"]
+
+
+async def test_servers_of_all_clients_are_taken_over_into_a_new_private_file(home: Path) -> None:
+    for client in ("cursor", "codex", "goose", "zed", "claude-desktop"):
+        shutil.copytree(GOLDEN / client / "home", home, dirs_exist_ok=True)
+    done = await imported(home, cold=True)
+    assert (done.code, done.err) == (0, "")
+    assert {"filesystem", "home", "docs", "older", "github", "github-goose"} <= written(home).keys()
+    assert "ghp_0123456789" not in done.out
+    assert "github.GITHUB_TOKEN" in done.out
+    assert "--store-secrets" in done.out
+    assert max(map(len, done.out.splitlines()[:3])) < 200
+    file = home / ".config" / "mcp-optimizer" / "mcp.json"
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    again = await imported(home)
+    assert "Nothing to add." in again.out
+
+
+async def test_a_dry_run_shows_everything_and_writes_nothing(home: Path) -> None:
+    path = write_cursor(
+        home, a={"command": "x", "env": {"TOKEN": VALUE}, "fancy": 1}, b={"command": "y", "disabled": 1}
+    )
+    before = path.read_bytes()
+    done = await imported(home, "--dry-run", "--move", "--store-secrets")
+    assert done.code == 0
+    assert "Would add 1 server" in done.out
+    assert "not understood, and left out: 'fancy'" in done.out
+    assert "switched off" in done.out
+    assert VALUE not in done.out
+    assert path.read_bytes() == before
+    assert not (home / ".config").exists()
+    assert not (home / "catalog.db").exists()
+
+
+async def test_servers_are_added_to_a_file_whose_comments_stay(home: Path) -> None:
+    write_cursor(home, new={"command": "x"})
+    ours = home / "project" / "mcp.json"
+    ours.write_text('{\n  // mine\n  "mcpServers": {\n    "old": { "command": "y" } // good\n  }\n}\n')
+    done = await imported(home, "cursor", "--json")
+    assert done.json["written"] is True
+    assert [(one["name"], one["outcome"]) for one in done.json["servers"]] == [("new", "taken")]
+    text = ours.read_text()
+    assert text.startswith('{\n  // mine\n  "mcpServers": {\n    "old": { "command": "y" }')
+    assert "// good" in text
+    assert '"new"' in text
+
+
+async def test_stored_secrets_are_references_and_the_server_gets_their_values(home: Path) -> None:
+    write_cursor(home, plain=plain_server("plain") | {"env": {"API_TOKEN": VALUE}})
+    done = await imported(home, "--store-secrets")
+    assert done.code == 0
+    assert written(home)["plain"]["env"] == {"API_TOKEN": "${secret:plain.API_TOKEN}"}
+    assert VALUE not in done.out + done.err + (home / ".config" / "mcp-optimizer" / "mcp.json").read_text()
+    seen = await command("doctor", "--json", "--database", home / "catalog.db", cwd=home / "project")
+    assert seen.code == 0, seen.out
+    again = await imported(home, "--store-secrets")
+    assert "it is there already" in again.out
+    write_cursor(home, plain=plain_server("other") | {"env": {"API_TOKEN": VALUE[::-1]}})
+    await imported(home, "--store-secrets")
+    assert written(home)["plain-cursor"]["env"] == {"API_TOKEN": "${secret:plain-cursor.API_TOKEN}"}
+
+
+async def test_moved_servers_are_no_longer_in_the_client(home: Path) -> None:
+    path = write_cursor(home, a={"command": "x"}, b={"command": "y", "env": {"K": "${workspaceFolder}"}})
+    done = await imported(home, "cursor", "--move")
+    assert done.code == 0
+    assert "Switched off where they came from: a." in done.out
+    assert json.loads(path.read_text())["mcpServers"].keys() == {"b"}
+    codex = home / ".codex" / "config.toml"
+    codex.parent.mkdir()
+    codex.write_text('# mine\n[mcp_servers.c]\ncommand = "z" # good\n')
+    await imported(home, "codex", "--move")
+    assert codex.read_text() == '# mine\n[mcp_servers.c]\ncommand = "z" # good\nenabled = false\n'
+    assert written(home).keys() == {"a", "c"}
+
+
+async def test_only_named_servers_are_taken(home: Path) -> None:
+    write_cursor(home, a={"command": "x"}, b={"command": "y"})
+    await imported(home, "cursor", "--servers", "b")
+    assert written(home).keys() == {"b"}
+    missing = await imported(home, "cursor", "--servers", "b,c")
+    assert (missing.code, missing.out) == (2, "")
+    assert "no server 'c'" in missing.err
+
+
+async def test_a_file_is_imported_from_wherever_it_is(home: Path) -> None:
+    file = home / "copy.toml"
+    shutil.copy(GOLDEN / "codex" / "home" / ".codex" / "config.toml", file)
+    refused = await command("doctor", "--config", file, cwd=home)
+    assert refused.code == 2
+    assert "is a Codex file (TOML)" in refused.err
+    assert f"`mcp-optimizer import {file}`" in refused.err
+    assert (await imported(home, file)).code == 0
+    assert written(home).keys() == {"docs", "figma"}
+
+
+async def test_wrong_uses_say_what_is_wrong_and_write_nothing(home: Path) -> None:
+    (home / "broken.json").write_text('{"mcpServers": {')
+    (home / "twice.json").write_text('{"mcpServers": {"a": {}, "a": {}}}')
+    for arguments, said in (
+        (["nonsense"], "neither a file nor a client. Clients: claude-desktop"),
+        (["zed"], "Zed has no file with servers here. Looked for"),
+        ([home / "broken.json"], "line 1, column"),
+        ([home / "twice.json"], "mcpServers.a (lines 1, 1)"),
+        ([home], "not a plain file"),
+        (["--demo"], "leave out --demo"),
+    ):
+        done = await imported(home, *arguments)
+        assert (done.code, done.out) == (2, ""), arguments
+        assert said in done.err
+        assert "Traceback" not in done.err
+    assert not (home / ".config").exists()
+    nothing = await imported(home)
+    assert (nothing.code, "No files of known clients" in nothing.out) == (0, True)
+
+
+async def test_a_server_file_that_is_broken_is_not_written(home: Path) -> None:
+    write_cursor(home, a={"command": "x"})
+    ours = home / "project" / "mcp.json"
+    for text in ('{"mcpServers": {', "[]", '{"mcpServers": []}', "\udcff"):
+        ours.write_bytes(os.fsencode(text))
+        done = await imported(home, "--move")
+        assert (done.code, done.out) == (2, "")
+        assert ours.read_bytes() == os.fsencode(text)
+    assert "command" in (home / ".cursor" / "mcp.json").read_text()
+
+
+async def test_names_cannot_control_the_terminal(home: Path) -> None:
+    write_cursor(home, **{"\x1b[31mred": {"command": "x"}, "ok": {"command": "y", "\x1b]0;title\x07": 1}})
+    done = await imported(home)
+    assert "\x1b" not in done.out
+    assert written(home).keys() == {"ok"}

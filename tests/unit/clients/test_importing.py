@@ -1,0 +1,166 @@
+"""What is taken over from each client's documented format, and what not and why."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mcp_optimizer.clients.finding import Machine, file_named
+from mcp_optimizer.clients.importing import Outcome, Wanted, beside_stored, planned, with_entries
+from mcp_optimizer.clients.known import CLIENTS
+from mcp_optimizer.textfiles.kinds import FileKind
+from mcp_optimizer.textfiles.reading import parsed
+from mcp_optimizer.upstream.config import parse_server_file
+from tests.unit.clients.golden import GOLDEN, made_machine, plan_of, shown
+
+EMPTY = '{\n  "mcpServers": {}\n}\n'
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_every_key_of_a_clients_format_is_taken_over_or_named(client: str, tmp_path: Path) -> None:
+    plan = plan_of(made_machine(tmp_path, client), client)
+    assert shown(plan, tmp_path) == json.loads((GOLDEN / client / "expected.json").read_text())
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_what_was_taken_over_can_be_read_and_is_not_taken_again(client: str, tmp_path: Path) -> None:
+    machine = made_machine(tmp_path, client)
+    plan = plan_of(machine, client)
+    for stored in (False, True):
+        text = with_entries(EMPTY, ("mcpServers",), plan.taken, stored=stored)
+        specs = parse_server_file(text, tmp_path / "mcp.json", dict.fromkeys(VARIABLES, "x"))
+        assert [spec.name for spec in specs] == [entry.name for entry in plan.taken]
+        assert [spec.problem for spec in specs if "secret set" not in spec.problem and spec.problem] == []
+        again = plan_of(machine, client, parsed(text, FileKind.JSON)["mcpServers"])
+        assert again.taken == ()
+
+
+VARIABLES = (
+    "TZ API_KEY MY_TOKEN CLIENT_SECRET GITHUB_TOKEN USER_NAME MY_API_TOKEN OTHER_VALUE TOKEN MY_VALUE MY_API_KEY "
+    "CLIENT_ID GITHUB_PERSONAL_ACCESS_TOKEN BRAVE_API_KEY LINEAR_TOKEN FIGMA_TEAM FIGMA_TOKEN HOME"
+).split()
+
+
+def machine_with(tmp_path: Path, servers: dict[str, Any]) -> Machine:
+    machine = made_machine(tmp_path)
+    (machine.home / ".cursor").mkdir()
+    (machine.home / ".cursor" / "mcp.json").write_text(json.dumps({"mcpServers": servers}))
+    return machine
+
+
+def test_a_server_with_the_name_of_another_gets_a_new_name(tmp_path: Path) -> None:
+    machine = machine_with(tmp_path, {"git": {"command": "git-mcp"}})
+    plan = plan_of(machine, "cursor", {"git": {"command": "other"}, "git-cursor": {"command": "third"}})
+    [entry] = plan.taken
+    assert entry.name == "git-cursor-2"
+    assert "another server" in entry.notes[0]
+
+
+def test_one_server_under_two_names_is_taken_once(tmp_path: Path) -> None:
+    servers = {"a": {"command": "x", "env": {"K": "1"}}, "b": {"command": "x", "env": {"K": "1"}}}
+    first, second = plan_of(machine_with(tmp_path, servers), "cursor").entries
+    assert (first.outcome, second.outcome) == (Outcome.TAKEN, Outcome.SKIPPED)
+    assert second.reason == "it is there already, as 'a'"
+
+
+def test_two_accounts_of_one_server_are_two_servers(tmp_path: Path) -> None:
+    servers = {"a": {"command": "x", "env": {"ACCOUNT": "1"}}, "b": {"command": "x", "env": {"ACCOUNT": "2"}}}
+    assert len(plan_of(machine_with(tmp_path, servers), "cursor").taken) == 2
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        {"command": "mcp-optimizer", "args": ["serve"]},
+        {"command": "/usr/bin/python3", "args": ["-m", "mcp_optimizer", "serve", "--config", "x"]},
+        {"command": "uvx", "args": ["mcp-optimizer-gateway@1.0", "serve"]},
+        {"command": "C:\\bin\\mcp-optimizer.EXE", "args": ["serve"]},
+    ],
+)
+def test_the_gateway_itself_is_never_taken(entry: dict[str, Any], tmp_path: Path) -> None:
+    [planned_entry] = plan_of(machine_with(tmp_path, {"all": entry}), "cursor").entries
+    assert (planned_entry.outcome, planned_entry.is_there) == (Outcome.SKIPPED, False)
+
+
+def test_the_gateway_by_its_address_is_never_taken(tmp_path: Path) -> None:
+    servers = {"mcp-optimizer": {"url": "http://127.0.0.1:8765/mcp"}}
+    assert plan_of(machine_with(tmp_path, servers), "cursor").taken == ()
+
+
+def test_a_disabled_server_that_is_named_is_taken_and_stays_disabled(tmp_path: Path) -> None:
+    machine = machine_with(tmp_path, {"a": {"command": "x", "disabled": True}, "b": {"command": "y"}})
+    [entry] = plan_of(machine, "cursor", wanted=Wanted(["a"])).entries
+    assert (entry.outcome, entry.entry) == (Outcome.TAKEN, {"command": "x", "disabled": True})
+
+
+def test_servers_of_all_projects_are_taken_when_asked_for(tmp_path: Path) -> None:
+    plan = plan_of(made_machine(tmp_path, "claude-code"), "claude-code", wanted=Wanted(["there"], all_projects=True))
+    assert [dict(entry.entry) for entry in plan.taken] == [{"command": "there-mcp", "cwd": "/srv/elsewhere"}]
+
+
+def test_secrets_are_kept_under_names_that_nothing_else_has(tmp_path: Path) -> None:
+    entry = {
+        "command": "x",
+        "args": ["--api-key", "abcd-1234-efgh", "--token=abcd-5678", "--level", "2"],
+        "env": {"API_TOKEN": "abcd-9012", "LEVEL": "debug", "OTHER_KEY": "${OTHER}"},
+    }
+    [taken] = plan_of(machine_with(tmp_path, {"my server": entry}), "cursor").taken
+    assert taken.secrets == {
+        "my_server.api-key": "abcd-1234-efgh",
+        "my_server.token": "abcd-5678",
+        "my_server.API_TOKEN": "abcd-9012",
+    }
+    assert taken.with_references == {
+        "command": "x",
+        "args": ["--api-key", "${secret:my_server.api-key}", "--token=${secret:my_server.token}", "--level", "2"],
+        "env": {"API_TOKEN": "${secret:my_server.API_TOKEN}", "LEVEL": "debug", "OTHER_KEY": "${OTHER}"},
+    }
+    beside = beside_stored(taken, {"my_server.token": "somebody else's", "my_server.API_TOKEN": "abcd-9012"})
+    assert set(beside.secrets) == {"my_server.api-key", "my_server.token-2", "my_server.API_TOKEN"}
+
+
+def test_a_secret_in_a_header_or_an_address_becomes_a_reference(tmp_path: Path) -> None:
+    entry = {"url": "https://x.example/mcp?api_key=abcd1234&page=2", "headers": {"Authorization": "Bearer abcd-1234"}}
+    [taken] = plan_of(machine_with(tmp_path, {"x": entry}), "cursor").taken
+    assert taken.with_references == {
+        "url": "https://x.example/mcp?api_key=${secret:x.api_key}&page=2",
+        "headers": {"Authorization": "Bearer ${secret:x.Authorization}"},
+    }
+    assert "abcd" not in repr(taken)
+
+
+@pytest.mark.parametrize(
+    ("path", "client"),
+    [
+        ("codex/home/.codex/config.toml", "codex"),
+        ("goose/home/.config/goose/config.yaml", "goose"),
+        ("continue/home/.continue/config.yaml", "continue"),
+        ("continue/home/.continue/config.json", "continue"),
+        ("zed/home/.config/zed/settings.json", "zed"),
+        ("amp/home/.config/amp/settings.json", "amp"),
+        ("vscode/home/.config/Code/User/mcp.json", "vscode"),
+        ("opencode/home/.config/opencode/opencode.json", "opencode"),
+        ("claude-code/home/.claude.json", "claude-code"),
+        ("lm-studio/home/.lmstudio/mcp.json", "file"),
+    ],
+)
+def test_a_file_in_another_place_is_recognised_by_what_it_says(path: str, client: str, tmp_path: Path) -> None:
+    machine = made_machine(tmp_path)
+    elsewhere = tmp_path / f"copy{Path(path).suffix}"
+    elsewhere.write_bytes((GOLDEN / path).read_bytes())
+    found = file_named(elsewhere, machine)
+    assert found.client.name == client
+    assert planned([found], {}, machine, Wanted()).taken
+
+
+def test_a_projects_file_is_recognised_by_its_place_in_any_project(tmp_path: Path) -> None:
+    machine = made_machine(tmp_path)
+    path = tmp_path / "other" / ".cursor" / "mcp.json"
+    path.parent.mkdir(parents=True)
+    path.write_text('{"mcpServers": {"a": {"command": "${workspaceFolder}/run"}}}')
+    found = file_named(path, machine)
+    [entry] = planned([found], {}, machine, Wanted()).taken
+    assert entry.entry == {"command": f"{tmp_path}/other/run", "cwd": f"{tmp_path}/other"}
