@@ -19,7 +19,7 @@ _NAMED = 5
 
 
 @dataclass(frozen=True)
-class Outcome:
+class ClientOutcome:
     """What is planned for a client, or what became of it."""
 
     client: ClientProgram
@@ -45,7 +45,7 @@ def warn(text: str) -> None:
     print(f"warning: {in_a_line(text)}", file=sys.stderr)
 
 
-def show_plan(outcomes: Sequence[Outcome], name: str) -> None:
+def show_plan(outcomes: Sequence[ClientOutcome], name: str) -> None:
     out = console()
     for one in outcomes:
         if not one.is_open or one.change is None:
@@ -60,7 +60,7 @@ def show_plan(outcomes: Sequence[Outcome], name: str) -> None:
                 out.print(f"  {printable(line)}", markup=False, soft_wrap=True)
 
 
-def report(outcomes: Sequence[Outcome], *, as_json: bool, dry_run: bool) -> None:
+def report(outcomes: Sequence[ClientOutcome], *, as_json: bool, dry_run: bool) -> None:
     if as_json:
         print_json({"clients": [_as_json(one, dry_run) for one in outcomes]})
         return
@@ -72,7 +72,7 @@ def report(outcomes: Sequence[Outcome], *, as_json: bool, dry_run: bool) -> None
             warn(_about_others(one))
 
 
-def _sentence(one: Outcome, is_one_of_many: bool) -> str:
+def _sentence(one: ClientOutcome, is_one_of_many: bool) -> str:
     also = f" ({one.note})" if one.note else ""
     if one.status == "connected":
         return f"Connected {one.client.title}{also}. Restart it, or reload its servers."
@@ -86,7 +86,7 @@ def _sentence(one: Outcome, is_one_of_many: bool) -> str:
     return f"{one.client.title}: nothing was written yet."
 
 
-def _about_others(one: Outcome) -> str:
+def _about_others(one: ClientOutcome) -> str:
     assert one.change is not None
     others = one.change.others
     names = ", ".join(others[:_NAMED]) + (f" and {len(others) - _NAMED} more" if len(others) > _NAMED else "")
@@ -103,7 +103,7 @@ def _diff(change: FileChange, name: str) -> list[str]:
     return shown_change(change.before, change.text, str(change.place.path), change.place.kind, ours)
 
 
-def _as_json(one: Outcome, dry_run: bool) -> dict[str, Any]:
+def _as_json(one: ClientOutcome, dry_run: bool) -> dict[str, Any]:
     shown: dict[str, Any] = {"client": one.client.name, "status": one.status}
     if one.change is not None:
         shown |= {"file": str(one.change.place.path), "other_servers": list(one.change.others)}

@@ -7,11 +7,9 @@ from __future__ import annotations
 
 import os
 import re
-import shlex
 import shutil
-import subprocess
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -19,7 +17,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from mcp_optimizer.cli.auditing import record_act
-from mcp_optimizer.cli.connect_report import Outcome, report, show_plan, warn
+from mcp_optimizer.cli.client_programs import run_client, this_program
+from mcp_optimizer.cli.connect_report import ClientOutcome, report, show_plan, warn
 from mcp_optimizer.cli.options import JsonFlag, with_settings
 from mcp_optimizer.cli.running import run
 from mcp_optimizer.errors import ConfigurationError
@@ -33,7 +32,6 @@ if TYPE_CHECKING:
 
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_SECONDS_OF_A_COMMAND = 60
 
 Client = Annotated[str, typer.Argument(metavar="[CLIENT]", help="A client, such as cursor or claude-code.")]
 AllFlag = Annotated[bool, typer.Option("--all", help="Every client that is installed here.")]
@@ -108,19 +106,19 @@ def _connect(settings: Settings, clients: list[ClientProgram], gateway: OurGatew
 
     machine, backups = _machine(), _backups(settings)
 
-    def planned(client: ClientProgram) -> Outcome:
+    def planned(client: ClientProgram) -> ClientOutcome:
         change = connecting(client, machine, gateway, choices.name, in_project=choices.in_project)
         if change.connected_as:
-            return Outcome(client, "unchanged", change, note=f"is connected already, as {change.connected_as!r}")
+            return ClientOutcome(client, "unchanged", change, note=f"is connected already, as {change.connected_as!r}")
         words = adding(client.name, choices.name, change.entry, gateway)
-        return Outcome(client, "connect", change, command=_usable(words, choices))
+        return ClientOutcome(client, "connect", change, command=_usable(words, choices))
 
-    def done(outcome: Outcome) -> Outcome:
+    def done(outcome: ClientOutcome) -> ClientOutcome:
         from mcp_optimizer.clients.applying import note_command, write
 
         change, note = outcome.planned, ""
         if outcome.command:
-            note = _run(outcome.command)
+            note = run_client(outcome.command)
             if not note and note_command(change, backups):
                 return replace(outcome, status="connected")
             note = note or f"{outcome.command[0]} did not write the entry, so the file was edited"
@@ -141,17 +139,17 @@ def _disconnect(settings: Settings, clients: list[ClientProgram], choices: Conne
 
     machine, backups = _machine(), _backups(settings)
 
-    def planned(client: ClientProgram) -> Outcome:
+    def planned(client: ClientProgram) -> ClientOutcome:
         change = disconnecting(client, machine, choices.name, in_project=choices.in_project)
         if change is None:
-            return Outcome(client, "unchanged", None, note=f"has no entry {choices.name!r}")
+            return ClientOutcome(client, "unchanged", None, note=f"has no entry {choices.name!r}")
         words = removing(client.name, choices.name) if is_by_command(change, backups) else []
-        return Outcome(client, "disconnect", exact_undo(change, backups), command=_usable(words, choices))
+        return ClientOutcome(client, "disconnect", exact_undo(change, backups), command=_usable(words, choices))
 
-    def done(outcome: Outcome) -> Outcome:
+    def done(outcome: ClientOutcome) -> ClientOutcome:
         change, note = outcome.planned, ""
         if outcome.command:
-            note = _run(outcome.command)
+            note = run_client(outcome.command)
             outcome = replace(planned(outcome.client), command=())
             if not outcome.is_open:
                 backups.forget(change.place.path, change.name)
@@ -165,8 +163,8 @@ def _disconnect(settings: Settings, clients: list[ClientProgram], choices: Conne
 def _carry_out(
     settings: Settings,
     clients: list[ClientProgram],
-    planned: Callable[[ClientProgram], Outcome],
-    done: Callable[[Outcome], Outcome],
+    planned: Callable[[ClientProgram], ClientOutcome],
+    done: Callable[[ClientOutcome], ClientOutcome],
     choices: ConnectChoices,
     act: str,
 ) -> None:
@@ -189,17 +187,17 @@ def _carry_out(
         raise typer.Exit(1)
 
 
-def _attempts(items: list[Any], attempt: Callable[[Any], Outcome]) -> Iterator[Outcome]:
+def _attempts(items: list[Any], attempt: Callable[[Any], ClientOutcome]) -> Iterator[ClientOutcome]:
     from mcp_optimizer.clients.connecting import CannotConnect
 
     for item in items:
-        client = item.client if isinstance(item, Outcome) else item
+        client = item.client if isinstance(item, ClientOutcome) else item
         try:
             yield attempt(item)
         except CannotConnect as error:
-            yield Outcome(client, "failed", note=str(error))
+            yield ClientOutcome(client, "failed", note=str(error))
         except OSError as error:
-            yield Outcome(client, "failed", note=f"{client.title} was not changed: {error.strerror or error}.")
+            yield ClientOutcome(client, "failed", note=f"{client.title} was not changed: {error.strerror or error}.")
 
 
 def _agree(choices: ConnectChoices, count: int) -> None:
@@ -262,7 +260,7 @@ def _gateway(settings: Settings, url: str, key_variable: str) -> OurGateway:
         return OurGateway(url=url, key_variable=key_variable)
     if key_variable:
         raise ConfigurationError("--key-variable is for a gateway over HTTP; add --http URL.")
-    words = _program()
+    words = this_program()
     if is_temporary(words[0]):
         warn(
             f"{words[0]} is a temporary copy and may go away. Install it for good first: "
@@ -276,36 +274,6 @@ def _gateway(settings: Settings, url: str, key_variable: str) -> OurGateway:
     return OurGateway(words[0], (*words[1:], "serve", "--config", str(file)))
 
 
-def _program() -> list[str]:
-    """This program, as a client can start it from any folder."""
-    ending = ".exe" if sys.platform == "win32" else ""
-    beside = Path(sys.executable).absolute().with_name(f"mcp-optimizer{ending}")
-    if beside.is_file():
-        return [str(beside)]
-    if found := shutil.which("mcp-optimizer"):
-        return [str(Path(found).absolute())]
-    return [str(Path(sys.executable).absolute()), "-m", "mcp_optimizer"]
-
-
 def _usable(words: list[str], choices: ConnectChoices) -> list[str]:
     """A client's own command, if it may be used and is there."""
     return words if words and not (choices.by_file or choices.in_project) and shutil.which(words[0]) else []
-
-
-def _run(words: Sequence[str]) -> str:
-    """Run a client's command; what went wrong, if anything. Its output may quote its file, so it is not shown."""
-    shown = shlex.join(words[:3])
-    program = shutil.which(words[0]) or words[0]
-    try:
-        ended = subprocess.run(
-            [program, *words[1:]],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            timeout=_SECONDS_OF_A_COMMAND,
-            check=False,
-        )
-    except subprocess.TimeoutExpired:
-        return f"`{shown}` did not end within {_SECONDS_OF_A_COMMAND} s, so the file was edited"
-    except OSError as error:
-        return f"`{shown}` could not be started ({error.strerror}), so the file was edited"
-    return f"`{shown}` failed with code {ended.returncode}, so the file was edited" if ended.returncode else ""

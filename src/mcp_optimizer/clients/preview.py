@@ -51,10 +51,10 @@ def _texts(value: Any) -> Iterator[str]:
 
 
 def _of_json(line: str, known: set[str]) -> str:
-    return _PART.sub(lambda part: _part(part, known), line)
+    return _PART.sub(lambda part: _seen(part, known), line)
 
 
-def _part(part: re.Match[str], known: set[str]) -> str:
+def _seen(part: re.Match[str], known: set[str]) -> str:
     quoted, colon, comment, word = part.groups()
     if quoted:
         inside = quoted[1:-1].replace('\\"', '"').replace("\\\\", "\\")
