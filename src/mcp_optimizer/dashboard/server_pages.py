@@ -146,7 +146,7 @@ def _all(values: ServersPage) -> Html:
         )
         for server in values.servers[:MOST_SHOWN]
     ]
-    titles = ("server", "state", "command or address", "since", "#restarts", "#tools", "#tokens")
+    titles = ("server", "state", "command, URL", "since", "#restarts", "#tools", "#tokens")
     more = len(values.servers) - MOST_SHOWN
     note = f"and {more:,} more: mcp-optimizer servers" if more > 0 else None
     shown = table((*titles, *([""] if _has_buttons(around) else [])), rows, "Servers", "stack tended")
@@ -212,7 +212,8 @@ def now_part(values: ServerPage) -> Html:
     server, around = values.server, values.around
     uptime = "Running since" if server.status == "running" else "So since"
     told: list[tuple[str, Child]] = [
-        ("State", [_state(server), f" {named(server.reason, 600)}" if server.reason else None]),
+        ("State", _state(server)),
+        *([("Reason", named(server.reason, 600))] if server.reason else []),
         ("Command" if server.transport == "stdio" else "Address", el("code", named(server.target, 300))),
         ("Version", named(server.version) or "it does not say"),
         ("Protocol", named(server.protocol) or "–"),

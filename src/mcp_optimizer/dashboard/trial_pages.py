@@ -17,6 +17,8 @@ MOST_SHOWN = 200_000
 
 _NOT_SENT = "– not sent –"
 _LONGEST_LABEL = 100
+_FIRST, _FEW = 5, 3
+"""Fields that are there at once, and those that are not worth a click."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +66,7 @@ def trial_section(trial: Trial) -> Html:
 
 def _form(trial: Trial) -> Html:
     href = tool_href(trial.server, trial.tool)
-    fields = [_raw(trial)] if trial.form.is_raw else [_field(one, trial) for one in trial.form.fields]
+    fields = [_raw(trial)] if trial.form.is_raw else _fields(trial)
     other = (
         el("a", "Enter them in fields", href=f"{href}#try")
         if trial.form.is_raw
@@ -81,6 +83,19 @@ def _form(trial: Trial) -> Html:
         method="post",
         class_="trial",
     )
+
+
+def _fields(trial: Trial) -> list[Html]:
+    """The first ones; the rest on a click, unless something was entered there."""
+    every = trial.form.fields
+    first = max(_FIRST, sum(one.is_required for one in every))
+    shown, rest = every[:first], every[first:]
+    if len(rest) < _FEW:
+        return [_field(one, trial) for one in every]
+    is_used = any(trial.entered.get(one.key) or one.key in trial.problems for one in rest)
+    summary = el("summary", f"{len(rest)} more arguments, none of them required")
+    folded = el("details", summary, [_field(one, trial) for one in rest], open=is_used)
+    return [*(_field(one, trial) for one in shown), folded]
 
 
 def _raw(trial: Trial) -> Html:
