@@ -266,7 +266,7 @@ def removal_page(server: ServerShown, around: Around) -> str:
         el("p", "What stays: secrets that it uses, a login to it, its history, and what its tools were when they were "
                 "approved.", class_="note"),
         el("div",
-           button(f"Remove {name}", "", server_page_href(server.name, "remove"), is_main=True),
+           button("Remove", name, server_page_href(server.name, "remove"), is_main=True),
            el("a", "Keep it", href=server_page_href(server.name), class_="button"),
            class_="actions"),
     ]  # fmt: skip

@@ -43,7 +43,14 @@ from mcp_optimizer.errors import CatalogError, ConfigurationError, OptimizerErro
 from mcp_optimizer.identity.logins import Logins
 from mcp_optimizer.metrics.weights import by_server, total, weights
 from mcp_optimizer.upstream.entry_check import refuse_unusable
-from mcp_optimizer.upstream.file_edits import with_entry, with_server_on, with_tool_on, without_entry
+from mcp_optimizer.upstream.file_edits import (
+    entries_in,
+    file_text,
+    with_entry,
+    with_server_on,
+    with_tool_on,
+    without_entry,
+)
 from mcp_optimizer.upstream.state import UpstreamState
 
 if TYPE_CHECKING:
@@ -175,7 +182,8 @@ class ServerRoutes:
                 raise ConfigurationError(_FIXED)
             wanted = new_server(fields)
             refuse_unusable(wanted.name, wanted.entry, changes.path, os.environ)
-            if any(state.name == wanted.name for state in sources.states()):
+            # Before its secrets take the place of those that another one of this name has.
+            if wanted.name in await asyncio.to_thread(lambda: entries_in(file_text(changes.path))):
                 raise ConfigurationError(f"There is already a server called {wanted.name}.")
             await self._store(wanted.secrets)
             await changes.apply(f"added {wanted.name}", lambda text: with_entry(text, wanted.name, wanted.entry))
