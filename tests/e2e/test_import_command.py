@@ -106,16 +106,30 @@ async def test_stored_secrets_are_references_and_the_server_gets_their_values(ho
 
 async def test_moved_servers_are_no_longer_in_the_client(home: Path) -> None:
     path = write_cursor(home, a={"command": "x"}, b={"command": "y", "env": {"K": "${workspaceFolder}"}})
+    before = path.read_bytes()
     done = await imported(home, "cursor", "--move")
     assert done.code == 0
     assert "Switched off where they came from: a." in done.out
     assert json.loads(path.read_text())["mcpServers"].keys() == {"b"}
+    [copy] = (home / "clients").glob("*.before")
+    assert copy.read_bytes() == before
+    assert stat.S_IMODE(copy.stat().st_mode) == 0o600
     codex = home / ".codex" / "config.toml"
     codex.parent.mkdir()
     codex.write_text('# mine\n[mcp_servers.c]\ncommand = "z" # good\n')
     await imported(home, "codex", "--move")
     assert codex.read_text() == '# mine\n[mcp_servers.c]\ncommand = "z" # good\nenabled = false\n'
     assert written(home).keys() == {"a", "c"}
+
+
+async def test_a_file_that_cannot_be_changed_is_named_and_does_not_stop_the_others(home: Path) -> None:
+    path = write_cursor(home, a={"command": "x"})
+    shutil.copytree(GOLDEN / "continue" / "home", home, dirs_exist_ok=True)
+    done = await imported(home, "--move")
+    assert done.code == 1
+    assert f"{home}/.continue/config.json was not changed" in done.out
+    assert json.loads(path.read_text())["mcpServers"] == {}
+    assert {"a", "SQLite", "server-1"} <= written(home).keys()
 
 
 async def test_only_named_servers_are_taken(home: Path) -> None:
@@ -146,7 +160,7 @@ async def test_wrong_uses_say_what_is_wrong_and_write_nothing(home: Path) -> Non
         (["zed"], "Zed has no file with servers here. Looked for"),
         ([home / "broken.json"], "line 1, column"),
         ([home / "twice.json"], "mcpServers.a (lines 1, 1)"),
-        ([home], "not a plain file"),
+        ([home], "Is a directory"),
         (["--demo"], "leave out --demo"),
     ):
         done = await imported(home, *arguments)

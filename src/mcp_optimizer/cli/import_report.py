@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from mcp_optimizer.cli.show import console, print_json
 from mcp_optimizer.clients.finding import FoundFile
-from mcp_optimizer.clients.importing import ImportPlan, Outcome, PlannedEntry
+from mcp_optimizer.clients.importing import ImportOutcome, ImportPlan, PlannedEntry
 from mcp_optimizer.runtime.terminal_text import counted, in_a_line
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from mcp_optimizer.cli.importing import ImportChoices
 
-_SIGNS = {Outcome.TAKEN: "+", Outcome.SKIPPED: "-", Outcome.REFUSED: "!"}
+_SIGNS = {ImportOutcome.TAKEN: "+", ImportOutcome.SKIPPED: "-", ImportOutcome.REFUSED: "!"}
 _WIDEST = 28
 
 
@@ -71,12 +71,12 @@ def _show_file(out: Console, file: FoundFile, plan: ImportPlan) -> None:
         said = map(in_a_line, (_outcome(entry), *entry.notes))
         rows.add_row(_SIGNS[entry.outcome], Text(in_a_line(entry.listed.name)), Text("\n".join(said)))
     for note in notes:
-        rows.add_row(_SIGNS[Outcome.REFUSED], "", Text(in_a_line(note)))
+        rows.add_row(_SIGNS[ImportOutcome.REFUSED], "", Text(in_a_line(note)))
     out.print(rows)
 
 
 def _outcome(entry: PlannedEntry) -> str:
-    if entry.outcome is Outcome.TAKEN:
+    if entry.outcome is ImportOutcome.TAKEN:
         return "taken" if entry.name == entry.listed.name else f"taken as {entry.name}"
     return f"{entry.outcome}: {entry.reason}"
 

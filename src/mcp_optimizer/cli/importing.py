@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from mcp_optimizer.cli.auditing import record_act
+from mcp_optimizer.cli.client_files import backups_of, this_machine
 from mcp_optimizer.cli.options import JsonFlag, with_settings
 from mcp_optimizer.cli.running import run
 from mcp_optimizer.errors import ConfigurationError
@@ -22,6 +23,7 @@ from mcp_optimizer.runtime.terminal_text import counted
 from mcp_optimizer.settings import Settings
 
 if TYPE_CHECKING:
+    from mcp_optimizer.clients.backups import Backups
     from mcp_optimizer.clients.finding import FoundFile, Machine
     from mcp_optimizer.clients.importing import ImportPlan, PlannedEntry
 
@@ -84,14 +86,14 @@ def import_servers(
 async def _import(settings: Settings, source: str, choices: ImportChoices, *, all_projects: bool) -> None:
     from mcp_optimizer.app.options import items
     from mcp_optimizer.cli.import_report import report
-    from mcp_optimizer.clients.importing import Wanted, planned
+    from mcp_optimizer.clients.importing import WantedServers, planned
 
     if settings.demo:
         raise ConfigurationError("The demo has no server file that servers could be added to; leave out --demo.")
-    machine = _machine()
+    machine = this_machine()
     target = _server_file(settings.server_file)
     files = [file for file in _files(source, machine) if not _is_same_file(file.place.path, target.path)]
-    wanted = Wanted(items(settings.servers), all_projects)
+    wanted = WantedServers(items(settings.servers), all_projects)
     plan = planned(files, target.entries, machine, wanted)
     _check_found(plan, source, wanted.servers)
     if choices.dry_run:
@@ -99,16 +101,10 @@ async def _import(settings: Settings, source: str, choices: ImportChoices, *, al
         return
     stored = await _stored(settings, plan, choices)
     await _add(settings, target, stored or plan, is_stored=stored is not None)
-    moved, problems = _move(plan) if choices.move else ([], [])
+    moved, problems = _move(plan, backups_of(settings)) if choices.move else ([], [])
     report(stored or plan, target.path, choices, is_stored=stored is not None, moved=moved, problems=problems)
     if problems:
         raise typer.Exit(1)
-
-
-def _machine() -> Machine:
-    from mcp_optimizer.clients.finding import Machine
-
-    return Machine(Path.home(), os.environ, sys.platform, Path.cwd())
 
 
 def _is_same_file(one: Path, other: Path) -> bool:
@@ -224,8 +220,12 @@ async def _add(settings: Settings, target: ServerFile, plan: ImportPlan, *, is_s
         await record_act(settings, "server/import", server=entry.name)
 
 
-def _move(plan: ImportPlan) -> tuple[list[PlannedEntry], list[str]]:
-    """Switch off what our file has now. A file that cannot be changed does not stop the others."""
+def _move(plan: ImportPlan, backups: Backups) -> tuple[list[PlannedEntry], list[str]]:
+    """Switch off what our file has now, and keep a copy of each file from before.
+
+    A file that cannot be changed does not stop the others.
+    """
+    from mcp_optimizer.clients.backups import Backup, digest
     from mcp_optimizer.clients.moving import switched_off
     from mcp_optimizer.textfiles.editing import CannotEdit
     from mcp_optimizer.textfiles.writing import replace_file
@@ -238,7 +238,9 @@ def _move(plan: ImportPlan) -> tuple[list[PlannedEntry], list[str]]:
             continue
         try:
             text = switched_off(file, [entry.listed for entry in entries])
-            replace_file(file.place.path, text, expected=file.content)
+            path, after = file.place.path, digest(text.encode())
+            backups.keep(Backup(file.client.name, "", str(path), "", digest(file.content), after), file.content)
+            replace_file(path, text, expected=file.content)
             moved += entries
         except (CannotEdit, OSError) as error:
             problems.append(f"{file.place.path} was not changed: {error}")

@@ -13,7 +13,7 @@ from typing import Any
 
 from mcp_optimizer.clients.documents import ListedEntry, listing
 from mcp_optimizer.clients.finding import FoundFile, Machine, file_at
-from mcp_optimizer.clients.known import ClientProgram, KeyPath, Place
+from mcp_optimizer.clients.known import ClientProgram, FilePlace, KeyPath
 from mcp_optimizer.clients.own_entry import NotForThisClient, OurGateway, entry_for, is_ours
 from mcp_optimizer.textfiles.editing import CannotEdit, with_item, with_value, without_item, without_value
 from mcp_optimizer.textfiles.reading import UnreadableText, parsed
@@ -28,7 +28,7 @@ class FileChange:
     """What becomes of a client's file. Equal texts mean that nothing is to be done."""
 
     client: ClientProgram
-    place: Place
+    place: FilePlace
     name: str
     content: bytes | None = field(repr=False)
     """What it is now; None if there is no file."""
@@ -109,7 +109,7 @@ def has_entry(change: FileChange) -> bool:
     )
 
 
-def is_empty(text: str, place: Place) -> bool:
+def is_empty(text: str, place: FilePlace) -> bool:
     """Whether a file says nothing any more."""
     try:
         document = parsed(text, place.kind) if text.strip() else None
@@ -144,7 +144,7 @@ def _is_blank(path: Path) -> bool:
         return False
 
 
-def _places(client: ClientProgram, machine: Machine, in_project: bool) -> list[Place]:
+def _places(client: ClientProgram, machine: Machine, in_project: bool) -> list[FilePlace]:
     """Where our entry may go: files that are written like the client's main one."""
     if in_project:
         if not client.in_projects:

@@ -42,7 +42,7 @@ _LEFT_OUT = {
 
 
 @dataclass(frozen=True)
-class Dialect:
+class ClientDialect:
     """A client's way of writing entries."""
 
     spelling: Spelling = Spelling.OURS
@@ -55,26 +55,30 @@ class Dialect:
     """Whether `timeout` is."""
 
 
-_EDITOR = Dialect(Spelling.EDITOR)
-_PLAIN = Dialect(Spelling.NONE)
+_EDITOR = ClientDialect(Spelling.EDITOR)
+_PLAIN = ClientDialect(Spelling.NONE)
 
-DIALECTS: Mapping[str, Dialect] = {
-    "file": Dialect(),
+DIALECTS: Mapping[str, ClientDialect] = {
+    "file": ClientDialect(),
     "claude-desktop": _PLAIN,
-    "claude-code": Dialect(in_milliseconds=True),
+    "claude-code": ClientDialect(in_milliseconds=True),
     "cursor": _EDITOR,
-    "vscode": Dialect(
+    "vscode": ClientDialect(
         Spelling.EDITOR,
         left_out=_LEFT_OUT
         | {"dev": "it is for developing a server in VS Code"}
         | dict.fromkeys(("sandbox", "sandboxEnabled"), "servers run without a sandbox here"),
     ),
-    "copilot-cli": Dialect(in_milliseconds=True),
+    "copilot-cli": ClientDialect(in_milliseconds=True),
     "windsurf": _EDITOR,
     "cline": _EDITOR,
-    "roo": Dialect(Spelling.EDITOR, left_out=_LEFT_OUT | {"watchPaths": "servers are not restarted when files change"}),
-    "zed": Dialect(Spelling.NONE, shapes.of_zed, left_out=_LEFT_OUT | {"remote": "it concerns Zed's remote projects"}),
-    "codex": Dialect(
+    "roo": ClientDialect(
+        Spelling.EDITOR, left_out=_LEFT_OUT | {"watchPaths": "servers are not restarted when files change"}
+    ),
+    "zed": ClientDialect(
+        Spelling.NONE, shapes.of_zed, left_out=_LEFT_OUT | {"remote": "it concerns Zed's remote projects"}
+    ),
+    "codex": ClientDialect(
         Spelling.NONE,
         shapes.of_codex,
         left_out=_LEFT_OUT
@@ -82,30 +86,30 @@ DIALECTS: Mapping[str, Dialect] = {
         | dict.fromkeys(("default_tools_approval_mode", "tools"), _ASKING)
         | {"required": "a server that fails never stops the others"},
     ),
-    "gemini": Dialect(
+    "gemini": ClientDialect(
         Spelling.GEMINI,
         shapes.of_gemini,
         left_out=_LEFT_OUT | {"trust": _ASKING, "extensionName": _ELSEWHERE},
         in_milliseconds=True,
     ),
-    "opencode": Dialect(Spelling.OPENCODE, shapes.of_opencode, left_out=_LEFT_OUT | {"timeout": _STARTING}),
-    "goose": Dialect(
+    "opencode": ClientDialect(Spelling.OPENCODE, shapes.of_opencode, left_out=_LEFT_OUT | {"timeout": _STARTING}),
+    "goose": ClientDialect(
         Spelling.NONE,
         shapes.of_goose,
         left_out=_LEFT_OUT | {"bundled": _ELSEWHERE, "display_name": _SHOWN},
     ),
-    "lm-studio": Dialect(Spelling.EDITOR, in_milliseconds=True),
-    "continue": Dialect(
+    "lm-studio": ClientDialect(Spelling.EDITOR, in_milliseconds=True),
+    "continue": ClientDialect(
         Spelling.CONTINUE,
         shapes.of_continue,
         left_out=_LEFT_OUT | {"faviconUrl": _SHOWN, "connectionTimeout": _STARTING},
     ),
-    "kiro": Dialect(in_milliseconds=True),
-    "amp": Dialect(),
+    "kiro": ClientDialect(in_milliseconds=True),
+    "amp": ClientDialect(),
 }
 """By the name of the client. VS Code Insiders writes as VS Code does."""
 
 
-def dialect_of(client: str) -> Dialect:
+def dialect_of(client: str) -> ClientDialect:
     """How a client writes entries."""
     return DIALECTS["vscode" if client == "vscode-insiders" else client]

@@ -36,14 +36,14 @@ class ListedEntry:
 
 
 @dataclass(frozen=True)
-class Listing:
+class FileListing:
     """The entries of a file, and what else there is to say about it."""
 
     entries: tuple[ListedEntry, ...] = ()
     notes: tuple[str, ...] = ()
 
 
-def listing(found: FoundFile, folder: Path, *, all_projects: bool) -> Listing:
+def listing(found: FoundFile, folder: Path, *, all_projects: bool) -> FileListing:
     """The entries of a file. Those of projects are for `folder`, unless all are wanted."""
     notes: list[str] = []
     entries: list[ListedEntry] = []
@@ -62,7 +62,7 @@ def listing(found: FoundFile, folder: Path, *, all_projects: bool) -> Listing:
         entries += of_projects
         if others:
             notes.append(f"{others} more in other projects; take them over with --all-projects")
-    return Listing(tuple(entries), tuple(notes))
+    return FileListing(tuple(entries), tuple(notes))
 
 
 def _at(document: Any, path: KeyPath) -> Any:

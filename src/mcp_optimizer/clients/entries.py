@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from mcp_optimizer.clients.dialects import Dialect, dialect_of
+from mcp_optimizer.clients.dialects import ClientDialect, dialect_of
 from mcp_optimizer.clients.spellings import Spelling, has_variable, spelled
 from mcp_optimizer.errors import quoted
 from mcp_optimizer.upstream.config import AS_WRITTEN, ENTRY_KEYS, spec_of
@@ -94,7 +94,7 @@ def _entry(value: Any, origin: Origin) -> tuple[dict[str, Any], tuple[str, ...]]
     return entry, (*notes, *left_out)
 
 
-def _about_variables(value: Mapping[str, Any], dialect: Dialect) -> Iterator[str]:
+def _about_variables(value: Mapping[str, Any], dialect: ClientDialect) -> Iterator[str]:
     if dialect.spelling not in (Spelling.NONE, Spelling.OPENCODE):
         return
     for key, item in value.items():
@@ -102,7 +102,7 @@ def _about_variables(value: Mapping[str, Any], dialect: Dialect) -> Iterator[str
             yield f"{quoted(key)} has a ${{...}}, which the client leaves as it is and mcp-optimizer replaces"
 
 
-def _renamed(flat: Mapping[str, Any], dialect: Dialect) -> tuple[dict[str, Any], list[str]]:
+def _renamed(flat: Mapping[str, Any], dialect: ClientDialect) -> tuple[dict[str, Any], list[str]]:
     """The entry in our keys, and notes about all others."""
     entry: dict[str, Any] = {}
     notes: list[str] = []

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from mcp_optimizer.clients.known import CLIENTS, Base, ClientProgram, KnownFile, Place
+from mcp_optimizer.clients.known import CLIENTS, Base, ClientProgram, FilePlace, KnownFile
 from mcp_optimizer.textfiles.kinds import FileKind
 from mcp_optimizer.textfiles.reading import UnreadableText, duplicate_keys, parsed
 
@@ -42,7 +42,7 @@ class FoundFile:
     """A file of a client, as it was read."""
 
     client: ClientProgram
-    place: Place
+    place: FilePlace
     content: bytes = field(default=b"", repr=False)
     document: Any = field(default=None, repr=False)
     problem: str = ""
@@ -65,7 +65,7 @@ def found_files(machine: Machine, clients: Iterable[ClientProgram] = CLIENTS.val
     return list(found.values())
 
 
-def places(client: ClientProgram, machine: Machine) -> list[Place]:
+def places(client: ClientProgram, machine: Machine) -> list[FilePlace]:
     """Where a client's files may be."""
     of_user = list(client.files(machine.home, machine.environment, machine.platform))
     known = {place.path for place in of_user}
@@ -73,7 +73,7 @@ def places(client: ClientProgram, machine: Machine) -> list[Place]:
     return of_user + [place for place in client.project_files(machine.folder) if place.path not in known]
 
 
-def file_at(client: ClientProgram, place: Place) -> FoundFile:
+def file_at(client: ClientProgram, place: FilePlace) -> FoundFile:
     """A client's file, or why it cannot be read."""
     try:
         content = content_of(place.path, LARGEST[place.kind])
@@ -90,7 +90,7 @@ def file_at(client: ClientProgram, place: Place) -> FoundFile:
     return FoundFile(client, place, content, document or {})
 
 
-def _repeated(text: str, place: Place) -> list[str]:
+def _repeated(text: str, place: FilePlace) -> list[str]:
     """Names that are there twice, on the way to servers or in them. What else a client repeats does not matter."""
     ways = ("projects", *(path[0] for path in place.servers))
     return [found for found in duplicate_keys(text) if found.startswith(ways)]
@@ -126,12 +126,12 @@ def file_named(path: Path, machine: Machine) -> FoundFile:
                 place = next(one for one in client.project_files(path.parents[len(parts) - 1]) if one.path == path)
                 return file_at(client, place)
     kind = {".toml": FileKind.TOML, ".yaml": FileKind.YAML, ".yml": FileKind.YAML}.get(path.suffix, FileKind.JSON)
-    found = file_at(ANY_FILE, Place(path, kind, ANY_FILE.known_files[0].servers))
+    found = file_at(ANY_FILE, FilePlace(path, kind, ANY_FILE.known_files[0].servers))
     if found.problem:
         return found
     client, servers = _written_by(found.document, kind)
     project = path.parent if path.name == ".mcp.json" else None
-    return FoundFile(client, Place(path, kind, servers, project), found.content, found.document)
+    return FoundFile(client, FilePlace(path, kind, servers, project), found.content, found.document)
 
 
 def _written_by(document: Mapping[str, Any], kind: FileKind) -> tuple[ClientProgram, tuple[tuple[str, ...], ...]]:

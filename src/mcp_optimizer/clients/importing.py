@@ -28,7 +28,7 @@ _OF_AN_ADDRESS = ("headers", "bearer_token_env_var", "env_http_headers", "auth",
 """What distinguishes servers, and accounts of one server."""
 
 
-class Outcome(StrEnum):
+class ImportOutcome(StrEnum):
     """What happens to an entry."""
 
     TAKEN = "taken"
@@ -44,7 +44,7 @@ class PlannedEntry:
 
     file: FoundFile
     listed: ListedEntry
-    outcome: Outcome
+    outcome: ImportOutcome
     name: str
     """The name that it gets in our file."""
     reason: str = ""
@@ -69,11 +69,11 @@ class ImportPlan:
 
     @property
     def taken(self) -> tuple[PlannedEntry, ...]:
-        return tuple(entry for entry in self.entries if entry.outcome is Outcome.TAKEN)
+        return tuple(entry for entry in self.entries if entry.outcome is ImportOutcome.TAKEN)
 
 
 @dataclass(frozen=True)
-class Wanted:
+class WantedServers:
     """Which entries a user wants."""
 
     servers: Collection[str] = ()
@@ -81,7 +81,9 @@ class Wanted:
     all_projects: bool = False
 
 
-def planned(files: Sequence[FoundFile], existing: Mapping[str, Any], machine: Machine, wanted: Wanted) -> ImportPlan:
+def planned(
+    files: Sequence[FoundFile], existing: Mapping[str, Any], machine: Machine, wanted: WantedServers
+) -> ImportPlan:
     """The plan for these files, given the entries that our file has."""
     there = dict(existing)
     entries: list[PlannedEntry] = []
@@ -97,7 +99,7 @@ def planned(files: Sequence[FoundFile], existing: Mapping[str, Any], machine: Ma
                 continue
             entry = _planned(file, listed, there, machine, is_named=bool(wanted.servers))
             entries.append(entry)
-            if entry.outcome is Outcome.TAKEN:
+            if entry.outcome is ImportOutcome.TAKEN:
                 there[entry.name] = entry.entry
     return ImportPlan(tuple(entries), tuple(files), tuple(notes))
 
@@ -106,18 +108,18 @@ def _planned(
     file: FoundFile, listed: ListedEntry, there: Mapping[str, Any], machine: Machine, *, is_named: bool
 ) -> PlannedEntry:
     found = translated(listed.name, listed.value, _origin(file, listed, machine), machine.environment)
-    plan = PlannedEntry(file, listed, Outcome.TAKEN, listed.name, notes=found.notes)
+    plan = PlannedEntry(file, listed, ImportOutcome.TAKEN, listed.name, notes=found.notes)
     is_off = found.is_off or listed.is_off
     if found.is_gateway:
-        return replace(plan, outcome=Outcome.SKIPPED, reason="it is mcp-optimizer itself", notes=())
+        return replace(plan, outcome=ImportOutcome.SKIPPED, reason="it is mcp-optimizer itself", notes=())
     if is_off and not is_named:
         reason = "it is switched off; name it with --servers to take it over"
-        return replace(plan, outcome=Outcome.SKIPPED, reason=reason, notes=())
+        return replace(plan, outcome=ImportOutcome.SKIPPED, reason=reason, notes=())
     if problem := found.refused or _problem_of_name(listed.name):
-        return replace(plan, outcome=Outcome.REFUSED, reason=problem)
+        return replace(plan, outcome=ImportOutcome.REFUSED, reason=problem)
     if same := next((name for name, entry in there.items() if is_same(found.entry, entry)), None):
         reason = "it is there already" if same == listed.name else f"it is there already, as {same!r}"
-        return replace(plan, outcome=Outcome.SKIPPED, name=same, reason=reason, notes=(), is_there=True)
+        return replace(plan, outcome=ImportOutcome.SKIPPED, name=same, reason=reason, notes=(), is_there=True)
     name = _free_name(listed.name, file.client.name, there)
     if name != listed.name:
         plan = replace(plan, name=name, notes=(f"renamed: {listed.name!r} is another server", *plan.notes))

@@ -39,7 +39,7 @@ class SwitchOff(StrEnum):
 
 
 @dataclass(frozen=True)
-class Place:
+class FilePlace:
     """A file of a client, which may or may not exist."""
 
     path: Path
@@ -95,14 +95,16 @@ class ClientProgram:
         """What its main file is."""
         return self.known_files[0].kind
 
-    def files(self, home: Path, environment: Mapping[str, str], platform: str) -> tuple[Place, ...]:
+    def files(self, home: Path, environment: Mapping[str, str], platform: str) -> tuple[FilePlace, ...]:
         """The files of the user, the main one first. `platform` is spelled as in `sys.platform`."""
-        return tuple(Place(one.located(home, environment, platform), one.kind, one.servers) for one in self.known_files)
+        return tuple(
+            FilePlace(one.located(home, environment, platform), one.kind, one.servers) for one in self.known_files
+        )
 
-    def project_files(self, project: Path) -> tuple[Place, ...]:
+    def project_files(self, project: Path) -> tuple[FilePlace, ...]:
         """The files of a project, the main one first."""
         main = self.known_files[0]
-        return tuple(Place(project / path, main.kind, main.servers, project) for path in self.in_projects)
+        return tuple(FilePlace(project / path, main.kind, main.servers, project) for path in self.in_projects)
 
     def folder(self, home: Path, environment: Mapping[str, str], platform: str) -> Path:
         """The folder that exists if the client is installed."""

@@ -167,7 +167,8 @@ def _checked_name(entry: zipfile.ZipInfo) -> str:
     plain = name.removesuffix("/")
     parts = plain.split("/")
     kind = stat.S_IFMT(entry.external_attr >> 16)
-    if kind not in (0, stat.S_IFREG, stat.S_IFDIR) or (kind == stat.S_IFDIR) > entry.is_dir():
+    is_plain = kind in (0, stat.S_IFDIR if entry.is_dir() else stat.S_IFREG)
+    if not is_plain:
         raise ConfigurationError(f"The bundle has {quoted(name)}, which is a link or a device.")
     if entry.flag_bits & _ENCRYPTED:
         raise ConfigurationError(f"The bundle has {quoted(name)} encrypted.")

@@ -1,6 +1,7 @@
 """Requests to registries, and downloads of bundles: bounded in size, time and redirects, over HTTPS. Knows no formats.
 
-A server elsewhere cannot send us to an address on this machine or in its network.
+A server elsewhere cannot send us on to what is written as an address of this machine or its network; names are not
+looked up for that.
 """
 
 from __future__ import annotations

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -19,9 +20,6 @@ class InputFormat(StrEnum):
     BOOLEAN = "boolean"
     PATH = "filepath"
 
-
-_FORMATS = {"directory": InputFormat.PATH, "file": InputFormat.PATH}
-"""How bundles call them."""
 
 Answers = Mapping[str, tuple[str, ...]]
 """Values by the key of what was asked; several where that may be repeated."""
@@ -67,26 +65,22 @@ class WantedInput:
 
 
 def wanted_of(key: str, said: Mapping[str, Any], *, is_required: bool = False) -> WantedInput:
-    """From an input of server.json, or from `user_config` of a bundle, which have other names for the same."""
-    named = clean(key, "The name of an input", 200)
-    kind = said.get("format", said.get("type"))
+    """From an input of server.json."""
+    # It is written on command lines before an equals sign, and inside of the braces of a reference.
+    named = re.sub(r"[^\w.-]+", "_", clean(key, "The name of an input", 150))
+    kind = said.get("format")
     return WantedInput(
         key=named,
         description=described(said.get("description")) or described(said.get("title")),
-        is_required=is_required or said.get("isRequired", said.get("required")) is True,
-        is_secret=said.get("isSecret", said.get("sensitive")) is True,
+        is_required=is_required or said.get("isRequired") is True,
+        is_secret=said.get("isSecret") is True,
         default=_texts(said.get("default"), f"The default of {named}"),
         choices=_texts(said.get("choices"), f"A choice of {named}"),
-        format=_FORMATS.get(kind) or _format(kind) if isinstance(kind, str) else InputFormat.TEXT,
+        format=next((one for one in InputFormat if one == kind), InputFormat.TEXT),
         minimum=_number(said.get("min")),
         maximum=_number(said.get("max")),
-        is_list=said.get("isRepeated", said.get("multiple")) is True,
+        is_list=said.get("isRepeated") is True,
     )
-
-
-def _format(kind: str) -> InputFormat:
-    # Arguments have a type too, which is no format.
-    return InputFormat(kind) if kind in list(InputFormat) else InputFormat.TEXT
 
 
 def _texts(value: Any, what: str) -> tuple[str, ...]:

@@ -12,11 +12,13 @@ from typing import Any
 from mcp_optimizer.errors import ConfigurationError, quoted
 from mcp_optimizer.packages.draft import Argument, Draft, Gap, Pieces
 from mcp_optimizer.packages.foreign import MOST_ITEMS, clean, described, environment_name, warnings_of
-from mcp_optimizer.packages.inputs import WantedInput, wanted_of
+from mcp_optimizer.packages.inputs import InputFormat, WantedInput, wanted_of
 from mcp_optimizer.packages.sources import suggested_name
 
 _VARIABLE = re.compile(r"\$\{([^}]*)\}")
+_KEY = re.compile(r"[\w.-]{1,150}")
 _ANSWER = "user_config."
+_IN_SERVER_JSON = {"type": "format", "required": "isRequired", "sensitive": "isSecret", "multiple": "isRepeated"}
 _RUNTIMES = frozenset({"node", "python", "python3", "uv", "uvx", "npx", "docker", "podman", "dnx"})
 _PLATFORMS = {"linux": "linux", "darwin": "darwin", "win32": "win32", "cygwin": "win32"}
 
@@ -90,10 +92,10 @@ class _ManifestReading:
         asked = manifest.get("user_config") or {}
         if not isinstance(asked, dict) or len(asked) > MOST_ITEMS:
             raise ConfigurationError('"user_config" of the bundle must be an object of a hundred items at most.')
+        if odd := [key for key in asked if not _KEY.fullmatch(key)]:
+            raise ConfigurationError(f"The bundle asks for {quoted(odd[0])}, which is not a usable name.")
         self.wanted: dict[str, WantedInput] = {
-            key: wanted_of(key, self._with_known_defaults(said))
-            for key, said in asked.items()
-            if isinstance(said, dict)
+            key: wanted_of(key, self._as_input(said)) for key, said in asked.items() if isinstance(said, dict)
         }
 
     def fixed(self, text: Any, what: str) -> str:
@@ -123,7 +125,11 @@ class _ManifestReading:
             return Gap(key)
         raise ConfigurationError(f"{what} uses the variable {quoted(name)}, which bundles do not have.")
 
-    def _with_known_defaults(self, said: Mapping[str, Any]) -> dict[str, Any]:
+    def _as_input(self, asked: Mapping[str, Any]) -> dict[str, Any]:
+        """What a bundle asks, in the words of server.json, and with the variables in its default replaced."""
+        said = {_IN_SERVER_JSON.get(key, key): value for key, value in asked.items()}
+        if said.get("format") in ("directory", "file"):
+            said["format"] = InputFormat.PATH
         default = said.get("default")
         several = default if isinstance(default, list) else [default]
         return {**said, "default": [self._known(one) for one in several if one is not None]}

@@ -47,11 +47,11 @@ class _Reading:
 
     def gap(self, key: str, said: Mapping[str, Any], *, is_required: bool = False) -> Gap:
         one = wanted_of(key, said, is_required=is_required)
-        number = 1
+        named, number = one.key, 1
         while self.wanted.get(one.key, one) != one:
             # Another input has the same name.
             number += 1
-            one = replace(one, key=f"{key}_{number}")
+            one = replace(one, key=f"{named}_{number}")
         self.wanted[one.key] = one
         return Gap(one.key)
 

@@ -7,6 +7,7 @@ too long, nested too deeply, or YAML whose aliases would fill the memory.
 from __future__ import annotations
 
 import json
+import re
 import tomllib
 from collections import Counter
 from typing import Any, NoReturn
@@ -14,7 +15,10 @@ from typing import Any, NoReturn
 from mcp_optimizer.textfiles import yaml_nodes
 from mcp_optimizer.textfiles.json_spans import repeated_keys
 from mcp_optimizer.textfiles.jsonc import strict
-from mcp_optimizer.textfiles.kinds import BOM, LARGEST, FileKind, UnreadableText
+from mcp_optimizer.textfiles.kinds import BOM, LARGEST, FileKind, UnreadableText, place
+
+# The parser of the standard library takes quadratic time for the parts of a key.
+_ENDLESS_KEY = re.compile(r"""(?:(?:(?<![\w-])[\w-]++|"[^"\n]*"|'[^'\n]*')[ \t]*\.[ \t]*){100}""")
 
 __all__ = ["UnreadableText", "duplicate_keys", "parsed"]
 
@@ -54,7 +58,7 @@ def _decoded(text: str, hook: Any) -> Any:
     try:
         return json.loads(text, object_pairs_hook=hook, parse_constant=_refuse_constant)
     except json.JSONDecodeError as error:
-        raise UnreadableText(f"{error.msg} at line {error.lineno}, column {error.colno}") from None
+        raise UnreadableText(f"{error.msg.removesuffix(' at')} at line {error.lineno}, column {error.colno}") from None
     except UnreadableText:
         raise
     except RecursionError:
@@ -68,6 +72,8 @@ def _refuse_constant(name: str) -> NoReturn:
 
 
 def _toml(text: str) -> Any:
+    if endless := _ENDLESS_KEY.search(text):
+        raise UnreadableText(f"A key has too many parts {place(text, endless.start())}")
     try:
         return tomllib.loads(text.removeprefix(BOM))
     except tomllib.TOMLDecodeError as error:

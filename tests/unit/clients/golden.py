@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from mcp_optimizer.clients.finding import Machine, found_files
-from mcp_optimizer.clients.importing import ImportPlan, Wanted, planned
+from mcp_optimizer.clients.importing import ImportPlan, WantedServers, planned
 from mcp_optimizer.clients.known import CLIENTS
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "clients"
@@ -28,9 +28,9 @@ def made_machine(tmp_path: Path, client: str = "") -> Machine:
 
 
 def plan_of(
-    machine: Machine, client: str, existing: Mapping[str, Any] | None = None, wanted: Wanted | None = None
+    machine: Machine, client: str, existing: Mapping[str, Any] | None = None, wanted: WantedServers | None = None
 ) -> ImportPlan:
-    return planned(found_files(machine, [CLIENTS[client]]), existing or {}, machine, wanted or Wanted())
+    return planned(found_files(machine, [CLIENTS[client]]), existing or {}, machine, wanted or WantedServers())
 
 
 def shown(plan: ImportPlan, tmp_path: Path) -> Any:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from mcp_optimizer.clients.finding import LARGEST, FoundFile, found_files
-from mcp_optimizer.clients.importing import ImportPlan, Outcome, Wanted, planned
+from mcp_optimizer.clients.importing import ImportOutcome, ImportPlan, WantedServers, planned
 from mcp_optimizer.clients.known import CLIENTS
 from mcp_optimizer.textfiles.kinds import FileKind
 from tests.unit.clients.golden import GOLDEN, made_machine, plan_of
@@ -76,7 +76,7 @@ WRONG: list[Any] = [1, True, "x\0y", [], {}, [1, {}], {"a": {"b": []}}, 10**400,
 def test_no_wrong_type_of_any_key_is_more_than_a_reason(client: str, tmp_path: Path) -> None:
     machine = made_machine(tmp_path, client)
     for file in found_files(machine, [CLIENTS[client]]):
-        for entry in planned([file], {}, machine, Wanted(all_projects=True)).entries:
+        for entry in planned([file], {}, machine, WantedServers(all_projects=True)).entries:
             for key in {**entry.listed.value, "enabled": 1, "env": 1, "args": 1, "transport": 1, "timeout": 1}:
                 for wrong in WRONG:
                     servers: Any = {"x": {**entry.listed.value, key: wrong}}
@@ -86,8 +86,8 @@ def test_no_wrong_type_of_any_key_is_more_than_a_reason(client: str, tmp_path: P
                     for part in reversed(file.place.servers[0]):
                         document = {part: document}
                     changed = FoundFile(file.client, file.place, b"", document)
-                    for one in planned([changed], {}, machine, Wanted()).entries:
-                        assert one.reason or one.outcome is Outcome.TAKEN
+                    for one in planned([changed], {}, machine, WantedServers()).entries:
+                        assert one.reason or one.outcome is ImportOutcome.TAKEN
                         assert len(one.reason) < 1_000
 
 
@@ -174,11 +174,11 @@ def test_reasons_and_notes_never_show_a_value(tmp_path: Path) -> None:
         (tmp_path / client).mkdir()
         machine = made_machine(tmp_path / client, client)
         for file in found_files(machine, [CLIENTS[client]]):
-            for entry in planned([file], {}, machine, Wanted()).entries:
+            for entry in planned([file], {}, machine, WantedServers()).entries:
                 document: Any = {"x": _planted(entry.listed.value, hidden)}
                 for part in reversed(file.place.servers[0]):
                     document = {part: document}
-                plan = planned([FoundFile(file.client, file.place, b"", document)], {}, machine, Wanted())
+                plan = planned([FoundFile(file.client, file.place, b"", document)], {}, machine, WantedServers())
                 assert hidden not in json.dumps([(one.reason, one.notes) for one in plan.entries])
                 assert hidden not in repr(plan)
 

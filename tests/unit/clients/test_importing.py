@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from mcp_optimizer.clients.finding import Machine, file_named
-from mcp_optimizer.clients.importing import Outcome, Wanted, beside_stored, planned, with_entries
+from mcp_optimizer.clients.importing import ImportOutcome, WantedServers, beside_stored, planned, with_entries
 from mcp_optimizer.clients.known import CLIENTS
 from mcp_optimizer.textfiles.kinds import FileKind
 from mcp_optimizer.textfiles.reading import parsed
@@ -62,7 +62,7 @@ def test_a_server_with_the_name_of_another_gets_a_new_name(tmp_path: Path) -> No
 def test_one_server_under_two_names_is_taken_once(tmp_path: Path) -> None:
     servers = {"a": {"command": "x", "env": {"K": "1"}}, "b": {"command": "x", "env": {"K": "1"}}}
     first, second = plan_of(machine_with(tmp_path, servers), "cursor").entries
-    assert (first.outcome, second.outcome) == (Outcome.TAKEN, Outcome.SKIPPED)
+    assert (first.outcome, second.outcome) == (ImportOutcome.TAKEN, ImportOutcome.SKIPPED)
     assert second.reason == "it is there already, as 'a'"
 
 
@@ -82,7 +82,7 @@ def test_two_accounts_of_one_server_are_two_servers(tmp_path: Path) -> None:
 )
 def test_the_gateway_itself_is_never_taken(entry: dict[str, Any], tmp_path: Path) -> None:
     [planned_entry] = plan_of(machine_with(tmp_path, {"all": entry}), "cursor").entries
-    assert (planned_entry.outcome, planned_entry.is_there) == (Outcome.SKIPPED, False)
+    assert (planned_entry.outcome, planned_entry.is_there) == (ImportOutcome.SKIPPED, False)
 
 
 def test_the_gateway_by_its_address_is_never_taken(tmp_path: Path) -> None:
@@ -92,12 +92,14 @@ def test_the_gateway_by_its_address_is_never_taken(tmp_path: Path) -> None:
 
 def test_a_disabled_server_that_is_named_is_taken_and_stays_disabled(tmp_path: Path) -> None:
     machine = machine_with(tmp_path, {"a": {"command": "x", "disabled": True}, "b": {"command": "y"}})
-    [entry] = plan_of(machine, "cursor", wanted=Wanted(["a"])).entries
-    assert (entry.outcome, entry.entry) == (Outcome.TAKEN, {"command": "x", "disabled": True})
+    [entry] = plan_of(machine, "cursor", wanted=WantedServers(["a"])).entries
+    assert (entry.outcome, entry.entry) == (ImportOutcome.TAKEN, {"command": "x", "disabled": True})
 
 
 def test_servers_of_all_projects_are_taken_when_asked_for(tmp_path: Path) -> None:
-    plan = plan_of(made_machine(tmp_path, "claude-code"), "claude-code", wanted=Wanted(["there"], all_projects=True))
+    plan = plan_of(
+        made_machine(tmp_path, "claude-code"), "claude-code", wanted=WantedServers(["there"], all_projects=True)
+    )
     assert [dict(entry.entry) for entry in plan.taken] == [{"command": "there-mcp", "cwd": "/srv/elsewhere"}]
 
 
@@ -153,7 +155,7 @@ def test_a_file_in_another_place_is_recognised_by_what_it_says(path: str, client
     elsewhere.write_bytes((GOLDEN / path).read_bytes())
     found = file_named(elsewhere, machine)
     assert found.client.name == client
-    assert planned([found], {}, machine, Wanted()).taken
+    assert planned([found], {}, machine, WantedServers()).taken
 
 
 def test_a_projects_file_is_recognised_by_its_place_in_any_project(tmp_path: Path) -> None:
@@ -162,5 +164,5 @@ def test_a_projects_file_is_recognised_by_its_place_in_any_project(tmp_path: Pat
     path.parent.mkdir(parents=True)
     path.write_text('{"mcpServers": {"a": {"command": "${workspaceFolder}/run"}}}')
     found = file_named(path, machine)
-    [entry] = planned([found], {}, machine, Wanted()).taken
+    [entry] = planned([found], {}, machine, WantedServers()).taken
     assert entry.entry == {"command": f"{tmp_path}/other/run", "cwd": f"{tmp_path}/other"}

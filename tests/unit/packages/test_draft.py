@@ -100,10 +100,10 @@ def test_an_answer_is_checked_without_being_quoted(wanted: WantedInput, value: s
     assert bool(found) == bool(problem)
 
 
-def test_an_input_of_both_formats_is_read() -> None:
+def test_an_input_is_read() -> None:
     ours = wanted_of("k", {"isRequired": True, "isSecret": True, "default": 5, "format": "number"})
     assert (ours.is_required, ours.is_secret, ours.default, ours.format) == (True, True, ("5",), InputFormat.NUMBER)
-    theirs = wanted_of("k", {"type": "directory", "required": True, "multiple": True, "default": ["/a", "/b"]})
+    theirs = wanted_of("k", {"type": "named", "format": "filepath", "isRepeated": True, "default": ["/a", "/b"]})
     assert (theirs.format, theirs.is_list, theirs.default) == (InputFormat.PATH, True, ("/a", "/b"))
 
 

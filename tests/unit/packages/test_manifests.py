@@ -110,11 +110,12 @@ def test_a_bundle_that_does_not_say_how_is_started_in_the_usual_way(
         manifest({"command": "node", "env": {"A": None}}),
         manifest(CONFIG, user_config={"key": {"default": "${secret:github}"}}),
         manifest(CONFIG, user_config=[]) | {"user_config": [1]},
+        manifest(CONFIG, user_config={**USER_CONFIG, "a b": {"type": "string"}}),
         manifest(CONFIG, name="x\n"),
         manifest(CONFIG, name=None),
         manifest(CONFIG, compatibility={"platforms": ["darwin", "win32"]}),
     ],
-    ids=range(23),
+    ids=range(24),
 )
 def test_a_manifest_that_says_what_it_must_not_is_refused(document: dict[str, Any]) -> None:
     with pytest.raises(ConfigurationError):

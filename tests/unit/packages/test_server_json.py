@@ -218,6 +218,17 @@ def test_two_inputs_of_one_name_stay_two() -> None:
     assert entry(made, {"x": ("1",), "x_2": ("2",)})["args"][2:] == ["--a", "1", "--b", "2", "--c", "1"]
 
 
+def test_the_key_of_an_input_can_be_written_on_a_command_line() -> None:
+    package = {
+        **NPM,
+        "packageArguments": [{"type": "positional", "valueHint": "path} to=x"}],
+        "environmentVariables": [],
+    }
+    made = draft(server(packages=[package]))
+    assert list(made.wanted) == ["path_to_x"]
+    assert entry(made, {"path_to_x": ("/a",)})["args"][-1] == "/a"
+
+
 values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.sampled_from(["x", "${A}", "npm", "positional", "named", "-y"]),
     lambda inner: (

@@ -1,0 +1,32 @@
+"""What commands about clients' files need: this machine, and where copies from before a change are kept."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from mcp_optimizer.settings import APP_NAME, Settings
+
+if TYPE_CHECKING:
+    from mcp_optimizer.clients.backups import Backups
+    from mcp_optimizer.clients.finding import Machine
+
+
+def this_machine() -> Machine:
+    """Where clients are looked for."""
+    from mcp_optimizer.clients.finding import Machine
+
+    return Machine(Path.home(), os.environ, sys.platform, Path.cwd())
+
+
+def backups_of(settings: Settings) -> Backups:
+    """The copies of clients' files, beside the database."""
+    from platformdirs import user_data_path
+
+    from mcp_optimizer.clients.backups import Backups
+
+    place = settings.database_place
+    folder = place.parent if isinstance(place, Path) else user_data_path(APP_NAME)
+    return Backups(folder.absolute() / "clients")
