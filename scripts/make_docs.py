@@ -1,17 +1,18 @@
-"""Generates docs/options.md, docs/commands.md and docs/limits.md from the code.
+"""Generates docs/options.md, docs/commands.md, docs/limits.md and a table of docs/running.md from the code.
 
 `python scripts/make_docs.py` writes them; a test fails if the committed pages differ from what it would write.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
 
 import typer.main
 from pydantic_core import PydanticUndefined
 
+from mcp_optimizer.app.live_settings import LIVE, NEEDS_RESTART
 from mcp_optimizer.cli import app
 from mcp_optimizer.cli.options import SERVE_ONLY, SHARED_PANEL, SHORTER, flag
 from mcp_optimizer.limits import Limits
@@ -109,7 +110,32 @@ def _shown(argument: Any) -> str:
     return _name(argument) if argument.required else f"[{_name(argument)}]"
 
 
-PAGES = {"options.md": options_page, "commands.md": commands_page, "limits.md": limits_page}
+_LIVE_BEGINS = "<!-- made by scripts/make_docs.py -->\n"
+_LIVE_ENDS = "<!-- end -->\n"
+
+
+def running_page() -> str:
+    """The page as it is, with the settings that it says can change."""
+    before, _, rest = (DOCS / "running.md").read_text(encoding="utf-8").partition(_LIVE_BEGINS)
+    table = [
+        "| | settings |",
+        "|---|---|",
+        f"| take effect at once | {_in_order(LIVE)} |",
+        f"| need a restart | {_in_order(NEEDS_RESTART)} |",
+    ]
+    return before + _LIVE_BEGINS + "\n".join(table) + "\n" + _LIVE_ENDS + rest.partition(_LIVE_ENDS)[2]
+
+
+def _in_order(names: Collection[str]) -> str:
+    return ", ".join(f"`{name}`" for name in Settings.model_fields if name in names)
+
+
+PAGES = {
+    "options.md": options_page,
+    "commands.md": commands_page,
+    "limits.md": limits_page,
+    "running.md": running_page,
+}
 
 if __name__ == "__main__":
     for page, make in PAGES.items():

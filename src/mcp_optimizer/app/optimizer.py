@@ -58,7 +58,7 @@ class Optimizer:
     ) -> None:
         """`follows_files`: the specs are those that the settings name, and change with their files."""
         parts = build_parts(specs, settings, has_one_client=has_one_client)
-        self._parts = parts
+        self.parts = parts
         self._dumps = dumps
         self._life = Life(parts)
         self._costs = Costs(parts)
@@ -97,7 +97,7 @@ class Optimizer:
     async def measure_dumps(self) -> Sizes | None:
         """Read the dumps for a report. A large number is measured in other processes, and not indexed."""
         if are_many(self._dumps):
-            return await measure(self._parts, self._dumps)
+            return await measure(self.parts, self._dumps)
         self.start()
         await self.catalog.caught_up()
         return None
@@ -134,11 +134,11 @@ class Optimizer:
 
     def restart(self, server: str) -> None:
         """End a server after its calls, and start it again; returns at once."""
-        self._parts.pool.restart(server)
+        self.parts.pool.restart(server)
 
     def log(self, server: str) -> list[str]:
         """The last lines of a server's stderr, and what happened to it, without its secrets."""
-        return self._parts.pool.log(server)
+        return self.parts.pool.log(server)
 
     async def wait_for_servers(self, seconds: float) -> None:
         """Wait until every server is up or has failed, and its tools can be found."""
@@ -199,15 +199,15 @@ class Optimizer:
         return self.catalog.snapshot
 
     def servers(self) -> list[UpstreamState]:
-        return self._parts.pool.states()
+        return self.parts.pool.states()
 
     def mcp_server(self) -> Any:
         """The MCP server, for whichever transport serves it."""
-        return mcp_server(self._parts)
+        return mcp_server(self.parts)
 
     def http_app(self, host: str) -> Any:
         """The HTTP application: /mcp, /health, /ready, and, if enabled, the dashboard."""
-        app, self._dashboard = http_app(self._parts, self._life, self._costs, host, self._reloading)
+        app, self._dashboard = http_app(self.parts, self._life, self._costs, host, self._reloading)
         return app
 
     def release_streams(self) -> None:

@@ -54,7 +54,6 @@ REGISTERED: Mapping[str, type[types.RequestParams]] = {
 
 Handler = Callable[[Context, Mapping[str, Any]], Awaitable[dict[str, Any]]]
 
-
 Permits = Callable[[Caller, str], bool]
 """Whether a caller may use a server's resources and prompts."""
 

@@ -151,7 +151,7 @@ class UpstreamPool:
             raise ConfigurationError(f"The server {name!r} cannot be started: {server.state.reason.rstrip('.')}.")
         if not self._stopping.is_set():
             self._logs[name].happened("is restarted, because somebody wants it")
-            self._replace(name, server.spec, f"The server {name!r} is being restarted")
+            self._replace(name, server.spec, f"The server {name!r} was restarted")
 
     def log(self, name: str) -> list[str]:
         """The last lines of a server's stderr, and what happened to it; the oldest first, without its secrets."""

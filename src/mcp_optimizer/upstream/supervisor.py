@@ -158,7 +158,7 @@ class Supervisor:
             )
         except CallInterrupted as error:
             if self._is_stopped:
-                text = f"{self._closing}; the call was interrupted. Whether it took effect is not known."
+                text = f"{self._closing} in the middle of the call. Whether the call took effect is not known."
                 raise CallInterrupted(self._spec.name, text) from error
             # A caller that learns that the server is gone must no longer find its tools.
             if self._session is session:
@@ -180,7 +180,7 @@ class Supervisor:
 
     def interrupt(self) -> None:
         """Calls are not waited for any longer: their callers get an error now."""
-        self._closing = self._closing or STOPPING
+        self._closing = "The gateway stopped" if self._closing in ("", STOPPING) else self._closing
         self._is_stopped = True
         if self._session is not None:
             self._session.close_now()

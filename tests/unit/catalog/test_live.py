@@ -254,3 +254,26 @@ async def test_savings_always_add_up(
     assert len({tool["name"] for tool in everything}) == len(everything) == sum(map(len, up.values()))
     own = sorted((tool.server, tool.record.name) for tool in catalog.snapshot.running)
     assert own == sorted((name, tool.name) for name, tools in up.items() for tool in tools)
+
+
+async def test_a_server_that_is_forgotten_is_gone_in_the_same_call_and_its_name_can_mean_another() -> None:
+    catalog = await live_catalog(GITHUB, SLACK)
+    catalog.forget("github")
+    assert list(catalog.snapshot.states) == ["slack"]
+    assert names(catalog) == ["search", "send_message"]
+    # Before the index without it is built, another server of its name comes up.
+    catalog.on_state(running("github", MESSAGE))
+    assert names(catalog) == ["search", "send_message"]
+    await catalog.caught_up()
+    assert names(catalog) == ["github__send_message", "search", "slack__send_message"]
+    assert catalog.snapshot.baseline_tokens == sum(tool.tokens for tool in catalog.snapshot.running)
+
+
+async def test_a_listing_that_is_taken_in_when_its_server_goes_never_arrives() -> None:
+    catalog = await live_catalog(SLACK)
+    catalog.on_state(GITHUB)
+    await asyncio.sleep(0)
+    catalog.forget("github")
+    await catalog.caught_up()
+    assert names(catalog) == ["search", "send_message"]
+    assert list(catalog.snapshot.states) == ["slack"]

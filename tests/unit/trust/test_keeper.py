@@ -255,3 +255,12 @@ async def test_a_baseline_that_cannot_be_stored_is_a_warning_once_per_server(cap
     assert len([line for line in said if "there is a database, but" in line]) == len(said) == 2
     assert "Server 'far'" in said[0]
     assert names(await kept.admit(running("far", POISONED))) == []
+
+
+async def test_other_modes_have_the_servers_considered_again_whose_mode_changed() -> None:
+    keeper = Keeper(Opening(PinsInMemory()), MODES)
+    keeper.use_modes({"near": TrustMode.BLOCK, "far": TrustMode.BLOCK, "new": TrustMode.WARN})
+    assert await asyncio.wait_for(keeper.decided(), 5) == {"near"}
+    await keeper.admit(running("near", READ))
+    await keeper.settled()
+    assert (await keeper.admit(running("near", POISONED))).definitions == []
