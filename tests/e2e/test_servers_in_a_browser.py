@@ -154,7 +154,7 @@ async def test_a_broken_edit_is_told_and_the_log_is_followed(config: Path) -> No
 
         async def is_told() -> bool:
             await page.reload()
-            return await page.get_by_text("cannot be used").count() > 0
+            return bool(await page.get_by_text("cannot be used").count())
 
         await until(is_told, "the edit is told", timeout=30)
         shown = await page.locator(".notice").inner_text()

@@ -19,7 +19,7 @@ _CHANGED = "The server file was changed since, by somebody else: undo that there
 
 
 @dataclass(frozen=True)
-class Change:
+class FileChange:
     """One change of the file that was made here."""
 
     told: str
@@ -35,12 +35,12 @@ class FileChanges:
     def __init__(self, path: Path, take_in: Callable[[], Awaitable[object]]) -> None:
         """`take_in`: has the gateway read the file again, now."""
         self.path = path
-        self.last: Change | None = None
+        self.last: FileChange | None = None
         self._take_in = take_in
         self._turn = asyncio.Lock()
 
     async def apply(self, told: str, edit: Edit) -> bool:
-        """Change the file; whether that changed anything. Raises ConfigurationError."""
+        """FileChange the file; whether that changed anything. Raises ConfigurationError."""
         async with self._turn:
             change = await asyncio.to_thread(self._applied, told, edit)
             if change is None:
@@ -67,12 +67,12 @@ class FileChanges:
             await self._take_in()
             return last.told
 
-    def _applied(self, told: str, edit: Edit) -> Change | None:
-        made: list[Change] = []
+    def _applied(self, told: str, edit: Edit) -> FileChange | None:
+        made: list[FileChange] = []
 
         def noted(text: str) -> str:
             after = edit(text)
-            made.append(Change(told, time.time_ns() // 1_000_000, text, after))
+            made.append(FileChange(told, time.time_ns() // 1_000_000, text, after))
             return after
 
         return made[0] if change_file(self.path, noted) else None

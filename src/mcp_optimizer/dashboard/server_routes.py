@@ -38,7 +38,7 @@ from mcp_optimizer.dashboard.server_pages import (
     server_page,
     servers_page,
 )
-from mcp_optimizer.dashboard.visitor import visitor_of
+from mcp_optimizer.dashboard.visitor import Visitor, visitor_of
 from mcp_optimizer.errors import CatalogError, ConfigurationError, OptimizerError
 from mcp_optimizer.identity.logins import Logins
 from mcp_optimizer.metrics.weights import by_server, total, weights
@@ -185,7 +185,7 @@ class ServerRoutes:
             # Before its secrets take the place of those that another one of this name has.
             if wanted.name in await asyncio.to_thread(lambda: entries_in(file_text(changes.path))):
                 raise ConfigurationError(f"There is already a server called {wanted.name}.")
-            await self._store(wanted.secrets)
+            await self._store(wanted.secrets, visitor_of(request))
             await changes.apply(f"added {wanted.name}", lambda text: with_entry(text, wanted.name, wanted.entry))
         except ConfigurationError as problem:
             return await self._servers(request, str(problem), fields, 400)
@@ -194,7 +194,7 @@ class ServerRoutes:
         sources.acts.record(visitor_of(request), "server/add", server=wanted.name)
         return RedirectResponse(server_page_href(wanted.name), status_code=303)
 
-    async def _store(self, values: Mapping[str, str]) -> None:
+    async def _store(self, values: Mapping[str, str], visitor: Visitor) -> None:
         if not values:
             return
         if self._sources.secrets is None:
@@ -202,6 +202,7 @@ class ServerRoutes:
         secrets = self._sources.secrets()
         for name, value in values.items():
             await secrets.set(name, value)
+            self._sources.acts.record(visitor, "secret/set", tool=name)
 
     async def _act(self, request: Request) -> Response:
         """`/servers/undo`, and `/servers/NAME/` with enable, disable, restart or remove."""

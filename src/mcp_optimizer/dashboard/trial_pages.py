@@ -36,7 +36,7 @@ class Trial:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class TrialOutcome:
     """What came of a call."""
 
     texts: Sequence[str] = ()
@@ -197,7 +197,7 @@ def question_part(trial: Trial, arguments: str) -> Html:
     )
 
 
-def outcome_part(outcome: Outcome) -> Html:
+def outcome_part(outcome: TrialOutcome) -> Html:
     """What the tool returned, and what that costs a model."""
     figures = []
     if outcome.tokens is not None:
@@ -229,7 +229,7 @@ def _text(text: str, is_error: bool) -> Html:
     return el("div", el("pre", shown, tabindex="0", class_="bad" if is_error else None), cut)
 
 
-def more_page(outcome: Outcome, version: str, visitor: Visitor) -> str:
+def more_page(outcome: TrialOutcome, version: str, visitor: Visitor) -> str:
     """The next part of a result that was cut."""
     return frame("More of a result", el("h1", "More of a result"), outcome_part(outcome), version=version,
                  visitor=visitor)  # fmt: skip

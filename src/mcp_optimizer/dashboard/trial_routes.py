@@ -25,8 +25,8 @@ from mcp_optimizer.dashboard.parts import message_page
 from mcp_optimizer.dashboard.trial_fields import RAW, RAW_FORM, TrialForm, WrongEntries
 from mcp_optimizer.dashboard.trial_form import form_for
 from mcp_optimizer.dashboard.trial_pages import (
-    Outcome,
     Trial,
+    TrialOutcome,
     more_page,
     outcome_part,
     question_part,
@@ -154,7 +154,7 @@ def _filled(trial: Trial, arguments: Mapping[str, Any]) -> Trial:
     return replace(trial, entered=entered)
 
 
-def outcome_of(result: dict[str, Any]) -> Outcome:
+def outcome_of(result: dict[str, Any]) -> TrialOutcome:
     """What a person sees of a result."""
     result = plain(result) if has_large(result) else result
     meta = _object(result.get("_meta"))
@@ -164,7 +164,7 @@ def outcome_of(result: dict[str, Any]) -> Outcome:
     more = ""
     if (result_id := cut.get("resultId")) and (begin := cut.get("nextOffset")) is not None:
         more = f"{MORE}/{quote(str(result_id), safe='')}?offset={begin}"
-    return Outcome(
+    return TrialOutcome(
         [str(text) for text in reading.texts],
         bool(result.get("isError")),
         tokens.get("estimated"),
