@@ -19,7 +19,7 @@ _CHANGED = "The server file was changed since, by somebody else: undo that there
 
 
 @dataclass(frozen=True)
-class FileChange:
+class LastChange:
     """One change of the file that was made here."""
 
     told: str
@@ -35,12 +35,12 @@ class FileChanges:
     def __init__(self, path: Path, take_in: Callable[[], Awaitable[object]]) -> None:
         """`take_in`: has the gateway read the file again, now."""
         self.path = path
-        self.last: FileChange | None = None
+        self.last: LastChange | None = None
         self._take_in = take_in
         self._turn = asyncio.Lock()
 
     async def apply(self, told: str, edit: Edit) -> bool:
-        """FileChange the file; whether that changed anything. Raises ConfigurationError."""
+        """LastChange the file; whether that changed anything. Raises ConfigurationError."""
         async with self._turn:
             change = await asyncio.to_thread(self._applied, told, edit)
             if change is None:
@@ -67,12 +67,12 @@ class FileChanges:
             await self._take_in()
             return last.told
 
-    def _applied(self, told: str, edit: Edit) -> FileChange | None:
-        made: list[FileChange] = []
+    def _applied(self, told: str, edit: Edit) -> LastChange | None:
+        made: list[LastChange] = []
 
         def noted(text: str) -> str:
             after = edit(text)
-            made.append(FileChange(told, time.time_ns() // 1_000_000, text, after))
+            made.append(LastChange(told, time.time_ns() // 1_000_000, text, after))
             return after
 
         return made[0] if change_file(self.path, noted) else None
