@@ -53,8 +53,8 @@ class Costs:
             events, others = own.events, others + own.others
         return make_usage(events, weights(snapshot), self.assumptions, self.prices, others)
 
-    def of_search(self, query: str) -> tuple[FoundTools, int]:
-        """The default reply of find_tool, and its cost."""
+    def of_search(self, query: str) -> tuple[FoundTools, str, int]:
+        """The default reply of find_tool, its text as a model reads it, and its cost."""
         found = self._parts.gateway.find(query, detail=Detail(self._parts.settings.detail))
         text = find_reply(found)["content"][0]["text"]
-        return found, self._parts.counter.count_tokens(text)
+        return found, text, self._parts.counter.count_tokens(text)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mcp_optimizer import __version__
@@ -12,13 +14,16 @@ from mcp_optimizer.app.parts import Parts
 from mcp_optimizer.dashboard.acts import Acts
 from mcp_optimizer.dashboard.audit_routes import AuditRoutes, AuditSources
 from mcp_optimizer.dashboard.caller_routes import CallerRoutes, CallerSources
+from mcp_optimizer.dashboard.file_changes import FileChanges
 from mcp_optimizer.dashboard.guard import Guard
 from mcp_optimizer.dashboard.logins import CALLBACK, LoginPages, LoginSources
 from mcp_optimizer.dashboard.monitoring import metrics_route
 from mcp_optimizer.dashboard.reception import Entrance, Reception
 from mcp_optimizer.dashboard.routes import Dashboard, Sources
 from mcp_optimizer.dashboard.rule_routes import RuleRoutes, RuleSources
+from mcp_optimizer.dashboard.server_routes import ServerRoutes, ServerSources
 from mcp_optimizer.dashboard.signing_in import SignInForms
+from mcp_optimizer.dashboard.trial_routes import TrialRoutes, TrialSources
 from mcp_optimizer.dashboard.trust_routes import TrustRoutes, TrustSources
 from mcp_optimizer.metrics.prometheus import Meters
 from mcp_optimizer.serving.http import is_loopback
@@ -27,15 +32,22 @@ if TYPE_CHECKING:
     from mcp.server.transport_security import TransportSecuritySettings
     from starlette.routing import Route
 
+    from mcp_optimizer.app.reloading import Reloading
+    from mcp_optimizer.identity.secrets import Secrets
+
 
 def build_dashboard(
-    parts: Parts, costs: Costs, host: str, admitted: TransportSecuritySettings
+    parts: Parts, costs: Costs, host: str, admitted: TransportSecuritySettings, reloading: Reloading | None = None
 ) -> tuple[Dashboard, Sequence[Route]]:
-    """The pages, and where they are."""
+    """The pages, and where they are. `reloading`: what takes in changes of the server file."""
     guard = _guard(parts, host, admitted)
-    dashboard = Dashboard(_sources(parts, costs), guard)
+    changes = _changes(parts, reloading)
+    trials = TrialRoutes(TrialSources(parts.gateway, changes is not None, __version__), guard)
+    dashboard = Dashboard(_sources(parts, costs, trials), guard)
     return dashboard, [
         *dashboard.routes(),
+        *trials.routes(),
+        *_servers(parts, guard, changes, reloading).routes(),
         *SignInForms(guard).routes(),
         *_login_pages(parts, guard).routes(),
         *_sharing(parts, guard),
@@ -51,7 +63,41 @@ def _guard(parts: Parts, host: str, admitted: TransportSecuritySettings) -> Guar
     return Guard(admitted, Reception(entrance, parts.credentials), note_wrong)
 
 
-def _sources(parts: Parts, costs: Costs) -> Sources:
+def _changes(parts: Parts, reloading: Reloading | None) -> FileChanges | None:
+    """The server file, if there is one that may be changed on the dashboard."""
+    settings = parts.settings
+    if reloading is None or settings.demo or not settings.dashboard_changes:
+        return None
+    return FileChanges(settings.server_file, reloading.reload)
+
+
+def _servers(parts: Parts, guard: Guard, changes: FileChanges | None, reloading: Reloading | None) -> ServerRoutes:
+    place = parts.settings.database_place
+    sources = ServerSources(
+        states=parts.pool.states,
+        log=parts.pool.log,
+        restart=parts.pool.restart,
+        snapshot=lambda: parts.catalog.snapshot,
+        logins=parts.logins,
+        changes=changes,
+        broken=lambda: reloading.problem if reloading is not None else "",
+        secrets=partial(_secrets, place, parts) if place is not None else None,
+        acts=Acts(parts.trail),
+        version=__version__,
+    )
+    return ServerRoutes(sources, guard)
+
+
+def _secrets(place: Path | str, parts: Parts) -> Secrets:
+    # Loaded only here: cryptography takes a moment.
+    from mcp_optimizer.identity.keys import keys_of
+    from mcp_optimizer.identity.secrets import Secrets
+    from mcp_optimizer.identity.vault import Vault
+
+    return Secrets(Vault(parts.storage.secrets, keys_of(place, os.environ)))
+
+
+def _sources(parts: Parts, costs: Costs, trials: TrialRoutes) -> Sources:
     return Sources(
         gateway=parts.gateway,
         forms=parts.forms,
@@ -60,6 +106,7 @@ def _sources(parts: Parts, costs: Costs) -> Sources:
         usage=costs.usage,
         find=costs.of_search,
         own_tokens=lambda: costs.own_tokens,
+        trial=trials.section,
         version=__version__,
     )
 

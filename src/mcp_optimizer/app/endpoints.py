@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from starlette.applications import Starlette
     from starlette.routing import Route
 
+    from mcp_optimizer.app.reloading import Reloading
     from mcp_optimizer.dashboard.routes import Dashboard
 
 
@@ -26,7 +27,9 @@ def mcp_server(parts: Parts) -> Server[Any]:
     return build_server(parts.gateway, __version__, parts.relay, options, parts.refresher, parts.accounts, parts.gate)
 
 
-def http_app(parts: Parts, life: Life, costs: Costs, host: str) -> tuple[Starlette, Dashboard | None]:
+def http_app(
+    parts: Parts, life: Life, costs: Costs, host: str, reloading: Reloading | None = None
+) -> tuple[Starlette, Dashboard | None]:
     """/mcp, /health, /ready, and, if the settings want it, the dashboard."""
     from mcp_optimizer.callers.door import Door
     from mcp_optimizer.serving.http import admitted_hosts, build_http_app, is_loopback
@@ -40,7 +43,7 @@ def http_app(parts: Parts, life: Life, costs: Costs, host: str) -> tuple[Starlet
     if settings.dashboard:
         from mcp_optimizer.app.dashboard import build_dashboard
 
-        dashboard, routes = build_dashboard(parts, costs, host, admitted_hosts(hosts, origins))
+        dashboard, routes = build_dashboard(parts, costs, host, admitted_hosts(hosts, origins), reloading)
     app = build_http_app(
         mcp_server(parts),
         parts.catalog,

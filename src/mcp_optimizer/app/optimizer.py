@@ -226,7 +226,7 @@ class Optimizer:
 
     def http_app(self, host: str) -> Any:
         """The HTTP application: /mcp, /health, /ready, and, if enabled, the dashboard."""
-        app, self._dashboard = http_app(self.parts, self._life, self._costs, host)
+        app, self._dashboard = http_app(self.parts, self._life, self._costs, host, self._reloading)
         return app
 
     def answers(self) -> Answers:

@@ -182,18 +182,10 @@ class _Adding:
 
     def _check_entry(self, name: str, entry: Mapping[str, Any], *, is_complete: bool) -> None:
         """Refuses an entry that the gateway could not use, such as one that starts the gateway itself."""
-        from mcp_optimizer.upstream.config import parse_server_file
-        from mcp_optimizer.upstream.failure import FailureKind
-        from mcp_optimizer.upstream.file_edits import EMPTY, with_entry
-        from mcp_optimizer.upstream.variables import SecretValues
+        from mcp_optimizer.upstream.entry_check import refuse_unusable
 
-        used = {key: value for key, value in entry.items() if key != "disabled"}
-        text = with_entry(EMPTY, name, used)
-        [spec] = parse_server_file(
-            text, self._settings.server_file, os.environ, lambda names: SecretValues(dict.fromkeys(names, "x"))
-        )
-        if spec.problem and is_complete and spec.problem_kind is not FailureKind.VARIABLE:
-            raise ConfigurationError(f"The server cannot be used: {spec.problem}.")
+        if is_complete:
+            refuse_unusable(name, entry, self._settings.server_file, os.environ)
 
     def _show(self, found: FoundServer, name: str, filled: Filled) -> None:
         if not self._as_json:

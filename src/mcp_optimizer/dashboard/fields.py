@@ -54,6 +54,11 @@ def text_field(label: str, name: str, value: str = "", note: str = "", **given: 
     return field(label, name, made, note=note)
 
 
+def text_area(name: str, value: str = "", **given: object) -> Html:
+    """For several lines. Browsers drop the first line break, so there is one that is not part of the value."""
+    return el("textarea", f"\n{value}", id=name, name=name, autocomplete="off", spellcheck="false", **given)
+
+
 def choice(label: str, name: str, options: Sequence[tuple[str, str]], value: str = "", note: str = "") -> Html:
     """`options`: what is sent, and what people read."""
     made = [el("option", told, value=sent, selected=sent == value) for sent, told in options]

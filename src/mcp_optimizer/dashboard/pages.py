@@ -20,6 +20,7 @@ from mcp_optimizer.dashboard.parts import (
     savings_figures,
     section,
     server_href,
+    server_page_href,
     state_mark,
     subject,
     table,
@@ -125,7 +126,7 @@ def _live_controls() -> Html:
 def servers_table(servers: Sequence[ServerRow], baseline: int) -> Html:
     rows = [
         (
-            [el("a", server.name, href=server_href(server.name)), _server_note(server)],
+            [el("a", server.name, href=server_page_href(server.name)), _server_note(server)],
             state_mark(server.status, "/logins" if server.status == "login needed" else None),
             number(server.tools),
             number(server.tokens),
@@ -245,7 +246,8 @@ class ToolPage:
     average_tokens: int = 0
 
 
-def tool_page(values: ToolPage, visitor: Visitor | None = None) -> str:
+def tool_page(values: ToolPage, visitor: Visitor | None = None, trial: Html | None = None) -> str:
+    """`trial`: the form to try it, for who may."""
     full = values.forms[0].tokens or 1
     figures = [
         figure(
@@ -259,10 +261,11 @@ def tool_page(values: ToolPage, visitor: Visitor | None = None) -> str:
     return frame(
         values.tool,
         el("h1", values.tool),
-        el("p", "of ", el("a", values.server, href=server_href(values.server)), class_="lead"),
+        el("p", "of ", el("a", values.server, href=server_page_href(values.server)), class_="lead"),
         el("p", values.description, class_="description"),
         el("dl", figures, class_="figures"),
         el("p", used, class_="note"),
+        trial,
         el("div", [section(form.name, el("pre", el("code", form.text), tabindex="0"), note=f"{form.tokens:,} tokens")
                    for form in values.forms[:2]], class_="columns"),
         [section(form.name, el("pre", el("code", form.text), tabindex="0"), note=f"{form.tokens:,} tokens")

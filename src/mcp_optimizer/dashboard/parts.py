@@ -16,6 +16,7 @@ from mcp_optimizer.runtime.terminal_text import counted
 
 _LINKS = (
     ("/", "Overview"),
+    ("/servers", "Servers"),
     ("/catalog", "Catalog"),
     ("/callers", "Callers"),
     ("/rules", "Rules"),
@@ -145,6 +146,11 @@ def tool_href(server: str, tool: str) -> str:
 
 def server_href(server: str) -> str:
     return "/catalog?" + urlencode({"server": server}, errors="replace")
+
+
+def server_page_href(server: str, *more: str) -> str:
+    """The page on which a server is looked after, or what is done there."""
+    return "/".join(["/servers", *(quote(part, safe="", errors="replace") for part in (server, *more))])
 
 
 def moment(at: float) -> str:

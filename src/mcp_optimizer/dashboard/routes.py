@@ -20,6 +20,7 @@ from starlette.routing import Route
 from mcp_optimizer.catalog import CatalogTool, Snapshot
 from mcp_optimizer.catalog.forms import Detail, ToolForms
 from mcp_optimizer.dashboard.guard import Guard
+from mcp_optimizer.dashboard.html import Html
 from mcp_optimizer.dashboard.live_events import LiveEvents
 from mcp_optimizer.dashboard.pages import (
     PAGE,
@@ -34,12 +35,11 @@ from mcp_optimizer.dashboard.pages import (
     tool_page,
 )
 from mcp_optimizer.dashboard.parts import message_page, page_number
-from mcp_optimizer.dashboard.search_page import HitShown, SearchPage, search_page
+from mcp_optimizer.dashboard.search_page import SearchPage, search_page
+from mcp_optimizer.dashboard.search_values import Finding, found_page
 from mcp_optimizer.dashboard.visitor import Visitor, visitor_of
 from mcp_optimizer.domain.events import Event, ToolKey
-from mcp_optimizer.errors import CatalogError, OptimizerError
-from mcp_optimizer.gateway.entries import summary
-from mcp_optimizer.gateway.found import FoundTools
+from mcp_optimizer.errors import CatalogError
 from mcp_optimizer.gateway.gateway import Gateway
 from mcp_optimizer.metrics.recorder import Recorder
 from mcp_optimizer.metrics.troubles import troubles
@@ -60,19 +60,6 @@ _SHOWN = 15
 _LONGEST_QUERY = 500
 _FILES = {"style.css": "text/css", "dashboard.js": "text/javascript", "icon.svg": "image/svg+xml"}
 
-_PARTS = {
-    "meaning": ("cosine", "part_cosine"),
-    "name": ("bm25_name", "name_named", "name_phrase"),
-    "exact name": ("exact_name",),
-    "server": ("bm25_server", "server_named"),
-    "description": ("bm25_description",),
-    "parameters": ("bm25_parameters",),
-    "all words": ("bm25_all", "bm25_part", "query_met"),
-    "action": ("same_action", "other_action", "negation"),
-    "use, deprecation, unasked deletion": ("use", "deprecation", "unasked"),
-}
-"""The ranker's features, in words for people."""
-
 
 @dataclass(frozen=True)
 class Sources:
@@ -84,9 +71,10 @@ class Sources:
     history: Callable[[], Awaitable[History | None]]
     usage: Callable[[Sequence[Event], int], Usage]
     """What events say; and how many were not read, because they are about other servers."""
-    find: Callable[[str], tuple[FoundTools, int]]
-    """The reply of find_tool, and its tokens."""
+    find: Finding
     own_tokens: Callable[[], int]
+    trial: Callable[[CatalogTool, Request], Html | None]
+    """The form to try a tool, for who may."""
     version: str
 
 
@@ -197,7 +185,9 @@ class Dashboard:
             page = message_page("No such tool", text, version=self._sources.version, visitor=visitor_of(request))
             return HTMLResponse(page, status_code=404)
         usage, _ = await self._summed_up()
-        return HTMLResponse(tool_page(await asyncio.to_thread(self._tool_values, tool, usage), visitor_of(request)))
+        values = await asyncio.to_thread(self._tool_values, tool, usage)
+        trial = await asyncio.to_thread(self._sources.trial, tool, request)
+        return HTMLResponse(tool_page(values, visitor_of(request), trial))
 
     def _tool_values(self, tool: CatalogTool, usage: Usage) -> ToolPage:
         forms = self._sources.forms
@@ -219,41 +209,11 @@ class Dashboard:
         )
 
     async def _search(self, request: Request) -> Response:
-        query = request.query_params.get("q", "").strip()[:_LONGEST_QUERY]
-        values = SearchPage(self._sources.version, query)
+        query, sources = request.query_params.get("q", "").strip()[:_LONGEST_QUERY], self._sources
+        values = SearchPage(sources.version, query)
         if query:
-            values = await asyncio.to_thread(self._found, query)
+            values = await asyncio.to_thread(found_page, sources.gateway, sources.find, sources.version, query)
         return HTMLResponse(search_page(values, visitor_of(request)))
-
-    def _found(self, query: str) -> SearchPage:
-        """What find_tool would return, and why."""
-        sources = self._sources
-        started = time.perf_counter()
-        try:
-            found, reply_tokens = sources.find(query)
-        except OptimizerError as error:
-            return SearchPage(sources.version, query, problem=str(error))
-        taken = (time.perf_counter() - started) * 1_000
-        snapshot = sources.gateway.snapshot
-        places = {tool.name: at for at, tool in enumerate(snapshot.tools) if tool is not None}
-        at = [places[hit.tool.name] for hit in found.tools if hit.tool.name in places]
-        # A server may be gone since; no explanation is better than a wrong one.
-        why = snapshot.index.contributions(query, at) if len(at) == len(found.tools) else [{} for _ in found.tools]
-        hits = [
-            HitShown(
-                hit.tool.server,
-                hit.tool.record.name,
-                summary(hit.tool),
-                hit.score,
-                hit.form.tokens,
-                hit.tool.tokens,
-                [(part, sum(parts.get(name, 0.0) for name in names)) for part, names in _PARTS.items()],
-            )
-            for hit, parts in zip(found.tools, why, strict=True)
-        ]
-        note = "By words only: the encoder is still loading." if found.by_words_only else ""
-        baseline = found.token_metrics.baseline_tokens
-        return SearchPage(sources.version, query, hits, found.fit, reply_tokens, baseline, taken, note)
 
 
 _FORMS = (("As its server sent it", Detail.FULL), ("Compressed schema", Detail.SCHEMA), ("Signature", Detail.SIGNATURE))

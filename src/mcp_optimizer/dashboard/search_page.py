@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from mcp_optimizer.dashboard.charts import share_bar
 from mcp_optimizer.dashboard.html import Html, el, number
-from mcp_optimizer.dashboard.parts import figure, frame, server_href, sign, table, tool_href
+from mcp_optimizer.dashboard.parts import figure, frame, section, server_href, sign, table, tool_href
 from mcp_optimizer.dashboard.visitor import Visitor
 from mcp_optimizer.gateway.found import likelihood
 from mcp_optimizer.metrics.reduction import Reduction, change_in_words
@@ -39,6 +39,8 @@ class SearchPage:
     milliseconds: float = 0.0
     note: str = ""
     problem: str = ""
+    reply: str = ""
+    """The text that a model reads."""
 
 
 def search_page(values: SearchPage, visitor: Visitor | None = None) -> str:
@@ -71,8 +73,15 @@ def _search_result(values: SearchPage) -> Html | list[Html]:
     )
     note = el("p", values.note, class_="note") if values.note else None
     if not values.hits:
-        return [figures, el("p", "Nothing fits well enough, so nothing is returned.", class_="empty")]
-    return [figures, note or Html(""), el("ol", [_hit(hit, values.hits) for hit in values.hits], class_="hits")]
+        return [figures, el("p", "Nothing fits well enough, so nothing is returned.", class_="empty"), _reply(values)]
+    hits = el("ol", [_hit(hit, values.hits) for hit in values.hits], class_="hits")
+    return [figures, note or Html(""), _reply(values), hits]
+
+
+def _reply(values: SearchPage) -> Html:
+    """The reply as the model sees it, to the last character."""
+    note = f"{values.reply_tokens:,} tokens"
+    return section("What the model reads", el("pre", el("code", values.reply), tabindex="0"), note=note, css="reply")
 
 
 def _hit(hit: HitShown, hits: Sequence[HitShown]) -> Html:

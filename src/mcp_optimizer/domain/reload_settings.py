@@ -14,7 +14,7 @@ Again = Callable[[str], BaseModel]
 
 
 @dataclass(frozen=True)
-class Origin:
+class SettingsOrigin:
     """Where settings are from. Settings are the same wherever they are from, so two origins always are."""
 
     file: Path | None = field(default=None, compare=False)
@@ -32,11 +32,11 @@ class ReloadSettings(BaseModel):
         description="Take in changes of the server file and the settings file while the gateway runs. Without, only "
         "at SIGHUP.",
     )
-    _origin: Origin = PrivateAttr(default_factory=Origin)
+    _origin: SettingsOrigin = PrivateAttr(default_factory=SettingsOrigin)
 
     def read_from(self, file: Path | None, again: Again) -> Self:
         """These settings, which were read from a file, if there is one, and other sources."""
-        self._origin = Origin(file, again)
+        self._origin = SettingsOrigin(file, again)
         return self
 
     @property

@@ -75,6 +75,11 @@ class SharingSettings(BaseModel):
         repr=False,
         description="Whose tokens callers over HTTP may use: [[token_issuers]] tables with a name, an issuer ...",
     )
+    dashboard_changes: bool = Field(
+        default=True,
+        description="Let those who may manage add, remove and switch servers on the dashboard: whoever adds one has a "
+        "program run here.",
+    )
 
     @field_validator("token_issuers")
     @classmethod

@@ -17,11 +17,14 @@ from tests.unit.dashboard.test_dashboard import Elements, assert_harmless
 from tests.unit.dashboard.visiting import Gateway, gateway
 from tests.waiting import until
 
-PAGES = ["/", "/catalog", "/search", "/callers", "/rules", "/trust", "/audit", "/logins", "/tools/no/such"]
-BACK = ["/login", "/logout", "/callers/new", "/trust/x/approve", "/logins/x"]
+PAGES = ["/", "/servers", "/catalog", "/search", "/callers", "/rules", "/trust", "/audit", "/logins"]
+PAGES += ["/tools/no/such", "/servers/such", "/results/such"]
+BACK = ["/login", "/logout", "/callers/new", "/trust/x/approve", "/logins/x", "/servers/x/enable", "/servers/x/remove"]
 """Addresses that forms lead to, opened again."""
-DATA = ["/figures", "/metrics"]
+DATA = ["/figures", "/metrics", "/servers/such/now"]
 ACTIONS = ["/callers/new", "/callers/revoke", "/trust/x/approve", "/trust/x/reset", "/logins/x", "/logins/x/out"]
+ACTIONS += ["/servers", "/servers/undo", "/servers/x/enable", "/servers/x/disable", "/servers/x/restart"]
+ACTIONS += ["/servers/x/remove", "/tools/no/such"]
 OPEN = ["/static/style.css", "/health", "/ready"]
 ELSEWHERE = ["/mcp", "/events", "/logins/callback"]
 """Tested where they are about something else."""

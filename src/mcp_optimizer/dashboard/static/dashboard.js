@@ -90,6 +90,44 @@
     });
   }
 
+  // The page of a server: its state and its log, as they are now. What did not change is left alone.
+  const PAUSE = 2000;
+  const log = document.querySelector("#log");
+  const atEnd = () => log.scrollHeight - log.scrollTop - log.clientHeight < 8;
+
+  const look = async (address) => {
+    const answer = await fetch(address, { credentials: "same-origin" });
+    if (!answer.ok) return answer.status !== 404 && answer.status !== 401;
+    const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
+    const old = document.querySelector("#now");
+    const found = fresh.querySelector("#now");
+    if (found && found.outerHTML !== old.outerHTML && !old.contains(document.activeElement)) old.replaceWith(found);
+    const text = fresh.querySelector("#log")?.textContent;
+    const selected = log.contains(document.getSelection()?.anchorNode) && !document.getSelection().isCollapsed;
+    if (text !== undefined && text !== log.textContent && !selected) {
+      const follows = atEnd();
+      log.textContent = text;
+      if (follows) log.scrollTop = log.scrollHeight;
+    }
+    return true;
+  };
+
+  const watch = async (address) => {
+    let goesOn = true;
+    try {
+      if (!document.hidden) goesOn = await look(address);
+    } catch {
+      // The gateway is not there: it may come back.
+    }
+    if (goesOn) setTimeout(watch, PAUSE, address);
+  };
+
+  const now = document.querySelector("#now[data-live]");
+  if (now && log) {
+    log.scrollTop = log.scrollHeight;
+    setTimeout(watch, PAUSE, now.dataset.live);
+  }
+
   document.addEventListener("keydown", (event) => {
     const inField = /^(input|textarea|select)$/i.test(event.target.tagName);
     if (event.key === "/" && !inField && !event.ctrlKey && !event.metaKey && !event.altKey) {

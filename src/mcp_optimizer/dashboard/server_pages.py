@@ -1,0 +1,273 @@
+"""The pages on which servers are looked after, from values to HTML. Pure: knows no request.
+
+A server is shown by its command or address alone: arguments, variables and headers may be secrets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from mcp_optimizer.dashboard.adding import adding_form
+from mcp_optimizer.dashboard.fields import ago, button, hidden, named
+from mcp_optimizer.dashboard.html import Child, Html, el, number
+from mcp_optimizer.dashboard.login_pages import facts
+from mcp_optimizer.dashboard.parts import frame, section, server_href, server_page_href, state_mark, table
+from mcp_optimizer.dashboard.visitor import Visitor
+from mcp_optimizer.runtime.terminal_text import counted
+
+PATH = "/servers"
+MOST_SHOWN = 500
+_MOST_TURNED_OFF = 100
+_WANTS_LOGIN = ("login needed", "more permissions needed", "expired")
+
+
+@dataclass(frozen=True)
+class ServerShown:
+    """One server, as people see it."""
+
+    name: str
+    status: str
+    target: str
+    transport: str
+    reason: str = ""
+    version: str = ""
+    protocol: str = ""
+    since_ms: int | None = None
+    restarts: int = 0
+    tools: int = 0
+    tokens: int = 0
+    login: str = ""
+    """How its login stands; empty: it wants none."""
+    is_disabled: bool = False
+    can_run: bool = True
+    turned_off: Sequence[str] = ()
+    """Tools, or patterns of them, that its entry turns off."""
+
+
+@dataclass(frozen=True)
+class Around:
+    """What pages of servers have in common."""
+
+    version: str
+    visitor: Visitor
+    now_ms: int
+    can_change: bool
+    """There is a server file, and the settings let it be changed here."""
+    keeps_secrets: bool = False
+    broken: str = ""
+    """What is wrong in the server file as it is now."""
+    undo: tuple[str, int] | None = None
+    """The last change made here, and when."""
+    problem: str = ""
+    """Why something that somebody wanted was not done."""
+
+    @property
+    def offers_changes(self) -> bool:
+        return self.can_change and self.visitor.can_manage
+
+
+@dataclass(frozen=True)
+class ServersPage:
+    """All servers."""
+
+    around: Around
+    servers: Sequence[ServerShown]
+    entered: Mapping[str, str] = field(default_factory=dict)
+    """What was entered in the form, if there is something wrong with it."""
+
+
+@dataclass(frozen=True)
+class ServerPage:
+    """One server, and the end of its log."""
+
+    around: Around
+    server: ServerShown
+    log: Sequence[str]
+
+
+def servers_page(values: ServersPage) -> str:
+    around = values.around
+    lead = "Every server behind the gateway: its state, and what can be done about it."
+    form = adding_form(values.entered, PATH, keeps_secrets=around.keeps_secrets,
+                       is_open=bool(values.entered) or not values.servers)  # fmt: skip
+    body = [
+        el("h1", "Servers"),
+        el("p", lead, class_="lead"),
+        notices(around),
+        form if around.offers_changes else None,
+        _all(values),
+    ]
+    return _framed("Servers", body, around)
+
+
+def _framed(title: str, body: Child, around: Around) -> str:
+    return frame(title, body, current=PATH, version=around.version, visitor=around.visitor)
+
+
+def notices(around: Around) -> list[Html | None]:
+    """What went wrong, what is wrong, and what can be undone."""
+    broken = [
+        el("strong", "The file was edited and cannot be used"),
+        "; what runs is the version before. ",
+        el("span", named(around.broken, 600)),
+    ]
+    undo = None
+    if around.undo is not None and around.offers_changes:
+        told, at_ms = around.undo
+        undo = el(
+            "div",
+            el("span", f"{told[:1].upper()}{told[1:]} ", ago(at_ms, around.now_ms), "."),
+            button("Undo", told, f"{PATH}/undo"),
+            class_="notice undo",
+            role="status",
+        )
+    return [
+        el("p", named(around.problem, 600), class_="notice bad", role="alert") if around.problem else None,
+        el("p", broken, class_="notice bad", role="alert") if around.broken else None,
+        undo,
+    ]
+
+
+def _all(values: ServersPage) -> Html:
+    if not values.servers:
+        return el("p", "There are no servers yet. Add one here, or with `mcp-optimizer add`.", class_="empty")
+    around = values.around
+    rows = [
+        (
+            [el("a", el("strong", named(server.name)), href=server_page_href(server.name)), _reason(server)],
+            [_state(server), _login(server)],
+            el("code", named(server.target, 160)),
+            ago(server.since_ms, around.now_ms, "–"),
+            number(server.restarts),
+            number(server.tools),
+            number(server.tokens),
+            *([el("div", _buttons(server, around, is_short=True), class_="actions")] if _has_buttons(around) else []),
+        )
+        for server in values.servers[:MOST_SHOWN]
+    ]
+    titles = ("server", "state", "command, URL", "since", "#restarts", "#tools", "#tokens")
+    more = len(values.servers) - MOST_SHOWN
+    note = f"and {more:,} more: mcp-optimizer servers" if more > 0 else None
+    shown = table((*titles, *([""] if _has_buttons(around) else [])), rows, "Servers", "stack tended")
+    return section("All", shown, note=note) if note else shown
+
+
+def _has_buttons(around: Around) -> bool:
+    return around.visitor.can_manage
+
+
+def _reason(server: ServerShown) -> Html | None:
+    return el("div", named(server.reason, 300), class_="note") if server.reason else None
+
+
+def _state(server: ServerShown) -> Html:
+    if server.is_disabled:
+        return state_mark("disabled")
+    return state_mark(server.status, "/logins" if server.status == "login needed" else None)
+
+
+def _login(server: ServerShown) -> Html | None:
+    if not server.login or server.login in ("none", server.status):
+        return None
+    return el("div", state_mark(server.login, "/logins" if server.login in _WANTS_LOGIN else None), class_="note")
+
+
+def _buttons(server: ServerShown, around: Around, *, is_short: bool = False) -> list[Html | None]:
+    name = named(server.name)
+    can_restart = server.can_run and not server.is_disabled
+    restart = button("Restart", name, server_page_href(server.name, "restart")) if can_restart else None
+    if not around.can_change:
+        return [restart]
+    switch = (
+        button("Enable", name, server_page_href(server.name, "enable"), is_main=True)
+        if server.is_disabled
+        else button("Disable", name, server_page_href(server.name, "disable"))
+    )
+    remove = el("a", "Remove …", el("span", f" – {name}", class_="unseen"),
+                href=server_page_href(server.name, "remove"), class_="button")  # fmt: skip
+    return [restart, switch] if is_short else [restart, switch, remove]
+
+
+def server_page(values: ServerPage) -> str:
+    server, around = values.server, values.around
+    fixed = None if around.can_change else el(
+        "p", "Its entry cannot be changed here: it is not from a server file, or dashboard_changes is off.",
+        class_="note")  # fmt: skip
+    body = [
+        el("h1", named(server.name)),
+        el("p", el("a", "All servers", href=PATH), class_="lead"),
+        notices(around),
+        now_part(values),
+        el("div", _buttons(server, around), class_="actions after") if around.visitor.can_manage else None,
+        fixed if around.visitor.can_manage else None,
+        _turned_off(server, around),
+        log_part(values),
+    ]
+    return _framed(server.name, body, around)
+
+
+def now_part(values: ServerPage) -> Html:
+    """The part that the page's script fetches again."""
+    server, around = values.server, values.around
+    uptime = "Running since" if server.status == "running" else "So since"
+    told: list[tuple[str, Child]] = [
+        ("State", _state(server)),
+        *([("Reason", named(server.reason, 600))] if server.reason else []),
+        ("Command" if server.transport == "stdio" else "Address", el("code", named(server.target, 300))),
+        ("Version", named(server.version) or "it does not say"),
+        ("Protocol", named(server.protocol) or "–"),
+        (uptime, ago(server.since_ms, around.now_ms, "–")),
+        ("Restarts", number(server.restarts)),
+        ("Tools", el("a", f"{counted(server.tools, 'tool')}, {server.tokens:,} tokens", href=server_href(server.name))),
+    ]
+    if server.login:
+        told.append(("Login", _login_link(server)))
+    return el("div", facts(told), id="now", data_live=server_page_href(server.name, "now"))
+
+
+def _login_link(server: ServerShown) -> Child:
+    state = "not logged in" if server.login == "none" else server.login
+    if server.status == "login needed":
+        state = "login needed"
+    return [state_mark(state), " ", el("a", "Log in or out", href="/logins")]
+
+
+def _turned_off(server: ServerShown, around: Around) -> Html | None:
+    if not server.turned_off:
+        return None
+    rows = [
+        (
+            el("code", named(tool)),
+            *([button("Enable", named(tool), server_page_href(server.name, "enable"), hidden("tool", tool))]
+              if around.offers_changes else []),
+        )
+        for tool in server.turned_off[:_MOST_TURNED_OFF]
+    ]  # fmt: skip
+    titles = ("tool", *([""] if around.offers_changes else []))
+    return section("Tools that are turned off", table(titles, rows, "Tools that are turned off", "off"))
+
+
+def log_part(values: ServerPage) -> Html:
+    note = "Its stderr and what happened to it, without its secrets; the newest last. UTC."
+    text = "\n".join(values.log)
+    shown = el("pre", text or "Nothing yet.", id="log", tabindex="0", role="log", aria_label="The server's log",
+               aria_live="off")  # fmt: skip
+    return section("Log", shown, note=note)
+
+
+def removal_page(server: ServerShown, around: Around) -> str:
+    """Asks whether to remove a server, on a page of its own, without a script."""
+    name = named(server.name)
+    body = [
+        el("h1", f"Remove {name}?"),
+        el("p", "Its entry leaves the server file, its process ends, and its tools are gone. This can be undone here "
+                "until the file changes again.", class_="lead"),
+        el("p", "What stays: secrets that it uses, a login to it, its history, and what its tools were when they were "
+                "approved.", class_="note"),
+        el("div",
+           button("Remove", name, server_page_href(server.name, "remove"), is_main=True),
+           el("a", "Keep it", href=server_page_href(server.name), class_="button"),
+           class_="actions"),
+    ]  # fmt: skip
+    return _framed(f"Remove {name}", body, around)

@@ -1,0 +1,235 @@
+"""The form with which a tool is tried, and what came of it, from values to HTML. Pure: knows no request."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from mcp_optimizer.dashboard.fields import button, hidden, named, text_area
+from mcp_optimizer.dashboard.html import Child, Html, el, number
+from mcp_optimizer.dashboard.parts import figure, frame, section, server_page_href, tool_href
+from mcp_optimizer.dashboard.trial_fields import RAW, Control, FormField, TrialForm
+from mcp_optimizer.dashboard.visitor import Visitor
+
+MOST_SHOWN = 200_000
+"""Characters of a result on one page."""
+
+_NOT_SENT = "– not sent –"
+_LONGEST_LABEL = 100
+_FIRST, _FEW = 5, 3
+"""Fields that are there at once, and those that are not worth a click."""
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A tool, and the form to try it, perhaps with what was entered already."""
+
+    server: str
+    tool: str
+    form: TrialForm
+    entered: Mapping[str, str] = field(default_factory=dict)
+    problems: Mapping[str, str] = field(default_factory=dict)
+    """What is wrong with what was entered, by field."""
+    can_switch: bool = False
+    """The tool can be turned off here."""
+
+
+@dataclass(frozen=True)
+class TrialOutcome:
+    """What came of a call."""
+
+    texts: Sequence[str] = ()
+    is_error: bool = False
+    tokens: int | None = None
+    milliseconds: int | None = None
+    is_cached: bool = False
+    rows: int | None = None
+    more: str = ""
+    """Where the rest is, if it was cut."""
+    full_tokens: int | None = None
+    others: Sequence[str] = ()
+    """What cannot be shown as text."""
+
+
+def trial_section(trial: Trial) -> Html:
+    """On the page of the tool."""
+    off = None
+    if trial.can_switch:
+        action, about = server_page_href(trial.server, "disable"), f"{named(trial.tool)} of {named(trial.server)}"
+        off = button("Turn this tool off", about, action, hidden("tool", trial.tool))
+    note = "The call is made as you, by the rules that hold for you, and recorded in the audit."
+    return section(
+        "Try it", _form(trial), el("div", off, class_="actions after") if off else None, note=note, id_="try"
+    )
+
+
+def _form(trial: Trial) -> Html:
+    href = tool_href(trial.server, trial.tool)
+    fields = [_raw(trial)] if trial.form.is_raw else _fields(trial)
+    other = (
+        el("a", "Enter them in fields", href=f"{href}#try")
+        if trial.form.is_raw
+        else el("a", "Enter them as JSON", href=f"{href}?as=json#try")
+    )
+    nothing = el("p", "It takes no arguments.", class_="note") if not fields else None
+    return el(
+        "form",
+        nothing,
+        fields,
+        hidden("as", "json") if trial.form.is_raw else None,
+        el("p", el("button", "Call the tool", class_="main"), other, class_="actions"),
+        action=href,
+        method="post",
+        class_="trial",
+    )
+
+
+def _fields(trial: Trial) -> list[Html]:
+    """The first ones; the rest on a click, unless something was entered there."""
+    every = trial.form.fields
+    first = max(_FIRST, sum(one.is_required for one in every))
+    shown, rest = every[:first], every[first:]
+    if len(rest) < _FEW:
+        return [_field(one, trial) for one in every]
+    is_used = any(trial.entered.get(one.key) or one.key in trial.problems for one in rest)
+    summary = el("summary", f"{len(rest)} more arguments, none of them required")
+    folded = el("details", summary, [_field(one, trial) for one in rest], open=is_used)
+    return [*(_field(one, trial) for one in shown), folded]
+
+
+def _raw(trial: Trial) -> Html:
+    area = text_area(RAW, trial.entered.get(RAW, "{}"), rows=8, class_="code", **_about(RAW, "", trial))
+    return el("p", el("label", "Arguments, as a JSON object", for_=RAW), area, _wrong(RAW, trial))
+
+
+def _field(one: FormField, trial: Trial) -> Html:
+    required = el("span", " required", class_="mark") if one.is_required else None
+    kind = None if one.control in (Control.TEXT, Control.CHOICE) else el("span", f" {_told(one)}", class_="note")
+    note = el("span", one.description, class_="note about", id=f"{one.key}-note") if one.description else None
+    label = el("label", el("strong", named(one.name)), kind, required, for_=one.key)
+    return el("p", label, note, _control(one, trial), _wrong(one.key, trial))
+
+
+def _told(one: FormField) -> str:
+    if one.control is Control.LINES and one.item is not Control.TEXT:
+        return f"{one.control}, each a {one.item}"
+    return str(one.control)
+
+
+def _wrong(key: str, trial: Trial) -> Html | None:
+    problem = trial.problems.get(key)
+    return el("span", problem, class_="bad", id=f"{key}-wrong", role="alert") if problem else None
+
+
+def _about(key: str, description: str, trial: Trial) -> dict[str, object]:
+    """What a control is described by, for who cannot see the page."""
+    wrong = f"{key}-wrong" if key in trial.problems else ""
+    described = " ".join(part for part in (f"{key}-note" if description else "", wrong) if part)
+    return {"aria_describedby": described or None, "aria_invalid": "true" if wrong else None}
+
+
+def _control(one: FormField, trial: Trial) -> Html:
+    value, about = trial.entered.get(one.key, ""), _about(one.key, one.description, trial)
+    if one.control in (Control.CHOICE, Control.BOOLEAN):
+        return _choice(one, value, about)
+    rows = {Control.JSON: 4, Control.LINES: 3, Control.TEXT: 1}.get(one.control)
+    is_code = one.control is Control.JSON
+    shown: dict[str, object] = {"placeholder": one.default or None, **about}
+    if rows is not None:
+        return text_area(one.key, value, rows=rows, class_="code" if is_code else None, **shown)
+    mode = "numeric" if one.control is Control.INTEGER else "decimal"
+    return el("input", id=one.key, name=one.key, type="text", inputmode=mode, value=value, autocomplete="off",
+              required=one.is_required, **shown)  # fmt: skip
+
+
+def _choice(one: FormField, value: str, about: Mapping[str, object]) -> Html:
+    texts = ("true", "false") if one.control is Control.BOOLEAN else one.choices
+    default = f" (default: {_label(one.default)})" if one.default else ""
+    none = el("option", f"{_NOT_SENT}{default}", value="") if not one.is_required else None
+    chosen = value or (one.default if one.is_required else "")
+    options = [el("option", _label(text), value=text, selected=text == chosen) for text in texts]
+    return el("select", none, options, id=one.key, name=one.key, **about)
+
+
+def _label(text: str) -> str:
+    """A choice as people read it: texts without quotes, unless they would read as something else."""
+    value = json.loads(text)
+    is_clear = isinstance(value, str) and value and value not in ("true", "false", "null") and not value[0].isdigit()
+    return named(value if is_clear else text, _LONGEST_LABEL)
+
+
+# What came of it.
+
+
+def trial_page(trial: Trial, body: Child, version: str, visitor: Visitor) -> str:
+    """A page after a call, with the form to try again."""
+    href = tool_href(trial.server, trial.tool)
+    return frame(
+        trial.tool,
+        el("h1", named(trial.tool)),
+        el("p", "of ", el("a", named(trial.server), href=server_page_href(trial.server)), " · ",
+           el("a", "its definition", href=href), class_="lead"),
+        body,
+        trial_section(trial),
+        version=version,
+        visitor=visitor,
+    )  # fmt: skip
+
+
+def wrong_part(problem: str) -> Html:
+    """A call that was not made, or that failed."""
+    return el("div", el("p", el("strong", "It did not work.")), el("pre", problem, tabindex="0"),
+              class_="notice bad", role="alert")  # fmt: skip
+
+
+def question_part(trial: Trial, arguments: str) -> Html:
+    """Asks before a tool is called that may destroy something. Shows exactly what is sent."""
+    yes = button("Yes, call it", named(trial.tool), tool_href(trial.server, trial.tool), hidden("as", "json"),
+                 hidden(RAW, arguments), hidden("sure", "yes"), is_main=True)  # fmt: skip
+    return el(
+        "div",
+        el("p", el("strong", "This tool may change or delete something for good."), " Call it with these arguments?"),
+        el("pre", el("code", arguments), tabindex="0"),
+        el("div", yes, el("a", "No", href=tool_href(trial.server, trial.tool), class_="button"), class_="actions"),
+        class_="notice asks",
+        role="alert",
+    )
+
+
+def outcome_part(outcome: TrialOutcome) -> Html:
+    """What the tool returned, and what that costs a model."""
+    figures = []
+    if outcome.tokens is not None:
+        whole = f"cut from {number(outcome.full_tokens)}" if outcome.full_tokens else "for a model to read"
+        figures.append(figure("Tokens", number(outcome.tokens), whole))
+    if outcome.milliseconds is not None:
+        note = "from the cache" if outcome.is_cached else "until the server answered"
+        figures.append(figure("Took", f"{number(outcome.milliseconds)} ms", note))
+    if outcome.rows is not None:
+        figures.append(figure("Rows", number(outcome.rows), "of the table in it"))
+    title = "The tool reported an error" if outcome.is_error else "Result"
+    more = el("p", el("a", "Read on", href=outcome.more, class_="button"), class_="actions") if outcome.more else None
+    return section(
+        title,
+        el("dl", figures, class_="figures") if figures else None,
+        [_text(text, outcome.is_error) for text in outcome.texts],
+        [el("p", other, class_="note") for other in outcome.others],
+        None if outcome.texts or outcome.others else el("p", "It returned nothing.", class_="empty"),
+        more,
+        css="outcome",
+        id_="result",
+    )
+
+
+def _text(text: str, is_error: bool) -> Html:
+    shown = text[:MOST_SHOWN]
+    rest = len(text) - len(shown)
+    cut = el("p", f"{rest:,} more characters are not shown here.", class_="note") if rest else None
+    return el("div", el("pre", shown, tabindex="0", class_="bad" if is_error else None), cut)
+
+
+def more_page(outcome: TrialOutcome, version: str, visitor: Visitor) -> str:
+    """The next part of a result that was cut."""
+    return frame("More of a result", el("h1", "More of a result"), outcome_part(outcome), version=version,
+                 visitor=visitor)  # fmt: skip
