@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -12,6 +13,14 @@ from mcp_optimizer.search.tooltext import server_words
 _DEEPEST = 6
 _MOST_PARAMETERS = 400
 """Schemas are untrusted input: reading a recursive or huge one stops at these limits."""
+
+_EXAMPLES = re.compile(
+    r"\((?:e\.g\.|for example|for instance|such as|examples?|like)(?!\w)[^()]{0,300}\)|\be\.g\.[^.;()\n]{0,300}",
+    re.IGNORECASE,
+)
+"""Example values in a parameter's description. They say what it takes, not what the tool is for: "Asia/Tokyo" does not
+make a converter of times the answer to "what time is it in Tokyo".
+"""
 
 
 @dataclass(frozen=True)
@@ -70,7 +79,7 @@ def parameter_texts(schema: Mapping[str, Any], depth: int = 0) -> Iterator[str]:
 
 def _own_texts(parameter: Mapping[str, Any]) -> Iterator[str]:
     if isinstance(description := parameter.get("description"), str):
-        yield description
+        yield _EXAMPLES.sub(" ", description)
     yield from (choice for choice in _list(parameter.get("enum")) if isinstance(choice, str))
 
 
