@@ -20,7 +20,10 @@ from tests.waiting import until
 pytestmark = pytest.mark.process
 
 SECRET = "a value that nobody may read"
-SERVERS = {"time": plain_server("time"), "off": {**plain_server("off"), "disabled": True}}
+SERVERS = {
+    "time": plain_server("time"),
+    "off": {**plain_server("off"), "env": {"KEY": "${secret:other/KEY}"}, "disabled": True},
+}
 ADDED = {"name": "new", "command": sys.executable, "args": f"{PLAIN_SERVER}\r\nnew"}
 
 
@@ -92,7 +95,7 @@ async def test_removing_asks_on_a_page_of_its_own(tmp_path: Path) -> None:
 
 
 async def test_a_server_is_added_by_its_command_and_its_secret_is_never_seen_again(tmp_path: Path) -> None:
-    async with tended(tmp_path, SERVERS) as world:
+    async with tended(tmp_path, SERVERS, Role.MANAGE) as world:
         fields = {**ADDED, "secret-name-0": "API_KEY", "secret-value-0": SECRET}
         answer = await world.post("/servers", fields)
         assert (answer.status_code, answer.headers["location"]) == (303, "/servers/new")
@@ -119,6 +122,8 @@ async def test_a_server_is_added_by_its_command_and_its_secret_is_never_seen_aga
         ({"command": ""}, "either a command or an address"),
         ({"command": "", "args": "", "url": "http://example.test/mcp"}, "must use https"),
         ({"command": "", "args": "", "url": "file:///etc/passwd"}, "not an address"),
+        ({"command": "", "args": "", "url": "https://example.test/${secret:other/KEY}"}, "address with variables"),
+        ({"name": "other", "secret-name-0": "KEY", "secret-value-0": SECRET}, "Another server uses the secret"),
         ({"secret-name-0": "A B", "secret-value-0": SECRET}, "not the name of an environment variable"),
         ({"secret-name-0": "A"}, "a name and a value"),
         ({"args": "x" * 5_000}, "at most"),
@@ -128,7 +133,7 @@ async def test_a_server_is_added_by_its_command_and_its_secret_is_never_seen_aga
 async def test_what_cannot_be_added_is_told_and_changes_nothing(
     tmp_path: Path, fields: dict[str, str], problem: str
 ) -> None:
-    async with tended(tmp_path, SERVERS) as world:
+    async with tended(tmp_path, SERVERS, Role.MANAGE) as world:
         before = world.text
         sent = {name: text.replace("FILE", str(world.file)) for name, text in {**ADDED, **fields}.items()}
         answer = await world.post("/servers", sent)
@@ -157,6 +162,7 @@ async def test_an_edit_that_is_wrong_is_told_with_its_line(tmp_path: Path) -> No
         {"Sec-Fetch-Site": "cross-site"},
         {"Sec-Fetch-Site": "same-site"},
         {"Sec-Fetch-Site": ""},
+        {"Sec-Fetch-Site": "", "Origin": "http://localhost:9999"},
         {"Sec-Fetch-Site": "same-origin", "Origin": "https://evil.example"},
         {"Sec-Fetch-Site": "same-origin", "Host": "evil.example"},
     ],
