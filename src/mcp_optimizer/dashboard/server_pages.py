@@ -121,7 +121,7 @@ def notices(around: Around) -> list[Html | None]:
         undo = el(
             "div",
             el("span", f"{told[:1].upper()}{told[1:]} ", ago(at_ms, around.now_ms), "."),
-            button("Undo", told, f"{PATH}/undo"),
+            button("Undo", told, f"{PATH}/undo", hidden("at", str(at_ms))),
             class_="notice undo",
             role="status",
         )

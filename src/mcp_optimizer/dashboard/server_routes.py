@@ -239,8 +239,9 @@ class ServerRoutes:
     async def _undo(self, request: Request) -> Response:
         if self._sources.changes is None:
             return await self._servers(request, _FIXED, status=400)
+        fields = await form_of(request) or {}
         try:
-            told = await self._sources.changes.undo()
+            told = await self._sources.changes.undo(fields.get("at", ""))
         except ConfigurationError as problem:
             return await self._servers(request, str(problem), status=409)
         self._sources.acts.record(visitor_of(request), "server/undo", tool=told)

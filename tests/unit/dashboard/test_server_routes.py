@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from pathlib import Path
 
@@ -74,6 +75,22 @@ async def test_what_somebody_else_wrote_since_is_not_undone(tmp_path: Path) -> N
         assert answer.status_code == 409
         assert "changed since" in answer.text
         assert world.text == theirs
+
+
+async def test_undo_is_about_the_change_that_its_page_shows(tmp_path: Path) -> None:
+    async with tended(tmp_path, SERVERS) as world:
+        await world.post("/servers/time/disable")
+        [seen] = re.findall(r'name="at" value="(\d+)"', await world.page("/servers"))
+        # Another visitor.
+        await world.post("/servers/off/remove")
+        theirs = world.text
+        answer = await world.post("/servers/undo", {"at": seen})
+        assert answer.status_code == 409
+        assert "somebody removed off" in answer.text
+        assert world.text == theirs
+        [seen] = re.findall(r'name="at" value="(\d+)"', await world.page("/servers"))
+        assert (await world.post("/servers/undo", {"at": seen})).status_code == 303
+        assert "off" in world.entries
 
 
 async def test_a_server_is_restarted(tmp_path: Path) -> None:
