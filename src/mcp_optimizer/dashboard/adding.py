@@ -50,6 +50,8 @@ def new_server(entered: Mapping[str, str]) -> NewServer:
     words = [line for line in entered.get("args", "").replace("\r\n", "\n").split("\n") if line]
     if max(map(len, (command, *words))) > _LONGEST or len(words) > _MOST_ARGUMENTS:
         raise ConfigurationError(f"A command has at most {_MOST_ARGUMENTS} arguments of {_LONGEST:,} characters.")
+    if any("\0" in word for word in (command, *words)):
+        raise ConfigurationError("No program takes a NUL character.")
     secrets = _pairs(entered, is_address=bool(url))
     stored = {f"{name}/{key}": value for key, value in secrets.items()}
     references = {key: f"${{secret:{name}/{key}}}" for key in secrets}

@@ -144,6 +144,7 @@ async def test_a_server_is_added_by_its_command_and_its_secret_is_never_seen_aga
         ({"secret-name-0": "A B", "secret-value-0": SECRET}, "not the name of an environment variable"),
         ({"secret-name-0": "A"}, "a name and a value"),
         ({"args": "x" * 5_000}, "at most"),
+        ({"command": "x\0y"}, "NUL"),
         ({"command": "mcp-optimizer", "args": "serve\n--config\nFILE"}, "would start itself forever"),
     ],
 )
