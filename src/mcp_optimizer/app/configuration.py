@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Iterable
 
 from mcp_optimizer.settings import Settings
@@ -15,7 +16,7 @@ def configuration_of(settings: Settings, given: Iterable[ServerSpec] | None = No
     """The same for every gateway of a server file, however it is spelt; servers `given` by a program are their own."""
     if given is not None:
         return _label("given", *sorted(f"{spec.name} {spec.fingerprint}" for spec in given))
-    return _label("demo") if settings.demo else _label("file", str(settings.server_file.resolve()))
+    return _label("demo") if settings.demo else _label("file", os.path.realpath(settings.server_file))
 
 
 def _label(*parts: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 from mcp_optimizer import __version__
@@ -18,7 +19,7 @@ def command_answers(parts: Parts, life: Life, address: str = "", operations: Ope
     settings = parts.settings
     about: dict[str, Any] = {
         "version": __version__,
-        "server_file": None if settings.demo else str(settings.server_file.resolve()),
+        "server_file": None if settings.demo else os.path.realpath(settings.server_file),
         "address": address or "stdio",
     }
     return Answers(

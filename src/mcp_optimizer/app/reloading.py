@@ -27,6 +27,8 @@ _INTERVAL = 1.0
 """Seconds between two looks at the files."""
 _STILL = 0.1
 """Seconds for which a file must stay the same: not every program writes it in one piece."""
+_EMPTIED = 5
+"""Looks for which an emptied file must stay so: settings without a line are without rules, too."""
 _MOST_BYTES = 10_000_000
 """Bytes of a file that is read again."""
 
@@ -98,7 +100,7 @@ class Reloading:
 
     async def _is_still(self) -> bool:
         now = self._signs()
-        await asyncio.sleep(self._still)
+        await asyncio.sleep(_EMPTIED * self._interval if _is_emptied(self._seen, now) else self._still)
         return self._signs() == now
 
     def _signs(self) -> list[Sign]:
@@ -160,6 +162,13 @@ class Reloading:
             parts = [f"{what} {listed(list(names))}" for what, names in said.items() if names]
             parts += [f"settings {', '.join(outcome.settings)}"] if outcome.settings else []
             logger.info("Reloaded: %s.", "; ".join(parts))
+
+
+def _is_emptied(before: list[Sign], now: list[Sign]) -> bool:
+    """Whether somebody emptied a file, perhaps to write it anew."""
+    return any(
+        sign is not None and sign[2] == 0 and (was is None or was[2]) for was, sign in zip(before, now, strict=True)
+    )
 
 
 def _text(path: Path, kind: str) -> str:

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mcp_optimizer import __version__
-from mcp_optimizer.control.places import CAN_CONTROL, identity, sockets
-from mcp_optimizer.control.wire import LONGEST_HELLO, MOST_ANSWERED, Hello, read_answer
+from mcp_optimizer.control.places import CAN_CONTROL, identity, is_own_user, sockets
+from mcp_optimizer.control.wire import LONGEST_HELLO, MOST_ANSWERED, MOST_ASKED, Hello, read_answer
 from mcp_optimizer.errors import GatewayFailure
 from mcp_optimizer.settings import Settings
 
@@ -37,10 +37,13 @@ class RunningGateway:
 
     def ask(self, request: Request, seconds: float = 3_600.0) -> Any:
         """The answer; raises GatewayFailure with what the gateway says, or if it ends or takes longer."""
+        line = json.dumps(request.model_dump()).encode("ascii") + b"\n"
+        if len(line) > MOST_ASKED:
+            raise GatewayFailure(f"The request has {len(line):,} bytes, and a running gateway takes {MOST_ASKED:,}.")
         try:
             with _connected(self.path) as (connection, _):
                 connection.settimeout(seconds)
-                connection.sendall(json.dumps(request.model_dump()).encode("ascii") + b"\n")
+                connection.sendall(line)
                 with connection.makefile("rb") as replies:
                     return read_answer(replies.readline(MOST_ANSWERED))
         except (OSError, ValueError) as error:
@@ -73,6 +76,8 @@ def _connected(path: Path) -> Iterator[tuple[socket.socket, Hello]]:
     with socket.socket(socket.AF_UNIX) as connection:
         connection.settimeout(_HELLO_SECONDS)
         connection.connect(str(path))
+        if not is_own_user(connection):
+            raise ValueError("it is a process of another user")
         hello = Hello.of(_first_line(connection))
         if hello is None:
             raise ValueError("it is another program, or another version of this one")

@@ -10,8 +10,6 @@ import asyncio
 import contextlib
 import logging
 import os
-import socket
-import struct
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,7 +18,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from mcp_optimizer.control.failures import FailedCommand, failure_of
-from mcp_optimizer.control.places import CAN_CONTROL, bound_socket, made_folder, socket_name
+from mcp_optimizer.control.places import CAN_CONTROL, bound_socket, is_own_user, made_folder, socket_name
 from mcp_optimizer.control.requests import REQUESTS, Request
 from mcp_optimizer.control.wire import MOST_ASKED, Hello, answered, failed
 from mcp_optimizer.errors import OptimizerError
@@ -98,7 +96,7 @@ class ControlListener:
             return
         self._connected.add(task)
         try:
-            if _is_own_user(writer):
+            if is_own_user(writer.get_extra_info("socket")):
                 await self._serve(reader, writer)
         except (OSError, TimeoutError, asyncio.CancelledError):
             # It left, or was too slow, or the gateway stops: nobody reads what we could say.
@@ -153,13 +151,3 @@ class ControlListener:
 
 def _read(line: bytes) -> Request:
     return REQUESTS.validate_json(line)
-
-
-def _is_own_user(writer: asyncio.StreamWriter) -> bool:
-    """Whether the other end is a process of ours; where the system cannot tell, the folder has to keep others out."""
-    option = getattr(socket, "SO_PEERCRED", None)
-    if option is None:
-        return True
-    size = struct.calcsize("3i")
-    _, user, _ = struct.unpack("3i", writer.get_extra_info("socket").getsockopt(socket.SOL_SOCKET, option, size))
-    return bool(user == os.getuid())

@@ -11,15 +11,20 @@ import json
 import os
 import socket
 import stat
+import struct
 import tempfile
 from collections.abc import Mapping
 from itertools import islice
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from platformdirs import user_state_path
 
 from mcp_optimizer.settings import APP_NAME, Settings
+
+if TYPE_CHECKING:
+    from asyncio.trsock import TransportSocket
 
 CAN_CONTROL = hasattr(socket, "AF_UNIX") and hasattr(os, "getuid")
 """Whether this system has sockets that belong to a user. Windows does not."""
@@ -33,10 +38,10 @@ _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 
 def identity(settings: Settings) -> str:
     """What a gateway and a command must have in common: the servers and where they are remembered, as a digest."""
-    source = "demo" if settings.demo else str(settings.server_file.resolve())
+    source = "demo" if settings.demo else os.path.realpath(settings.server_file)
     place = settings.database_place
     if isinstance(place, Path):
-        stored = str(place.resolve())
+        stored = os.path.realpath(place)
     else:
         url = urlsplit(place or "none")
         # Without the password, of which nothing should be derived.
@@ -88,6 +93,16 @@ def bound_socket(folder: Path, name: str) -> tuple[socket.socket, Path]:
         made.close()
         raise
     return made, path
+
+
+def is_own_user(connection: socket.socket | TransportSocket) -> bool:
+    """Whether the other end is a process of ours; where the system cannot tell, the folder has to keep others out."""
+    option = getattr(socket, "SO_PEERCRED", None)
+    if option is None:
+        return True
+    size = struct.calcsize("3i")
+    _, user, _ = struct.unpack("3i", connection.getsockopt(socket.SOL_SOCKET, option, size))
+    return bool(user == os.getuid())
 
 
 def socket_name(of: str, pid: int) -> str:

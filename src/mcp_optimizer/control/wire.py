@@ -53,13 +53,19 @@ def failed(failure: FailedCommand) -> bytes:
 
 
 def read_answer(line: bytes) -> Any:
-    """What a gateway answered; raises the failure that it reports."""
+    """What a gateway answered; raises the failure that it reports, and ValueError if it is no answer."""
     if not line.endswith(b"\n"):
         raise GatewayFailure("The gateway ended before it answered. With --fresh, the servers are started anew.")
-    said = json.loads(line)
-    if "failure" in said:
-        raise GatewayFailure(str(said["failure"]["message"]), int(said["failure"]["code"]))
-    return said["answer"]
+    try:
+        said = json.loads(line)
+    except RecursionError:
+        said = None
+    match said:
+        case {"failure": {"message": str(message), "code": int(code)}}:
+            raise GatewayFailure(message, code)
+        case {"answer": answer}:
+            return answer
+    raise ValueError("what it says is no answer")
 
 
 def _line(value: Any) -> bytes:

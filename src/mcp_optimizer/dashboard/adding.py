@@ -12,6 +12,7 @@ from typing import Any
 from mcp_optimizer.dashboard.fields import field as form_field
 from mcp_optimizer.dashboard.fields import text_area, text_field
 from mcp_optimizer.dashboard.html import Html, el
+from mcp_optimizer.dashboard.proof import SIGN_IN
 from mcp_optimizer.errors import ConfigurationError
 from mcp_optimizer.packages.fetching import checked_address
 from mcp_optimizer.packages.foreign import environment_name, header_name
@@ -23,6 +24,7 @@ PAIRS = 4
 _LONGEST = 4_096
 _MOST_ARGUMENTS = 200
 _ONE_WAY = "Give either a command or an address."
+_NO_VARIABLES = "An address with variables cannot be added here: write it into the server file, or send a header."
 
 
 @dataclass(frozen=True)
@@ -32,6 +34,11 @@ class NewServer:
     name: str
     entry: Mapping[str, Any] = field(repr=False)
     secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+    @property
+    def is_program(self) -> bool:
+        """Whether adding it runs something as the user of the gateway."""
+        return "command" in self.entry
 
 
 def new_server(entered: Mapping[str, str]) -> NewServer:
@@ -43,6 +50,8 @@ def new_server(entered: Mapping[str, str]) -> NewServer:
     words = [line for line in entered.get("args", "").replace("\r\n", "\n").split("\n") if line]
     if max(map(len, (command, *words))) > _LONGEST or len(words) > _MOST_ARGUMENTS:
         raise ConfigurationError(f"A command has at most {_MOST_ARGUMENTS} arguments of {_LONGEST:,} characters.")
+    if any("\0" in word for word in (command, *words)):
+        raise ConfigurationError("No program takes a NUL character.")
     secrets = _pairs(entered, is_address=bool(url))
     stored = {f"{name}/{key}": value for key, value in secrets.items()}
     references = {key: f"${{secret:{name}/{key}}}" for key in secrets}
@@ -50,6 +59,9 @@ def new_server(entered: Mapping[str, str]) -> NewServer:
         if words:
             raise ConfigurationError("A server at an address takes no arguments.")
         checked_address(url)
+        if "${" in url:
+            # It would send a variable or a secret of the gateway's user to whatever host the address names.
+            raise ConfigurationError(_NO_VARIABLES)
         return NewServer(name, {"url": url, **({"headers": references} if references else {})}, stored)
     arguments = {"args": words} if words else {}
     variables = {"env": references} if references else {}
@@ -71,8 +83,10 @@ def _pairs(entered: Mapping[str, str], *, is_address: bool) -> dict[str, str]:
     return found
 
 
-def adding_form(entered: Mapping[str, str], action: str, *, keeps_secrets: bool, is_open: bool) -> Html:
-    """`entered`: what is wrong and must be entered again, less its secrets."""
+def adding_form(
+    entered: Mapping[str, str], action: str, *, keeps_secrets: bool, is_open: bool, runs_programs: bool = True
+) -> Html:
+    """`entered`: what is wrong and must be entered again, less its secrets. Programs are for those who are known."""
     pairs = [_pair(at, entered) for at in range(PAIRS)] if keeps_secrets else None
     note = (
         "Variables of a command’s environment, or headers of an address. The values are stored encrypted, and never "
@@ -88,10 +102,8 @@ def adding_form(entered: Mapping[str, str], action: str, *, keeps_secrets: bool,
            class_="fields"),
         el("div",
            el("fieldset", el("legend", "A program on this machine"),
-              text_field("Command", "command", entered.get("command", ""), maxlength=_LONGEST, placeholder="uvx"),
-              form_field("Arguments", "args",
-                         text_area("args", entered.get("args", ""), rows=3, aria_describedby="args-note",
-                                   placeholder="mcp-server-time"), note="One per line.")),
+              _program(entered) if runs_programs else el("p", SIGN_IN, " ", el("a", "Sign in", href="/login"),
+                                                         class_="note")),
            el("fieldset", el("legend", "Or a server at an address"),
               text_field("Address", "url", entered.get("url", ""), maxlength=_LONGEST,
                          placeholder="https://example.com/mcp")),
@@ -101,6 +113,15 @@ def adding_form(entered: Mapping[str, str], action: str, *, keeps_secrets: bool,
         action=action, method="post", class_="adding",
     )  # fmt: skip
     return el("details", el("summary", "Add a server"), form, class_="opens", open=is_open, id="add")
+
+
+def _program(entered: Mapping[str, str]) -> list[Html]:
+    return [
+        text_field("Command", "command", entered.get("command", ""), maxlength=_LONGEST, placeholder="uvx"),
+        form_field("Arguments", "args",
+                   text_area("args", entered.get("args", ""), rows=3, aria_describedby="args-note",
+                             placeholder="mcp-server-time"), note="One per line."),
+    ]  # fmt: skip
 
 
 def _pair(at: int, entered: Mapping[str, str]) -> Html:

@@ -22,6 +22,7 @@ from mcp_optimizer.dashboard.caller_pages import MOST_SHOWN, PATH, CallersPage, 
 from mcp_optimizer.dashboard.fields import named
 from mcp_optimizer.dashboard.forms import form_of
 from mcp_optimizer.dashboard.guard import Guard
+from mcp_optimizer.dashboard.proof import SIGN_IN, is_proven
 from mcp_optimizer.dashboard.visitor import visitor_of
 from mcp_optimizer.domain.principal import Risk, Role
 from mcp_optimizer.domain.token_issuers import TokenIssuer
@@ -109,7 +110,11 @@ class CallerRoutes:
             stored = await sources.keys()
             if stored is None:
                 raise ConfigurationError("Keys are kept in the catalog database, which is not open.")
-            key, text = await make_key(stored, _wanted(fields))
+            wanted = _wanted(fields)
+            if wanted.role is Role.MANAGE and not await is_proven(request):
+                # Its holder would be known from then on.
+                return await self._page(request, SIGN_IN, fields, 403)
+            key, text = await make_key(stored, wanted)
         except ConfigurationError as problem:
             return await self._page(request, str(problem), fields, 400)
         except CatalogError:

@@ -49,11 +49,16 @@ class FileChanges:
             await self._take_in()
             return True
 
-    async def undo(self) -> str:
-        """Restore the text before the last change; returns what was undone. Raises ConfigurationError."""
+    async def undo(self, shown_at: str = "") -> str:
+        """Restore the text before the last change; returns what was undone. Raises ConfigurationError.
+
+        `shown_at`: the moment of the change that somebody saw and means, if they say so.
+        """
         async with self._turn:
             if (last := self.last) is None:
                 raise ConfigurationError(_NOTHING)
+            if shown_at and shown_at != str(last.at_ms):
+                raise ConfigurationError(f"Meanwhile somebody {last.told}. Look again at what there is to undo.")
 
             def restored(text: str) -> str:
                 if text != last.after:

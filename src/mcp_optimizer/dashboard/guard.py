@@ -133,8 +133,10 @@ def _from_own_page(endpoint: Endpoint) -> Endpoint:
     async def same_site(request: Request) -> Response:
         # Origin was checked already, but any port of this machine may be one; this header tells them apart.
         # A program that sends neither has a key; browsers send at least one of them with a form.
-        is_named = any(name in request.headers for name in ("origin", "authorization", "x-api-key"))
-        if request.headers.get("sec-fetch-site", "none" if is_named else "") not in _OWN_PAGES:
+        given = request.headers
+        has_key = "authorization" in given or "x-api-key" in given
+        is_ours = given["origin"].partition("://")[2] == given.get("host", "") if "origin" in given else has_key
+        if given.get("sec-fetch-site", "none" if is_ours else "") not in _OWN_PAGES:
             return PlainTextResponse("Another site may not do this.", status_code=403)
         return await endpoint(request)
 

@@ -68,9 +68,12 @@ class Reception:
         given = [(name, value) for name, value in request.scope["headers"] if _is_credential(name, value)]
         if given:
             return Visitor(await self._bearer(request, given))
-        if self._entrance.is_open:
-            return Visitor(LOCAL_PRINCIPAL)
-        return Visitor(await self._signed_in(request), is_signed_in=True)
+        try:
+            return Visitor(await self._signed_in(request), is_signed_in=True)
+        except NotAdmitted:
+            if not self._entrance.is_open:
+                raise
+            return Visitor(LOCAL_PRINCIPAL, is_anybody=True)
 
     async def sign_in(self, text: str) -> str:
         """What the browser keeps of somebody who gave a key, or the dashboard's token; raises NotAdmitted."""

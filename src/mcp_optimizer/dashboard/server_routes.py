@@ -11,7 +11,7 @@ import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
@@ -19,13 +19,14 @@ from starlette.routing import Route
 
 from mcp_optimizer.catalog import Snapshot
 from mcp_optimizer.dashboard.acts import Acts
-from mcp_optimizer.dashboard.adding import new_server
+from mcp_optimizer.dashboard.adding import NewServer, new_server
 from mcp_optimizer.dashboard.fields import named
 from mcp_optimizer.dashboard.file_changes import FileChanges
 from mcp_optimizer.dashboard.forms import form_of, sent_parts
 from mcp_optimizer.dashboard.guard import Guard
 from mcp_optimizer.dashboard.html import join
 from mcp_optimizer.dashboard.parts import message_page, server_page_href
+from mcp_optimizer.dashboard.proof import SIGN_IN, is_proven
 from mcp_optimizer.dashboard.server_pages import (
     PATH,
     Around,
@@ -52,6 +53,7 @@ from mcp_optimizer.upstream.file_edits import (
     without_entry,
 )
 from mcp_optimizer.upstream.state import UpstreamState
+from mcp_optimizer.upstream.variables import secrets_used
 
 if TYPE_CHECKING:
     from mcp_optimizer.identity.secrets import Secrets
@@ -106,7 +108,8 @@ class ServerRoutes:
     ) -> Response:
         servers = await self._shown(self._sources.states())
         servers.sort(key=lambda one: (one.status == "running", one.is_disabled, one.name))
-        values = ServersPage(self._around(request, problem), servers, entered or {})
+        around = replace(self._around(request, problem), is_proven=await is_proven(request))
+        values = ServersPage(around, servers, entered or {})
         return HTMLResponse(await asyncio.to_thread(servers_page, values), status_code=status)
 
     async def _one(self, request: Request) -> Response:
@@ -151,10 +154,10 @@ class ServerRoutes:
             visitor_of(request),
             time.time_ns() // 1_000_000,
             sources.changes is not None,
-            sources.secrets is not None,
-            sources.broken(),
-            (last.told, last.at_ms) if last is not None else None,
-            problem,
+            keeps_secrets=sources.secrets is not None,
+            broken=sources.broken(),
+            undo=(last.told, last.at_ms) if last is not None else None,
+            problem=problem,
         )
 
     async def _shown(self, states: Sequence[UpstreamState]) -> list[ServerShown]:
@@ -181,10 +184,11 @@ class ServerRoutes:
             if changes is None:
                 raise ConfigurationError(_FIXED)
             wanted = new_server(fields)
+            if wanted.is_program and not await is_proven(request):
+                return await self._servers(request, SIGN_IN, fields, 403)
             refuse_unusable(wanted.name, wanted.entry, changes.path, os.environ)
-            # Before its secrets take the place of those that another one of this name has.
-            if wanted.name in await asyncio.to_thread(lambda: entries_in(file_text(changes.path))):
-                raise ConfigurationError(f"There is already a server called {wanted.name}.")
+            # Before its secrets take the place of those that others have.
+            _refuse_known(wanted, await asyncio.to_thread(lambda: entries_in(file_text(changes.path))))
             await self._store(wanted.secrets, visitor_of(request))
             await changes.apply(f"added {wanted.name}", lambda text: with_entry(text, wanted.name, wanted.entry))
         except ConfigurationError as problem:
@@ -235,8 +239,9 @@ class ServerRoutes:
     async def _undo(self, request: Request) -> Response:
         if self._sources.changes is None:
             return await self._servers(request, _FIXED, status=400)
+        fields = await form_of(request) or {}
         try:
-            told = await self._sources.changes.undo()
+            told = await self._sources.changes.undo(fields.get("at", ""))
         except ConfigurationError as problem:
             return await self._servers(request, str(problem), status=409)
         self._sources.acts.record(visitor_of(request), "server/undo", tool=told)
@@ -248,6 +253,13 @@ _ACTIONS = {"enable": "enabled", "disable": "disabled", "remove": "removed", "re
 
 _OF_TOOLS = ("enable", "disable")
 """What can also be done to a single tool."""
+
+
+def _refuse_known(wanted: NewServer, entries: Mapping[str, Any]) -> None:
+    if wanted.name in entries:
+        raise ConfigurationError(f"There is already a server called {wanted.name}.")
+    if used := sorted(secrets_used(entries) & set(wanted.secrets)):
+        raise ConfigurationError(f"Another server uses the secret {used[0]}. Choose another name for this server.")
 
 
 def _edit(action: str, name: str, tool: str) -> Callable[[str], str]:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from starlette.requests import Request
-from starlette.responses import PlainTextResponse, RedirectResponse, Response
+from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
 from starlette.routing import Route
 
 from mcp_optimizer.dashboard.forms import form_of
 from mcp_optimizer.dashboard.guard import Guard
 from mcp_optimizer.dashboard.reception import NotAdmitted
+from mcp_optimizer.dashboard.sign_in_page import sign_in_page
 from mcp_optimizer.dashboard.sign_ins import LASTS
+from mcp_optimizer.dashboard.visitor import visitor_of
 
 _LONGEST = 4_096
 
@@ -25,11 +27,17 @@ class SignInForms:
         form, page = self._guard.form, self._guard.page
         return [
             Route("/login", form(self._sign_in), methods=["POST"]),
-            # Somebody opens again the address that a form led to.
-            Route("/login", page(_home), methods=["GET"]),
+            Route("/login", page(self._ask), methods=["GET"]),
             Route("/logout", form(self._sign_out), methods=["POST"]),
+            # Somebody opens again the address that a form led to.
             Route("/logout", page(_home), methods=["GET"]),
         ]
+
+    async def _ask(self, request: Request) -> Response:
+        """Where everybody is let in, some things are still for those who sign in."""
+        if visitor_of(request).is_anybody and self._reception.can_sign_in:
+            return HTMLResponse(sign_in_page())
+        return await _home(request)
 
     async def _sign_in(self, request: Request) -> Response:
         fields = await form_of(request, _LONGEST)

@@ -22,6 +22,7 @@ from mcp_optimizer.dashboard.forms import form_of, sent_parts
 from mcp_optimizer.dashboard.guard import Guard
 from mcp_optimizer.dashboard.html import Child, Html
 from mcp_optimizer.dashboard.parts import message_page
+from mcp_optimizer.dashboard.proof import is_proven
 from mcp_optimizer.dashboard.trial_fields import RAW, RAW_FORM, TrialForm, WrongEntries
 from mcp_optimizer.dashboard.trial_form import form_for
 from mcp_optimizer.dashboard.trial_pages import (
@@ -35,9 +36,9 @@ from mcp_optimizer.dashboard.trial_pages import (
     wrong_part,
 )
 from mcp_optimizer.dashboard.trial_values import arguments_of, entered_for, readable_json
-from mcp_optimizer.dashboard.visitor import Visitor, visitor_of
+from mcp_optimizer.dashboard.visitor import visitor_of
 from mcp_optimizer.domain.caller import Caller
-from mcp_optimizer.domain.principal import Risk
+from mcp_optimizer.domain.principal import ANYONE, Risk
 from mcp_optimizer.errors import InvalidArguments, OptimizerError
 from mcp_optimizer.gateway.gateway import Gateway
 from mcp_optimizer.largejson.raw import has_large, plain
@@ -104,7 +105,7 @@ class TrialRoutes:
             again = replace(trial, entered=fields, problems=wrong.problems)
             return self._page(request, again, None, 400)
         trial = await asyncio.to_thread(_filled, trial, arguments)
-        caller = _caller(visitor_of(request))
+        caller = await _caller(request)
         risk = self._sources.gateway.permissions.views.decide(caller, tool).risk.risk
         if risk is Risk.DESTRUCTIVE and fields.get("sure") != "yes":
             return self._page(request, trial, question_part(trial, readable_json(arguments)))
@@ -122,7 +123,7 @@ class TrialRoutes:
         """`/results/ID`: the rest of a result, for whoever made the call."""
         [result_id, *_] = sent_parts(request, MORE)
         offset = request.query_params.get("offset", "0")
-        caller = _caller(visitor_of(request))
+        caller = await _caller(request)
         try:
             begin = int(offset) if offset.isdecimal() and len(offset) < 16 else 0
             found = await self._sources.gateway.results.read(result_id, caller, offset=begin)
@@ -140,9 +141,10 @@ class TrialRoutes:
         return HTMLResponse(page, status_code=status)
 
 
-def _caller(visitor: Visitor) -> Caller:
-    """Nobody else reads what is kept for this one."""
-    return Caller("dashboard", f"dashboard {visitor.principal.id}", principal=visitor.principal)
+async def _caller(request: Request) -> Caller:
+    """Nobody else reads what is kept for this one. Who is not known may no more than on an open `/mcp`."""
+    principal = visitor_of(request).principal if await is_proven(request) else ANYONE
+    return Caller("dashboard", f"dashboard {principal.id}", principal=principal)
 
 
 def _filled(trial: Trial, arguments: Mapping[str, Any]) -> Trial:

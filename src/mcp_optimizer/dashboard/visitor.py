@@ -20,6 +20,8 @@ class Visitor:
     principal: Principal
     is_signed_in: bool = False
     """By the form, so that there is something to sign out of."""
+    is_anybody: bool = False
+    """Let in because the dashboard is open: any user of this machine."""
 
     @property
     def can_manage(self) -> bool:

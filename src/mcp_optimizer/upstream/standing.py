@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from mcp_optimizer.domain.tools import ServerStatus
-from mcp_optimizer.runtime.terminal_text import counted
+from mcp_optimizer.runtime.terminal_text import counted, printable
 from mcp_optimizer.upstream.failure import Failure, FailureKind
 from mcp_optimizer.upstream.handshake import Agreement
 from mcp_optimizer.upstream.listing import Listing
@@ -43,7 +43,7 @@ class Standing:
         self.change(status=ServerStatus.RUNNING, listing=listing, reason="", failure=None, started_in=seconds, **agreed)
 
     def down(self, failure: Failure) -> None:
-        reason = self._redactor.text(failure.text)
+        reason = self._redactor.text(printable(failure.text))
         status = ServerStatus.LOGIN_NEEDED if failure.kind is FailureKind.LOGIN else ServerStatus.FAILED
         if not self._is_over and (status, reason) != (self.state.status, self.state.reason):
             self._log.happened(f"is down: {reason}")
@@ -51,7 +51,8 @@ class Standing:
 
     def heard(self, line: str) -> None:
         """A line that the server wrote to its stderr."""
-        self._log.said(self._redactor.text(line))
+        # First made printable: a colour inside a secret must not hide it here and be dropped later.
+        self._log.said(self._redactor.text(printable(line)))
 
     def end(self) -> None:
         """Somebody else has its name from now on: nothing more is told of this one."""

@@ -222,6 +222,31 @@ async def test_an_edit_is_noticed_however_it_is_made(file: Path, tmp_path: Path)
         await until(lambda: names(optimizer) == ["second"])
 
 
+async def test_settings_that_are_being_written_anew_never_leave_callers_without_rules(
+    file: Path, tmp_path: Path
+) -> None:
+    toml, rules = tmp_path / "settings.toml", '[[rules]]\ntool = "*"\neffect = "deny"\n'
+    toml.write_text(rules)
+    settings = load_settings({"config": file, **OPTIONS}, {}, toml)
+    everybody = Principal("key:1", "Ada", risk=Risk.DESTRUCTIVE)
+    async with Optimizer.from_settings(settings.model_copy(update={"reload": False})) as optimizer:
+        policy = optimizer.parts.policy
+        reloading = Reloading(optimizer.parts, settings.model_copy(update={"reload": True}), interval=0.2, still=0.005)
+        reloading.start()
+        toml.write_text("")
+        with contextlib.suppress(TimeoutError):
+            # Twice as long as it takes to notice any other edit.
+            async with asyncio.timeout(0.5):
+                await asyncio.Event().wait()
+        assert not policy.is_open_for(everybody)
+        toml.write_text(f"history_days = 7\n{rules}")
+        await until(lambda: reloading.needs_restart != ())
+        assert not policy.is_open_for(everybody)
+        toml.write_text("")
+        await until(lambda: policy.is_open_for(everybody))
+        await reloading.stop()
+
+
 async def test_an_edit_each_ten_milliseconds_is_taken_in_when_it_rests(file: Path) -> None:
     async with watching(file) as (optimizer, _):
         for number in range(100):

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
+import socket
+import sys
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
@@ -15,7 +18,8 @@ from mcp_optimizer import __version__
 from mcp_optimizer.control.asking import RunningGateway, running_gateways
 from mcp_optimizer.control.listener import ControlLimits, ControlListener
 from mcp_optimizer.control.places import identity
-from mcp_optimizer.control.requests import Request, StatusRequest, ToolsRequest
+from mcp_optimizer.control.requests import FindRequest, Request, StatusRequest, ToolsRequest
+from mcp_optimizer.control.wire import Hello
 from mcp_optimizer.errors import ConfigurationError, GatewayFailure
 from mcp_optimizer.settings import Settings
 from tests.waiting import until
@@ -213,6 +217,55 @@ async def test_stopping_does_not_wait_for_those_who_ask(asked: Asked) -> None:
     await reader.readline()
     assert await _rest(reader) == b""
     writer.close()
+
+
+NO_ANSWERS = [b"[]\n", b"1\n", b"no JSON\n", b'{"failure": 1}\n', b'{"failure": {}}\n', b"[" * 100_000 + b"\n", b""]
+
+
+@pytest.mark.parametrize("line", NO_ANSWERS)
+async def test_what_is_no_answer_is_a_failure_of_the_command(listen: Listen, line: bytes) -> None:
+    path = await listen()
+    [gateway] = await found()
+    path.unlink()
+
+    async def reply(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(gateway.hello.line())
+        await reader.readline()
+        writer.write(line)
+        writer.close()
+
+    async with await asyncio.start_unix_server(reply, path):
+        with pytest.raises(GatewayFailure, match=r"did not answer|before it answered"):
+            await asyncio.to_thread(gateway.ask, StatusRequest(), 10.0)
+
+
+async def test_a_request_that_no_gateway_takes_is_not_sent(listen: Listen) -> None:
+    await listen()
+    with pytest.raises(GatewayFailure, match="a running gateway takes 10,000,000"):
+        await ask(FindRequest(query="x" * 11_000_000))
+
+
+@pytest.mark.skipif(sys.platform != "linux" or os.geteuid() != 0, reason="only root can be another user for a moment")
+async def test_a_gateway_of_another_user_is_not_asked(listen: Listen) -> None:
+    path = await listen()
+    assert len(await found()) == 1
+    path.unlink()
+    with socket.socket(socket.AF_UNIX) as made:
+        made.bind(str(path))
+        user = os.geteuid()
+        # The system remembers who made it listen.
+        os.seteuid(12_345)
+        try:
+            made.listen()
+        finally:
+            os.seteuid(user)
+        made.setblocking(False)
+        looking = asyncio.create_task(found())
+        accepted, _ = await asyncio.get_running_loop().sock_accept(made)
+        with accepted:
+            with contextlib.suppress(OSError):
+                accepted.sendall(Hello(__version__, os.getpid(), is_ready=True).line())
+            assert await looking == []
 
 
 async def _rest(reader: asyncio.StreamReader) -> bytes:

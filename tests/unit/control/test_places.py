@@ -95,3 +95,9 @@ def test_gateways_with_other_servers_have_another_identity(tmp_path: Path) -> No
 def test_a_password_of_the_database_is_no_part_of_the_identity() -> None:
     places = ("postgresql://ada:first@host/name", "postgresql://ada:second@host/name")
     assert len({identity(Settings(demo=True, database=place)) for place in places}) == 1
+
+
+def test_a_server_file_that_is_a_link_to_itself_has_an_identity(tmp_path: Path) -> None:
+    loop = tmp_path / "servers.json"
+    loop.symlink_to(loop)
+    assert identity(Settings(config=loop)) != identity(Settings(demo=True))

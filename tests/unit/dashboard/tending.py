@@ -31,6 +31,7 @@ class Tended:
     optimizer: Optimizer
     client: httpx2.AsyncClient
     file: Path
+    app: Any
 
     @property
     def text(self) -> str:
@@ -73,12 +74,13 @@ async def tended(
     optimizer.start()
     try:
         await optimizer.wait_for_servers(30)
-        transport = httpx2.ASGITransport(app=optimizer.http_app("127.0.0.1"))
+        app = optimizer.http_app("127.0.0.1")
+        transport = httpx2.ASGITransport(app=app)
         async with httpx2.AsyncClient(
             transport=transport, base_url="http://localhost:8765", headers=OWN_PAGE
         ) as client:
             if key:
                 assert (await client.post("/login", data={"token": key})).status_code == 303
-            yield Tended(optimizer, client, file)
+            yield Tended(optimizer, client, file, app)
     finally:
         await optimizer.stop()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from pathlib import Path
 
@@ -20,7 +21,10 @@ from tests.waiting import until
 pytestmark = pytest.mark.process
 
 SECRET = "a value that nobody may read"
-SERVERS = {"time": plain_server("time"), "off": {**plain_server("off"), "disabled": True}}
+SERVERS = {
+    "time": plain_server("time"),
+    "off": {**plain_server("off"), "env": {"KEY": "${secret:other/KEY}"}, "disabled": True},
+}
 ADDED = {"name": "new", "command": sys.executable, "args": f"{PLAIN_SERVER}\r\nnew"}
 
 
@@ -73,6 +77,22 @@ async def test_what_somebody_else_wrote_since_is_not_undone(tmp_path: Path) -> N
         assert world.text == theirs
 
 
+async def test_undo_is_about_the_change_that_its_page_shows(tmp_path: Path) -> None:
+    async with tended(tmp_path, SERVERS) as world:
+        await world.post("/servers/time/disable")
+        [seen] = re.findall(r'name="at" value="(\d+)"', await world.page("/servers"))
+        # Another visitor.
+        await world.post("/servers/off/remove")
+        theirs = world.text
+        answer = await world.post("/servers/undo", {"at": seen})
+        assert answer.status_code == 409
+        assert "somebody removed off" in answer.text
+        assert world.text == theirs
+        [seen] = re.findall(r'name="at" value="(\d+)"', await world.page("/servers"))
+        assert (await world.post("/servers/undo", {"at": seen})).status_code == 303
+        assert "off" in world.entries
+
+
 async def test_a_server_is_restarted(tmp_path: Path) -> None:
     pid = tmp_path / "pid"
     async with tended(tmp_path, {"time": plain_server("time", "--pid-file", pid)}) as world:
@@ -92,7 +112,7 @@ async def test_removing_asks_on_a_page_of_its_own(tmp_path: Path) -> None:
 
 
 async def test_a_server_is_added_by_its_command_and_its_secret_is_never_seen_again(tmp_path: Path) -> None:
-    async with tended(tmp_path, SERVERS) as world:
+    async with tended(tmp_path, SERVERS, Role.MANAGE) as world:
         fields = {**ADDED, "secret-name-0": "API_KEY", "secret-value-0": SECRET}
         answer = await world.post("/servers", fields)
         assert (answer.status_code, answer.headers["location"]) == (303, "/servers/new")
@@ -119,16 +139,19 @@ async def test_a_server_is_added_by_its_command_and_its_secret_is_never_seen_aga
         ({"command": ""}, "either a command or an address"),
         ({"command": "", "args": "", "url": "http://example.test/mcp"}, "must use https"),
         ({"command": "", "args": "", "url": "file:///etc/passwd"}, "not an address"),
+        ({"command": "", "args": "", "url": "https://example.test/${secret:other/KEY}"}, "address with variables"),
+        ({"name": "other", "secret-name-0": "KEY", "secret-value-0": SECRET}, "Another server uses the secret"),
         ({"secret-name-0": "A B", "secret-value-0": SECRET}, "not the name of an environment variable"),
         ({"secret-name-0": "A"}, "a name and a value"),
         ({"args": "x" * 5_000}, "at most"),
+        ({"command": "x\0y"}, "NUL"),
         ({"command": "mcp-optimizer", "args": "serve\n--config\nFILE"}, "would start itself forever"),
     ],
 )
 async def test_what_cannot_be_added_is_told_and_changes_nothing(
     tmp_path: Path, fields: dict[str, str], problem: str
 ) -> None:
-    async with tended(tmp_path, SERVERS) as world:
+    async with tended(tmp_path, SERVERS, Role.MANAGE) as world:
         before = world.text
         sent = {name: text.replace("FILE", str(world.file)) for name, text in {**ADDED, **fields}.items()}
         answer = await world.post("/servers", sent)
@@ -157,6 +180,7 @@ async def test_an_edit_that_is_wrong_is_told_with_its_line(tmp_path: Path) -> No
         {"Sec-Fetch-Site": "cross-site"},
         {"Sec-Fetch-Site": "same-site"},
         {"Sec-Fetch-Site": ""},
+        {"Sec-Fetch-Site": "", "Origin": "http://localhost:9999"},
         {"Sec-Fetch-Site": "same-origin", "Origin": "https://evil.example"},
         {"Sec-Fetch-Site": "same-origin", "Host": "evil.example"},
     ],

@@ -51,7 +51,10 @@ async def test_the_log_tells_of_starts_ends_and_changes() -> None:
 
 @pytest.mark.process
 async def test_what_a_child_writes_to_stderr_is_in_its_log_without_its_secrets() -> None:
-    greeting = "import os, sys; print('began with', os.environ['API_TOKEN'], file=sys.stderr)"
+    greeting = (
+        "import os, sys; token = os.environ['API_TOKEN']; print('began with', token, file=sys.stderr); "
+        "print(token[:3] + chr(27) + '[1m' + token[3:], token[:9] + chr(0) + token[9:], file=sys.stderr)"
+    )
     flood = "print(*range(100_000), sep='\\n', file=sys.stderr)"
     secret = {"API_TOKEN": "s3cret-Value-77"}
     spec = ServerSpec("one", Transport.STDIO, sys.executable, ("-c", f"{greeting}; {flood}"), secret)
@@ -66,4 +69,5 @@ async def test_what_a_child_writes_to_stderr_is_in_its_log_without_its_secrets()
     assert len(many) <= 200
     assert any(line.endswith("stderr: 99999") for line in many)
     assert any("began with [redacted: API_TOKEN]" in line for line in few)
+    assert any("stderr: [redacted: API_TOKEN] [redacted: API_TOKEN]" in line for line in few)
     assert not any("s3cret" in line for line in (*many, *few))
