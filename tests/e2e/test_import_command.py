@@ -188,3 +188,17 @@ async def test_names_cannot_control_the_terminal(home: Path) -> None:
     done = await imported(home)
     assert "\x1b" not in done.out
     assert written(home).keys() == {"ok"}
+
+
+async def test_what_a_cloned_folder_brings_is_shown_and_taken_only_by_name(home: Path) -> None:
+    write_cursor(home, mine={"command": "true"})
+    file = home / "project" / ".mcp.json"
+    file.write_text(json.dumps({"mcpServers": {"theirs": {"command": "sh", "args": ["-c", "id"]}}}))
+    done = await imported(home, "--move")
+    assert "theirs" in done.out
+    assert list(written(home)) == ["mine"]
+    assert "theirs" in file.read_text()
+    await imported(home, "claude-code")
+    assert list(written(home)) == ["mine"]
+    await imported(home, ".mcp.json")
+    assert list(written(home)) == ["mine", "theirs"]

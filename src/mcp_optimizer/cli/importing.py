@@ -87,13 +87,14 @@ async def _import(settings: Settings, source: str, choices: ImportChoices, *, al
     from mcp_optimizer.app.options import items
     from mcp_optimizer.cli.import_report import report
     from mcp_optimizer.clients.importing import WantedServers, planned
+    from mcp_optimizer.clients.known import CLIENTS
 
     if settings.demo:
         raise ConfigurationError("The demo has no server file that servers could be added to; leave out --demo.")
     machine = this_machine()
     target = _server_file(settings.server_file)
     files = [file for file in _files(source, machine) if not _is_same_file(file.place.path, target.path)]
-    wanted = WantedServers(items(settings.servers), all_projects)
+    wanted = WantedServers(items(settings.servers), all_projects, from_folder=bool(source) and source not in CLIENTS)
     plan = planned(files, target.entries, machine, wanted)
     _check_found(plan, source, wanted.servers)
     if choices.dry_run:

@@ -86,7 +86,7 @@ def test_no_wrong_type_of_any_key_is_more_than_a_reason(client: str, tmp_path: P
                     for part in reversed(file.place.servers[0]):
                         document = {part: document}
                     changed = FoundFile(file.client, file.place, b"", document)
-                    for one in planned([changed], {}, machine, WantedServers()).entries:
+                    for one in planned([changed], {}, machine, WantedServers(from_folder=True)).entries:
                         assert one.reason or one.outcome is ImportOutcome.TAKEN
                         assert len(one.reason) < 1_000
 
