@@ -44,7 +44,8 @@ class Corrections:
 
 def corrections(settings: Settings) -> Corrections | None:
     """The corrections of the configured server file; None if it has none, or cannot be read."""
-    from mcp_optimizer.textfiles.kinds import FileKind, UnreadableText
+    from mcp_optimizer.runtime.regular_files import read_regular
+    from mcp_optimizer.textfiles.kinds import LARGEST, FileKind, UnreadableText
     from mcp_optimizer.textfiles.reading import parsed
     from mcp_optimizer.upstream.config import parse_server_file
     from mcp_optimizer.upstream.entry_fixes import entry_fixes
@@ -54,7 +55,7 @@ def corrections(settings: Settings) -> Corrections | None:
         return None
     path = settings.server_file
     try:
-        content = path.read_bytes()
+        content = read_regular(path, LARGEST[FileKind.JSON])
         text = content.decode("utf-8-sig")
         document = parsed(text, FileKind.JSON)
         specs = parse_server_file(text, path, os.environ)

@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from mcp_optimizer.errors import ConfigurationError, listed, quoted
+from mcp_optimizer.runtime.regular_files import NotRegular, read_regular
 from mcp_optimizer.textfiles.editing import CannotEdit, with_value, without_value
-from mcp_optimizer.textfiles.kinds import FileKind
+from mcp_optimizer.textfiles.kinds import LARGEST, FileKind
 from mcp_optimizer.textfiles.reading import UnreadableText, parsed
 from mcp_optimizer.textfiles.writing import FileChanged, replace_file
 
@@ -49,9 +50,11 @@ def file_text(path: Path) -> str:
 
 def file_bytes(path: Path) -> bytes | None:
     try:
-        return path.read_bytes()
+        return read_regular(path, LARGEST[FileKind.JSON])
     except FileNotFoundError:
         return None
+    except NotRegular as error:
+        raise ConfigurationError(f"Cannot change {path}: {error}.") from None
     except OSError as error:
         raise ConfigurationError(f"Cannot read {path}: {error.strerror or type(error).__name__}.") from None
 
