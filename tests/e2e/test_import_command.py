@@ -202,3 +202,21 @@ async def test_what_a_cloned_folder_brings_is_shown_and_taken_only_by_name(home:
     assert list(written(home)) == ["mine"]
     await imported(home, ".mcp.json")
     assert list(written(home)) == ["mine", "theirs"]
+
+
+async def test_a_link_out_of_the_folder_is_not_switched_off(home: Path) -> None:
+    victim = write_cursor(home, mine={"command": "true"})
+    before = victim.read_bytes()
+    (home / "project" / ".mcp.json").symlink_to(victim)
+    done = await imported(home, ".mcp.json", "--move")
+    assert (done.code, victim.read_bytes()) == (1, before)
+    assert "leads out" in done.out
+
+
+async def test_values_that_nobody_calls_secret_are_kept_from_others_too(home: Path) -> None:
+    write_cursor(home, mine={"command": "true", "env": {"DATABASE": "plain"}})
+    ours = home / "project" / "mcp.json"
+    ours.write_text('{"mcpServers": {}}')
+    ours.chmod(0o644)
+    await imported(home)
+    assert stat.S_IMODE(ours.stat().st_mode) == 0o600

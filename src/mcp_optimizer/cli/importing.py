@@ -200,7 +200,7 @@ def _agrees(count: int, choices: ImportChoices) -> bool:
 async def _add(settings: Settings, target: ServerFile, plan: ImportPlan, *, is_stored: bool) -> None:
     """Write what is taken into our file."""
     from mcp_optimizer.clients.importing import with_entries
-    from mcp_optimizer.db.private_files import make_folder, mend
+    from mcp_optimizer.db.private_files import make_folder
     from mcp_optimizer.textfiles.editing import CannotEdit
     from mcp_optimizer.textfiles.writing import replace_file
 
@@ -210,9 +210,9 @@ async def _add(settings: Settings, target: ServerFile, plan: ImportPlan, *, is_s
         text = with_entries(target.text, target.key, plan.taken, stored=is_stored)
         if target.content is None:
             make_folder(target.path.absolute().parent)
-        replace_file(target.path, text, expected=target.content)
-        if not is_stored and any(entry.secrets for entry in plan.taken):
-            mend(target.path)
+        # Also what is not known to be a secret may be one: a client's file is often private.
+        has_values = any(one.secrets or one.entry.keys() & {"env", "headers"} for one in plan.taken)
+        replace_file(target.path, text, expected=target.content, private=has_values)
     except CannotEdit as error:
         raise ConfigurationError(f"Servers cannot be added to {target.path}. {error}.") from None
     except OSError as error:
@@ -236,6 +236,9 @@ def _move(plan: ImportPlan, backups: Backups) -> tuple[list[PlannedEntry], list[
     for file in plan.files:
         entries = [entry for entry in plan.entries if entry.file is file and entry.is_there]
         if not entries:
+            continue
+        if file.place.leads_out:
+            problems.append(f"{file.place.path} was not changed: it is a link that leads out of its folder")
             continue
         try:
             text = switched_off(file, [entry.listed for entry in entries])

@@ -24,8 +24,11 @@ _TURNED_OFF = ("disabledTools", "excludeTools")
 Edit = Callable[[str], str]
 
 
-def change_file(path: Path, edit: Edit) -> bool:
-    """Apply an edit to a server file, which is created if there is none; whether that changed anything."""
+def change_file(path: Path, edit: Edit, *, private: bool = False) -> bool:
+    """Apply an edit to a server file, which is created if there is none; whether that changed anything.
+
+    `private`: from now on, only its owner can read it, because values are written that may be secret.
+    """
     before = file_bytes(path)
     text = EMPTY if before is None else _decoded(before, path)
     try:
@@ -34,7 +37,7 @@ def change_file(path: Path, edit: Edit) -> bool:
             return False
         if before is None:
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        replace_file(path, after, expected=before)
+        replace_file(path, after, expected=before, private=private)
     except (UnreadableText, CannotEdit, FileChanged) as error:
         raise ConfigurationError(f"Cannot change {path}: {str(error).rstrip('.')}.") from None
     except OSError as error:

@@ -8,9 +8,11 @@ from typing import Any
 
 import pytest
 
+from mcp_optimizer.clients.connecting import CannotConnect, connecting
 from mcp_optimizer.clients.finding import Machine, file_named, found_files
 from mcp_optimizer.clients.importing import ImportOutcome, ImportPlan, WantedServers, planned
 from mcp_optimizer.clients.known import CLIENTS
+from mcp_optimizer.clients.own_entry import OurGateway
 from mcp_optimizer.textfiles.kinds import FileKind
 from tests.unit.clients.golden import made_machine
 
@@ -69,3 +71,22 @@ def test_files_in_the_home_itself_are_the_user_s(tmp_path: Path) -> None:
     (machine.home / ".mcp.json").write_text(json.dumps({"mcpServers": {"docs": RUNS}}))
     plan = planned(found_files(in_home), {}, in_home, WantedServers())
     assert [entry.name for entry in plan.taken] == ["docs"]
+
+
+@pytest.mark.parametrize("is_folder", [False, True])
+def test_a_link_out_of_the_folder_is_not_followed_to_another_file(is_folder: bool, tmp_path: Path) -> None:
+    machine = made_machine(tmp_path)
+    victim = machine.home / ".config" / "mcp.json"
+    victim.parent.mkdir(parents=True)
+    victim.write_text("{}")
+    ours = machine.folder / ".cursor"
+    machine.folder.mkdir(exist_ok=True)
+    if is_folder:
+        ours.symlink_to(victim.parent)
+    else:
+        ours.mkdir()
+        (ours / "mcp.json").symlink_to(victim)
+    gateway = OurGateway("/opt/mcp-optimizer", ("serve",))
+    with pytest.raises(CannotConnect, match="leads out of"):
+        connecting(CLIENTS["cursor"], machine, gateway, "mcp-optimizer", in_project=True)
+    assert victim.read_text() == "{}"
