@@ -20,7 +20,7 @@ from mcp_optimizer.domain.result_settings import ResultEncoding, ResultSettings,
 from mcp_optimizer.domain.sharing_settings import SharingSettings
 from mcp_optimizer.errors import ConfigurationError
 from mcp_optimizer.limits import Limits
-from mcp_optimizer.settings_sources import explained, first_file, from_environment, from_file, refuse_unknown
+from mcp_optimizer.settings_sources import explained, first_file, from_environment, from_file, own_file, refuse_unknown
 
 APP_NAME = "mcp-optimizer"
 PREFIX = "MCP_OPTIMIZER_"
@@ -289,11 +289,10 @@ class GeneralSettings(BaseModel):
 
     @property
     def server_file(self) -> Path:
-        """The server file to read: the configured one, otherwise the first that exists."""
+        """The server file to read: the configured one, otherwise the first that is a file."""
         if self.config is not None:
             return self.config.expanduser()
-        here = Path(SERVER_FILE)
-        return here if here.exists() else user_config_path(APP_NAME) / SERVER_FILE
+        return Path(SERVER_FILE) if Path(SERVER_FILE).is_file() else user_config_path(APP_NAME) / SERVER_FILE
 
     @property
     def http_address(self) -> tuple[str, int]:
@@ -332,7 +331,8 @@ def load_settings(
     """
     environment = os.environ if environment is None else environment
     flags = {name: value for name, value in (flags or {}).items() if value is not None}
-    candidates = (Path(SETTINGS_FILE), user_config_path(APP_NAME) / "settings.toml")
+    here = own_file(SETTINGS_FILE, flags.get("config") or environment.get(f"{PREFIX}CONFIG"))
+    candidates = (*here, user_config_path(APP_NAME) / "settings.toml")
     path = settings_file or first_file(environment, f"{PREFIX}SETTINGS", candidates)
     layers = [
         *([(from_file(path, text), f"in {path}")] if path else []),

@@ -6,6 +6,7 @@ Called by `settings`; knows no option but `rules`, whose errors are counted as p
 from __future__ import annotations
 
 import difflib
+import os
 import tomllib
 from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
@@ -16,10 +17,20 @@ from mcp_optimizer.errors import ConfigurationError
 
 
 def first_file(environment: Mapping[str, str], variable: str, candidates: Iterable[Path]) -> Path | None:
-    """The file that a variable names, otherwise the first that exists."""
+    """The file that a variable names, otherwise the first that exists and is a file."""
     if named := environment.get(variable):
         return Path(named).expanduser()
-    return next((path for path in candidates if path.exists()), None)
+    return next((path for path in candidates if path.is_file()), None)
+
+
+def own_file(name: str, servers: str | Path | None) -> list[Path]:
+    """The settings file of the current folder, unless the server file is named and elsewhere.
+
+    A client starts the gateway in whatever folder is open, with a server file of the user: the settings of a cloned
+    repository must not replace the user's own, with their rules.
+    """
+    is_elsewhere = servers and not Path(os.path.abspath(Path(servers).expanduser())).is_relative_to(Path.cwd())
+    return [] if is_elsewhere else [Path(name)]
 
 
 def from_file(path: Path, text: str | None = None) -> dict[str, Any]:

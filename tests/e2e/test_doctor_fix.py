@@ -74,3 +74,11 @@ async def test_where_there_is_nothing_to_correct_nothing_is_written(tmp_path: Pa
     assert done.code == 0
     assert not {"fixed", "fixable"} & done.json.keys()
     assert path.stat().st_mtime_ns == before.st_mtime_ns
+
+
+async def test_keys_of_an_entry_with_a_mistake_are_kept_from_others_too(tmp_path: Path) -> None:
+    path = tmp_path / "mcp.json"
+    path.write_text('{"mcpServers": {"far": {"url": "localhost:9/mcp", "headers": {"Authorization": "k"}}}}')
+    path.chmod(0o644)
+    await command("doctor", "--fix", "--yes", "--config", path, "--database", "none")
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600

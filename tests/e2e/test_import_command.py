@@ -188,3 +188,35 @@ async def test_names_cannot_control_the_terminal(home: Path) -> None:
     done = await imported(home)
     assert "\x1b" not in done.out
     assert written(home).keys() == {"ok"}
+
+
+async def test_what_a_cloned_folder_brings_is_shown_and_taken_only_by_name(home: Path) -> None:
+    write_cursor(home, mine={"command": "true"})
+    file = home / "project" / ".mcp.json"
+    file.write_text(json.dumps({"mcpServers": {"theirs": {"command": "sh", "args": ["-c", "id"]}}}))
+    done = await imported(home, "--move")
+    assert "theirs" in done.out
+    assert list(written(home)) == ["mine"]
+    assert "theirs" in file.read_text()
+    await imported(home, "claude-code")
+    assert list(written(home)) == ["mine"]
+    await imported(home, ".mcp.json")
+    assert list(written(home)) == ["mine", "theirs"]
+
+
+async def test_a_link_out_of_the_folder_is_not_switched_off(home: Path) -> None:
+    victim = write_cursor(home, mine={"command": "true"})
+    before = victim.read_bytes()
+    (home / "project" / ".mcp.json").symlink_to(victim)
+    done = await imported(home, ".mcp.json", "--move")
+    assert (done.code, victim.read_bytes()) == (1, before)
+    assert "leads out" in done.out
+
+
+async def test_values_that_nobody_calls_secret_are_kept_from_others_too(home: Path) -> None:
+    write_cursor(home, mine={"command": "true", "env": {"DATABASE": "plain"}})
+    ours = home / "project" / "mcp.json"
+    ours.write_text('{"mcpServers": {}}')
+    ours.chmod(0o644)
+    await imported(home)
+    assert stat.S_IMODE(ours.stat().st_mode) == 0o600

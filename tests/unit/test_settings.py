@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -271,3 +272,25 @@ def test_contradictions_about_who_may_call_are_refused() -> None:
         is_open(Settings(require_auth=False), is_loopback=False)
     with pytest.raises(ConfigurationError, match="not both"):
         load_settings({"require_auth": True, "open_to_anyone": True}, environment={})
+
+
+def test_the_settings_of_the_folder_count_only_with_a_server_file_there(tmp_path: Path) -> None:
+    (tmp_path / "here" / "mcp-optimizer.toml").write_text("find_limit = 1\n")
+    for config in (None, "mcp.json", "./below/mcp.json", tmp_path / "here" / "mcp.json"):
+        assert load({"config": config}).find_limit == 1
+    for config in (tmp_path / "mcp.json", "../mcp.json", "../here-too/mcp.json"):
+        assert load({"config": config}).find_limit != 1
+        assert load(environment={"MCP_OPTIMIZER_CONFIG": str(config)}).find_limit != 1
+
+
+@pytest.mark.parametrize("made", ["pipe", "device", "folder"])
+def test_what_is_not_a_file_is_never_found_in_the_folder(made: str, tmp_path: Path) -> None:
+    for name in ("mcp.json", "mcp-optimizer.toml"):
+        path = tmp_path / "here" / name
+        if made == "pipe":
+            os.mkfifo(path)
+        elif made == "device":
+            path.symlink_to("/dev/zero")
+        else:
+            path.mkdir()
+    assert load().server_file.is_absolute()

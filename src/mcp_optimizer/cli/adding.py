@@ -217,7 +217,8 @@ class _Adding:
             await self._store(stored, value)
         if found.bundle is not None:
             unpacked(found.bundle, bundles, manifest_name(found.bundle.manifest))
-        change_file(self._settings.server_file, lambda text: with_entry(text, name, filled.entry))
+        has_values = bool(filled.entry.keys() & {"env", "headers"})
+        change_file(self._settings.server_file, lambda text: with_entry(text, name, filled.entry), private=has_values)
         await record_act(self._settings, "server/add", server=name)
         if not self._as_json:
             print(f"Added {name}. A running gateway takes it in by itself.")

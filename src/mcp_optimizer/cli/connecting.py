@@ -250,6 +250,8 @@ def _gateway(settings: Settings, url: str, key_variable: str) -> OurGateway:
     if settings.demo:
         return OurGateway(words[0], (*words[1:], "serve", "--demo"))
     file = settings.server_file.absolute()
+    if settings.config is None and not settings.server_file.is_absolute():
+        warn(f"{file} is the server file of this folder: whoever can change the folder decides what is started")
     if not file.exists():
         warn(f"There is no server file at {file} yet: mcp-optimizer import, or mcp-optimizer init {file}")
     return OurGateway(words[0], (*words[1:], "serve", "--config", str(file)))

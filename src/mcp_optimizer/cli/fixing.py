@@ -44,9 +44,10 @@ class Corrections:
 
 def corrections(settings: Settings) -> Corrections | None:
     """The corrections of the configured server file; None if it has none, or cannot be read."""
-    from mcp_optimizer.textfiles.kinds import FileKind, UnreadableText
+    from mcp_optimizer.runtime.regular_files import read_regular
+    from mcp_optimizer.textfiles.kinds import LARGEST, FileKind, UnreadableText
     from mcp_optimizer.textfiles.reading import parsed
-    from mcp_optimizer.upstream.config import parse_server_file
+    from mcp_optimizer.upstream.config import parse_server_file, servers_of
     from mcp_optimizer.upstream.entry_fixes import entry_fixes
     from mcp_optimizer.upstream.itself import SAME_FILE
 
@@ -54,7 +55,7 @@ def corrections(settings: Settings) -> Corrections | None:
         return None
     path = settings.server_file
     try:
-        content = path.read_bytes()
+        content = read_regular(path, LARGEST[FileKind.JSON])
         text = content.decode("utf-8-sig")
         document = parsed(text, FileKind.JSON)
         specs = parse_server_file(text, path, os.environ)
@@ -62,7 +63,9 @@ def corrections(settings: Settings) -> Corrections | None:
         # Whoever reads it for its servers says why.
         return None
     themselves = {spec.name for spec in specs if spec.problem.startswith(SAME_FILE)}
-    has_keys = any(spec.env or spec.headers for spec in specs)
+    # As they are written: an entry with a mistake has its keys too.
+    entries = servers_of(document, path)[1].values()
+    has_keys = any(isinstance(entry, dict) and (entry.get("env") or entry.get("headers")) for entry in entries)
     found = Corrections(path, content, tuple(entry_fixes(document, themselves)), has_keys and _is_open(path))
     return found if found.lines else None
 

@@ -87,13 +87,14 @@ async def _import(settings: Settings, source: str, choices: ImportChoices, *, al
     from mcp_optimizer.app.options import items
     from mcp_optimizer.cli.import_report import report
     from mcp_optimizer.clients.importing import WantedServers, planned
+    from mcp_optimizer.clients.known import CLIENTS
 
     if settings.demo:
         raise ConfigurationError("The demo has no server file that servers could be added to; leave out --demo.")
     machine = this_machine()
     target = _server_file(settings.server_file)
     files = [file for file in _files(source, machine) if not _is_same_file(file.place.path, target.path)]
-    wanted = WantedServers(items(settings.servers), all_projects)
+    wanted = WantedServers(items(settings.servers), all_projects, from_folder=bool(source) and source not in CLIENTS)
     plan = planned(files, target.entries, machine, wanted)
     _check_found(plan, source, wanted.servers)
     if choices.dry_run:
@@ -199,7 +200,7 @@ def _agrees(count: int, choices: ImportChoices) -> bool:
 async def _add(settings: Settings, target: ServerFile, plan: ImportPlan, *, is_stored: bool) -> None:
     """Write what is taken into our file."""
     from mcp_optimizer.clients.importing import with_entries
-    from mcp_optimizer.db.private_files import make_folder, mend
+    from mcp_optimizer.db.private_files import make_folder
     from mcp_optimizer.textfiles.editing import CannotEdit
     from mcp_optimizer.textfiles.writing import replace_file
 
@@ -209,9 +210,9 @@ async def _add(settings: Settings, target: ServerFile, plan: ImportPlan, *, is_s
         text = with_entries(target.text, target.key, plan.taken, stored=is_stored)
         if target.content is None:
             make_folder(target.path.absolute().parent)
-        replace_file(target.path, text, expected=target.content)
-        if not is_stored and any(entry.secrets for entry in plan.taken):
-            mend(target.path)
+        # Also what is not known to be a secret may be one: a client's file is often private.
+        has_values = any(one.secrets or one.entry.keys() & {"env", "headers"} for one in plan.taken)
+        replace_file(target.path, text, expected=target.content, private=has_values)
     except CannotEdit as error:
         raise ConfigurationError(f"Servers cannot be added to {target.path}. {error}.") from None
     except OSError as error:
@@ -235,6 +236,9 @@ def _move(plan: ImportPlan, backups: Backups) -> tuple[list[PlannedEntry], list[
     for file in plan.files:
         entries = [entry for entry in plan.entries if entry.file is file and entry.is_there]
         if not entries:
+            continue
+        if file.place.leads_out:
+            problems.append(f"{file.place.path} was not changed: it is a link that leads out of its folder")
             continue
         try:
             text = switched_off(file, [entry.listed for entry in entries])

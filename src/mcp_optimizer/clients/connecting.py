@@ -124,6 +124,8 @@ def _file(client: ClientProgram, machine: Machine, in_project: bool, must_be_ins
         folder = client.folder(machine.home, machine.environment, machine.platform)
         raise CannotConnect(f"{client.title} is not installed here: there is no {folder}.")
     place = next((one for one in places if os.path.lexists(one.path)), places[0])
+    if place.leads_out:
+        raise CannotConnect(f"{place.path} was not changed. It is a link that leads out of {place.project}.")
     if not os.path.lexists(place.path):
         if client.name == "continue" and must_be_installed:
             raise CannotConnect(f"Continue has no {place.path} yet; open its settings once, then connect it.")

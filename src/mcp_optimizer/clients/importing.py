@@ -5,6 +5,7 @@ Pure, from files that were read to a plan and edited texts. Called by the comman
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
@@ -18,6 +19,7 @@ from mcp_optimizer.clients.known import KeyPath
 from mcp_optimizer.clients.literal_secrets import SecretsOfEntry
 from mcp_optimizer.textfiles.editing import with_value
 from mcp_optimizer.textfiles.kinds import FileKind
+from mcp_optimizer.upstream.variables import secrets_used
 
 _LONGEST_NAME = 200
 _REFERENCE = "${secret:"
@@ -79,6 +81,9 @@ class WantedServers:
     servers: Collection[str] = ()
     """By name; all if there are none."""
     all_projects: bool = False
+    from_folder: bool = False
+    """Whether entries count that the current folder brings in files of its own. A cloned repository may have some, and
+    they say what is run, so they are wanted only by a user who names the file."""
 
 
 def planned(
@@ -97,7 +102,7 @@ def planned(
         for listed in found.entries:
             if wanted.servers and listed.name not in wanted.servers:
                 continue
-            entry = _planned(file, listed, there, machine, is_named=bool(wanted.servers))
+            entry = _planned(file, listed, there, machine, wanted)
             entries.append(entry)
             if entry.outcome is ImportOutcome.TAKEN:
                 there[entry.name] = entry.entry
@@ -105,14 +110,25 @@ def planned(
 
 
 def _planned(
-    file: FoundFile, listed: ListedEntry, there: Mapping[str, Any], machine: Machine, *, is_named: bool
+    file: FoundFile, listed: ListedEntry, there: Mapping[str, Any], machine: Machine, wanted: WantedServers
 ) -> PlannedEntry:
     found = translated(listed.name, listed.value, _origin(file, listed, machine), machine.environment)
     plan = PlannedEntry(file, listed, ImportOutcome.TAKEN, listed.name, notes=found.notes)
     is_off = found.is_off or listed.is_off
     if found.is_gateway:
         return replace(plan, outcome=ImportOutcome.SKIPPED, reason="it is mcp-optimizer itself", notes=())
-    if is_off and not is_named:
+    is_of_folder = file.place.project not in (None, machine.home)
+    if is_of_folder and not wanted.from_folder:
+        name = shlex.quote(str(file.place.path))
+        reason = (
+            f"the folder brings it, and says what it runs. Look at the file; to take it: mcp-optimizer import {name}"
+        )
+        return replace(plan, outcome=ImportOutcome.SKIPPED, reason=reason, notes=())
+    # Editors' inputs are what such a file asks for; anything else is the user's own.
+    if is_of_folder and (own := [name for name in secrets_used(found.entry) if not name.startswith("input:")]):
+        reason = f"the folder says where your secret {min(own)!r} goes; if that is right, add the server yourself"
+        return replace(plan, outcome=ImportOutcome.REFUSED, reason=reason, notes=())
+    if is_off and not wanted.servers:
         reason = "it is switched off; name it with --servers to take it over"
         return replace(plan, outcome=ImportOutcome.SKIPPED, reason=reason, notes=())
     if problem := found.refused or _problem_of_name(listed.name):

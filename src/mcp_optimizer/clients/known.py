@@ -1,10 +1,11 @@
 """The MCP clients that are known: where each keeps its servers, in what kind of file, and how one is switched off.
 
-A table and the paths that follow from it; `finding` looks at the disk. Knows nothing of entries.
+A table and the paths that follow from it; `finding` reads the disk. Knows nothing of entries.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -48,6 +49,13 @@ class FilePlace:
     """Where in the file servers may be; one that is added goes to the first."""
     project: Path | None = None
     """The folder whose servers these are; None for those of the user."""
+
+    @property
+    def leads_out(self) -> bool:
+        """Whether a project's file is really elsewhere: a cloned repository could send our edits to any file."""
+        if self.project is None:
+            return False
+        return not Path(os.path.realpath(self.path)).is_relative_to(os.path.realpath(self.project))
 
 
 @dataclass(frozen=True)

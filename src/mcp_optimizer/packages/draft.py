@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import Any
 
 from mcp_optimizer.errors import ConfigurationError
+from mcp_optimizer.packages.foreign import VARIABLE
 from mcp_optimizer.packages.inputs import Answers, WantedInput
 
 
@@ -119,7 +121,17 @@ def _filled(text: Pieces, answers: Answers) -> str | None:
     """The text, with several answers to one gap separated by commas; None if an answer is missing."""
     parts = [piece if isinstance(piece, str) else ",".join(answers.get(piece.key, ())) or None for piece in text]
     given = [part for part in parts if part is not None]
+    if any(_makes_variable(one, other) for one, other in pairwise(given)):
+        raise ConfigurationError(
+            "Its parts make up a variable, ${...}, only when they are put together, which would be replaced by a value "
+            "of yours. That is for you to write, not for others."
+        )
     return "".join(given) if len(given) == len(parts) else None
+
+
+def _makes_variable(one: str, other: str) -> bool:
+    """Whether a variable begins in a text and goes on in the next. Each was looked at alone before."""
+    return one.endswith("$") and VARIABLE.match(f"${other}") is not None
 
 
 def _words(arguments: Iterable[Argument], answers: Answers) -> Iterator[str]:

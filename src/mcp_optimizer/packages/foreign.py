@@ -17,7 +17,7 @@ MOST_ITEMS = 100
 """Maximum arguments, variables, headers or packages of one server."""
 
 _LONGEST_DESCRIPTION = 300
-_VARIABLE = re.compile(r"\$[{A-Za-z_]")
+VARIABLE = re.compile(r"\$[{A-Za-z_]")
 """Also `$NAME`, which the files of some programs may contain."""
 _ENVIRONMENT_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,199}")
 _HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,200}")
@@ -41,7 +41,7 @@ def clean(text: Any, what: str, longest: int = LONGEST_TEXT) -> str:
         raise ConfigurationError(f"{what} has {len(text):,} characters; at most {longest:,} are allowed.")
     if not text.isprintable():
         raise ConfigurationError(f"{what} contains characters that cannot be shown: {quoted(text)}.")
-    if _VARIABLE.search(text):
+    if VARIABLE.search(text):
         raise ConfigurationError(
             f"{what} contains a variable, {quoted(text)}, which would be replaced by a value of yours. "
             "That is for you to write, not for others."

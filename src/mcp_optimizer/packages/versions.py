@@ -7,6 +7,7 @@ import contextlib
 import json
 import re
 from collections.abc import Collection
+from pathlib import Path
 
 from mcp_optimizer.errors import ConfigurationError
 from mcp_optimizer.packages.commands import Package, PackageKind, check_identifier, is_exact
@@ -35,8 +36,9 @@ async def newest_version(package: Package, programs: Collection[str]) -> str:
 
 async def _of_pypi(name: str, programs: Collection[str]) -> str:
     if "uv" in programs:
+        # Without building: to learn a version, nothing of the package may run.
         text = await _output(
-            "uv", "pip", "compile", "--quiet", "--no-deps", "--no-header", "--no-annotate", "-", given=name
+            *"uv pip compile --quiet --no-build --no-deps --no-header --no-annotate -".split(), given=name
         )
         if match := re.search(r"^[A-Za-z0-9._-]+==(\S+)", text, re.MULTILINE):
             return match.group(1)
@@ -60,6 +62,9 @@ async def _output(*command: str, given: str = "") -> str:
     try:
         process = await asyncio.create_subprocess_exec(
             *command,
+            # Not in the current folder: the .npmrc or uv.toml of a cloned repository would choose whom they ask, and
+            # could send values of the environment there.
+            cwd=Path.home(),
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.DEVNULL,

@@ -85,11 +85,18 @@ def _document(text: str, kind: FileKind) -> Any:
     if kind is FileKind.JSON and not text.lstrip("\ufeff").strip():
         return {}
     document = parsed(text, kind)
-    if document is None and kind is FileKind.YAML:
-        return {}
+    if kind is FileKind.YAML:
+        # What an alias repeats is one object, which would change in every place at once.
+        document = {} if document is None else _unshared(document)
     if not isinstance(document, dict):
         raise CannotEdit("The document is not an object with keys")
     return document
+
+
+def _unshared(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _unshared(item) for key, item in value.items()}
+    return [_unshared(item) for item in value] if isinstance(value, list) else value
 
 
 def _at(document: Any, path: Sequence[str]) -> Any:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import re
+from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -74,6 +75,7 @@ def repeated_keys(text: str) -> list[str]:
     # For each open bracket: the places of its keys (none in a list), and the key whose value is being read.
     open_ones: list[tuple[dict[str, list[int]] | None, list[str]]] = []
     is_key = False
+    ends = [match.start() for match in re.finditer("\n", text)]
     for token in _TOKEN.finditer(text):
         mark = token.group()
         if mark in ("{", "["):
@@ -81,7 +83,7 @@ def repeated_keys(text: str) -> list[str]:
             is_key = mark == "{"
         elif mark in ("}", "]"):
             places, _ = open_ones.pop()
-            found += _repeated(text, places or {}, [key for _, keys in open_ones for key in keys])
+            found += _repeated(ends, places or {}, [key for _, keys in open_ones for key in keys])
         elif mark == ",":
             is_key = open_ones[-1][0] is not None
         elif mark[0] == '"' and is_key:
@@ -93,8 +95,8 @@ def repeated_keys(text: str) -> list[str]:
     return found
 
 
-def _repeated(text: str, places: dict[str, list[int]], outer: list[str]) -> Iterator[str]:
+def _repeated(ends: list[int], places: dict[str, list[int]], outer: list[str]) -> Iterator[str]:
     for key, starts in places.items():
         if len(starts) > 1:
-            lines = ", ".join(str(text.count("\n", 0, start) + 1) for start in starts[:5])
+            lines = ", ".join(str(bisect_left(ends, start) + 1) for start in starts[:5])
             yield f"{'.'.join([*outer, key])} (lines {lines})"

@@ -18,7 +18,7 @@ from mcp_optimizer.textfiles.jsonc import strict
 from mcp_optimizer.textfiles.kinds import BOM, LARGEST, FileKind, UnreadableText, place
 
 # The parser of the standard library takes quadratic time for the parts of a key.
-_ENDLESS_KEY = re.compile(r"""(?:(?:(?<![\w-])[\w-]++|"[^"\n]*"|'[^'\n]*')[ \t]*\.[ \t]*){100}""")
+_ENDLESS_KEY = re.compile(r"""(?:(?:(?<![\w-])[\w-]++|"[^"\n]*"|'[^'\n]*')[ \t]*\.[ \t]*){30}""")
 
 __all__ = ["UnreadableText", "duplicate_keys", "parsed"]
 

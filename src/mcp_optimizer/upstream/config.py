@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from mcp_optimizer.errors import ConfigurationError
-from mcp_optimizer.textfiles.kinds import FileKind
+from mcp_optimizer.textfiles.kinds import LARGEST, FileKind
 from mcp_optimizer.textfiles.reading import UnreadableText, duplicate_keys, parsed
 from mcp_optimizer.upstream.auth_config import KEYS_OF_AUTH, configured_headers, login, refuse_login_of_a_child
 from mcp_optimizer.upstream.entry_choices import timeout_of, tools_of, trust_of
@@ -81,7 +81,10 @@ _LONGEST_PURPOSE = 300
 def read_server_file(path: Path, environment: Mapping[str, str], look_up: LookUp = nothing_stored) -> list[ServerSpec]:
     """The servers of a file, in its order. `look_up` finds the secrets that it uses, if any."""
     try:
-        text = path.read_text(encoding="utf-8-sig")
+        # A pipe that a user names is read as well, though not without end.
+        with path.open("rb") as file:
+            content = file.read(LARGEST[FileKind.JSON] + 1)
+        text = content.decode("utf-8-sig")
     except FileNotFoundError:
         raise ConfigurationError(
             f"No server file at {path}. Create one with `mcp-optimizer init`, choose another with --config FILE, "
@@ -89,6 +92,8 @@ def read_server_file(path: Path, environment: Mapping[str, str], look_up: LookUp
         ) from None
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigurationError(f"Cannot read the server file {path}: {error}.") from error
+    if len(content) > LARGEST[FileKind.JSON]:
+        raise ConfigurationError(f"The server file {path} is larger than {LARGEST[FileKind.JSON]:,} bytes.")
     return parse_server_file(text, path, environment, look_up)
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from mcp_optimizer.upstream.entry_values import UnusableEntry
 
 _LARGEST = 64 * 1024
-_LINE = re.compile(r"\s*(?:export\s+)?([A-Za-z_][\w.-]*)\s*=\s*(.*?)\s*")
+_LINE = re.compile(r"(?:export\s+)?([A-Za-z_][\w.-]*)\s*=\s*(.*)")
 _QUOTED = re.compile(r"""(?P<quote>["'`])(?P<value>.*)(?P=quote)\s*(?:#.*)?""")
 _COMMENT = re.compile(r"(?:^|\s)#.*$")
 
@@ -24,7 +24,7 @@ def variables_of(path: Path, where: str) -> dict[str, str]:
     for number, line in enumerate(_text_of(path, where).splitlines(), start=1):
         if not line.strip() or line.lstrip().startswith("#"):
             continue
-        if (match := _LINE.fullmatch(line)) is None:
+        if (match := _LINE.fullmatch(line.strip())) is None:
             raise UnusableEntry(f'line {number} of the file of "{where}" is not NAME=VALUE')
         found[match.group(1)] = _value(match.group(2))
     return found

@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from mcp_optimizer.errors import ConfigurationError, listed, quoted
+from mcp_optimizer.runtime.regular_files import NotRegular, read_regular
 from mcp_optimizer.textfiles.editing import CannotEdit, with_value, without_value
-from mcp_optimizer.textfiles.kinds import FileKind
+from mcp_optimizer.textfiles.kinds import LARGEST, FileKind
 from mcp_optimizer.textfiles.reading import UnreadableText, parsed
 from mcp_optimizer.textfiles.writing import FileChanged, replace_file
 
@@ -23,8 +24,11 @@ _TURNED_OFF = ("disabledTools", "excludeTools")
 Edit = Callable[[str], str]
 
 
-def change_file(path: Path, edit: Edit) -> bool:
-    """Apply an edit to a server file, which is created if there is none; whether that changed anything."""
+def change_file(path: Path, edit: Edit, *, private: bool = False) -> bool:
+    """Apply an edit to a server file, which is created if there is none; whether that changed anything.
+
+    `private`: from now on, only its owner can read it, because values are written that may be secret.
+    """
     before = file_bytes(path)
     text = EMPTY if before is None else _decoded(before, path)
     try:
@@ -33,7 +37,7 @@ def change_file(path: Path, edit: Edit) -> bool:
             return False
         if before is None:
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        replace_file(path, after, expected=before)
+        replace_file(path, after, expected=before, private=private)
     except (UnreadableText, CannotEdit, FileChanged) as error:
         raise ConfigurationError(f"Cannot change {path}: {str(error).rstrip('.')}.") from None
     except OSError as error:
@@ -49,9 +53,11 @@ def file_text(path: Path) -> str:
 
 def file_bytes(path: Path) -> bytes | None:
     try:
-        return path.read_bytes()
+        return read_regular(path, LARGEST[FileKind.JSON])
     except FileNotFoundError:
         return None
+    except NotRegular as error:
+        raise ConfigurationError(f"Cannot change {path}: {error}.") from None
     except OSError as error:
         raise ConfigurationError(f"Cannot read {path}: {error.strerror or type(error).__name__}.") from None
 

@@ -42,7 +42,7 @@ def starts_itself(spec: ServerSpec, path: Path) -> bool:
         return False
     folder = Path(spec.cwd or ".")
     here = folder / SERVER_FILE
-    default = here if here.exists() else user_config_path(APP_NAME) / SERVER_FILE
+    default = here if here.is_file() else user_config_path(APP_NAME) / SERVER_FILE
     read = folder / Path(named).expanduser() if named else default
     return read.resolve() == path.resolve()
 

@@ -30,7 +30,9 @@ def made_machine(tmp_path: Path, client: str = "") -> Machine:
 def plan_of(
     machine: Machine, client: str, existing: Mapping[str, Any] | None = None, wanted: WantedServers | None = None
 ) -> ImportPlan:
-    return planned(found_files(machine, [CLIENTS[client]]), existing or {}, machine, wanted or WantedServers())
+    """A plan in which files of the folder count, as if the user had named each."""
+    chosen = wanted or WantedServers(from_folder=True)
+    return planned(found_files(machine, [CLIENTS[client]]), existing or {}, machine, chosen)
 
 
 def shown(plan: ImportPlan, tmp_path: Path) -> Any:

@@ -86,7 +86,7 @@ def test_no_wrong_type_of_any_key_is_more_than_a_reason(client: str, tmp_path: P
                     for part in reversed(file.place.servers[0]):
                         document = {part: document}
                     changed = FoundFile(file.client, file.place, b"", document)
-                    for one in planned([changed], {}, machine, WantedServers()).entries:
+                    for one in planned([changed], {}, machine, WantedServers(from_folder=True)).entries:
                         assert one.reason or one.outcome is ImportOutcome.TAKEN
                         assert len(one.reason) < 1_000
 
@@ -174,11 +174,13 @@ def test_reasons_and_notes_never_show_a_value(tmp_path: Path) -> None:
         (tmp_path / client).mkdir()
         machine = made_machine(tmp_path / client, client)
         for file in found_files(machine, [CLIENTS[client]]):
-            for entry in planned([file], {}, machine, WantedServers()).entries:
+            for entry in planned([file], {}, machine, WantedServers(from_folder=True)).entries:
                 document: Any = {"x": _planted(entry.listed.value, hidden)}
                 for part in reversed(file.place.servers[0]):
                     document = {part: document}
-                plan = planned([FoundFile(file.client, file.place, b"", document)], {}, machine, WantedServers())
+                plan = planned(
+                    [FoundFile(file.client, file.place, b"", document)], {}, machine, WantedServers(from_folder=True)
+                )
                 assert hidden not in json.dumps([(one.reason, one.notes) for one in plan.entries])
                 assert hidden not in repr(plan)
 

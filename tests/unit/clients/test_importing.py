@@ -155,7 +155,7 @@ def test_a_file_in_another_place_is_recognised_by_what_it_says(path: str, client
     elsewhere.write_bytes((GOLDEN / path).read_bytes())
     found = file_named(elsewhere, machine)
     assert found.client.name == client
-    assert planned([found], {}, machine, WantedServers()).taken
+    assert planned([found], {}, machine, WantedServers(from_folder=True)).taken
 
 
 def test_a_projects_file_is_recognised_by_its_place_in_any_project(tmp_path: Path) -> None:
@@ -164,5 +164,5 @@ def test_a_projects_file_is_recognised_by_its_place_in_any_project(tmp_path: Pat
     path.parent.mkdir(parents=True)
     path.write_text('{"mcpServers": {"a": {"command": "${workspaceFolder}/run"}}}')
     found = file_named(path, machine)
-    [entry] = planned([found], {}, machine, WantedServers()).taken
+    [entry] = planned([found], {}, machine, WantedServers(from_folder=True)).taken
     assert entry.entry == {"command": f"{tmp_path}/other/run", "cwd": f"{tmp_path}/other"}

@@ -21,7 +21,7 @@ def test_what_was_moved_is_off_afterwards_and_the_rest_is_as_before(client: str,
     for file in found_files(machine, [CLIENTS[client]]):
         if file.place.path.name == "config.json":
             continue  # A list in JSON, below.
-        before = planned([file], {}, machine, WantedServers())
+        before = planned([file], {}, machine, WantedServers(from_folder=True))
         text = switched_off(file, [entry.listed for entry in before.taken])
         file.place.path.write_text(text)
         after = [one for one in plan_of(machine, client).entries if one.file.place.path == file.place.path]

@@ -123,3 +123,16 @@ def test_any_input_is_read_or_refused(said: dict[str, object]) -> None:
     except ConfigurationError:
         return
     assert "${" not in json.dumps([found.default, found.choices])
+
+
+@pytest.mark.parametrize("pieces", [("$", Gap("b")), (Gap("a"), Gap("b")), (Gap("a"), "{secret:x}"), ("x=$", Gap("c"))])
+def test_parts_that_are_harmless_alone_cannot_make_up_a_variable(pieces: tuple[str | Gap, ...]) -> None:
+    answers = {"a": ("$",), "b": ("{secret:x}",), "c": ("HOME",)}
+    for draft in (
+        Draft("x", command="run", args=(Argument(pieces),)),
+        Draft("x", command="run", env={"A": pieces}),
+        Draft("x", url=("https://x.example/?k=", *pieces)),
+        Draft("x", url=("https://x.example/",), headers={"A": pieces}),
+    ):
+        with pytest.raises(ConfigurationError, match="put together"):
+            entry_of(draft, answers)

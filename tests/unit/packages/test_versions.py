@@ -58,3 +58,17 @@ async def test_without_the_tools_a_version_must_be_given() -> None:
         await newest_version(NPM, frozenset())
     with pytest.raises(ConfigurationError, match="not the name of a package"):
         await newest_version(Package(PackageKind.NPM, "--help"), {"npm"})
+
+
+async def test_the_tools_are_asked_in_the_home_and_build_nothing(
+    programs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cloned = tmp_path / "cloned"
+    cloned.mkdir()
+    monkeypatch.chdir(cloned)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    in_home = "import os; assert os.getcwd() == os.environ['HOME']"
+    program(programs, "npm", f"{in_home}; print('\"1.2.3\"')")
+    assert await newest_version(NPM, {"npm"}) == "1.2.3"
+    program(programs, "uv", f"{in_home}; assert '--no-build' in sys.argv; print('pkg==2.0')")
+    assert await newest_version(PYPI, {"uv"}) == "2.0"

@@ -173,3 +173,8 @@ def test_a_large_file_is_edited_quickly() -> None:
     text = json.dumps({"history": {str(number): "x" * 50 for number in range(100_000)}, "mcpServers": {}}, indent=2)
     added = with_value(text, FileKind.JSON, ["mcpServers", "a"], ENTRY)
     assert without_value(added, FileKind.JSON, ["mcpServers", "a"]) == text
+
+
+def test_a_mapping_that_an_alias_repeats_is_not_changed_in_two_places() -> None:
+    with pytest.raises(CannotEdit):
+        with_value("servers: &all\n  a: 1\nothers: *all\n", FileKind.YAML, ("servers", "b"), 2)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from mcp_optimizer.textfiles.kinds import FileKind
@@ -47,3 +49,12 @@ def test_keys_that_are_there_twice_are_named_with_their_lines() -> None:
     text = '{\n"s": {"a": {}, // one\n"b": ["a", {"c": 1, "c": 2}],\n"a": {}}\n}'
     assert duplicate_keys(text) == ["s.b.c (lines 3, 3)", "s.a (lines 2, 4)"]
     assert duplicate_keys('{"a": {"b": 1}, "b": {"a": 1}}') == []
+
+
+def test_a_crowd_of_names_that_are_there_twice_is_counted_quickly() -> None:
+    names = 30_000
+    text = '{"mcpServers": {' + ",\n".join(f'"k{number}": 1, "k{number}": 2' for number in range(names)) + "}}"
+    begin = time.process_time()
+    found = duplicate_keys(text)
+    assert time.process_time() - begin < 5
+    assert (len(found), found[-1]) == (names, f"mcpServers.k{names - 1} (lines {names}, {names})")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcp_optimizer.errors import ConfigurationError
-from mcp_optimizer.upstream.config import parse_server_file
+from mcp_optimizer.upstream.config import parse_server_file, read_server_file
 from mcp_optimizer.upstream.file_edits import (
     EMPTY,
     change_file,
@@ -158,3 +159,19 @@ def test_any_layout_survives_switching_and_adding(layout: list[tuple[str, str, s
     assert with_server_on(switched, "s0", True) == text
     if name not in entries_in(text):
         assert without_entry(with_entry(text, name, {"command": "y"}), name) == text
+
+
+@pytest.mark.parametrize("made", ["pipe", "device"])
+def test_what_has_no_end_is_not_edited(made: str, tmp_path: Path) -> None:
+    path = tmp_path / "mcp.json"
+    if made == "pipe":
+        os.mkfifo(path)
+    else:
+        path.symlink_to("/dev/zero")
+    with pytest.raises(ConfigurationError, match="not a regular file"):
+        change_file(path, lambda text: with_entry(text, "a", {"command": "x"}))
+
+
+def test_a_server_file_without_end_is_not_read_to_its_end() -> None:
+    with pytest.raises(ConfigurationError, match="larger than"):
+        read_server_file(Path("/dev/zero"), {})
