@@ -14,7 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from mcp_optimizer.serving.first_requests import FirstRequests
+from mcp_optimizer.serving.first_requests import FirstRequests, Stage
 from mcp_optimizer.serving.pipes import Pipes
 
 _MOST = 64_000
@@ -48,7 +48,7 @@ class EarlyAnswers:
         self._requests = requests
         self._said: list[Said] = []
         self._rest = bytearray()
-        self._is_open = False
+        self._stage = Stage.NEW
         self._task = asyncio.create_task(self._answer())
 
     async def stop(self) -> Heard:
@@ -72,12 +72,12 @@ class EarlyAnswers:
 
     def _take(self, line: bytes) -> bool:
         """Answer one line, if it is understood. Without a pause, so that it is either answered and kept, or neither."""
-        request = self._requests.understood(line, is_open=self._is_open)
+        request = self._requests.understood(line, self._stage)
         if request is None:
             return False
         if request.result is not None:
             reply = {"jsonrpc": "2.0", "id": request.id, "result": request.result}
             self.pipes.writer.write(json.dumps(reply, separators=(",", ":")).encode() + b"\n")
-        self._is_open = self._is_open or request.opens
+        self._stage = request.stage
         self._said.append(Said(line, request.result))
         return True
