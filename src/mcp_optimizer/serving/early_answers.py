@@ -7,22 +7,25 @@ that it knows what the client knows. Reads little, and nothing from a client tha
 
 from __future__ import annotations
 
-import asyncio
 import json
+import logging
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
+from mcp_optimizer.runtime.tasks import BackgroundTasks
 from mcp_optimizer.serving.first_requests import FirstRequests, Stage
 from mcp_optimizer.serving.pipes import Pipes
+
+logger = logging.getLogger(__name__)
 
 _MOST = 64_000
 """Bytes of all messages together, and about as many that are read at a time: the rest waits in the pipe."""
 
 
 @dataclass(frozen=True)
-class Said:
+class HeardLine:
     """A line of the client, and the result that it got; None if it was a notification."""
 
     line: bytes
@@ -33,7 +36,7 @@ class Said:
 class Heard:
     """What was read before the server was there: lines that are done, and bytes that nobody has looked at."""
 
-    said: tuple[Said, ...] = ()
+    said: tuple[HeardLine, ...] = ()
     rest: bytes = b""
 
 
@@ -46,15 +49,15 @@ class EarlyAnswers:
     def __init__(self, pipes: Pipes, requests: FirstRequests) -> None:
         self.pipes = pipes
         self._requests = requests
-        self._said: list[Said] = []
+        self._said: list[HeardLine] = []
         self._rest = bytearray()
         self._stage = Stage.NEW
-        self._task = asyncio.create_task(self._answer())
+        self._tasks = BackgroundTasks(logger, "The first requests wait until everything is loaded")
+        self._tasks.spawn(self._answer())
 
     async def stop(self) -> Heard:
         """From now on, the server reads and writes. Nothing that was read is lost, and no reply is half written."""
-        self._task.cancel()
-        await asyncio.wait({self._task})
+        await self._tasks.close()
         return Heard(tuple(self._said), bytes(self._rest))
 
     async def _answer(self) -> None:
@@ -79,5 +82,5 @@ class EarlyAnswers:
             reply = {"jsonrpc": "2.0", "id": request.id, "result": request.result}
             self.pipes.writer.write(json.dumps(reply, separators=(",", ":")).encode() + b"\n")
         self._stage = request.stage
-        self._said.append(Said(line, request.result))
+        self._said.append(HeardLine(line, request.result))
         return True

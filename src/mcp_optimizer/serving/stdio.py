@@ -23,7 +23,7 @@ from mcp.shared.message import SessionMessage
 from mcp_types import JSONRPCError, JSONRPCMessage, JSONRPCNotification, JSONRPCRequest, JSONRPCResponse
 
 from mcp_optimizer.largejson.raw import Placeholders, has_large
-from mcp_optimizer.serving.early_answers import NOTHING, EarlyAnswers, Heard, Said
+from mcp_optimizer.serving.early_answers import NOTHING, EarlyAnswers, Heard, HeardLine
 from mcp_optimizer.serving.gate import Gate, Refused
 from mcp_optimizer.serving.pipes import CHUNK, Pipes, has_pipes, own_pipes
 from mcp_optimizer.upstream.lines import Overlong, lines
@@ -73,7 +73,7 @@ class _Client:
         self._replies = replies
         self._under_way: set[types.RequestId] = set()
         self._wrote = asyncio.Event()
-        self._repeated: Said | None = None
+        self._repeated: HeardLine | None = None
         """The message that is heard again and whose reply the client has."""
 
     async def read(self, reader: asyncio.StreamReader, heard: Heard) -> None:
@@ -118,7 +118,7 @@ class _Client:
             return None
         return None
 
-    async def _take_again(self, said: Said) -> None:
+    async def _take_again(self, said: HeardLine) -> None:
         """One at a time, as the client got its replies: then no limit is reached, and no id in use."""
         self._repeated = said if said.result is not None else None
         if await self._take(said.line) is not None:

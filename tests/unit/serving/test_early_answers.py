@@ -116,6 +116,7 @@ async def test_no_limit_on_requests_in_progress_is_reached_by_those_that_were_an
     assert [reply["id"] for reply in replies if "result" in reply] == list(range(21))
 
 
+UNUSUAL_IDS: list[Any] = [None, 1.0, 1.5, True, [], {}, 2**63, -(2**63), "x" * 4_001]
 UNUSUAL: list[Any] = [
     b"",
     b"   ",
@@ -127,7 +128,7 @@ UNUSUAL: list[Any] = [
     b'{"jsonrpc": "2.0", "id": "\\ud800", "method": "ping"}',
     b'\xef\xbb\xbf{"jsonrpc": "2.0", "id": 1, "method": "ping"}',
     {"jsonrpc": "1.0", "id": 1, "method": "ping"},
-    *(request("ping", number) for number in (None, 1.0, 1.5, True, [], {}, 2**63, -(2**63), "x" * 4_001)),
+    *(request("ping", number) for number in UNUSUAL_IDS),
     request("ping", 1, _meta={"progressToken": 1.5}),
     request("ping", 1, _meta={"progressToken": True}),
     request("ping", 1, _meta=[]),
