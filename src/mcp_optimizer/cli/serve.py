@@ -8,15 +8,17 @@ import gc
 import logging
 import os
 import signal
-import socket
 import sys
 import threading
 import time
 from collections.abc import AsyncIterator
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 import typer
 
+from mcp_optimizer.cli.early import answering_early
+from mcp_optimizer.cli.listening import listen
 from mcp_optimizer.cli.options import ONE_SHOT_ONLY, with_settings
 from mcp_optimizer.cli.running import run
 from mcp_optimizer.errors import CatalogError, ConfigurationError
@@ -31,10 +33,10 @@ if TYPE_CHECKING:
     from mcp_optimizer.app import Optimizer
     from mcp_optimizer.control.listener import ControlListener
     from mcp_optimizer.runtime.http_server import HttpServer
+    from mcp_optimizer.serving.early_answers import EarlyAnswers
 
 logger = logging.getLogger(__name__)
 
-_BACKLOG = 1_024
 _OPEN_FILES = 16_384
 _KEEP_ALIVE = 75
 """Seconds an idle connection is kept: longer than clients keep theirs, so none is closed while it is used."""
@@ -150,10 +152,22 @@ def _end_at_the_latest(seconds: float) -> None:
 
 
 async def _serve_stdio(settings: Settings) -> None:
+    async with answering_early(settings) as early:
+        # In a thread, so that the client's first requests are answered meanwhile.
+        await asyncio.to_thread(_load_stdio)
+        await _serve_client(settings, early)
+
+
+def _load_stdio() -> None:
     with quick_imports():
-        from mcp_optimizer.app import Optimizer
-        from mcp_optimizer.runtime.memory import kept_tidy
-        from mcp_optimizer.serving.stdio import message_streams
+        import_module("mcp_optimizer.app")
+        import_module("mcp_optimizer.serving.stdio")
+
+
+async def _serve_client(settings: Settings, early: EarlyAnswers | None) -> None:
+    from mcp_optimizer.app import Optimizer
+    from mcp_optimizer.runtime.memory import kept_tidy
+    from mcp_optimizer.serving.stdio import message_streams
 
     signals = _Signals()
     optimizer = Optimizer.from_settings(settings, has_one_client=True)
@@ -164,7 +178,7 @@ async def _serve_stdio(settings: Settings) -> None:
         async with (
             _reached_by_commands(optimizer) as control,
             kept_tidy(),
-            message_streams(optimizer.gate) as (read_stream, write_stream),
+            message_streams(optimizer.gate, early) as (read_stream, write_stream),
         ):
             serving = asyncio.create_task(server.run(read_stream, write_stream, server.create_initialization_options()))
             await signals.until_asked(serving)
@@ -194,7 +208,7 @@ async def _serve_http(settings: Settings) -> None:
     optimizer = Optimizer.from_settings(settings)
     app = optimizer.http_app(host)
     await _somebody_may_call(settings, host)
-    listening = _listen(host, port)
+    listening = listen(host, port)
     connections = bounded_connections(settings.limits)
     http = HttpServer(
         uvicorn.Config(app, http=connections, ws="none", log_level="critical", timeout_keep_alive=_KEEP_ALIVE)
@@ -279,21 +293,3 @@ async def _stop_serving(optimizer: Optimizer, http: HttpServer, serving: asyncio
     http.break_off()
     await asyncio.wait({serving, ending})
     await serving
-
-
-def _listen(host: str, port: int) -> socket.socket:
-    """Bound before anything starts, so that a port in use does not cost ten started servers."""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listening = socket.socket(family)
-    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        listening.bind((host, port))
-    except OSError as error:
-        listening.close()
-        raise ConfigurationError(
-            f"Cannot listen on {host}:{port}: {error.strerror}. Choose another address with --http."
-        ) from error
-    # Clients may connect from now on; they are answered once the application is up.
-    listening.listen(_BACKLOG)
-    listening.setblocking(False)
-    return listening

@@ -9,6 +9,9 @@ from typing import Any
 
 INSTRUCTIONS = "Gives access to many tools of many servers: search with find_tool, then run with call_tool."
 
+LIST_TTL_MS = 3_600_000
+"""How long a client may keep the list of them: they do not change while the gateway runs."""
+
 FIND_TOOL: dict[str, Any] = {
     "name": "find_tool",
     "description": (

@@ -24,7 +24,7 @@ from starlette.requests import Request
 from mcp_optimizer.catalog.forms import Detail
 from mcp_optimizer.compression.compress import Dialect
 from mcp_optimizer.domain.caller import Caller
-from mcp_optimizer.domain.own_tools import CALLING, INSTRUCTIONS, own_tools
+from mcp_optimizer.domain.own_tools import CALLING, INSTRUCTIONS, LIST_TTL_MS, own_tools
 from mcp_optimizer.domain.principal import Risk
 from mcp_optimizer.errors import (
     InvalidRequest,
@@ -51,9 +51,6 @@ from mcp_optimizer.serving.own_replies import find_reply, list_response, reply_w
 
 _DESCRIBED = CALLING | {"read_result"}
 """Own tools whose results already report their cost."""
-
-_LIST_TTL_MS = 3_600_000
-"""The gateway's own tools do not change while it runs."""
 
 _CHANGING_TTL_MS = 60_000
 """Lists of servers' tools change when a server comes or goes."""
@@ -171,7 +168,7 @@ class _Answers:
             profile = self._profile(ctx, caller)
             registered = await self._registered(ctx, profile, caller)
             tools = [*own_tools(split_calls=self._options.split_calls), *registered]
-            ttl_ms = _LIST_TTL_MS if profile is None else _CHANGING_TTL_MS
+            ttl_ms = LIST_TTL_MS if profile is None else _CHANGING_TTL_MS
             # Our own tools are the same for everybody; others may depend on who asks.
             scope = "private" if registered else "public"
             answer = self._for_era({"tools": tools}, version, ttl_ms=ttl_ms, scope=scope)

@@ -2,19 +2,17 @@
 
 The SDK uses threads, and each message would wait for three of them. Used only if both are pipes or sockets, which is
 how clients start a server; the SDK handles anything else. Every line goes through the gate, and nothing is read from a
-client that does not read its responses.
+client that does not read its responses. Requests that were answered early are heard again, and their replies not sent.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
-import os
+import logging
 import re
-import stat
-import sys
 from collections.abc import AsyncIterator
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import asynccontextmanager
 from typing import Any
 
 import anyio
@@ -25,53 +23,45 @@ from mcp.shared.message import SessionMessage
 from mcp_types import JSONRPCError, JSONRPCMessage, JSONRPCNotification, JSONRPCRequest, JSONRPCResponse
 
 from mcp_optimizer.largejson.raw import Placeholders, has_large
+from mcp_optimizer.serving.early_answers import NOTHING, EarlyAnswers, Heard, HeardLine
 from mcp_optimizer.serving.gate import Gate, Refused
+from mcp_optimizer.serving.pipes import CHUNK, Pipes, has_pipes, own_pipes
 from mcp_optimizer.upstream.lines import Overlong, lines
 
-_CHUNK = 256 * 1024
+logger = logging.getLogger(__name__)
 
 Incoming = MemoryObjectSendStream[SessionMessage | Exception]
 Outgoing = MemoryObjectSendStream[SessionMessage]
 
 
-def message_streams(gate: Gate) -> AbstractAsyncContextManager[tuple[Any, Any]]:
-    """The messages from stdin, and the stream to stdout."""
-    if sys.platform == "win32" or not (_is_pipe(0) and _is_pipe(1)):
-        return stdio_server()
-    return _piped(gate)
-
-
-def _is_pipe(descriptor: int) -> bool:
-    try:
-        mode = os.fstat(descriptor).st_mode
-    except OSError:
-        return False
-    return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)
+@asynccontextmanager
+async def message_streams(gate: Gate, early: EarlyAnswers | None = None) -> AsyncIterator[tuple[Any, Any]]:
+    """The messages from stdin, and the stream to stdout. Takes over from `early`, if it has answered until now."""
+    if early is not None:
+        streams = piped(gate, early.pipes, await early.stop())
+    elif has_pipes():
+        streams = piped(gate, await own_pipes())
+    else:
+        streams = stdio_server()
+    async with streams as both:
+        yield both
 
 
 @asynccontextmanager
-async def _piped(gate: Gate) -> AsyncIterator[tuple[Any, Any]]:
-    loop = asyncio.get_running_loop()
-    # Duplicates, so that an accidental print does not end up in the protocol.
-    stdin, stdout = os.fdopen(os.dup(0), "rb", 0), os.fdopen(os.dup(1), "wb", 0)
-    os.dup2(2, 1)
-    reader = asyncio.StreamReader(_CHUNK)
-    reading, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), stdin)
-    writing, protocol = await loop.connect_write_pipe(asyncio.streams.FlowControlMixin, stdout)
-    writer = asyncio.StreamWriter(writing, protocol, None, loop)
+async def piped(gate: Gate, pipes: Pipes, heard: Heard = NOTHING) -> AsyncIterator[tuple[Any, Any]]:
+    """The same for any pipes, of which `heard` was read already."""
     incoming, read_stream = anyio.create_memory_object_stream[SessionMessage | Exception](0)
     write_stream, outgoing = anyio.create_memory_object_stream[SessionMessage](0)
     client = _Client(gate, incoming, write_stream.clone())
     try:
         # Everything to be written is written to the end; nothing waits for further input.
         async with anyio.create_task_group() as writes, write_stream, anyio.create_task_group() as reads:
-            writes.start_soon(_write, writer, outgoing, client)
-            reads.start_soon(client.read, reader)
+            writes.start_soon(_write, pipes.writer, outgoing, client)
+            reads.start_soon(client.read, pipes.reader, heard)
             yield read_stream, write_stream
             reads.cancel_scope.cancel()
     finally:
-        reading.close()
-        writing.close()
+        pipes.close()
 
 
 class _Client:
@@ -83,14 +73,19 @@ class _Client:
         self._replies = replies
         self._under_way: set[types.RequestId] = set()
         self._wrote = asyncio.Event()
+        self._repeated: HeardLine | None = None
+        """The message that is heard again and whose reply the client has."""
 
-    async def read(self, reader: asyncio.StreamReader) -> None:
+    async def read(self, reader: asyncio.StreamReader, heard: Heard) -> None:
         async def chunks() -> AsyncIterator[bytes]:
-            while chunk := await reader.read(_CHUNK):
+            yield heard.rest
+            while chunk := await reader.read(CHUNK):
                 yield chunk
 
         # The replies end with the reading; otherwise the writer would wait for more.
         async with self._incoming, self._replies:
+            for said in heard.said:
+                await self._take_again(said)
             async for line in lines(chunks(), self._gate.limits.request_bytes, gives_up=False):
                 refused = await self._take(line)
                 # The next message may be hours away, and this one megabytes long.
@@ -123,6 +118,20 @@ class _Client:
             return None
         return None
 
+    async def _take_again(self, said: HeardLine) -> None:
+        """One at a time, as the client got its replies: then no limit is reached, and no id in use."""
+        self._repeated = said if said.result is not None else None
+        if await self._take(said.line) is not None:
+            self._settle(is_same=False)
+        while self._repeated is not None:
+            self._wrote.clear()
+            await self._wrote.wait()
+
+    def _settle(self, *, is_same: bool) -> None:
+        self._repeated = None
+        if not is_same:
+            logger.error("A request was answered early, and not as the server answers it. Please report this.")
+
     def _admit(self, message: JSONRPCMessage) -> None:
         if isinstance(message, JSONRPCNotification) and message.method == "notifications/cancelled":
             # A cancelled request is never answered.
@@ -140,10 +149,21 @@ class _Client:
             raise self._gate.refuse(refused)
         self._under_way.add(_same(message.id))
 
-    def answered(self, message: JSONRPCMessage) -> None:
-        """A response is on its way to the client, which may then use the id again."""
-        if isinstance(message, JSONRPCResponse | JSONRPCError) and message.id is not None:
-            self._under_way.discard(_same(message.id))
+    def answered(self, message: JSONRPCMessage) -> bool:
+        """A response is on its way to the client, which may then use the id again. False: the client has it already."""
+        self._wrote.set()
+        if not isinstance(message, JSONRPCResponse | JSONRPCError) or message.id is None:
+            return True
+        self._under_way.discard(_same(message.id))
+        if self._repeated is None:
+            return True
+        # Nothing else is in progress meanwhile.
+        self._settle(is_same=isinstance(message, JSONRPCResponse) and message.result == self._repeated.result)
+        return False
+
+    def left(self) -> None:
+        """The client reads no more, so no reply is to be waited for."""
+        self._repeated = None
         self._wrote.set()
 
 
@@ -181,7 +201,8 @@ async def _write(
     async with outgoing:
         async for item in outgoing:
             message, large = item.message, Placeholders()
-            client.answered(message)
+            if not client.answered(message):
+                continue
             if isinstance(message, JSONRPCResponse) and has_large(message.result):
                 message = message.model_copy(update={"result": large.take(message.result)})
             try:
@@ -193,4 +214,5 @@ async def _write(
                         await asyncio.sleep(0)
             except OSError:
                 # The client no longer reads.
+                client.left()
                 return

@@ -1,0 +1,37 @@
+"""Whether a gateway on stdio answers its client while it is being loaded, and with what.
+
+Called by `serve` before the heavy imports, so it imports nothing that takes time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from mcp_optimizer import __version__
+from mcp_optimizer.domain.own_tools import own_tools
+from mcp_optimizer.serving.early_answers import EarlyAnswers
+from mcp_optimizer.serving.first_requests import FirstRequests
+from mcp_optimizer.serving.pipes import has_pipes, own_pipes
+from mcp_optimizer.settings import Settings
+
+
+def lists_only_own_tools(settings: Settings) -> bool:
+    """Whether every client gets the same tools and instructions, whatever the servers offer."""
+    return settings.mode != "transparent" and not settings.tool_profile and not settings.client_profiles
+
+
+@asynccontextmanager
+async def answering_early(settings: Settings) -> AsyncIterator[EarlyAnswers | None]:
+    """Answer the client's first requests from now on; None: the server answers all of them."""
+    if not (lists_only_own_tools(settings) and has_pipes()):
+        yield None
+        return
+    pipes = await own_pipes()
+    tools = own_tools(split_calls=settings.split_calls)
+    early = EarlyAnswers(pipes, FirstRequests(tools, __version__, settings.limits))
+    try:
+        yield early
+    finally:
+        await early.stop()
+        pipes.close()

@@ -1,0 +1,58 @@
+"""The gateway's own stdin and stdout as the event loop reads and writes them, if both are pipes or sockets.
+
+Opened before the rest of the gateway is loaded, so it imports nothing that takes time. Knows no messages.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import stat
+import sys
+from dataclasses import dataclass
+
+CHUNK = 256 * 1024
+"""Bytes that are read at a time; of twice as many unread ones, no more are taken from the pipe."""
+
+
+@dataclass(frozen=True)
+class Pipes:
+    """Both ends, open."""
+
+    reader: asyncio.StreamReader
+    writer: asyncio.StreamWriter
+    reading: asyncio.BaseTransport
+
+    def close(self) -> None:
+        self.reading.close()
+        self.writer.close()
+
+
+def has_pipes() -> bool:
+    """Whether stdin and stdout can be opened here, which is how clients start a server."""
+    return sys.platform != "win32" and _is_pipe(0) and _is_pipe(1)
+
+
+def _is_pipe(descriptor: int) -> bool:
+    try:
+        mode = os.fstat(descriptor).st_mode
+    except OSError:
+        return False
+    return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)
+
+
+async def own_pipes() -> Pipes:
+    """Those of the process. From now on, an accidental print goes to stderr and not into the protocol."""
+    stdin, stdout = os.dup(0), os.dup(1)
+    os.dup2(2, 1)
+    return await open_pipes(stdin, stdout)
+
+
+async def open_pipes(stdin: int, stdout: int) -> Pipes:
+    """From two descriptors, which are closed with the pipes."""
+    loop = asyncio.get_running_loop()
+    reader = asyncio.StreamReader(CHUNK)
+    source, sink = os.fdopen(stdin, "rb", 0), os.fdopen(stdout, "wb", 0)
+    reading, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), source)
+    writing, protocol = await loop.connect_write_pipe(asyncio.streams.FlowControlMixin, sink)
+    return Pipes(reader, asyncio.StreamWriter(writing, protocol, None, loop), reading)
