@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterator
 
 import pytest
@@ -11,6 +12,9 @@ from tests.e2e.running import warm
 
 @pytest.fixture(autouse=True, scope="session")
 def _warm() -> Iterator[None]:
+    if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+        # Under nohup, and processes that tests start would inherit that.
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)
     with warm():
         yield
 

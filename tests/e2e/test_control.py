@@ -56,7 +56,7 @@ def started(starts: Path) -> int:
 
 async def until_reached(config: Path) -> None:
     settings = load_settings({"config": config})
-    await until(lambda: any(gateway.hello.is_ready for gateway in running_gateways(settings)), timeout=20)
+    await until(lambda: any(gateway.hello.is_ready for gateway in running_gateways(settings)), timeout=60)
 
 
 @pytest.mark.parametrize("question", QUESTIONS, ids=" ".join)

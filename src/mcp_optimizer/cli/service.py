@@ -18,6 +18,7 @@ from typing import Annotated
 import typer
 from platformdirs import user_config_path
 
+from mcp_optimizer.cli.groups import CommandGroup
 from mcp_optimizer.cli.options import JsonFlag
 from mcp_optimizer.cli.service_files import MARK, GatewayService, systemd_unit
 from mcp_optimizer.cli.service_plans import Command, ServicePlace, ServicePlan, place_on, plan_for
@@ -43,7 +44,7 @@ _System = Annotated[
 
 
 def register(app: typer.Typer) -> None:
-    group = typer.Typer(no_args_is_help=True, help="Run the gateway for good, by systemd or launchd.")
+    group = CommandGroup(no_args_is_help=True, help="Run the gateway for good, by systemd or launchd.")
     for name, command in (("install", install), ("uninstall", uninstall), ("status", status)):
         group.command(name)(command)
     app.add_typer(group, name="service")
