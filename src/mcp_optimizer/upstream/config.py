@@ -87,8 +87,8 @@ def read_server_file(path: Path, environment: Mapping[str, str], look_up: LookUp
         text = content.decode("utf-8-sig")
     except FileNotFoundError:
         raise ConfigurationError(
-            f"No server file at {path}. Create one with `mcp-optimizer init`, choose another with --config FILE, "
-            "or try --demo."
+            f"No server file at {path}. Take over the servers of your clients with `mcp-optimizer import`, create "
+            "one with `mcp-optimizer init`, choose another with --config FILE, or try --demo."
         ) from None
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigurationError(f"Cannot read the server file {path}: {error}.") from error
