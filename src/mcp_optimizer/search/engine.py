@@ -28,8 +28,9 @@ from mcp_optimizer.search.ranker import (
     Positions,
     Ranking,
     contributions,
-    feature_matrix,
     rank,
+    with_cosines,
+    word_features,
 )
 from mcp_optimizer.search.spelling import Grouped, grouped, repaired
 from mcp_optimizer.search.tooltext import query_parts
@@ -72,6 +73,10 @@ class Encoder(Protocol):
     def embed_tools(self, texts: Sequence[str]) -> Floats: ...
 
     def embed_queries(self, texts: Sequence[str]) -> Floats: ...
+
+    def begin_queries(self, texts: Sequence[str]) -> Callable[[], Floats]:
+        """Begin to embed, in another thread if the encoder has one; returns how to get the vectors."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -156,8 +161,11 @@ class SearchIndex:
         tools only.
         """
         query = self._repaired(f"{description} {keywords}".strip())
-        cosines = self._cosines(query)
-        matrix = feature_matrix(self._lexical, self._names, query, cosines)
+        begun = self._begin(query)
+        # While the encoder works in its own thread.
+        matrix = word_features(self._lexical, self._names, query)
+        cosines = self._cosines(query, begun)
+        matrix = with_cosines(matrix, cosines)
         looked_at = limit + _FURTHER if limit > 0 else limit
         most = max(looked_at, _CANDIDATES) if prior and limit > 0 else looked_at
         ranking = self._ranked(query, cosines, allowed, most, None, matrix)
@@ -179,14 +187,14 @@ class SearchIndex:
     def ranking(self, query: str, allowed: Mask | None, limit: int, prior: Floats | None = None) -> Ranking:
         """The whole ranking, not cut, with the features behind it; for measuring and explaining."""
         query = self._repaired(query)
-        return self._ranked(query, self._cosines(query), allowed, limit, prior)
+        return self._ranked(query, self._cosines(query, self._begin(query)), allowed, limit, prior)
 
     def contributions(
         self, query: str, positions: Sequence[int], allowed: Mask | None = None, prior: Floats | None = None
     ) -> list[dict[str, float]]:
         """Why these tools rank as they do for a query: what each feature adds to their scores."""
         query = self._repaired(query)
-        cosines = self._cosines(query)
+        cosines = self._cosines(query, self._begin(query))
         beside = Beside(self._superseded, prior)
         fusion = self._fusion(cosines)
         return contributions(self._lexical, self._names, query, cosines, fusion, positions, allowed, beside)
@@ -250,11 +258,17 @@ class SearchIndex:
         ordered = found[np.lexsort((found, -scores[found]))][:limit]
         return [Hit(int(at), round(float(scores[at]), 4)) for at in ordered]
 
-    def _cosines(self, query: str) -> Cosines | None:
+    def _begin(self, query: str) -> Callable[[], Floats] | None:
+        """Begin to embed a request and its parts; None without an encoder."""
         if self._encoder is None:
             return None
+        return self._encoder.begin_queries([query, *query_parts(query)])
+
+    def _cosines(self, query: str, begun: Callable[[], Floats] | None) -> Cosines | None:
+        if begun is None:
+            return None
         try:
-            embedded = self._encoder.embed_queries([query, *query_parts(query)])
+            embedded = begun()
         except OSError as error:
             # The encoder is on another machine, which is down: a search by words is better than none.
             logger.warning("The request could not be embedded: %s. Searched by words only.", error)

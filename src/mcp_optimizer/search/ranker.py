@@ -51,11 +51,21 @@ class Cosines:
 
 def feature_matrix(index: LexicalIndex, names: Names, query: str, cosines: Cosines | None) -> Floats:
     """Every tool's features (features x tools), in the order of `FEATURES`; cosines are zero if not given."""
-    asked, parts = asked_terms(index, query), query_parts(query)
-    matrix = np.zeros((len(FEATURES), index.size), dtype=np.float32)
+    return with_cosines(word_features(index, names, query), cosines)
+
+
+def with_cosines(matrix: Floats, cosines: Cosines | None) -> Floats:
+    """The features by words, with those by meaning filled in; in place."""
     if cosines is not None:
         matrix[_COLUMN["cosine"]] = cosines.whole
         matrix[_COLUMN["part_cosine"]] = cosines.parts.max(axis=0) if len(cosines.parts) else cosines.whole
+    return matrix
+
+
+def word_features(index: LexicalIndex, names: Names, query: str) -> Floats:
+    """Every tool's features that need no encoder; the others are zero."""
+    asked, parts = asked_terms(index, query), query_parts(query)
+    matrix = np.zeros((len(FEATURES), index.size), dtype=np.float32)
     first = _COLUMN["bm25_name"]
     _scale_rows(index.scores(asked, matrix[first : first + len(FIELDS)]))
     part = _COLUMN["bm25_part"]

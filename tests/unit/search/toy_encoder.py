@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import numpy as np
 
@@ -32,6 +33,9 @@ class ToyEncoder:
         known = [[float(bool(meaning & set(words(text)))) for meaning in MEANINGS] for text in texts]
         vectors = np.array(known, dtype=np.float32).reshape(len(texts), len(MEANINGS))
         return np.asarray(vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-6), dtype=np.float32)
+
+    def begin_queries(self, texts: Sequence[str]) -> Callable[[], Floats]:
+        return partial(self.embed_queries, texts)
 
 
 class UnreachableEncoder(ToyEncoder):

@@ -7,7 +7,8 @@ The model is the bundled one, or a user's own folder with the same layout: `mode
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+import threading
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,9 @@ LONGEST = 256
 """Maximum word pieces read per text. More than in training, which gives better results."""
 
 _EMPTY = "[empty]"
+
+_HANDOVER = 0.05
+"""Seconds to wait at most for the other thread to begin: it may still be embedding somebody else's request."""
 
 
 class OnnxEncoder:
@@ -58,12 +62,23 @@ class OnnxEncoder:
         return self._for_tools.submit(self._embed, texts).result()
 
     def embed_queries(self, texts: Sequence[str]) -> Floats:
-        return self._for_queries.submit(self._embed, texts).result()
+        return self.begin_queries(texts)()
 
-    def _embed(self, texts: Sequence[str]) -> Floats:
+    def begin_queries(self, texts: Sequence[str]) -> Callable[[], Floats]:
+        # The interpreter is handed over here, until the model runs: whoever computes on without waiting would keep
+        # the other thread from beginning.
+        is_running = threading.Event()
+        begun = self._for_queries.submit(self._embed, texts, is_running)
+        is_running.wait(_HANDOVER)
+        return begun.result
+
+    def _embed(self, texts: Sequence[str], is_running: threading.Event | None = None) -> Floats:
         # One text at a time: an int8 model scales its numbers over the whole batch, so a text's vector would depend
         # on the other texts. It is also twice as fast, because one text fits the processor's cache.
-        vectors = [self._run(row) for row in self._pieces.rows([text or _EMPTY for text in texts], LONGEST)]
+        rows = self._pieces.rows([text or _EMPTY for text in texts], LONGEST)
+        if is_running is not None:
+            is_running.set()
+        vectors = [self._run(row) for row in rows]
         return np.stack(vectors) if vectors else np.zeros((0, 0), dtype=np.float32)
 
     def _run(self, row: list[int]) -> Floats:

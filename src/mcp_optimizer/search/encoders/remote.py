@@ -6,7 +6,8 @@ It sends the texts of tools and requests to another machine, so it is never chos
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import httpx2
@@ -51,6 +52,9 @@ class RemoteEncoder:
         except ConnectionError:
             self._silent_until = time.monotonic() + _PAUSE
             raise
+
+    def begin_queries(self, texts: Sequence[str]) -> Callable[[], Floats]:
+        return partial(self.embed_queries, texts)
 
     def _embed(self, texts: Sequence[str], timeout: float) -> Floats:
         rows: list[Any] = []

@@ -8,8 +8,9 @@ from __future__ import annotations
 import hashlib
 import re
 import unicodedata
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -51,6 +52,9 @@ class StaticEncoder:
 
     def embed_queries(self, texts: Sequence[str]) -> Floats:
         return self._embed(texts)
+
+    def begin_queries(self, texts: Sequence[str]) -> Callable[[], Floats]:
+        return partial(self.embed_queries, texts)
 
     def _embed(self, texts: Sequence[str]) -> Floats:
         """Unit vectors; zeros for a text without any known piece."""
