@@ -2,6 +2,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+COVERING := tests/unit/compression tests/unit/search/test_deprecation.py
 UV := $(shell command -v uv 2>/dev/null)
 
 ifdef UV
@@ -12,7 +13,7 @@ create  = $(PYTHON) -m venv $(VENV)
 install = $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 endif
 
-.PHONY: help demo check test coverage lint format conformance inspector bench wheel-check clean
+.PHONY: help demo check test test-others coverage lint format conformance inspector bench wheel-check clean
 
 help:  ## Show what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -37,12 +38,17 @@ check: $(VENV)/.dev  ## In under a minute: style, contracts, and the unit tests 
 	$(BIN)/python -m pytest -n auto --dist loadfile -m "not slow and not process" --hypothesis-profile quick \
 	  tests/contract tests/unit
 
+# In the order of their names, long files of few tests come early; by the number of their tests they would come last.
+PYTEST := $(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder
+
 test: $(VENV)/.dev  ## Run all tests
-	$(BIN)/python -m pytest -n auto --dist loadfile
+	$(PYTEST)
+
+test-others: $(VENV)/.dev  ## Run all tests but those that `make coverage` runs
+	$(PYTEST) $(COVERING:%=--ignore=%)
 
 coverage: $(VENV)/.dev  ## Fail unless the tests reach 95 % of the branches of everything that changes a schema
-	$(BIN)/python -m pytest -n auto --dist loadfile --hypothesis-profile quick tests/unit/compression tests/unit/search/test_deprecation.py --cov=mcp_optimizer.compression --cov-branch \
-	  --cov-report=term-missing --cov-fail-under=95
+	$(PYTEST) $(COVERING) --cov=mcp_optimizer.compression --cov-branch --cov-report=term-missing --cov-fail-under=95
 
 lint: $(VENV)/.dev  ## Check style and types
 	$(BIN)/ruff check .

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import subprocess
 import sys
 import tomllib
@@ -17,8 +18,10 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from tests.conformance.suite import REVISIONS, ROOT, NotAvailable, get_suite
+from tests.e2e.running import WARM_PYTHON, warm
 
-CLIENT = f"{sys.executable} -m tests.conformance.auth_client"
+CLIENT = shlex.join([*WARM_PYTHON, "-m", "tests.conformance.auth_client"])
+"""A fork of a process that has its imports, which take most of the time of a scenario."""
 EXTENSIONS = ("auth/client-credentials-basic", "auth/client-credentials-jwt")
 EXCEPTIONS = Path(__file__).with_name("auth_exceptions.toml")
 _LISTED = re.compile(r"- (auth/\S+) \[([^\]]*)\]")
@@ -54,6 +57,18 @@ def failure(suite: Sequence[str], revision: str, name: str) -> str:
     return "; ".join(line.strip()[-160:] for line in lines[:3]) or " ".join(told.split())[-300:]
 
 
+def failures(suite: Sequence[str], wanted: list[tuple[str, str]]) -> dict[str, str]:
+    """The scenarios that fail, and why."""
+    with warm(), ThreadPoolExecutor(_AT_ONCE) as threads:
+        outcomes = list(threads.map(lambda one: failure(suite, *one), wanted))
+        # On a busy machine a scenario may run out of time; it is tried once more, alone.
+        return {
+            f"{revision}/{name}": again
+            for (revision, name), why in zip(wanted, outcomes, strict=True)
+            if why and (again := failure(suite, revision, name))
+        }
+
+
 def main() -> int:
     try:
         suite = get_suite()
@@ -61,14 +76,7 @@ def main() -> int:
     except NotAvailable as problem:
         print(f"conformance of logins: not run, because {problem}")
         return 0 if "--if-possible" in sys.argv else 2
-    with ThreadPoolExecutor(_AT_ONCE) as threads:
-        outcomes = list(threads.map(lambda one: failure(suite, *one), wanted))
-    # On a busy machine a scenario may run out of time; it is tried once more, alone.
-    failed = {
-        f"{revision}/{name}": again
-        for (revision, name), why in zip(wanted, outcomes, strict=True)
-        if why and (again := failure(suite, revision, name))
-    }
+    failed = failures(suite, wanted)
     for revision in REVISIONS:
         names = [name for at, name in wanted if at == revision]
         lost = [name for name in names if f"{revision}/{name}" in failed]

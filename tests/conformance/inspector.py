@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.conformance.__main__ import SERVER, gateway
-from tests.conformance.suite import FOLDER, NotAvailable, get_node, npm_install
+from tests.conformance.suite import FOLDER, NotAvailable, get_node, install_unless
 
 PACKAGE = "@modelcontextprotocol/inspector@0.15.0"
 _SECONDS = 120
@@ -24,8 +24,7 @@ def get_inspector() -> list[str]:
     """The command that starts the inspector, which is installed if necessary."""
     script = FOLDER / "node_modules" / "@modelcontextprotocol" / "inspector" / "cli" / "build" / "cli.js"
     node = get_node()
-    if not script.exists():
-        npm_install([PACKAGE])
+    install_unless(script.exists, PACKAGE)
     if not script.exists():
         raise NotAvailable(f"npm did not install {PACKAGE}")
     return [node, str(script), "--cli"]

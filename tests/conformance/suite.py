@@ -5,12 +5,14 @@ It needs Node 22, which can be installed from npm too. Both are kept in a folder
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import json
 import platform
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -45,8 +47,7 @@ def get_suite() -> list[str]:
     """The command that runs the suite, which is installed if necessary."""
     script = FOLDER / "node_modules" / "@modelcontextprotocol" / "conformance" / "dist" / "index.js"
     node = get_node()
-    if not script.exists():
-        npm_install([SUITE])
+    install_unless(script.exists, SUITE)
     if not script.exists():
         raise NotAvailable(f"npm did not install {SUITE} in {FOLDER}")
     return [node, str(script)]
@@ -55,24 +56,40 @@ def get_suite() -> list[str]:
 def get_node() -> str:
     """A Node that is new enough, installed if necessary."""
     if not _node():
-        npm_install([_node_package()])
+        install_unless(lambda: bool(_node()), _node_package())
     if not (node := _node()):
         raise NotAvailable(f"npm did not install Node {_NODE} in {FOLDER}")
     return node
 
 
-def npm_install(packages: Sequence[str]) -> None:
+def install_unless(is_there: Callable[[], bool], package: str) -> None:
+    """Install a package that is not there yet. If several processes need it, one installs it and the others wait."""
+    if is_there():
+        return
+    with _alone():
+        if not is_there():
+            _npm_install(package)
+
+
+@contextlib.contextmanager
+def _alone() -> Iterator[None]:
+    FOLDER.mkdir(exist_ok=True)
+    with (FOLDER / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _npm_install(package: str) -> None:
     npm = shutil.which("npm")
     if npm is None:
         raise NotAvailable("npm is not installed")
-    FOLDER.mkdir(exist_ok=True)
-    command = [npm, "install", "--prefix", str(FOLDER), "--no-audit", "--no-fund", "--fetch-retries=1", *packages]
+    command = [npm, "install", "--prefix", str(FOLDER), "--no-audit", "--no-fund", "--fetch-retries=1", package]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=_INSTALL_SECONDS, check=False)
     except subprocess.TimeoutExpired:
         raise NotAvailable(f"npm did not finish within {_INSTALL_SECONDS} s") from None
     if done.returncode:
-        raise NotAvailable(f"npm could not install {', '.join(packages)}: {done.stderr.strip()[-300:]}")
+        raise NotAvailable(f"npm could not install {package}: {done.stderr.strip()[-300:]}")
 
 
 def _node_package() -> str:

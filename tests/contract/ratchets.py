@@ -13,6 +13,7 @@ import tokenize
 import tomllib
 from collections import Counter
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
@@ -38,9 +39,17 @@ def files() -> Iterator[tuple[str, Path]]:
             yield str(path.relative_to(ROOT)), path
 
 
+def text_of(path: Path) -> str:
+    return path.read_text(encoding="utf-8")
+
+
+def tree_of(path: Path) -> ast.Module:
+    return ast.parse(text_of(path))
+
+
 def long_files() -> Counts:
     """The number of lines of each file that has too many."""
-    sizes = {name: len(path.read_text(encoding="utf-8").splitlines()) for name, path in files()}
+    sizes = {name: len(text_of(path).splitlines()) for name, path in files()}
     return {name: size for name, size in sizes.items() if size > LONGEST}
 
 
@@ -48,7 +57,7 @@ def private_members() -> Counts:
     """How often each file uses a private member of an object other than its own."""
     counts = Counter[str]()
     for name, path in files():
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        for node in ast.walk(tree_of(path)):
             if isinstance(node, ast.Attribute) and _is_private(node.attr) and not _is_own(node.value):
                 counts[name] += 1
     return dict(counts)
@@ -66,7 +75,11 @@ def suppressions() -> Counts:
     """How often a check is switched off, by folder and kind."""
     counts = Counter[str]()
     for name, path in files():
-        for token in tokenize.generate_tokens(io.StringIO(path.read_text(encoding="utf-8")).readline):
+        text = text_of(path)
+        # Most files have none, and tokens take longer than a search.
+        if not _SUPPRESSION.search(text):
+            continue
+        for token in tokenize.generate_tokens(io.StringIO(text).readline):
             if token.type != tokenize.COMMENT:
                 continue
             for kind, codes, rules in _SUPPRESSION.findall(token.string):
@@ -83,8 +96,7 @@ def sleeps() -> Counts:
     counts = Counter[str]()
     for name, path in files():
         if name.startswith("tests/"):
-            tree = ast.parse(path.read_text(encoding="utf-8"))
-            counts[name] = sum(isinstance(node, ast.Call) and _is_sleep(node) for node in ast.walk(tree))
+            counts[name] = sum(isinstance(node, ast.Call) and _is_sleep(node) for node in ast.walk(tree_of(path)))
     return dict(+counts)
 
 
@@ -100,6 +112,12 @@ MEASURES = {
     "suppressions": suppressions,
     "sleeps": sleeps,
 }
+
+
+@cache
+def measured(name: str) -> Counts:
+    """What a measure counts, counted once."""
+    return MEASURES[name]()
 
 
 def allowed() -> dict[str, Counts]:
@@ -118,8 +136,8 @@ def write(numbers: dict[str, Counts]) -> None:
 def lower() -> None:
     known = allowed()
     lowered = {}
-    for name, measure in MEASURES.items():
-        now = measure()
+    for name in MEASURES:
+        now = measured(name)
         lowered[name] = {key: min(limit, now[key]) for key, limit in known[name].items() if key in now}
     write(lowered)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -96,6 +97,7 @@ def _constructs(value: ast.expr) -> bool:
 FILES = sorted(PACKAGE.rglob("*.py"))
 
 
+@cache
 def found_in(path: Path) -> dict[tuple[str, str], int]:
     tree = ast.parse(path.read_text(encoding="utf-8"))
     return {(path.relative_to(PACKAGE).as_posix(), target): line for line, target in set_from_outside(tree)}

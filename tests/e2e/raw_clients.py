@@ -15,7 +15,7 @@ from typing import Any
 import httpx2
 import mcp_types as types
 
-from tests.e2e.running import COMMAND
+from tests.e2e.running import WARM
 
 MODERN, LEGACY = "2026-07-28", "2025-11-25"
 ENVELOPE = {
@@ -82,9 +82,12 @@ async def stdio_client(
     era: str = LEGACY,
     capabilities: dict[str, Any] | None = None,
     most_unread: int = 1 << 26,
-    program: Sequence[str] = COMMAND,
+    program: Sequence[str] = WARM,
 ) -> AsyncIterator[StdioClient]:
-    """A gateway and its client. `most_unread`: bytes buffered from the gateway before a test reads them."""
+    """A gateway and its client. `most_unread`: bytes buffered from the gateway before a test reads them.
+
+    A test that looks at the process itself gives `program=COMMAND`.
+    """
     process = await asyncio.create_subprocess_exec(
         *program,
         "serve",

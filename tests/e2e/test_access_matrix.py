@@ -19,7 +19,7 @@ from tests.conftest import WriteServers
 from tests.e2e.access import ALLOWED, ERAS, OUT, calling, expected, in_a_word, own, table
 from tests.e2e.made_keys import made_key
 from tests.e2e.raw_clients import LEGACY, PATIENCE, HttpClient, StdioClient, answer_of, message, stdio_client
-from tests.e2e.running import http_gateway
+from tests.e2e.running import gateway_at
 from tests.servers.login_world import LoginWorld, issuer_world
 from tests.waiting import until
 
@@ -121,7 +121,7 @@ async def test_every_caller_gets_exactly_the_documented_answers_over_http(
     with issuer_world() as world:
         settings.write_text(SETTINGS.format(issuer=world.issuer))
         await made_key("owner", Risk.DESTRUCTIVE)
-        async with http_gateway(config, "--settings", settings) as (address, _):
+        async with gateway_at(config, "--settings", settings) as address:
             async with caller(address, era, await made_key("keeper", Risk.READ)) as keeper:
                 foreign = await kept_result(keeper)
             found, promised = {}, {}

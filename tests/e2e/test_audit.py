@@ -15,7 +15,7 @@ import pytest
 from mcp_optimizer import Optimizer
 from tests.conftest import WriteServers, plain_server
 from tests.e2e.raw_clients import LEGACY, MODERN, HttpClient, StdioClient, http_client
-from tests.e2e.running import Finished, command, http_gateway, over_stdio, until_found
+from tests.e2e.running import WARM, Finished, command, gateway_at, over_stdio, until_found
 from tests.waiting import until
 
 CONFORMANT = Path(__file__).parents[1] / "servers" / "conformant.py"
@@ -83,7 +83,7 @@ async def test_calls_over_http_have_their_caller_client_and_trace(
     write_servers: WriteServers, tmp_path: Path, era: str
 ) -> None:
     config, database = write_servers({"one": plain_server("one")}), tmp_path / "catalog.db"
-    async with http_gateway(config, "--database", database, "--mode", "transparent") as (address, _):
+    async with gateway_at(config, "--database", database, "--mode", "transparent") as address:
         async with http_client(address, era) as client:
             await until(lambda: _has_tools(client))
             meta = {"traceparent": f"00-{TRACE}-00f067aa0ba902b7-01"}
@@ -184,7 +184,7 @@ async def test_the_command_shows_filters_explains_and_verifies(tmp_path: Path) -
     database = tmp_path / "catalog.db"
     for name in ("one", "two"):
         process = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "mcp_optimizer", "secret", "set", name, "--database", database,
+            *WARM, "secret", "set", name, "--database", database,
             stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE,
         )  # fmt: skip
         await process.communicate(SECRET.encode())

@@ -20,7 +20,7 @@ from mcp_optimizer.domain.principal import Risk
 from tests.conftest import WriteServers, plain_server
 from tests.e2e.made_keys import made_key, revoke
 from tests.e2e.raw_clients import ACCEPT, HELLO, LEGACY, MODERN, HttpClient, answer_of, message
-from tests.e2e.running import command, http_gateway
+from tests.e2e.running import command, gateway_at
 from tests.waiting import until
 
 ERAS = (LEGACY, MODERN)
@@ -46,7 +46,7 @@ async def caller(address: str, era: str, key: str = "") -> AsyncIterator[HttpCli
 
 async def test_who_has_no_credential_or_a_wrong_one_gets_401_with_every_method_and_in_both_eras(config: Path) -> None:
     key = await made_key("ci")
-    async with http_gateway(config, "--require-auth") as (address, _), httpx2.AsyncClient(timeout=30) as http:
+    async with gateway_at(config, "--require-auth") as address, httpx2.AsyncClient(timeout=30) as http:
         for headers in ({}, bearer(key[:-1]), bearer("eyJhbGciOiJub25lIn0.e30."), {"X-API-Key": "mcpo_x"}):
             for era in ERAS:
                 sent = {**ACCEPT, "MCP-Protocol-Version": era, **headers}
@@ -64,7 +64,7 @@ async def test_who_has_no_credential_or_a_wrong_one_gets_401_with_every_method_a
 
 async def test_nobody_s_body_is_read_before_they_are_known(config: Path) -> None:
     await made_key("ci")
-    async with http_gateway(config, "--require-auth") as (address, _):
+    async with gateway_at(config, "--require-auth") as address:
         host, port = address.removeprefix("http://").removesuffix("/mcp").split(":")
         reader, writer = await asyncio.open_connection(host, int(port))
         head = [f"Host: {host}:{port}", "Content-Type: application/json", "Content-Length: 9000000"]
@@ -79,7 +79,7 @@ async def test_nobody_s_body_is_read_before_they_are_known(config: Path) -> None
 @pytest.mark.parametrize("era", ERAS)
 async def test_a_key_opens_the_gateway_as_anybody_else_s_client_would_use_it(config: Path, era: str) -> None:
     key = await made_key("ci", Risk.DESTRUCTIVE)
-    async with http_gateway(config, "--require-auth") as (address, _), caller(address, era, key) as client:
+    async with gateway_at(config, "--require-auth") as address, caller(address, era, key) as client:
         await until(lambda: _echoes(client))
         answered = await client.http.post(
             address, json=message("ping", {}, 2), headers={**client.headers, "X-API-Key": "mcpo_x"}
@@ -96,7 +96,7 @@ async def _echoes(client: HttpClient) -> bool:
 
 
 async def test_a_running_gateway_notices_new_and_revoked_keys(config: Path) -> None:
-    async with http_gateway(config, "--require-auth") as (address, _), httpx2.AsyncClient(timeout=30) as http:
+    async with gateway_at(config, "--require-auth") as address, httpx2.AsyncClient(timeout=30) as http:
         key = await made_key("ci")
 
         async def status() -> int:
@@ -113,7 +113,7 @@ async def test_a_running_gateway_notices_new_and_revoked_keys(config: Path) -> N
 
 async def test_a_session_is_only_its_opener_s(config: Path) -> None:
     ada, bob = await made_key("ada"), await made_key("bob")
-    async with http_gateway(config) as (address, _), caller(address, LEGACY, ada) as client:
+    async with gateway_at(config) as address, caller(address, LEGACY, ada) as client:
         for headers in (bearer(bob), {}):
             async with httpx2.AsyncClient(timeout=30, headers=headers) as http:
                 sent = {**client.headers, **headers}
@@ -132,7 +132,7 @@ async def test_a_session_is_only_its_opener_s(config: Path) -> None:
 async def test_an_open_stream_ends_with_its_key(config: Path) -> None:
     key = await made_key("ci")
     async with (
-        http_gateway(config, "--require-auth") as (address, _),
+        gateway_at(config, "--require-auth") as address,
         caller(address, LEGACY, key) as legacy,
         caller(address, MODERN, key) as modern,
     ):
@@ -161,7 +161,7 @@ async def test_what_is_kept_for_one_key_no_other_reads_though_their_clients_have
 ) -> None:
     ada, bob = await made_key("ada", Risk.DESTRUCTIVE), await made_key("bob", Risk.DESTRUCTIVE)
     async with (
-        http_gateway(config, "--require-auth", "--max-tokens", "200") as (address, _),
+        gateway_at(config, "--require-auth", "--max-tokens", "200") as address,
         caller(address, era, ada) as first,
         caller(address, era, ada) as again,
         caller(address, era, bob) as other,
@@ -185,7 +185,7 @@ async def test_nobody_gets_a_cached_result_of_a_client_without_key_and_session(w
     settings.write_text('[tool_results."echo"]\ncache_seconds = 60\n')
     ada = await made_key("ada", Risk.DESTRUCTIVE)
     asked = {"name": "call_tool", "arguments": {"tool_name": "echo", "parameters": {"value": "the same"}}}
-    async with http_gateway(config, "--settings", settings) as (address, _):
+    async with gateway_at(config, "--settings", settings) as address:
         for era, key, is_cached in ((MODERN, "", False), (LEGACY, "", True), (MODERN, ada, True)):
             async with caller(address, era, key) as client:
                 await until(partial(_echoes, client))
@@ -210,11 +210,11 @@ async def test_beyond_loopback_a_gateway_without_any_key_does_not_start(config: 
 
 async def test_beyond_loopback_a_gateway_asks_everybody_for_a_key_unless_told_not_to(config: Path) -> None:
     outside = ("--http", "0.0.0.0:0", "--allowed-hosts", "gate:*", "--dashboard-token", "x")
-    async with http_gateway(config, *outside, "--open-to-anyone") as (address, _), httpx2.AsyncClient() as http:
+    async with gateway_at(config, *outside, "--open-to-anyone") as address, httpx2.AsyncClient() as http:
         here = f"http://127.0.0.1:{urlsplit(address).port}/mcp"
         assert (await http.post(here, json=HANDSHAKE, headers=ACCEPT)).status_code == 200
     key = await made_key("ci")
-    async with http_gateway(config, *outside) as (address, _), httpx2.AsyncClient() as http:
+    async with gateway_at(config, *outside) as address, httpx2.AsyncClient() as http:
         here = f"http://127.0.0.1:{urlsplit(address).port}/mcp"
         assert (await http.post(here, json=HANDSHAKE, headers=ACCEPT)).status_code == 401
         opened = await http.post(here, json=HANDSHAKE, headers={**ACCEPT, **bearer(key)})

@@ -10,6 +10,7 @@ import pytest
 
 from tests.conftest import WriteServers, plain_server
 from tests.e2e.raw_clients import LEGACY, MODERN, StdioClient, message, resident_bytes, stdio_client
+from tests.e2e.running import COMMAND
 from tests.e2e.test_hostile_http import limits
 
 MEGABYTE = 1_000_000
@@ -25,7 +26,7 @@ async def test_a_line_over_the_limit_is_dropped_as_it_comes_and_its_request_is_r
     config: Path, tmp_path: Path, era: str
 ) -> None:
     options = ("--database", "none", *limits(tmp_path, request_bytes=1_000_000))
-    async with stdio_client(config, *options, era=era) as client:
+    async with stdio_client(config, *options, era=era, program=COMMAND) as client:
         # The gateway answers tools/list while it is still being loaded.
         await client.ask("prompts/list")
         before = resident_bytes(client.process.pid)
@@ -43,7 +44,7 @@ async def test_a_line_over_the_limit_is_dropped_as_it_comes_and_its_request_is_r
 
 @pytest.mark.parametrize("era", [LEGACY, MODERN])
 async def test_the_gateway_stops_reading_from_a_client_that_never_reads_until_it_does(config: Path, era: str) -> None:
-    async with stdio_client(config, "--database", "none", era=era, most_unread=1 << 16) as client:
+    async with stdio_client(config, "--database", "none", era=era, most_unread=1 << 16, program=COMMAND) as client:
         # The gateway answers tools/list while it is still being loaded.
         await client.ask("prompts/list")
         before = resident_bytes(client.process.pid)

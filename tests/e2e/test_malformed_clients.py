@@ -13,7 +13,7 @@ import pytest
 
 from tests.conftest import WriteServers, plain_server
 from tests.e2e.raw_clients import LEGACY, MODERN, HttpClient, StdioClient, encoded, http_client, message, stdio_client
-from tests.e2e.running import WARM, gateway_at
+from tests.e2e.running import gateway_at
 
 RawClient = StdioClient | HttpClient
 Connect = Callable[[], AbstractAsyncContextManager[RawClient]]
@@ -41,7 +41,7 @@ def connect(transport: str, era: str, config: Path) -> Connect:
     @asynccontextmanager
     async def connected() -> AsyncIterator[RawClient]:
         if transport == "stdio":
-            async with stdio_client(config, "--database", "none", era=era, program=WARM) as client:
+            async with stdio_client(config, "--database", "none", era=era) as client:
                 yield client
         else:
             async with (

@@ -15,7 +15,7 @@ import pytest
 
 from tests.conftest import WriteServers
 from tests.e2e.raw_clients import HELLO, LEGACY, MODERN, HttpClient, StdioClient, http_client, message, stdio_client
-from tests.e2e.running import WARM, gateway_at
+from tests.e2e.running import gateway_at
 
 ASKING = Path(__file__).parents[1] / "servers" / "asking.py"
 FORM = {"message": "\x1b[2JWho\u202e are you?", "requestedSchema": {"type": "object", "properties": {}}}
@@ -44,7 +44,7 @@ async def connected(
     config: Path, transport: str, era: str, capabilities: dict[str, Any]
 ) -> AsyncIterator[StdioClient | HttpClient]:
     if transport == "stdio":
-        async with stdio_client(config, *OPTIONS, era=era, capabilities=capabilities, program=WARM) as client:
+        async with stdio_client(config, *OPTIONS, era=era, capabilities=capabilities) as client:
             yield client
     else:
         async with gateway_at(config, *OPTIONS) as address, http_client(address, era) as http:

@@ -117,7 +117,7 @@ def config(write_servers: WriteServers) -> Path:
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["stdio", "http"])
 async def test_no_call_to_an_unchanged_server_fails_or_waits_while_others_are_edited(config: Path, kind: str) -> None:
-    await compared(config, kind, 10)
+    await compared(config, kind, 6)
 
 
 @pytest.mark.full

@@ -15,7 +15,7 @@ import pytest
 
 from tests.conftest import WriteServers, plain_server
 from tests.e2e.raw_clients import ACCEPT, HELLO, message
-from tests.e2e.running import http_gateway
+from tests.e2e.running import gateway_at
 from tests.e2e.sdk_login import logged_in
 from tests.servers.login_app import public_app
 from tests.servers.login_world import LoginWorld, issuer_world
@@ -36,7 +36,7 @@ async def gateway(write_servers: WriteServers, world: LoginWorld, more: str = ""
     config = write_servers({"one": plain_server("one")})
     settings = config.with_name("settings.toml")
     settings.write_text(f'require_auth = true\n[[token_issuers]]\nname = "corp"\nissuer = "{world.issuer}"\n{more}')
-    async with http_gateway(config, "--settings", settings) as (address, _):
+    async with gateway_at(config, "--settings", settings) as address:
         yield address
 
 

@@ -14,7 +14,7 @@ from mcp import Client
 
 from mcp_optimizer.demo import demo_server_commands
 from tests.conftest import WriteServers
-from tests.e2e.running import COMMAND, gateway_at, over_stdio, until_found
+from tests.e2e.running import WARM, gateway_at, over_stdio, until_found
 
 ARGUMENTS = {"queryDescription": "SELECT * FROM customers LIMIT 100", "maxRows": 100}
 REQUEST = {
@@ -84,7 +84,7 @@ async def test_the_example_over_http_as_raw_json(config: Path) -> None:
 
 async def test_the_example_over_stdio_as_raw_json(config: Path) -> None:
     gateway = await asyncio.create_subprocess_exec(
-        *[*COMMAND, "serve", "--config", str(config), *OPTIONS],
+        *[*WARM, "serve", "--config", str(config), *OPTIONS],
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
         limit=1 << 22,

@@ -18,7 +18,7 @@ from mcp_optimizer import Optimizer
 from mcp_optimizer.errors import ToolHeld, UnknownTool
 from mcp_optimizer.profiles.tiers import ProfileName
 from tests.conftest import Entry, WriteServers, plain_server
-from tests.e2e.running import command, http_gateway
+from tests.e2e.running import command, gateway_at
 from tests.e2e.test_http_upstreams import free_port, listening
 from tests.waiting import until
 
@@ -199,7 +199,7 @@ async def test_another_command_of_a_local_server_is_announced(world: World, writ
 
 
 async def test_a_transparent_gateway_neither_lists_nor_calls_what_is_held(world: World, remote: Path) -> None:
-    async with http_gateway(remote, "--mode", "transparent") as (address, _), Client(address) as client:
+    async with gateway_at(remote, "--mode", "transparent") as address, Client(address) as client:
         assert [one.name for one in (await client.list_tools()).tools] == ["relist", "send_letter"]
         world.lists(RELIST, POISONED)
         await client.call_tool("relist", {})

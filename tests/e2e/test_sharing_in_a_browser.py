@@ -16,7 +16,7 @@ from mcp_optimizer.domain.principal import Risk, Role
 from tests.conftest import WriteServers
 from tests.e2e.browsers import browser_page, needs_chromium, shot
 from tests.e2e.made_keys import made_key
-from tests.e2e.running import command, http_gateway, until_found
+from tests.e2e.running import command, gateway_at, until_found
 from tests.e2e.test_http_upstreams import listening
 from tests.e2e.test_rug_pull import POISONED, RELIST, SEND, SERVER, World
 from tests.waiting import until
@@ -57,7 +57,7 @@ async def sign_in(page: Any, home: str, key: str) -> None:
 async def test_a_gateway_is_shared_by_its_page_alone(config: Path, world: World) -> None:
     boss = await made_key("boss", Risk.DESTRUCTIVE, role=Role.MANAGE)
     viewer = await made_key("viewer", role=Role.SEE)
-    async with http_gateway(config, "--require-auth") as (address, _):
+    async with gateway_at(config, "--require-auth") as address:
         home = address.removesuffix("mcp")
         async with browser_page() as (page, problems):
             await sign_in(page, home, boss)

@@ -26,7 +26,7 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp_optimizer.domain.principal import Risk
 from tests.e2e.made_keys import made_key
 from tests.e2e.raw_clients import ACCEPT, MODERN, message
-from tests.e2e.running import COMMAND
+from tests.e2e.running import WARM
 from tests.e2e.test_relay import Person, text
 from tests.waiting import until
 
@@ -50,7 +50,7 @@ class Gateway:
         try:
             made = {"ada": made_key("ada", Risk.DESTRUCTIVE), "bob": made_key("bob", Risk.DESTRUCTIVE, ("vault",))}
             self.keys = {name: asyncio.run(making) for name, making in made.items()}
-            command = [*COMMAND, "serve", "--config", str(config), "--http", "127.0.0.1:0", "--require-auth", *OPTIONS]
+            command = [*WARM, "serve", "--config", str(config), "--http", "127.0.0.1:0", "--require-auth", *OPTIONS]
             self.process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env={**os.environ})
         finally:
             del os.environ["MCP_OPTIMIZER_DATABASE"]
