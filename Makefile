@@ -13,7 +13,7 @@ create  = $(PYTHON) -m venv $(VENV)
 install = $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 endif
 
-.PHONY: help demo check test test-others coverage lint format conformance inspector bench wheel-check clean
+.PHONY: help demo check test coverage lint format conformance inspector bench wheel-check clean
 
 help:  ## Show what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -41,11 +41,9 @@ check: $(VENV)/.dev  ## In under a minute: style, contracts, and the unit tests 
 # In the order of their names, long files of few tests come early; by the number of their tests they would come last.
 PYTEST := $(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder
 
-test: $(VENV)/.dev  ## Run all tests
-	$(PYTEST)
-
-test-others: $(VENV)/.dev  ## Run all tests but those that `make coverage` runs
+test: $(VENV)/.dev  ## Run all tests, those of the compression with their coverage
 	$(PYTEST) $(COVERING:%=--ignore=%)
+	$(MAKE) coverage
 
 coverage: $(VENV)/.dev  ## Fail unless the tests reach 95 % of the branches of everything that changes a schema
 	$(PYTEST) $(COVERING) --cov=mcp_optimizer.compression --cov-branch --cov-report=term-missing --cov-fail-under=95

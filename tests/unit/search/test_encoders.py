@@ -153,12 +153,6 @@ def test_a_request_in_any_language_is_embedded_and_a_name_in_it_wins(onnx: OnnxE
     assert found(index, f"{query} delete_branch {query}")[0] == 1
 
 
-def test_a_request_can_be_embedded_while_something_else_is_computed(onnx: OnnxEncoder) -> None:
-    texts = ["create an issue", "delete a branch"]
-    vectors = [onnx.begin_queries([text]) for text in texts]
-    assert np.array_equal(np.concatenate([embedded() for embedded in vectors]), onnx.embed_queries(texts))
-
-
 def test_the_weights_name_the_transformer(onnx: OnnxEncoder) -> None:
     digest = hashlib.sha256((MODEL / "model.onnx").read_bytes()).hexdigest()
     assert onnx.name == f"bundled:{digest[:12]}"
