@@ -50,6 +50,8 @@ class Life:
         self._ending.add("what was approved", parts.keeper.settled)
         self._ending.add("the catalog", parts.catalog.caught_up)
         self._ending.add("the servers", parts.pool.stop)
+        if parts.scripts is not None:
+            self._ending.add("the workers of scripts", parts.scripts.close)
         self._ending.add("the lists of tools", parts.refresher.stop)
         self._ending.first(self._leave_off)
 
