@@ -9,7 +9,7 @@ from typing import Any
 
 from benchmarks.scripts_tasks.model import Model
 from benchmarks.scripts_tasks.task import Task
-from benchmarks.scripts_tasks.world import PRODUCTS, World
+from benchmarks.scripts_tasks.world import PRODUCTS, World, slug
 
 TODO = re.compile(r"TODO\((\w+)\)")
 ERROR = re.compile(r" ERROR (\w+) .*code=(E\d+)")
@@ -105,10 +105,10 @@ def literal(rows: Any) -> Any:
 
 async def products(model: Model, world: World) -> list[tuple[str, int, int]]:
     """Read the page of every product: its name, price and stock."""
-    index = await model.call("fetch", url=world.site)
+    sitemap = await model.call("fetch", url=f"{world.site}/sitemap.txt")
     found = []
-    for name, page in re.findall(r"\[([^\]]+)\]\(([^)]+)\)", index):
-        text = await model.call("fetch", url=f"{world.site}/{page}")
+    for name in re.findall(r"/(\S+)\.html", sitemap):
+        text = await model.call("fetch", url=f"{world.site}/{name}.html")
         found.append((name, int(PRICE.findall(text)[0]), int(STOCK.findall(text)[0])))
     return found
 
@@ -243,23 +243,22 @@ names = [t["name"] for t in rows(sqlite.list_tables())]
     ),
     Task(
         name="cheapest in stock",
-        asked="What is the cheapest product at $site that is in stock?",
+        asked="What is the cheapest product in $site/sitemap.txt that is in stock?",
         servers=("fetch",),
         search=("fetch a URL from the internet",),
         uses=("fetch",),
         one_by_one=cheapest,
         script=r"""
 import re
-index = fetch.fetch(url="$site")
+names = re.findall(r"/(\S+)\.html", fetch.fetch(url="$site/sitemap.txt"))
+texts = parallel("fetch", [{"url": f"$site/{name}.html"} for name in names])
 found = []
-for name, page in re.findall(r"\[([^\]]+)\]\(([^)]+)\)", index):
-    text = fetch.fetch(url="$site/" + page)
-    price, stock = re.search(r"Price: (\d+)", text), re.search(r"In stock: (\d+)", text)
-    if int(stock.group(1)):
-        found.append((int(price.group(1)), name))
+for name, text in zip(names, texts):
+    if "In stock: 0" not in text:
+        found.append((int(re.search(r"Price: (\d+)", text).group(1)), name))
 min(found)[1]
 """,
-        answer=min((price, name) for name, price, stock in PRODUCTS if stock)[1],
+        answer=min((price, slug(name)) for name, price, stock in PRODUCTS if stock)[1],
     ),
     Task(
         name="opening hours (1 call)",

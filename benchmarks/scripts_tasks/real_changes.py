@@ -108,16 +108,17 @@ sqlite.write_query(query="INSERT INTO suppliers VALUES " + values)
     ),
     Task(
         name="web site into a file",
-        asked="Write name, price and stock of every product at $site to $files/data/prices.csv.",
+        asked="Write name, price and stock of every product in $site/sitemap.txt to $files/data/prices.csv.",
         servers=("fetch", "filesystem"),
         search=("fetch a URL from the internet; write a file",),
         uses=("fetch", "write_file"),
         one_by_one=price_list,
         script=r"""
 import re
+names = re.findall(r"/(\S+)\.html", fetch.fetch(url="$site/sitemap.txt"))
+texts = parallel("fetch", [{"url": f"$site/{name}.html"} for name in names])
 lines = ["name,price,stock"]
-for name, page in re.findall(r"\[([^\]]+)\]\(([^)]+)\)", fetch.fetch(url="$site")):
-    text = fetch.fetch(url="$site/" + page)
+for name, text in zip(names, texts):
     price, stock = re.search(r"Price: (\d+)", text), re.search(r"In stock: (\d+)", text)
     lines.append(f"{name},{price.group(1)},{stock.group(1)}")
 filesystem.write_file(path="$files/data/prices.csv", content="\n".join(lines) + "\n")

@@ -109,7 +109,12 @@ def _real_entries(world: World, installed: Path) -> dict[str, Any]:
         "memory": {**programs["memory"], "env": {"MEMORY_FILE_PATH": str(world.folder / "memory.jsonl")}},
         "git": {**programs["git"], "args": ["--repository", str(world.repository)]},
         "sqlite": {**programs["sqlite"], "args": ["--db-path", str(world.folder / "trips.db")]},
-        "fetch": {**programs["fetch"], "args": ["--ignore-robots-txt", "--allow-private-ips"]},
+        # Without node on its path it reads pages in its own process; with it, it starts node for each of them.
+        "fetch": {
+            **programs["fetch"],
+            "args": ["--ignore-robots-txt", "--allow-private-ips"],
+            "env": {"PATH": str(installed / "pyenv" / "bin")},
+        },
     }
 
 
@@ -240,10 +245,9 @@ def write_trips(path: Path) -> None:
 
 
 def write_site(folder: Path) -> None:
-    """A shop: a page that lists the products, a page for each, and one for the opening hours."""
+    """A shop: a text that lists the pages of products, these pages, and one for the opening hours."""
     folder.mkdir(parents=True)
-    links = [f'<li><a href="{_page(name)}">{name}</a></li>' for name, _, _ in PRODUCTS]
-    _write(folder / "index.html", "Products", f"<ul>{''.join(links)}</ul>")
+    (folder / "sitemap.txt").write_text("".join(f"/{_page(name)}\n" for name, _, _ in PRODUCTS), encoding="utf-8")
     for name, price, stock in PRODUCTS:
         about = f"The {name} is made of oiled wood from managed forests. It comes flat, with tools and a guide. "
         facts = f"<p>Price: {price} EUR</p><p>In stock: {stock}</p>"
@@ -254,7 +258,12 @@ def write_site(folder: Path) -> None:
 
 
 def _page(name: str) -> str:
-    return name.lower().replace(" ", "-") + ".html"
+    return slug(name) + ".html"
+
+
+def slug(name: str) -> str:
+    """A product as its address spells it."""
+    return name.lower().replace(" ", "-")
 
 
 def _write(path: Path, title: str, body: str) -> None:
