@@ -35,13 +35,15 @@ def docstring(path: Path) -> str:
 
 
 def groups() -> list[Path]:
-    return sorted(path.parent for path in HERE.glob("*/__init__.py"))
+    """The packages that hold benchmarks, and this one, for those that stand alone."""
+    packages = sorted(path.parent for path in HERE.glob("*/__init__.py"))
+    return [group for group in (*packages, HERE) if any(benchmarks(group))]
 
 
 def benchmarks(group: Path) -> Iterator[Benchmark]:
     for path in sorted(group.glob("*.py")):
         module, text = module_name(path), docstring(path)
-        if re.search(rf"\bpython -m {re.escape(module)}(?![.\w])", text):
+        if module != "benchmarks" and re.search(rf"\bpython -m {re.escape(module)}(?![.\w])", text):
             yield Benchmark(module, text.partition("\n")[0])
 
 
