@@ -225,6 +225,65 @@ class Limits(BaseModel):
         ge=1_000,
         description="Tokens of a reply of the gateway's own tools. A longer one is abbreviated, and says so.",
     )
+    script_characters: int = Field(
+        default=20_000, ge=500, description="Characters of a script. A longer one is refused."
+    )
+    script_calls: int = Field(
+        default=200, ge=1, description="Calls of tools that one script makes. Beyond that, the script ends."
+    )
+    script_parallel: int = Field(
+        default=16, ge=1, description="Calls of one script that are in progress at a time. Further ones wait."
+    )
+    script_seconds: float = Field(
+        default=60.0,
+        gt=0,
+        description="Seconds that a script may take, not counting the time a person takes to answer a question. It is "
+        "then ended; what it printed is returned.",
+    )
+    script_cpu_seconds: float = Field(
+        default=5.0,
+        gt=0,
+        description="Seconds that a script may compute, not counting its calls. It is then ended.",
+    )
+    script_memory: int = Field(
+        default=128 * MEGABYTE,
+        ge=4 * MEGABYTE,
+        description="Bytes of a script's values in its worker. A script that needs more is ended.",
+    )
+    script_argument_bytes: int = Field(
+        default=MEGABYTE,
+        ge=1_000,
+        description="Bytes of the arguments of one call of a script, or of all calls of one `parallel`. Larger ones "
+        "are refused.",
+    )
+    script_result_bytes: int = Field(
+        default=16 * MEGABYTE,
+        ge=10_000,
+        description="Bytes of a result that a script receives. A larger one is an error in the script; the call was "
+        "made.",
+    )
+    script_output: int = Field(
+        default=MEGABYTE,
+        ge=1_000,
+        description="Characters that a script prints and returns. The rest is left out, and the reply says so.",
+    )
+    script_error: int = Field(
+        default=2_000, ge=200, description="Characters of the error that ended a script. The rest is cut off."
+    )
+    script_workers: int = Field(
+        default=4,
+        ge=1,
+        description="Scripts that run at a time. Further ones wait, and are refused after 10 seconds.",
+    )
+    stored_scripts: int = Field(
+        default=200, ge=1, description="Scripts that are kept under a name. Further ones are not saved."
+    )
+    stored_script_description: int = Field(
+        default=300, ge=20, description="Characters of a stored script's description. A longer one is refused."
+    )
+    stored_script_parameters: int = Field(
+        default=20, ge=1, description="Parameters of a stored script. A script with more is not saved."
+    )
 
 
 DEFAULT_LIMITS = Limits()

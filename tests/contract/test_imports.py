@@ -17,7 +17,7 @@ LEVELS = [
     {"control"},
     {"dashboard", "serving"},
     {"metrics"},
-    {"profiles"},
+    {"profiles", "scripts"},
     {"callers", "gateway", "relay"},
     {"audit", "catalog", "clients", "identity", "packages", "results", "trust"},
     {"compression", "db", "policy", "upstream"},

@@ -30,6 +30,7 @@ from mcp_optimizer.domain.tools import Definition
 from mcp_optimizer.errors import InvalidArguments, InvalidRequest, quoted
 from mcp_optimizer.gateway import resolving
 from mcp_optimizer.gateway.arguments import ArgumentCheck, read_arguments
+from mcp_optimizer.gateway.built_in import BuiltInServers
 from mcp_optimizer.gateway.conversations import SeenByCaller
 from mcp_optimizer.gateway.entries import entry
 from mcp_optimizer.gateway.finding import Finder, Query
@@ -79,8 +80,10 @@ class Gateway:
         shapes: LearnedShapes | None = None,
         permissions: Permissions | None = None,
         trail: AuditTrail | None = None,
+        built_in: BuiltInServers | None = None,
     ) -> None:
         self._trail = trail
+        self._built_in = built_in or BuiltInServers()
         self._use = use
         self._shapes = shapes
         self._conversations = SeenByCaller()
@@ -216,7 +219,7 @@ class Gateway:
                 parked.seconds if parked is not None else 0.0,
             )
             caller = await self.permissions.obtain(tool, arguments, caller, lambda: self._catalog.snapshot)
-            result = await self.results.answer(call, lambda: self._pool.call(tool.server, "tools/call", params, caller))
+            result = await self._answered(call, params, caller)
             if self._use is not None and not result.get("isError"):
                 self._use.called(caller.conversation, *tool.key)
             return record.result(_with_origin(result, tool))
@@ -230,8 +233,20 @@ class Gateway:
             params = {"name": tool.record.name, **({} if arguments is None else {"arguments": arguments})}
             started = time.perf_counter() - (parked.seconds if parked is not None else 0.0)
             caller = await self.permissions.obtain(tool, arguments, caller, lambda: self._catalog.snapshot)
+            if (answer := self._built_in.of(tool.server)) is not None:
+                return record.result(await answer(tool.record.name, arguments or {}, caller))
             result = await self._pool.call(tool.server, "tools/call", params, caller)
             return record.result(await self.results.described(of_a_tool(result), started))
+
+    async def _answered(self, call: Call, params: dict[str, Any], caller: Caller) -> dict[str, Any]:
+        """The result of a call that is permitted, within the limits and with its cost."""
+        answer = self._built_in.of(call.server)
+        if answer is None:
+            return await self.results.answer(call, lambda: self._pool.call(call.server, "tools/call", params, caller))
+        if call.select is None:
+            # Limited and described by whoever made it.
+            return await answer(call.tool, call.arguments, caller)
+        return await self.results.answer(call, lambda: answer(call.tool, call.arguments, caller))
 
     def _begin(self, caller: Caller, record: CallRecord) -> tuple[Parked | None, Caller]:
         """The parked call that this one continues, if any, and the caller, whose turn it is."""

@@ -1,0 +1,23 @@
+"""What scripts may do, as the settings say it. Values only."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from mcp_optimizer.domain.principal import Risk
+
+
+class ScriptMode(StrEnum):
+    """Which tools scripts may call."""
+
+    OFF = "off"
+    """There are no scripts."""
+    READ = "read"
+    """Tools that only read."""
+    WRITE = "write"
+    """Every tool, if the request names those that change something."""
+
+    @property
+    def most(self) -> Risk:
+        """The worst class of tools that a script calls."""
+        return Risk.DESTRUCTIVE if self is ScriptMode.WRITE else Risk.READ

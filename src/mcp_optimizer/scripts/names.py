@@ -1,0 +1,133 @@
+"""How scripts spell servers, tools and parameters: as Python names, each of which means exactly one thing.
+
+Pure. Made from what a caller may see, so a tool that it may not call has no name here. Called wherever a script is
+read, checked, described or run.
+"""
+
+from __future__ import annotations
+
+import builtins
+import keyword
+import re
+import unicodedata
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from mcp_optimizer.catalog import CatalogTool, Snapshot
+from mcp_optimizer.domain.json_schema import properties_of, required_of
+from mcp_optimizer.runtime.lazy import lazy
+
+HELPERS = frozenset({"call", "parallel", "find", "ToolError"})
+"""Names that every script has, besides the servers."""
+
+MODULES = frozenset("asyncio collections csv datetime decimal itertools json math random re sys time typing".split())
+"""Modules that scripts import; no server is spelt like one."""
+
+_TAKEN = HELPERS | MODULES | frozenset(dir(builtins))
+_NOT_IN_NAMES = re.compile(r"\W+")
+
+
+def python_name(text: str) -> str:
+    """A text as a Python identifier: `move-card` is `move_card`, `class` is `class_`, `3d` is `_3d`."""
+    name = _NOT_IN_NAMES.sub("_", unicodedata.normalize("NFKC", text))
+    if not name.isidentifier():
+        name = f"_{name}"
+    if not name.isidentifier():
+        # A few characters count as letters in a pattern and not in an identifier.
+        name = "".join(letter if f"_{letter}".isidentifier() else "_" for letter in name)
+    # Names with two underscores in front have a meaning of their own in Python.
+    name = re.sub("^__+", "_", name)
+    return f"{name}_" if keyword.iskeyword(name) else name
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """A parameter of a tool: as scripts spell it, and its own name."""
+
+    python: str
+    own: str
+    is_required: bool
+
+
+def parameters_of(tool: CatalogTool) -> tuple[Parameter, ...]:
+    """A tool's parameters in the order in which a script may give them without names: those it needs first."""
+    schema = tool.record.details.input_schema
+    needed = set(required_of(schema))
+    own = sorted(properties_of(schema), key=lambda name: name not in needed)
+    return tuple(Parameter(python, name, name in needed) for python, name in _spelt(own).items())
+
+
+class Toolbox:
+    """The tools that a script may name, by server."""
+
+    def __init__(self, tools: Sequence[CatalogTool]) -> None:
+        self._tools = tools
+
+    @lazy
+    def servers(self) -> Mapping[str, Mapping[str, CatalogTool]]:
+        """The tools of each server: both by their Python names."""
+        of_server: dict[str, dict[str, CatalogTool]] = {}
+        for tool in self._tools:
+            of_server.setdefault(tool.server, {})[tool.record.name] = tool
+        return {
+            python: {name: of_server[server][own] for name, own in _spelt(of_server[server]).items()}
+            for python, server in _spelt(of_server, _TAKEN).items()
+        }
+
+    @lazy
+    def _spellings(self) -> Mapping[tuple[str, str], str]:
+        return {tool.key: f"{server}.{name}" for server, tools in self.servers.items() for name, tool in tools.items()}
+
+    @lazy
+    def _by_name(self) -> Mapping[str, CatalogTool]:
+        return {tool.name: tool for tool in self._tools}
+
+    def tool(self, server: str, tool: str) -> CatalogTool | None:
+        """The tool that `server.tool` means in a script."""
+        return self.servers.get(server, {}).get(tool)
+
+    def named(self, text: str) -> CatalogTool | None:
+        """The tool that a text means: its public name, or `server.tool`. The gateway knows more spellings."""
+        server, _, name = text.partition(".")
+        return self.tool(server, name) or self._by_name.get(text)
+
+    def spelling(self, tool: CatalogTool) -> str:
+        """A tool as a script writes it: `server.tool`."""
+        return self._spellings.get(tool.key, tool.name)
+
+
+class Toolboxes:
+    """The toolboxes of the latest views: one view serves many scripts."""
+
+    def __init__(self, most: int = 16) -> None:
+        self._most = most
+        self._kept: list[tuple[Snapshot, Toolbox]] = []
+
+    def of(self, view: Snapshot) -> Toolbox:
+        """The toolbox of what a caller sees."""
+        for known, toolbox in self._kept:
+            if known is view:
+                return toolbox
+        toolbox = Toolbox(view.running)
+        self._kept = [(view, toolbox), *self._kept[: self._most - 1]]
+        return toolbox
+
+
+def _spelt(names: Iterable[str], taken: frozenset[str] = frozenset()) -> dict[str, str]:
+    """Names by their Python spelling, in their order. Of two that would be spelt alike, the one whose spelling is its
+    own name keeps it, then the first in the alphabet.
+    """
+    names = list(names)
+    given: set[str] = set()
+    spelling: dict[str, str] = {}
+    last: dict[str, int] = {}
+    for name in sorted(names, key=lambda name: (python_name(name) != name, name)):
+        plain = python_name(name)
+        python = f"{plain}_" if plain in taken else plain
+        # Counted on from the last: thousands of names may be spelt alike.
+        while python in given:
+            last[plain] = last.get(plain, 1) + 1
+            python = f"{plain}_{last[plain]}"
+        given.add(python)
+        spelling[name] = python
+    return {spelling[name]: name for name in names}
