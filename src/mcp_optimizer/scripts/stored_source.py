@@ -1,7 +1,7 @@
 """What the source of a stored script says about itself: the tools it names, and the names it leaves to its caller.
 
-Pure; nothing is run. Nobody knows where the person who saves a source got it from: parsing is bounded by its length, and
-walking it needs no recursion.
+Pure; nothing is run. Nobody knows where the person who saves a source got it from: parsing is bounded by its length,
+and walking it needs no recursion.
 """
 
 from __future__ import annotations
