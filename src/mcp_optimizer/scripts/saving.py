@@ -60,11 +60,11 @@ def prepared(wanted: WantedScript, around: Surroundings) -> StoredScript:
     check_description(wanted.description, around.limits.stored_script_description)
     check_source(wanted.source, around.limits.script_characters)
     source = read_source(wanted.source)
-    used = dict(_used(source, around))
+    used = list(_used(source, around))
     changing = [_meant(text, around) for text in wanted.may_change]
     parameters = _parameters(wanted, source, around)
     _check_changes(used, changing, around)
-    tools = {tool.key: tool for tool in (*used, *changing)}
+    tools = {tool.key: tool for tool in (*(tool for tool, _ in used), *changing)}
     agreed = {tool.key for tool in changing if around.risk_of(tool) is not Risk.READ}
     uses = tuple(
         UsedTool(*key, tool.record.definition_hash, may_change=key in agreed) for key, tool in sorted(tools.items())
@@ -97,9 +97,11 @@ def _meant(text: str, around: Surroundings) -> CatalogTool:
     return tool
 
 
-def _check_changes(used: Mapping[CatalogTool, int], changing: Sequence[CatalogTool], around: Surroundings) -> None:
+def _check_changes(
+    used: Iterable[tuple[CatalogTool, int]], changing: Sequence[CatalogTool], around: Surroundings
+) -> None:
     agreed = {tool.key for tool in changing}
-    for tool, line in used.items():
+    for tool, line in used:
         risk = around.risk_of(tool)
         if risk is not Risk.READ and tool.key not in agreed:
             raise InvalidRequest(
