@@ -65,8 +65,8 @@ NEEDS_RESTART: Final = frozenset(
     "kept_hours kept_megabytes start_timeout call_timeout restart_pause restart_pause_max max_in_flight max_waiting "
     "client_sessions answer_timeout limits shutdown_timeout shutdown_delay wait http allowed_hosts allowed_origins "
     "dashboard dashboard_token public_url history history_days requests_per_session price_model log_format "
-    "otlp_endpoint split_calls audit audit_file audit_megabytes audit_files audit_days audit_arguments require_auth "
-    "open_to_anyone token_issuers reload dashboard_changes".split()
+    "otlp_endpoint split_calls scripts audit audit_file audit_megabytes audit_files audit_days audit_arguments "
+    "require_auth open_to_anyone token_issuers reload dashboard_changes".split()
 )
 """Settings that take effect at the next start."""
 

@@ -26,7 +26,7 @@ class ScriptsMark(NamedTuple):
     moments: int
 
 
-class StoredScripts(Transactions):
+class ScriptRows(Transactions):
     """All scripts that are kept, by name."""
 
     async def mark(self) -> ScriptsMark:

@@ -36,6 +36,11 @@ class SharingSettings(BaseModel):
         description="Give clients call_tool_read next to call_tool, for tools that only read, so that a client can "
         "approve these once.",
     )
+    scripts: Literal["off", "read", "write"] = Field(
+        default="off",
+        description="Give clients run_script, which runs Python that calls tools: off, read (only tools that read) or "
+        "write (also others, if the request names them). Needs the extra scripts. See scripts.md.",
+    )
     audit: bool = Field(default=True, description="Record who called what, and what allowed it, in the audit.")
     audit_file: str = Field(
         default="",

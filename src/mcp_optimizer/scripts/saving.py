@@ -42,7 +42,7 @@ class WantedScript:
 
 
 @dataclass(frozen=True)
-class Surroundings:
+class ToolsAtHand:
     """What a script is looked at with: the tools that there are, their classes, and what scripts may do at all."""
 
     snapshot: Snapshot
@@ -54,7 +54,7 @@ class Surroundings:
     """The server that has the stored scripts."""
 
 
-def prepared(wanted: WantedScript, around: Surroundings) -> StoredScript:
+def prepared(wanted: WantedScript, around: ToolsAtHand) -> StoredScript:
     """The script, ready to be kept; raises InvalidRequest with what to change."""
     check_name(wanted.name)
     check_description(wanted.description, around.limits.stored_script_description)
@@ -73,7 +73,7 @@ def prepared(wanted: WantedScript, around: Surroundings) -> StoredScript:
     return StoredScript(wanted.name, wanted.source, wanted.description.strip(), parameters, uses, risk)
 
 
-def _used(source: ReadSource, around: Surroundings) -> Iterator[tuple[CatalogTool, int]]:
+def _used(source: ReadSource, around: ToolsAtHand) -> Iterator[tuple[CatalogTool, int]]:
     """Every tool that the source names, and the first line that does."""
     for (server, name), line in source.attributes.items():
         tools = around.toolbox.servers.get(server)
@@ -89,7 +89,7 @@ def _used(source: ReadSource, around: Surroundings) -> Iterator[tuple[CatalogToo
             raise InvalidRequest(f"Line {line}: {error}") from None
 
 
-def _meant(text: str, around: Surroundings) -> CatalogTool:
+def _meant(text: str, around: ToolsAtHand) -> CatalogTool:
     """The tool that a text means in a script, or to whoever permits it to change something."""
     tool = around.toolbox.named(text) or resolving.meant(around.snapshot, text)
     if tool.server == around.own_server:
@@ -98,7 +98,7 @@ def _meant(text: str, around: Surroundings) -> CatalogTool:
 
 
 def _check_changes(
-    used: Iterable[tuple[CatalogTool, int]], changing: Sequence[CatalogTool], around: Surroundings
+    used: Iterable[tuple[CatalogTool, int]], changing: Sequence[CatalogTool], around: ToolsAtHand
 ) -> None:
     agreed = {tool.key for tool in changing}
     for tool, line in used:
@@ -116,7 +116,7 @@ def _check_changes(
         )
 
 
-def _parameters(wanted: WantedScript, source: ReadSource, around: Surroundings) -> tuple[ScriptParameter, ...]:
+def _parameters(wanted: WantedScript, source: ReadSource, around: ToolsAtHand) -> tuple[ScriptParameter, ...]:
     known = HELPERS | around.toolbox.servers.keys()
     left = {name: line for name, line in source.free.items() if name not in known}
     if wanted.parameters is None:
@@ -149,7 +149,7 @@ def _check_given(found: Sequence[ScriptParameter], left: Mapping[str, int], sour
             )
 
 
-def _derived(name: str, line: int, source: ReadSource, around: Surroundings) -> ScriptParameter:
+def _derived(name: str, line: int, source: ReadSource, around: ToolsAtHand) -> ScriptParameter:
     """A name that the script leaves open. Its type is that of the tool's parameter that it is passed as."""
     if any(owner == name for owner, _ in source.attributes):
         raise InvalidRequest(

@@ -32,7 +32,7 @@ class ScriptState(StrEnum):
 
 
 @dataclass(frozen=True)
-class Standing:
+class ScriptStanding:
     """A script's state, why, and the tools that changed and fit as far as names and classes say."""
 
     state: ScriptState = ScriptState.READY
@@ -42,25 +42,25 @@ class Standing:
 
 def standing(
     script: StoredScript, snapshot: Snapshot, risk_of: Callable[[CatalogTool], Risk], mode: ScriptMode
-) -> Standing:
+) -> ScriptStanding:
     """How a script stands with the tools of a snapshot."""
     servers = {used.server for used in script.uses}
     if servers and servers.isdisjoint(snapshot.states):
         named = ", ".join(map(quoted, sorted(servers)))
-        return Standing(ScriptState.ELSEWHERE, f"It uses servers that are not configured here: {named}.")
+        return ScriptStanding(ScriptState.ELSEWHERE, f"It uses servers that are not configured here: {named}.")
     if script.risk is not Risk.READ and mode is not ScriptMode.WRITE:
         reason = f'It can change something, and scripts may only read here (scripts = "{mode}").'
-        return Standing(ScriptState.NOT_ALLOWED, reason)
+        return ScriptStanding(ScriptState.NOT_ALLOWED, reason)
     changed, missing = [], {state.name for state in snapshot.missing()}
     for used in script.uses:
         tool = _tool(snapshot, used)
         if tool is None:
             return _without(used, snapshot, is_missing=used.server in missing)
         if worse := _worse(script, used, risk_of(tool)):
-            return Standing(ScriptState.BROKEN, worse)
+            return ScriptStanding(ScriptState.BROKEN, worse)
         if tool.record.definition_hash != used.definition_hash:
             changed.append(tool)
-    return Standing(changed=tuple(changed))
+    return ScriptStanding(changed=tuple(changed))
 
 
 def _tool(snapshot: Snapshot, used: UsedTool) -> CatalogTool | None:
@@ -68,18 +68,18 @@ def _tool(snapshot: Snapshot, used: UsedTool) -> CatalogTool | None:
     return None if position is None else snapshot.tools[position]
 
 
-def _without(used: UsedTool, snapshot: Snapshot, *, is_missing: bool) -> Standing:
+def _without(used: UsedTool, snapshot: Snapshot, *, is_missing: bool) -> ScriptStanding:
     """Why a tool is not there."""
     state = snapshot.states.get(used.server)
     if state is None:
-        return Standing(ScriptState.BROKEN, f"Its server {quoted(used.server)} was removed.")
+        return ScriptStanding(ScriptState.BROKEN, f"Its server {quoted(used.server)} was removed.")
     if (used.server, used.tool) in snapshot.held:
         advice = f"mcp-optimizer trust diff {used.server}"
-        return Standing(ScriptState.WAITING, f"{quoted(used.name)} changed and waits for approval: {advice}.")
+        return ScriptStanding(ScriptState.WAITING, f"{quoted(used.name)} changed and waits for approval: {advice}.")
     if is_missing or state.status is not ServerStatus.RUNNING:
         why = f": {state.reason}" if state.reason else ""
-        return Standing(ScriptState.WAITING, f"Its server {quoted(used.server)} is {state.status}{why}.")
-    return Standing(ScriptState.BROKEN, f"{quoted(used.server)} has no tool {quoted(used.tool)} any more.")
+        return ScriptStanding(ScriptState.WAITING, f"Its server {quoted(used.server)} is {state.status}{why}.")
+    return ScriptStanding(ScriptState.BROKEN, f"{quoted(used.server)} has no tool {quoted(used.tool)} any more.")
 
 
 def _worse(script: StoredScript, used: UsedTool, risk: Risk) -> str:

@@ -7,7 +7,6 @@ Whether a caller may call a script is the gateway's business, and so is every ca
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
@@ -25,9 +24,10 @@ from mcp_optimizer.errors import CatalogError, InvalidRequest, listed, quoted
 from mcp_optimizer.gateway.built_in import BuiltInServers
 from mcp_optimizer.limits import DEFAULT_LIMITS, Limits
 from mcp_optimizer.policy.access import Policy
+from mcp_optimizer.runtime.tasks import BackgroundTasks
 from mcp_optimizer.scripts.names import Toolbox
-from mcp_optimizer.scripts.saving import Surroundings, WantedScript, prepared
-from mcp_optimizer.scripts.standing import ScriptState, Standing, standing
+from mcp_optimizer.scripts.saving import ToolsAtHand, WantedScript, prepared
+from mcp_optimizer.scripts.standing import ScriptStanding, ScriptState, standing
 from mcp_optimizer.upstream.listing import Listing
 from mcp_optimizer.upstream.spec import ServerSpec, Transport
 from mcp_optimizer.upstream.state import UpstreamState
@@ -108,7 +108,7 @@ class StoredScripts:
         self._listed: tuple[StoredScript, ...] = ()
         self._server = ""
         self._checked: dict[tuple[object, ...], str] = {}
-        self._looking: asyncio.Task[None] | None = None
+        self._looks = BackgroundTasks(logger, "Cannot look for stored scripts")
         self._turn = asyncio.Lock()
         self._warned_at = float("-inf")
 
@@ -119,13 +119,10 @@ class StoredScripts:
 
     def start(self) -> None:
         """Look for scripts in the background, now and every two seconds."""
-        self._looking = asyncio.create_task(self._look(), name="stored scripts")
+        self._looks.spawn(self._look())
 
     async def stop(self) -> None:
-        if self._looking is not None:
-            self._looking.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._looking
+        await self._looks.close()
 
     def on_state(self, state: UpstreamState) -> None:
         """A server of the user's has the name that the scripts had: it gets the name, and they get another.
@@ -204,16 +201,16 @@ class StoredScripts:
         finally:
             _is_running.reset(entered)
 
-    async def standing(self, script: StoredScript) -> Standing:
+    async def standing(self, script: StoredScript) -> ScriptStanding:
         """How a script stands with the tools as they are now; it is checked again if one of these changed."""
         found = self._standing(script)
         if found.changed and (problem := await self._problem(script, found.changed)):
-            return Standing(ScriptState.BROKEN, problem)
+            return ScriptStanding(ScriptState.BROKEN, problem)
         if found.state is ScriptState.BROKEN:
-            return Standing(ScriptState.BROKEN, f"{found.reason} {_advice(script)}")
+            return ScriptStanding(ScriptState.BROKEN, f"{found.reason} {_advice(script)}")
         return found
 
-    def _standing(self, script: StoredScript) -> Standing:
+    def _standing(self, script: StoredScript) -> ScriptStanding:
         return standing(script, self._of.catalog.snapshot, self._risk_of, self._of.mode)
 
     async def _problem(self, script: StoredScript, changed: Sequence[CatalogTool]) -> str:
@@ -241,7 +238,7 @@ class StoredScripts:
         """Check a script and keep it; it can be called when this returns. Raises InvalidRequest with what to change."""
         snapshot, limits = self._of.catalog.snapshot, self._of.limits
         toolbox = self._toolbox(snapshot)
-        around = Surroundings(snapshot, toolbox, self._risk_of, self._of.mode, limits, self.server)
+        around = ToolsAtHand(snapshot, toolbox, self._risk_of, self._of.mode, limits, self.server)
         script = prepared(wanted, around)
         if problems := await self._of.check(script, toolbox):
             raise InvalidRequest(f"The script is not saved. {' '.join(problems[:_MOST_PROBLEMS])}")
@@ -256,7 +253,7 @@ class StoredScripts:
         await self.refresh()
         return self._scripts.get(script.name, script)
 
-    async def all(self) -> list[tuple[StoredScript, Standing]]:
+    async def all(self) -> list[tuple[StoredScript, ScriptStanding]]:
         """Every script, with its state."""
         await self.refresh()
         return [(script, await self.standing(script)) for script in self._scripts.values()]

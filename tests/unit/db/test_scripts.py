@@ -12,7 +12,7 @@ import pytest
 from sqlalchemy import update
 
 from mcp_optimizer.db.database import open_database
-from mcp_optimizer.db.scripts import StoredScripts
+from mcp_optimizer.db.scripts import ScriptRows
 from mcp_optimizer.db.tables import stored_script
 from mcp_optimizer.domain.principal import Risk
 from mcp_optimizer.domain.stored_script import ParameterType, ScriptParameter, StoredScript, UsedTool
@@ -28,10 +28,10 @@ SCRIPT = StoredScript(
 
 
 @asynccontextmanager
-async def opened(place: Path | str) -> AsyncIterator[StoredScripts]:
+async def opened(place: Path | str) -> AsyncIterator[ScriptRows]:
     database = await open_database(place)
     try:
-        yield StoredScripts(database)
+        yield ScriptRows(database)
     finally:
         await database.close()
 
@@ -79,7 +79,7 @@ async def test_there_is_a_limit_on_their_number_but_not_on_replacing_one(place: 
 @pytest.mark.parametrize("broken", ['[{"name": "x", "type": "tensor"}]', "nonsense", "[1]", '[{"kind": "x"}]'])
 async def test_a_script_that_another_version_wrote_differently_is_left_out(broken: str, place: Path | str) -> None:
     database = await open_database(place)
-    scripts = StoredScripts(database)
+    scripts = ScriptRows(database)
     await scripts.save(SCRIPT, 10, replaces=False)
     await scripts.save(replace(SCRIPT, name="other"), 10, replaces=False)
     async with database.engine.begin() as connection:

@@ -11,7 +11,7 @@ import pytest
 
 from mcp_optimizer.catalog import LiveCatalog
 from mcp_optimizer.db.database import open_database
-from mcp_optimizer.db.scripts import StoredScripts as Rows
+from mcp_optimizer.db.scripts import ScriptRows
 from mcp_optimizer.domain.caller import LOCAL, Caller
 from mcp_optimizer.domain.principal import Principal, Risk
 from mcp_optimizer.domain.script_mode import ScriptMode
@@ -65,7 +65,7 @@ class World:
 
     def __init__(
         self,
-        rows: Rows,
+        rows: ScriptRows,
         catalog: LiveCatalog,
         mode: ScriptMode = ScriptMode.WRITE,
         problems: Sequence[str] = (),
@@ -74,12 +74,12 @@ class World:
     ) -> None:
         self.catalog, self.runs, self.pool = catalog, Runs(), RecordingPool()
         self.problems, self.checks, self.configured = list(problems), 0, list(configured)
-        built_in, policy = BuiltInServers(), policy or Policy()
+        built_in, policy = BuiltInServers(self.pool), policy or Policy()
         self.gateway: Gateway = new_gateway(
             catalog, pool=self.pool, permissions=Permissions(Views(policy)), built_in=built_in
         )
 
-        async def stored() -> Rows:
+        async def stored() -> ScriptRows:
             return rows
 
         sources = ScriptSources(
@@ -115,9 +115,9 @@ class World:
 
 
 @pytest.fixture
-async def rows(tmp_path: Path) -> AsyncIterator[Rows]:
+async def rows(tmp_path: Path) -> AsyncIterator[ScriptRows]:
     database = await open_database(tmp_path / "catalog.db")
-    yield Rows(database)
+    yield ScriptRows(database)
     await database.close()
 
 
@@ -125,7 +125,7 @@ async def kanban(*tools: McpTool) -> LiveCatalog:
     return await live_catalog(running("kanban", *(tools or (LIST, MOVE, DELETE))))
 
 
-async def test_a_saved_script_is_found_listed_and_called_by_its_name(rows: Rows) -> None:
+async def test_a_saved_script_is_found_listed_and_called_by_its_name(rows: ScriptRows) -> None:
     world = World(rows, await kanban())
     await world.save()
     found = await world.gateway.search("open cards of a board")
@@ -139,7 +139,7 @@ async def test_a_saved_script_is_found_listed_and_called_by_its_name(rows: Rows)
     assert not world.pool.calls
 
 
-async def test_parameters_that_are_not_given_are_those_that_the_source_leaves_open(rows: Rows) -> None:
+async def test_parameters_that_are_not_given_are_those_that_the_source_leaves_open(rows: ScriptRows) -> None:
     world = World(rows, await kanban())
     saved = await world.save()
     assert [str(one) for one in saved.parameters] == ["board:integer"]
@@ -152,7 +152,7 @@ async def test_parameters_that_are_not_given_are_those_that_the_source_leaves_op
     assert world.runs.given[-1][2] == {"board": 3}
 
 
-async def test_arguments_are_validated_as_those_of_any_tool(rows: Rows) -> None:
+async def test_arguments_are_validated_as_those_of_any_tool(rows: ScriptRows) -> None:
     world = World(rows, await kanban())
     await world.save()
     for wrong in ({}, {"board": "x"}, {"board": 1, "more": 2}):
@@ -177,7 +177,7 @@ async def test_arguments_are_validated_as_those_of_any_tool(rows: Rows) -> None:
     ],
 )
 async def test_its_class_is_that_of_the_worst_tool_it_may_use(
-    source: str, may_change: tuple[str, ...], risk: str, hints: dict[str, bool], rows: Rows
+    source: str, may_change: tuple[str, ...], risk: str, hints: dict[str, bool], rows: ScriptRows
 ) -> None:
     world = World(rows, await kanban())
     await world.save(WantedScript("tidy", source, "Tidy up", may_change=may_change))
@@ -216,7 +216,9 @@ async def test_its_class_is_that_of_the_worst_tool_it_may_use(
         ({"source": "open_cards2 = call('scripts__open_cards')"}, "open_cards"),
     ],
 )
-async def test_what_cannot_be_a_script_is_refused_and_not_kept(wanted: dict[str, Any], said: str, rows: Rows) -> None:
+async def test_what_cannot_be_a_script_is_refused_and_not_kept(
+    wanted: dict[str, Any], said: str, rows: ScriptRows
+) -> None:
     world = World(rows, await kanban())
     with pytest.raises(OptimizerError, match=said) as caught:
         await world.save(replace(OPEN_CARDS, **wanted))
@@ -224,14 +226,14 @@ async def test_what_cannot_be_a_script_is_refused_and_not_kept(wanted: dict[str,
     assert await rows.all(10) == []
 
 
-async def test_a_script_that_the_checker_rejects_is_not_kept(rows: Rows) -> None:
+async def test_a_script_that_the_checker_rejects_is_not_kept(rows: ScriptRows) -> None:
     world = World(rows, await kanban(), problems=["Line 1: list_cards takes no 'boardid'."])
     with pytest.raises(InvalidRequest, match=r"not saved\. Line 1: list_cards takes no"):
         await world.save()
     assert await rows.all(10) == []
 
 
-async def test_nothing_is_overwritten_unasked_and_their_number_is_limited(rows: Rows) -> None:
+async def test_nothing_is_overwritten_unasked_and_their_number_is_limited(rows: ScriptRows) -> None:
     world = World(rows, await kanban())
     await world.save()
     with pytest.raises(InvalidRequest, match=r"already\. Replace it with --replace"):
@@ -244,7 +246,7 @@ async def test_nothing_is_overwritten_unasked_and_their_number_is_limited(rows: 
         await world.save(replace(OPEN_CARDS, name="c"))
 
 
-async def test_a_script_is_checked_again_when_a_tool_changes_and_not_run_if_it_does_not_fit(rows: Rows) -> None:
+async def test_a_script_is_checked_again_when_a_tool_changes_and_not_run_if_it_does_not_fit(rows: ScriptRows) -> None:
     world = World(rows, await kanban())
     await world.save()
     before = world.checks
@@ -267,7 +269,7 @@ async def test_a_script_is_checked_again_when_a_tool_changes_and_not_run_if_it_d
     await world.gateway.call("open_cards", {"board": 1})
 
 
-async def test_a_tool_that_disappears_or_gets_worse_breaks_the_script(rows: Rows) -> None:
+async def test_a_tool_that_disappears_or_gets_worse_breaks_the_script(rows: ScriptRows) -> None:
     world = World(rows, await kanban())
     await world.save()
     await world.now(running("kanban", MOVE))
@@ -280,7 +282,7 @@ async def test_a_tool_that_disappears_or_gets_worse_breaks_the_script(rows: Rows
     assert not world.runs.given
 
 
-async def test_a_script_waits_for_a_server_that_is_down_and_needs_no_saving(rows: Rows) -> None:
+async def test_a_script_waits_for_a_server_that_is_down_and_needs_no_saving(rows: ScriptRows) -> None:
     world = World(rows, await kanban())
     await world.save()
     await world.now(down("kanban"))
@@ -292,7 +294,7 @@ async def test_a_script_waits_for_a_server_that_is_down_and_needs_no_saving(rows
     await world.gateway.call("open_cards", {"board": 1})
 
 
-async def test_where_scripts_only_read_a_script_that_changes_something_is_not_run_nor_saved(rows: Rows) -> None:
+async def test_where_scripts_only_read_a_script_that_changes_something_is_not_run_nor_saved(rows: ScriptRows) -> None:
     moving = WantedScript("tidy", "kanban.move_card(card_id=1)", "Tidy up", may_change=("move_card",))
     await World(rows, await kanban()).save(moving)
     world = World(rows, await kanban(), ScriptMode.READ)
@@ -304,7 +306,7 @@ async def test_where_scripts_only_read_a_script_that_changes_something_is_not_ru
         await world.save(replace(moving, name="other"))
 
 
-async def test_what_another_gateway_saves_and_deletes_is_known_after_the_next_look(rows: Rows) -> None:
+async def test_what_another_gateway_saves_and_deletes_is_known_after_the_next_look(rows: ScriptRows) -> None:
     one, other = World(rows, await kanban()), World(rows, await kanban())
     await one.save()
     await other.scripts.refresh()
@@ -318,7 +320,7 @@ async def test_what_another_gateway_saves_and_deletes_is_known_after_the_next_lo
         await one.gateway.call("open_cards", {"board": 1})
 
 
-async def test_a_script_for_other_servers_is_not_in_this_catalog(rows: Rows) -> None:
+async def test_a_script_for_other_servers_is_not_in_this_catalog(rows: ScriptRows) -> None:
     await World(rows, await kanban()).save()
     world = World(rows, await live_catalog(running("files", mcp_tool("read_file"))), configured=("files",))
     await world.scripts.refresh()
@@ -327,7 +329,7 @@ async def test_a_script_for_other_servers_is_not_in_this_catalog(rows: Rows) -> 
     assert (await world.states())["open_cards"][0] is ScriptState.ELSEWHERE
 
 
-async def test_a_server_of_the_user_called_scripts_keeps_its_name_and_its_calls(rows: Rows) -> None:
+async def test_a_server_of_the_user_called_scripts_keeps_its_name_and_its_calls(rows: ScriptRows) -> None:
     catalog = await live_catalog(running("kanban", LIST), running("scripts", mcp_tool("deploy", "Deploy it")))
     world = World(rows, catalog, configured=("kanban", "scripts"))
     await world.save()
@@ -336,7 +338,7 @@ async def test_a_server_of_the_user_called_scripts_keeps_its_name_and_its_calls(
     assert [server for server, *_ in world.pool.calls] == ["scripts"]
 
 
-async def test_a_server_called_scripts_that_comes_later_takes_the_name_over(rows: Rows) -> None:
+async def test_a_server_called_scripts_that_comes_later_takes_the_name_over(rows: ScriptRows) -> None:
     world = World(rows, await kanban())
     await world.save()
     assert world.gateway.resolve("open_cards").server == "scripts"
@@ -348,7 +350,7 @@ async def test_a_server_called_scripts_that_comes_later_takes_the_name_over(rows
     assert len(world.runs.given) == 1
 
 
-async def test_a_stored_script_cannot_call_stored_scripts(rows: Rows) -> None:
+async def test_a_stored_script_cannot_call_stored_scripts(rows: ScriptRows) -> None:
     world = World(rows, await kanban())
     await world.save()
     with pytest.raises(InvalidRequest, match="a script cannot call stored scripts"):
