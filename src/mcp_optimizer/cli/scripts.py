@@ -20,7 +20,6 @@ from mcp_optimizer.cli.inquiry import FreshFlag, Inquiry
 from mcp_optimizer.cli.options import JsonFlag, with_settings
 from mcp_optimizer.cli.running import run
 from mcp_optimizer.cli.show import console, print_json
-from mcp_optimizer.domain.script_mode import ScriptMode
 from mcp_optimizer.errors import ConfigurationError, listed, quoted
 from mcp_optimizer.runtime.terminal_text import counted, in_a_line, printable
 from mcp_optimizer.settings import Settings
@@ -164,7 +163,7 @@ def _inquiry(settings: Settings, flags: frozenset[str], *, fresh: bool) -> Inqui
     from mcp_optimizer.control.script_facts import SCRIPTS_OFF
 
     inquiry = Inquiry(settings, flags, fresh)
-    if settings.scripts == ScriptMode.OFF and not inquiry.is_running:
+    if settings.scripts == "off" and not inquiry.is_running:
         raise ConfigurationError(SCRIPTS_OFF)
     return inquiry
 
@@ -172,7 +171,7 @@ def _inquiry(settings: Settings, flags: frozenset[str], *, fresh: bool) -> Inqui
 def _note_off(settings: Settings) -> None:
     from mcp_optimizer.control.script_facts import SCRIPTS_OFF
 
-    if settings.scripts == ScriptMode.OFF:
+    if settings.scripts == "off":
         print(f"note: {SCRIPTS_OFF}", file=sys.stderr)
 
 
@@ -234,7 +233,7 @@ def _rows(inquiry: Inquiry) -> list[dict[str, Any]]:
     """With states, if somebody knows the tools; otherwise as they are stored."""
     from mcp_optimizer.control.requests import ScriptsRequest
 
-    if (inquiry.fresh or inquiry.is_running) and inquiry.settings.scripts != ScriptMode.OFF:
+    if (inquiry.fresh or inquiry.is_running) and inquiry.settings.scripts != "off":
         rows: list[dict[str, Any]] = inquiry.answer(ScriptsRequest())
         return rows
     return run(_stored_rows(inquiry.settings))
