@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sys
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
@@ -19,6 +20,7 @@ from tests.e2e.running import Finished, command, gateway_at, over_stdio, until_f
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore::mcp.MCPDeprecationWarning")]
 
+CHANGING = Path(__file__).parents[1] / "servers" / "changing.py"
 BUSY = """
 cards = kanban.list_cards(board_id=board)["cards"]
 by_owner = {}
@@ -114,7 +116,7 @@ async def test_commands_list_show_run_and_delete_it(config: Path, options: tuple
     [row] = (await script(config, options, "list", "--json", "--fresh")).json["scripts"]
     assert row["state"] == "ready"
     assert (await script(config, options, "show", "busy_people", "--source")).out.strip() == BUSY.strip()
-    run = await script(config, options, "run", "busy_people", "--arg", "board=1", "--arg", "least=1")
+    run = await script(config, options, "run", "busy_people", '{"least": 1}', "--arg", "board=1")
     assert run.code == 0, run.err
     assert json.loads(run.out)
     wrong = await script(config, options, "run", "busy_people", "--arg", "board=x", "--arg", "least=1")
@@ -123,7 +125,8 @@ async def test_commands_list_show_run_and_delete_it(config: Path, options: tuple
     gone = await script(config, options, "show", "busy_people")
     assert gone.code == 2
     assert "no stored script 'busy_people'. Stored: none" in gone.err
-    audited = await command("audit", "list", "--json", *options)
+    audited = await command("audit", "--json", *options)
+    assert "script/save" in audited.out
     assert "script/delete" in audited.out
 
 
@@ -171,12 +174,75 @@ async def test_a_script_that_changes_something_does_so_only_where_that_is_allowe
     assert saved.code == 0, saved.err
     assert saved.json["may_change"] == ["kanban__update_card"]
     assert saved.json["risk"] != "read"
-    run = await script(config, options, "run", "rename", "--arg", "card=1", "--arg", "title=Another title")
+    run = await script(config, options, "run", "rename", "--arg", "card=127", "--arg", "title=Another title")
     assert "Another title" in run.out, run.err
     monkeypatch.setenv("MCP_OPTIMIZER_SCRIPTS", "read")
-    refused = await script(config, options, "run", "rename", "--arg", "card=1", "--arg", "title=Third")
+    refused = await script(config, options, "run", "rename", "--arg", "card=127", "--arg", "title=Third")
     assert refused.code == 1
     assert "scripts may only read here" in refused.err
+
+
+@pytest.mark.parametrize("transport", ["stdio", "http"])
+async def test_a_tool_that_goes_away_breaks_the_script_and_everybody_is_told(
+    transport: str, write_servers: WriteServers, options: tuple[object, ...], tmp_path: Path
+) -> None:
+    tools, source = tmp_path / "tools.json", tmp_path / "script.py"
+    entries = [
+        {"name": name, "inputSchema": {"type": "object"}, "annotations": {"readOnlyHint": True}}
+        for name in ("get_letter", "relist")
+    ]
+    tools.write_text(json.dumps(entries))
+    source.write_text("post.get_letter()")
+    config = write_servers({"post": {"command": sys.executable, "args": [str(CHANGING), str(tools)]}})
+    async with client_of(config, transport, "auto", *options) as client:
+        await until_found(client, "get letter", "get_letter")
+        saved = await script(config, options, "save", "letters", source, "--description", "The letter of today")
+        assert saved.code == 0, saved.err
+        await until_found(client, "letter of today", "letters")
+        assert text(await called(client, "letters", {})) == "called get_letter"
+        tools.write_text(json.dumps(entries[1:]))
+        await called(client, "relist", {})
+        async with asyncio.timeout(15):
+            while not (result := await called(client, "letters", {})).is_error:
+                await asyncio.sleep(0.1)
+        for part in ("'post' has no tool 'get_letter' any more", "script save letters FILE --replace"):
+            assert part in text(result)
+        [row] = (await script(config, options, "list", "--json")).json["scripts"]
+        assert row["state"] == "broken"
+        assert "get_letter" in row["reason"]
+    healthy = await command("doctor", "--json", "--config", config, *options)
+    assert healthy.code == 1
+    assert [one["name"] for one in healthy.json["scripts"]] == ["letters"]
+    shown = await command("doctor", "--config", config, *options)
+    assert "The stored script letters cannot be called" in shown.out
+
+
+async def test_a_script_of_a_script_is_an_unknown_name(
+    config: Path, options: tuple[object, ...], tmp_path: Path, busy: Path
+) -> None:
+    assert (await script(config, options, "save", "busy_people", busy, *SAID)).code == 0
+    again = tmp_path / "again.py"
+    again.write_text("name = 'busy_' + 'people'\ncall(name, board=1, least=1)")
+    assert (await script(config, options, "save", "again", again, *SAID)).code == 0
+    run = await script(config, options, "run", "again")
+    assert run.code == 1
+    assert "cannot call stored scripts" in run.out
+    again.write_text("call('busy_people', board=1, least=1)")
+    refused = await script(config, options, "save", "again", again, *SAID, "--replace")
+    assert "cannot call stored scripts" in refused.err
+
+
+async def test_rules_are_about_the_script_and_about_its_calls(
+    config: Path, options: tuple[object, ...], busy: Path, tmp_path: Path
+) -> None:
+    assert (await script(config, options, "save", "busy_people", busy, *SAID)).code == 0
+    arguments = ("run", "busy_people", '{"board": 1, "least": 1}')
+    rules = tmp_path / "rules.toml"
+    for server, tool in (("scripts", "busy_people"), ("kanban", "list_cards")):
+        rules.write_text(f'[[rules]]\neffect = "deny"\nserver = "{server}"\ntool = "{tool}"\nreason = "Not {tool}."\n')
+        run = await script(config, options, *arguments, "--settings", rules)
+        assert run.code == 1
+        assert f"Not {tool}." in run.out + run.err
 
 
 async def test_two_gateways_on_one_database_see_what_the_other_keeps_and_forgets(

@@ -43,7 +43,6 @@ from mcp_optimizer.compression.signature import Notes
 from mcp_optimizer.db.storage import Storage
 from mcp_optimizer.domain.audit import AuditEntry
 from mcp_optimizer.domain.own_tools import OWN_NAMES, own_tools
-from mcp_optimizer.gateway.built_in import BuiltInServers
 from mcp_optimizer.gateway.gateway import Gateway
 from mcp_optimizer.gateway.permissions import Permissions
 from mcp_optimizer.gateway.views import Views
@@ -133,7 +132,6 @@ def build_parts(
     use = LearnedUse(storage.use, settings.limits.learned_pairs) if settings.learn_from_use else None
     policy = policy_of(settings)
     permissions = Permissions(Views(policy), Rates(settings.calls_per_minute), patience=settings.answer_timeout)
-    built_in = BuiltInServers(pool)
     gateway = Gateway(
         catalog,
         pool,
@@ -146,7 +144,6 @@ def build_parts(
         shapes,
         permissions,
         trail,
-        built_in,
     )
     relay = Relay(
         pool,
