@@ -11,6 +11,7 @@ from mcp_optimizer.catalog.ingestion import Ingestion
 from mcp_optimizer.domain.caller import LOCAL, Caller
 from mcp_optimizer.domain.own_tools import OWN_NAMES
 from mcp_optimizer.domain.tools import Definition, McpTool, ServerStatus
+from mcp_optimizer.gateway.built_in import BuiltInServers
 from mcp_optimizer.gateway.gateway import Gateway
 from mcp_optimizer.gateway.permissions import Permissions
 from mcp_optimizer.results.pipeline import Results
@@ -82,10 +83,12 @@ def new_gateway(
     find_limit: int = 5,
     counter: TokenCounter | None = None,
     permissions: Permissions | None = None,
+    built_in: BuiltInServers | None = None,
 ) -> Gateway:
     counter = counter or TokenCounter()
     forms, results = ToolForms(counter), Results.plain(counter)
-    return Gateway(catalog, pool or RecordingPool(), forms, results, find_limit, permissions=permissions)
+    used = pool or RecordingPool()
+    return Gateway(catalog, used, forms, results, find_limit, permissions=permissions, built_in=built_in)
 
 
 async def gateway_over(

@@ -16,7 +16,7 @@ from mcp_optimizer.runtime.terminal_text import printable
 PANELS: Final = {
     "Start here": {"serve": "serve", "setup": "init demo"},
     "Clients": {"importing": "import", "connecting": "connect disconnect"},
-    "Look": {"tools": "find call read tools", "reports": "report show"},
+    "Look": {"tools": "find call read tools", "scripts": "script", "reports": "report show"},
     "Servers": {
         "adding": "add",
         "switching": "remove enable disable",

@@ -14,11 +14,14 @@ from mcp_optimizer.cli.options import JsonFlag, with_settings
 from mcp_optimizer.cli.running import run, started
 from mcp_optimizer.cli.server_rows import changes_of
 from mcp_optimizer.cli.show import console, print_json
+from mcp_optimizer.errors import CatalogError
 from mcp_optimizer.runtime.terminal_text import counted, in_a_line
 from mcp_optimizer.settings import Settings
 
 if TYPE_CHECKING:
     from rich.text import Text
+
+    from mcp_optimizer.app import Optimizer
 
 _WIDEST_NAME = 24
 """Columns for names: longer ones go on in the next line."""
@@ -61,18 +64,36 @@ async def _doctor(settings: Settings, as_json: bool, fixed: list[str], left: lis
     async with started(patient, shows_servers=True) as optimizer:
         states = optimizer.servers()
         rows = [server_facts(optimizer.snapshot, state) for state in states]
+        broken = await _broken_scripts(optimizer)
     for row, state in zip(rows, states, strict=True):
         if advice := advise(state):
             row["advice"] = advice
     about = _about_all(rows, settings)
-    healthy = not about and all(row["status"] in ("running", "stopped") for row in rows)
+    healthy = not about and not broken and all(row["status"] in ("running", "stopped") for row in rows)
     if as_json:
         did = {key: lines for key, lines in (("fixed", fixed), ("fixable", left)) if lines}
-        print_json({"healthy": healthy, "servers": rows, **about, **did})
+        found = {"scripts": broken} if broken else {}
+        print_json({"healthy": healthy, "servers": rows, **about, **found, **did})
     else:
         _show(rows, about)
+        _show_scripts(broken)
         _show_fixes(fixed, left)
     return healthy
+
+
+async def _broken_scripts(optimizer: Optimizer) -> list[dict[str, str]]:
+    """Stored scripts that somebody must save again."""
+    scripts = optimizer.parts.stored_scripts
+    if scripts is None:
+        return []
+    from mcp_optimizer.control.script_facts import script_rows
+
+    try:
+        rows = await script_rows(scripts)
+    except CatalogError:
+        # Without the database there are none; that it cannot be opened was logged.
+        return []
+    return [{"name": row["name"], "reason": row["reason"]} for row in rows if row["state"] == "broken"]
 
 
 def _about_all(rows: list[dict[str, Any]], settings: Settings) -> dict[str, str]:
@@ -108,6 +129,15 @@ def _show(rows: list[dict[str, Any]], about: dict[str, str]) -> None:
         return
     failed = sum(row["status"] not in ("running", "stopped") for row in rows)
     out.print(f"{counted(len(rows), 'server')}, {f'{failed} with a problem' if failed else 'no problems'}")
+
+
+def _show_scripts(broken: list[dict[str, str]]) -> None:
+    from rich.text import Text
+
+    out = console()
+    for row in broken:
+        told = in_a_line(f"The stored script {row['name']} cannot be called: {row['reason']}")
+        out.print(Text(told, style="yellow"), soft_wrap=True)
 
 
 def _show_fixes(fixed: list[str], left: list[str]) -> None:

@@ -45,6 +45,11 @@ class Inquiry:
         say(f"answered by the running gateway (pid {gateway.hello.pid})")
         return answer["value"]
 
+    @property
+    def is_running(self) -> bool:
+        """Whether a running gateway would answer."""
+        return self._running() is not None
+
     def _running(self) -> RunningGateway | None:
         if self.fresh or not self.flags <= _NEUTRAL:
             return None

@@ -119,7 +119,7 @@ def call(
     plain = pairs(arg or [])
     given = given_arguments(arguments, args, is_object=bool(plain))
     request = CallRequest(tool=tool, arguments=given, plain=plain, server=server, select=select)
-    _answer(Inquiry(settings, flags, fresh).answer(request), as_json)
+    answer(Inquiry(settings, flags, fresh).answer(request), as_json)
 
 
 @with_settings()
@@ -139,7 +139,7 @@ def read(
     from mcp_optimizer.control.requests import ReadRequest
 
     request = ReadRequest(result_id=result_id, offset=offset, limit=limit, select=select, search=search)
-    _answer(Inquiry(settings, flags, fresh).answer(request, _without_servers, shows_servers=True), as_json)
+    answer(Inquiry(settings, flags, fresh).answer(request, _without_servers, shows_servers=True), as_json)
 
 
 @asynccontextmanager
@@ -151,12 +151,13 @@ async def _without_servers(settings: Settings) -> AsyncIterator[Optimizer]:
         yield optimizer
 
 
-def _answer(answer: dict[str, Any], as_json: bool) -> None:
-    result = answer["result"]
+def answer(answered: dict[str, Any], as_json: bool) -> None:
+    """Print a result, and end with exit code 1 if it is an error."""
+    result = answered["result"]
     if as_json:
         print_json(result)
     else:
-        _show_result(result, answer["notices"])
+        _show_result(result, answered["notices"])
         print(_cost(result.get("_meta") or {}), file=sys.stderr)
     if result.get("isError"):
         sys.exit(1)

@@ -24,9 +24,10 @@ from mcp_optimizer.control.facts import (
     tool_rows,
 )
 from mcp_optimizer.control.plain_arguments import typed_arguments
+from mcp_optimizer.control.script_facts import SCRIPTS_OFF, save_script, script_rows
 from mcp_optimizer.domain.caller import Caller
 from mcp_optimizer.domain.tools import ServerStatus
-from mcp_optimizer.errors import InvalidRequest, quoted
+from mcp_optimizer.errors import ConfigurationError, InvalidRequest, quoted
 from mcp_optimizer.gateway.gateway import Gateway
 from mcp_optimizer.largejson.raw import has_large, plain
 from mcp_optimizer.profiles.lists import ToolLists
@@ -35,6 +36,8 @@ from mcp_optimizer.upstream.state import UpstreamState
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
+
+    from mcp_optimizer.scripts.stored import StoredScripts
 
 _LONGEST_WAIT = 600.0
 _COMMAND_LINE = Caller(client="mcp-optimizer command line")
@@ -71,6 +74,8 @@ class AnswerSources:
     about: Mapping[str, Any]
     """What a status says beyond what changes: the server file, the address."""
     operations: Operations | None = None
+    scripts: StoredScripts | None = None
+    """None where scripts are off."""
 
 
 class Answers:
@@ -113,6 +118,12 @@ class Answers:
                 return {name: self._operations.log(name) for name in names}
             case requests.ReloadRequest():
                 return asdict(await self._operations.reload())
+            case requests.SaveScriptRequest():
+                return await save_script(self._scripts, request)
+            case requests.ScriptsRequest():
+                return await script_rows(self._scripts)
+            case requests.RunScriptRequest():
+                return await self._run_script(request)
 
     async def _find(self, request: requests.FindRequest) -> dict[str, Any]:
         gateway = self._of.gateway
@@ -124,7 +135,7 @@ class Answers:
         return found_facts(found)
 
     def _tools(self, request: requests.ToolsRequest) -> list[dict[str, Any]]:
-        if request.server is not None:
+        if request.server is not None and request.server not in self._of.gateway.snapshot.states:
             self._known(request.server)
         running = self._of.gateway.snapshot.running
         return tool_rows([tool for tool in running if request.server in (None, tool.server)])
@@ -136,6 +147,20 @@ class Answers:
             arguments = {**(arguments or {}), **typed_arguments(request.plain, tool.record.details.input_schema)}
         result = await gateway.call(request.tool, arguments, request.server, _COMMAND_LINE, request.select)
         return result_facts(await asyncio.to_thread(plain, result) if has_large(result) else result)
+
+    async def _run_script(self, request: requests.RunScriptRequest) -> dict[str, Any]:
+        scripts = self._scripts
+        await scripts.refresh()
+        await self._of.gateway.taken_in()
+        return await self._call(
+            requests.CallRequest(
+                tool=request.name,
+                arguments=request.arguments,
+                plain=request.plain,
+                server=scripts.server,
+                select=request.select,
+            )
+        )
 
     async def _read(self, request: requests.ReadRequest) -> dict[str, Any]:
         results, parts = self._of.gateway.results, {"select": request.select, "search": request.search}
@@ -159,6 +184,12 @@ class Answers:
         if self._of.operations is None:
             raise InvalidRequest("Only a gateway that is serving can do this.")
         return self._of.operations
+
+    @property
+    def _scripts(self) -> StoredScripts:
+        if self._of.scripts is None:
+            raise ConfigurationError(SCRIPTS_OFF)
+        return self._of.scripts
 
     @property
     def _names(self) -> list[str]:

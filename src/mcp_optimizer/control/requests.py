@@ -74,6 +74,28 @@ class ReloadRequest(_Request):
     method: Literal["reload"] = "reload"
 
 
+class SaveScriptRequest(_Request):
+    method: Literal["save_script"] = "save_script"
+    name: _Name
+    source: str
+    description: str
+    parameters: tuple[str, ...] | None = None
+    may_change: tuple[str, ...] = ()
+    replaces: bool = False
+
+
+class ScriptsRequest(_Request):
+    method: Literal["scripts"] = "scripts"
+
+
+class RunScriptRequest(_Request):
+    method: Literal["run_script"] = "run_script"
+    name: _Name
+    arguments: Any = None
+    plain: tuple[tuple[str, str], ...] = ()
+    select: str = ""
+
+
 Request = (
     FindRequest
     | ToolsRequest
@@ -85,6 +107,9 @@ Request = (
     | RestartRequest
     | LogsRequest
     | ReloadRequest
+    | SaveScriptRequest
+    | ScriptsRequest
+    | RunScriptRequest
 )
 
 REQUESTS: TypeAdapter[Request] = TypeAdapter(Annotated[Request, Field(discriminator="method")])

@@ -12,7 +12,7 @@ from sqlalchemy import Connection, func, inspect, select, text
 
 from mcp_optimizer.errors import CatalogError
 
-HEAD = "0009"
+HEAD = "0010"
 """The newest migration; a database already at it opens without loading Alembic."""
 
 APPLICATION_ID = 0x4D43504F

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from mcp_optimizer.db.history import History
     from mcp_optimizer.db.kept_results import KeptResults
     from mcp_optimizer.db.pins import StoredPins
+    from mcp_optimizer.db.scripts import ScriptRows
     from mcp_optimizer.db.secrets import StoredSecrets
     from mcp_optimizer.db.shapes import StoredShapes
     from mcp_optimizer.db.use import StoredUse
@@ -134,6 +135,15 @@ class Storage:
         from mcp_optimizer.db.pins import StoredPins
 
         return StoredPins(self._database)
+
+    async def scripts(self) -> ScriptRows | None:
+        """Scripts that are kept under a name."""
+        await self.opened()
+        if self._database is None:
+            return None
+        from mcp_optimizer.db.scripts import ScriptRows
+
+        return ScriptRows(self._database)
 
     async def api_keys(self) -> StoredKeys | None:
         """The keys of callers."""

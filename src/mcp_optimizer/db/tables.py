@@ -236,6 +236,20 @@ audit = Table(
     Index("ix_audit_at_ms", "at_ms"),
 )
 
+# Scripts that are kept under a name. `parameters` and `uses` are JSON lists; `uses` has the tools with the hashes that
+# their definitions had when the script was saved.
+stored_script = Table(
+    "stored_script",
+    metadata,
+    Column("name", Text, primary_key=True),
+    Column("source", Text, nullable=False),
+    Column("description", Text, nullable=False),
+    Column("parameters", Text, nullable=False),
+    Column("uses", Text, nullable=False),
+    Column("risk", Text, nullable=False),
+    Column("saved_at_ms", BigInteger, nullable=False),
+)
+
 # Complete results that were cut, in pieces; a chunk contains several. No pieces means not yet written.
 kept_result = Table(
     "kept_result",

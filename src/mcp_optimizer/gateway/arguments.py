@@ -12,7 +12,7 @@ from typing import Any
 
 import pydantic_core
 
-from mcp_optimizer.compression.validation import SchemaCheck
+from mcp_optimizer.compression.validation import SchemaCheck, parts
 from mcp_optimizer.domain.json_schema import properties_of
 from mcp_optimizer.domain.tools import McpTool
 from mcp_optimizer.errors import InvalidArguments, InvalidRequest
@@ -22,6 +22,11 @@ _WRAPPERS = frozenset({"parameters", "arguments", "args", "input", "params"})
 _MOST_PROBLEMS = 5
 _LONGEST_PROBLEM = 300
 _MOST_VALIDATORS = 2_000
+
+_LARGE_TOOL = 5_000
+_LARGE_TEXT = 100_000
+_MANY_PARTS = 5_000
+"""Tokens of a definition, or characters or values of parameters, above which reading and checking goes to a thread."""
 
 
 def read_arguments(given: Any, tool: McpTool) -> dict[str, Any]:
@@ -105,3 +110,13 @@ def _shortened(message: str) -> str:
     """Both ends of a message that repeats a large value: the subject, and the problem."""
     half = _LONGEST_PROBLEM // 2
     return message if len(message) <= _LONGEST_PROBLEM else f"{message[:half]} … {message[-half:]}"
+
+
+def takes_long(definition_tokens: int, parameters: Any) -> bool:
+    """Whether reading and checking may take long and goes to a thread; neither the definition nor the parameters are
+    trusted.
+    """
+    if definition_tokens > _LARGE_TOOL or not definition_tokens:
+        return True
+    is_text = isinstance(parameters, str)
+    return len(parameters) > _LARGE_TEXT if is_text else parts(parameters, _MANY_PARTS) > _MANY_PARTS

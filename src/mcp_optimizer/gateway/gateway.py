@@ -11,7 +11,7 @@ import time
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 import pydantic_core
@@ -23,13 +23,13 @@ from mcp_optimizer.catalog.forms import Detail, ToolForms
 from mcp_optimizer.catalog.shapes import LearnedShapes, shape_text
 from mcp_optimizer.catalog.use import LearnedUse
 from mcp_optimizer.compression.groups import expand
-from mcp_optimizer.compression.validation import parts
 from mcp_optimizer.domain.caller import LOCAL, Caller, CallRecord
 from mcp_optimizer.domain.principal import Risk
 from mcp_optimizer.domain.tools import Definition
 from mcp_optimizer.errors import InvalidArguments, InvalidRequest, quoted
 from mcp_optimizer.gateway import resolving
-from mcp_optimizer.gateway.arguments import ArgumentCheck, read_arguments
+from mcp_optimizer.gateway.arguments import ArgumentCheck, read_arguments, takes_long
+from mcp_optimizer.gateway.built_in import BuiltInServers
 from mcp_optimizer.gateway.conversations import SeenByCaller
 from mcp_optimizer.gateway.entries import entry
 from mcp_optimizer.gateway.finding import Finder, Query
@@ -58,11 +58,6 @@ _PAGE = 100
 _AROUND = 500
 """Tokens of a list reserved for everything except its tools."""
 
-_LARGE_TOOL = 5_000
-_LARGE_TEXT = 100_000
-_MANY_PARTS = 5_000
-"""Tokens of a definition, or characters or values of parameters, above which reading and checking goes to a thread."""
-
 
 class Gateway:
     """Find, list and call, over the newest snapshot of the catalog."""
@@ -80,8 +75,10 @@ class Gateway:
         shapes: LearnedShapes | None = None,
         permissions: Permissions | None = None,
         trail: AuditTrail | None = None,
+        built_in: BuiltInServers | None = None,
     ) -> None:
         self._trail = trail
+        self.built_in = built_in or BuiltInServers(pool)
         self._use = use
         self._shapes = shapes
         self._conversations = SeenByCaller()
@@ -101,6 +98,10 @@ class Gateway:
     def snapshot(self) -> Snapshot:
         """The current snapshot of the catalog."""
         return self._catalog.snapshot
+
+    async def taken_in(self) -> None:
+        """Wait until the tools that servers listed so far can be called."""
+        await self._catalog.taken_in()
 
     async def seen_by(self, caller: Caller) -> Snapshot:
         """The current snapshot as a caller sees it: with the tools that it may call."""
@@ -200,7 +201,7 @@ class Gateway:
                 raise InvalidRequest(f"{quoted(tool.name)} does not only {most}: it counts as {risk}. Use call_tool.")
             arguments = (
                 await asyncio.to_thread(self._understand, tool, parameters)
-                if _takes_long(tool, parameters)
+                if takes_long(tool.tokens, parameters)
                 else self._understand(tool, parameters)
             )
             record.about(*tool.key, tool.record.definition_hash, arguments)
@@ -219,7 +220,8 @@ class Gateway:
                 whole,
             )
             caller = await self.permissions.obtain(tool, arguments, caller, lambda: self._catalog.snapshot)
-            result = await self.results.answer(call, lambda: self._pool.call(tool.server, "tools/call", params, caller))
+            ask = partial(self._pool.call, tool.server, "tools/call", params, caller)
+            result = await self.built_in.answered(self.results, call, caller, ask)
             if self._use is not None and not result.get("isError"):
                 self._use.called(caller.conversation, *tool.key)
             return record.result(_with_origin(result, tool))
@@ -233,6 +235,8 @@ class Gateway:
             params = {"name": tool.record.name, **({} if arguments is None else {"arguments": arguments})}
             started = time.perf_counter() - (parked.seconds if parked is not None else 0.0)
             caller = await self.permissions.obtain(tool, arguments, caller, lambda: self._catalog.snapshot)
+            if self.built_in.has(tool.server):
+                return record.result(await self.built_in.call(*tool.key, arguments or {}, caller))
             result = await self._pool.call(tool.server, "tools/call", params, caller)
             return record.result(await self.results.described(of_a_tool(result), started))
 
@@ -281,14 +285,6 @@ class Gateway:
 @lru_cache(maxsize=1_024)
 def _has_header_parameters(definition: Definition) -> bool:
     return _HEADER_KEYWORD in definition.wire_json
-
-
-def _takes_long(tool: CatalogTool, parameters: Any) -> bool:
-    """Whether reading the parameters may take long; neither the definition nor the parameters are trusted."""
-    if tool.tokens > _LARGE_TOOL or not tool.tokens:
-        return True
-    is_text = isinstance(parameters, str)
-    return len(parameters) > _LARGE_TEXT if is_text else parts(parameters, _MANY_PARTS) > _MANY_PARTS
 
 
 def _with_origin(result: dict[str, Any], tool: CatalogTool) -> dict[str, Any]:

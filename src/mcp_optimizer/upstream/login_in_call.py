@@ -44,7 +44,7 @@ class LoginInCall:
         A modern client that must be asked for approval first is asked by a result, too.
         """
         if caller.approval is not None:
-            return await self._parked.begin(request, caller, partial(_once_approved, again))
+            return await self._parked.begin(request, caller, partial(once_approved, again))
         try:
             return await call(caller)
         except LoginRequired as needed:
@@ -81,7 +81,7 @@ class LoginInCall:
                 asked.set_result(False)
 
 
-async def _once_approved(call: Call, caller: Caller) -> dict[str, Any]:
+async def once_approved(call: Call, caller: Caller) -> dict[str, Any]:
     """Make a call after a person has agreed to it, who is asked like the server would ask."""
     assert caller.approval is not None
     await caller.approval(caller)

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import anyio
@@ -21,9 +22,10 @@ from mcp_optimizer.errors import ConfigurationError, ServerUnavailable, Upstream
 from mcp_optimizer.upstream import processes
 from mcp_optimizer.upstream.authorization import Authorize, nobody
 from mcp_optimizer.upstream.connecting import Connect, connecting
+from mcp_optimizer.upstream.login_in_call import once_approved
 from mcp_optimizer.upstream.news import ServerNews
 from mcp_optimizer.upstream.only_client import OnlyClient
-from mcp_optimizer.upstream.parked import Parked, ParkedCalls
+from mcp_optimizer.upstream.parked import Parked, ParkedCalls, Request
 from mcp_optimizer.upstream.server_log import ServerLog
 from mcp_optimizer.upstream.spec import ServerSpec
 from mcp_optimizer.upstream.state import PoolOptions, UpstreamState
@@ -238,6 +240,23 @@ class UpstreamPool:
     async def call(self, server: str, method: str, params: dict[str, Any], caller: Caller = LOCAL) -> dict[str, Any]:
         """One request to a running server, under its deadline; returns the raw result."""
         return await self._server(server).request(method, params, caller)
+
+    async def answer_here(
+        self,
+        server: str,
+        params: dict[str, Any],
+        caller: Caller,
+        answer: Callable[[Caller], Awaitable[dict[str, Any]]],
+    ) -> dict[str, Any]:
+        """A call that this process answers itself. If a person must agree first, a modern client is asked by a result,
+        and the call waits for the request with the answer.
+        """
+        request = Request.of(server, "tools/call", params)
+        if caller.is_continuing:
+            return await self._parked.go_on(request, caller)
+        if caller.approval is None:
+            return await answer(caller)
+        return await self._parked.begin(request, caller, partial(once_approved, answer))
 
     def parked(self, caller: Caller) -> Parked | None:
         """The parked call that a client's answers continue, if any; raises the error that the call failed with

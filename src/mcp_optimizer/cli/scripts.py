@@ -1,0 +1,288 @@
+"""`script save`, `list`, `show`, `run` and `delete`: scripts that are kept under a name and called like tools.
+
+A running gateway checks, saves and runs them if there is one; otherwise the servers are started for it. Looking and
+deleting need only the database, also while scripts are off.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from mcp_optimizer.cli.auditing import record_act
+from mcp_optimizer.cli.groups import CommandGroup
+from mcp_optimizer.cli.inquiry import FreshFlag, Inquiry
+from mcp_optimizer.cli.options import JsonFlag, with_settings
+from mcp_optimizer.cli.running import run
+from mcp_optimizer.cli.show import console, print_json
+from mcp_optimizer.errors import ConfigurationError, listed, quoted
+from mcp_optimizer.runtime.terminal_text import counted, in_a_line, printable
+from mcp_optimizer.settings import Settings
+
+if TYPE_CHECKING:
+    from mcp_optimizer.db.scripts import ScriptRows
+    from mcp_optimizer.domain.stored_script import StoredScript
+
+_MOST_LISTED = 10_000
+
+_Name = Annotated[str, typer.Argument(help="The script's name.", show_default=False)]
+_File = Annotated[str, typer.Argument(help="The file with the script; - reads stdin.", show_default=False)]
+_Description = Annotated[
+    str, typer.Option("--description", help="One line: what it is for. Models find it by this.", show_default=False)
+]
+_Parameters = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--param",
+        metavar="NAME:TYPE[=DEFAULT]",
+        help="A value that the caller gives, as often as needed. Without any: the names that the script leaves open.",
+    ),
+]
+_MayChange = Annotated[
+    list[str] | None,
+    typer.Option("--may-change", metavar="TOOL", help="A tool that it may use although it does not only read."),
+]
+_Replace = Annotated[bool, typer.Option("--replace", help="Replace the script of this name.")]
+_Source = Annotated[bool, typer.Option("--source", help="Print only the script itself.")]
+
+
+def register(app: typer.Typer) -> None:
+    group = CommandGroup(no_args_is_help=True, help="Scripts that are kept under a name and called like tools.")
+    commands = (("save", save), ("list", list_scripts), ("show", show), ("run", run_script), ("delete", delete))
+    for name, command in commands:
+        group.command(name)(command)
+    app.add_typer(group, name="script")
+
+
+@with_settings()
+def save(
+    name: _Name,
+    file: _File,
+    *,
+    settings: Settings,
+    flags: frozenset[str],
+    description: _Description = "",
+    param: _Parameters = None,
+    may_change: _MayChange = None,
+    replace: _Replace = False,
+    fresh: FreshFlag = False,
+    as_json: JsonFlag = False,
+) -> None:
+    """Check a script and keep it under a name. Clients find and call it as a tool within seconds."""
+    from mcp_optimizer.control.requests import SaveScriptRequest
+
+    inquiry = _inquiry(settings, flags, fresh=fresh)
+    request = SaveScriptRequest(
+        name=name,
+        source=_text(file, settings.limits.script_characters),
+        description=description,
+        parameters=None if param is None else tuple(param),
+        may_change=tuple(may_change or ()),
+        replaces=replace,
+    )
+    saved = inquiry.answer(request)
+    run(record_act(settings, "script/save", name))
+    if as_json:
+        print_json(saved)
+    else:
+        _tell_saved(saved)
+
+
+@with_settings()
+def list_scripts(
+    *, settings: Settings, flags: frozenset[str], fresh: FreshFlag = False, as_json: JsonFlag = False
+) -> None:
+    """List the stored scripts. A running gateway says which can be called; so do the servers, with --fresh."""
+    rows = _rows(Inquiry(settings, flags, fresh))
+    if as_json:
+        print_json({"scripts": rows})
+    else:
+        _show_rows(rows)
+    _note_off(settings)
+
+
+@with_settings()
+def show(name: _Name, *, settings: Settings, only_source: _Source = False, as_json: JsonFlag = False) -> None:
+    """Show a stored script: what it takes, what it uses, and its source."""
+    from mcp_optimizer.control.script_facts import script_facts
+
+    script = run(_named(settings, name))
+    if as_json:
+        print_json({**script_facts(script), "source": script.source})
+    elif only_source:
+        sys.stdout.write(printable(script.source) + ("" if script.source.endswith("\n") else "\n"))
+    else:
+        _show_script(script_facts(script), script.source)
+    _note_off(settings)
+
+
+@with_settings()
+def run_script(
+    name: _Name,
+    arguments: Annotated[
+        str | None, typer.Argument(metavar="[JSON]", help="Its arguments, as a JSON object.", show_default=False)
+    ] = None,
+    *,
+    settings: Settings,
+    flags: frozenset[str],
+    args: Annotated[str | None, typer.Option(help="The same: JSON, @FILE, or - for stdin.", metavar="JSON")] = None,
+    arg: Annotated[
+        list[str] | None,
+        typer.Option(help="One argument, as often as needed; its type is the parameter's.", metavar="KEY=VALUE"),
+    ] = None,
+    select: Annotated[str, typer.Option(help="JMESPath: return only this part of a JSON result.")] = "",
+    fresh: FreshFlag = False,
+    as_json: JsonFlag = False,
+) -> None:
+    """Run a stored script, as `call` runs a tool. Exit code 1 if it fails."""
+    from mcp_optimizer.cli.given_arguments import given_arguments, pairs
+    from mcp_optimizer.cli.tools import answer
+    from mcp_optimizer.control.requests import RunScriptRequest
+
+    inquiry = _inquiry(settings, flags, fresh=fresh)
+    plain = pairs(arg or [])
+    given = given_arguments(arguments, args, is_object=bool(plain))
+    answer(inquiry.answer(RunScriptRequest(name=name, arguments=given, plain=plain, select=select)), as_json)
+
+
+@with_settings()
+def delete(name: _Name, *, settings: Settings) -> None:
+    """Delete a stored script. A gateway that is running forgets it after two seconds."""
+    run(_delete(settings, name))
+    print("Deleted. A gateway that is running forgets it after two seconds.")
+    _note_off(settings)
+
+
+def _inquiry(settings: Settings, flags: frozenset[str], *, fresh: bool) -> Inquiry:
+    """Whom to ask; where scripts are off here and no gateway is running, nobody."""
+    from mcp_optimizer.control.script_facts import SCRIPTS_OFF
+
+    inquiry = Inquiry(settings, flags, fresh)
+    if settings.scripts == "off" and not inquiry.is_running:
+        raise ConfigurationError(SCRIPTS_OFF)
+    return inquiry
+
+
+def _note_off(settings: Settings) -> None:
+    from mcp_optimizer.control.script_facts import SCRIPTS_OFF
+
+    if settings.scripts == "off":
+        print(f"note: {SCRIPTS_OFF}", file=sys.stderr)
+
+
+def _text(file: str, most: int) -> str:
+    """The script as text. No more is read than may be kept: a character has at most four bytes."""
+    room = 4 * most + 1
+    try:
+        if file == "-":
+            given = sys.stdin.buffer.read(room)
+        else:
+            with Path(file).open("rb") as opened:
+                given = opened.read(room)
+        text = given.decode("utf-8-sig")
+    except OSError as error:
+        raise ConfigurationError(f"Cannot read the script {quoted(file)}: {error.strerror}.") from None
+    except UnicodeDecodeError:
+        if len(given) < room:
+            raise ConfigurationError(f"The script {quoted(file)} is not UTF-8 text.") from None
+        text = " " * room
+    if len(text) > most:
+        raise ConfigurationError(f"The script has more than {most:,} characters (limits.script_characters).")
+    return text.replace("\r\n", "\n")
+
+
+@asynccontextmanager
+async def _stored(settings: Settings) -> AsyncIterator[ScriptRows]:
+    from mcp_optimizer.app.options import place_of
+    from mcp_optimizer.db.database import open_database
+    from mcp_optimizer.db.scripts import ScriptRows
+
+    database = await open_database(place_of(settings, "Stored scripts"))
+    try:
+        yield ScriptRows(database)
+    finally:
+        await database.close()
+
+
+async def _named(settings: Settings, name: str) -> StoredScript:
+    async with _stored(settings) as stored:
+        script = await stored.named(name)
+        if script is None:
+            raise await _unknown(stored, name)
+        return script
+
+
+async def _delete(settings: Settings, name: str) -> None:
+    async with _stored(settings) as stored:
+        if not await stored.delete(name):
+            raise await _unknown(stored, name)
+    await record_act(settings, "script/delete", name)
+
+
+async def _unknown(stored: ScriptRows, name: str) -> ConfigurationError:
+    known = [script.name for script in await stored.all(_MOST_LISTED)]
+    return ConfigurationError(f"There is no stored script {quoted(name)}. Stored: {listed(known) or 'none'}.")
+
+
+def _rows(inquiry: Inquiry) -> list[dict[str, Any]]:
+    """With states, if somebody knows the tools; otherwise as they are stored."""
+    from mcp_optimizer.control.requests import ScriptsRequest
+
+    if (inquiry.fresh or inquiry.is_running) and inquiry.settings.scripts != "off":
+        rows: list[dict[str, Any]] = inquiry.answer(ScriptsRequest())
+        return rows
+    return run(_stored_rows(inquiry.settings))
+
+
+async def _stored_rows(settings: Settings) -> list[dict[str, Any]]:
+    from mcp_optimizer.control.script_facts import NOT_CHECKED, script_facts
+
+    async with _stored(settings) as stored:
+        found = await stored.all(_MOST_LISTED)
+    return [{**script_facts(script), "state": NOT_CHECKED, "reason": ""} for script in found]
+
+
+def _tell_saved(saved: dict[str, Any]) -> None:
+    takes = ", ".join(saved["parameters"]) or "nothing"
+    uses = ", ".join(saved["uses"]) or "no tools"
+    print(in_a_line(f"Saved. It is the tool {saved['name']} of the server {saved['server']}."))
+    print(in_a_line(f"It takes {takes}; it uses {uses}; it counts as {saved['risk']}."))
+
+
+def _show_rows(rows: Sequence[dict[str, Any]]) -> None:
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, pad_edge=False, expand=True, header_style="bold")
+    for title in ("script", "state", "class", "parameters"):
+        table.add_column(title, overflow="fold")
+    table.add_column("description", overflow="fold", ratio=1)
+    for row in rows:
+        texts = (row["name"], row["state"], row["risk"], ", ".join(row["parameters"]), row["description"])
+        table.add_row(*map(Text, map(in_a_line, texts)))
+    out = console()
+    if rows:
+        out.print(table)
+    for row in rows:
+        if row["reason"]:
+            out.print(Text(in_a_line(f"{row['name']}: {row['reason']}"), style="yellow"), soft_wrap=True)
+    out.print(counted(len(rows), "stored script"), markup=False)
+
+
+def _show_script(facts: dict[str, Any], source: str) -> None:
+    for title, value in (
+        ("name", facts["name"]),
+        ("description", facts["description"]),
+        ("parameters", ", ".join(facts["parameters"]) or "none"),
+        ("uses", ", ".join(facts["uses"]) or "no tools"),
+        ("may change", ", ".join(facts["may_change"]) or "nothing"),
+        ("class", facts["risk"]),
+        ("saved", facts["saved_at"]),
+    ):
+        print(f"{title + ':':<13}{in_a_line(value)}")
+    print(f"\n{printable(source)}")

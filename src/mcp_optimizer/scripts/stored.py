@@ -1,0 +1,303 @@
+"""Stored scripts as the tools of a built-in server: read from the database, put into the catalog, saved and called.
+
+Every gateway on a database looks for changes every two seconds, so what is saved or deleted anywhere is known to all.
+Whether a caller may call a script is the gateway's business, and so is every call that the script makes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
+
+from mcp_optimizer.catalog import CatalogTool, LiveCatalog, Snapshot
+from mcp_optimizer.domain.caller import Caller
+from mcp_optimizer.domain.principal import Risk
+from mcp_optimizer.domain.script_mode import ScriptMode
+from mcp_optimizer.domain.stored_script import SCRIPTS, StoredScript
+from mcp_optimizer.domain.tools import Definition, McpTool, ServerStatus
+from mcp_optimizer.errors import CatalogError, InvalidRequest, listed, quoted
+from mcp_optimizer.gateway.built_in import BuiltInServers
+from mcp_optimizer.limits import DEFAULT_LIMITS, Limits
+from mcp_optimizer.policy.access import Policy
+from mcp_optimizer.runtime.tasks import BackgroundTasks
+from mcp_optimizer.scripts.names import Toolbox
+from mcp_optimizer.scripts.saving import ToolsAtHand, WantedScript, prepared
+from mcp_optimizer.scripts.standing import ScriptStanding, ScriptState, standing
+from mcp_optimizer.upstream.listing import Listing
+from mcp_optimizer.upstream.spec import ServerSpec, Transport
+from mcp_optimizer.upstream.state import UpstreamState
+
+logger = logging.getLogger(__name__)
+
+_PAUSE = 2.0
+"""Seconds between two looks for scripts that others saved or deleted."""
+
+_WARNED = 60.0
+_MOST_PROBLEMS = 3
+_MOST_REMEMBERED = 1_000
+
+_HINTS: Final[Mapping[Risk, Mapping[str, bool]]] = {
+    Risk.READ: {"readOnlyHint": True},
+    Risk.WRITE: {"readOnlyHint": False, "destructiveHint": False},
+    Risk.DESTRUCTIVE: {"readOnlyHint": False, "destructiveHint": True},
+}
+
+_is_running: ContextVar[bool] = ContextVar("is_running_a_stored_script", default=False)
+
+
+class ScriptStore(Protocol):
+    """Where scripts are kept."""
+
+    async def mark(self) -> object: ...
+    async def all(self, most: int) -> list[StoredScript]: ...
+    async def save(self, script: StoredScript, most: int, *, replaces: bool) -> str: ...
+    async def delete(self, name: str) -> bool: ...
+
+
+class Runner(Protocol):
+    """Runs a script for a caller."""
+
+    async def run(
+        self,
+        script: str,
+        caller: Caller,
+        *,
+        may_change: Sequence[str] = (),
+        arguments: Mapping[str, Any] | None = None,
+        mode: ScriptMode | None = None,
+    ) -> dict[str, Any]: ...
+
+
+Check = Callable[[StoredScript, Toolbox], Awaitable[Sequence[str]]]
+"""What is wrong with a script, given the tools as they are now; nothing: it can be run."""
+
+
+async def no_check(_script: StoredScript, _toolbox: Toolbox) -> Sequence[str]:
+    """For tools whose parameters nobody compares: names and classes are compared all the same."""
+    return ()
+
+
+@dataclass(frozen=True)
+class ScriptSources:
+    """What stored scripts are made from. `configured` has the names of the user's servers."""
+
+    stored: Callable[[], Awaitable[ScriptStore | None]]
+    catalog: LiveCatalog
+    built_in: BuiltInServers
+    policy: Policy
+    runner: Runner
+    configured: Callable[[], Iterable[str]]
+    mode: ScriptMode
+    limits: Limits = DEFAULT_LIMITS
+    check: Check = no_check
+
+
+class StoredScripts:
+    """The scripts that are kept, in one gateway."""
+
+    def __init__(self, sources: ScriptSources, pause: float = _PAUSE) -> None:
+        self._of = sources
+        self._pause = pause
+        self._scripts: dict[str, StoredScript] = {}
+        self._mark: object = None
+        self._listed: tuple[StoredScript, ...] = ()
+        self._server = ""
+        self._checked: dict[tuple[object, ...], str] = {}
+        self._looks = BackgroundTasks(logger, "Cannot look for stored scripts")
+        self._turn = asyncio.Lock()
+        self._warned_at = float("-inf")
+
+    @property
+    def server(self) -> str:
+        """The server that has the scripts as its tools."""
+        return self._server or _free_name(self._of.configured())
+
+    def start(self) -> None:
+        """Look for scripts in the background, now and every two seconds."""
+        self._looks.spawn(self._look())
+
+    async def stop(self) -> None:
+        await self._looks.close()
+
+    def on_state(self, state: UpstreamState) -> None:
+        """A server of the user's has the name that the scripts had: it gets the name, and they get another.
+
+        Told before the catalog, so that no script is ever taken for a tool of that server.
+        """
+        if state.name == self._server:
+            self._withdraw()
+            self._publish()
+
+    # What there is.
+
+    async def _look(self) -> None:
+        while True:
+            try:
+                await self.refresh()
+            except CatalogError as error:
+                if time.monotonic() - self._warned_at > _WARNED:
+                    self._warned_at = time.monotonic()
+                    logger.warning("Stored scripts cannot be read: %s. Those known so far are used.", error)
+            await asyncio.sleep(self._pause)
+
+    async def refresh(self) -> None:
+        """Read what changed in the database, and show it in the catalog."""
+        async with self._turn:
+            stored = await self._of.stored()
+            if stored is not None:
+                mark = await stored.mark()
+                if mark != self._mark:
+                    found = await stored.all(self._of.limits.stored_scripts)
+                    self._scripts, self._mark = {script.name: script for script in found}, mark
+            self._publish()
+
+    def _publish(self) -> None:
+        """Put those that were made for these servers into the catalog, if they are not there."""
+        shown = tuple(one for one in self._scripts.values() if self._standing(one).state is not ScriptState.ELSEWHERE)
+        if shown == self._listed and bool(self._server) == bool(shown):
+            return
+        self._listed = shown
+        if not shown:
+            self._withdraw()
+            return
+        if not self._server:
+            self._server = _free_name(self._of.configured())
+            self._of.built_in.serve(self._server, self.call)
+        spec = ServerSpec(name=self._server, transport=Transport.STDIO)
+        listing = Listing(tuple(map(_definition, shown)))
+        self._of.catalog.on_state(UpstreamState(spec, ServerStatus.RUNNING, listing))
+
+    def _withdraw(self) -> None:
+        if self._server:
+            self._of.built_in.end(self._server)
+            self._of.catalog.forget(self._server)
+            self._server = ""
+            self._listed = ()
+
+    # Calls.
+
+    async def call(self, name: str, arguments: Mapping[str, Any], caller: Caller) -> dict[str, Any]:
+        """Run a script for a caller who may call it."""
+        script = self._scripts.get(name)
+        if script is None:
+            raise InvalidRequest(f"There is no stored script {quoted(name)} any more.")
+        if _is_running.get():
+            raise InvalidRequest("A script cannot call stored scripts.")
+        _check_arguments(script, arguments)
+        found = await self.standing(script)
+        if found.state is not ScriptState.READY:
+            raise InvalidRequest(f"The stored script {quoted(name)} is not run. {found.reason}")
+        mode = ScriptMode.READ if script.risk is Risk.READ else ScriptMode.WRITE
+        given, entered = script.with_defaults(arguments), _is_running.set(True)
+        try:
+            return await self._of.runner.run(
+                script.source, caller, may_change=script.may_change, arguments=given, mode=mode
+            )
+        finally:
+            _is_running.reset(entered)
+
+    async def standing(self, script: StoredScript) -> ScriptStanding:
+        """How a script stands with the tools as they are now; it is checked again if one of these changed."""
+        found = self._standing(script)
+        if found.changed and (problem := await self._problem(script, found.changed)):
+            return ScriptStanding(ScriptState.BROKEN, problem)
+        if found.state is ScriptState.BROKEN:
+            return ScriptStanding(ScriptState.BROKEN, f"{found.reason} {_advice(script)}")
+        return found
+
+    def _standing(self, script: StoredScript) -> ScriptStanding:
+        return standing(script, self._of.catalog.snapshot, self._risk_of, self._of.mode)
+
+    async def _problem(self, script: StoredScript, changed: Sequence[CatalogTool]) -> str:
+        """What is wrong with a script since these tools changed; remembered as long as they stay as they are."""
+        key = (script.name, script.saved_at_ms, *(tool.record.definition_hash for tool in changed))
+        if key not in self._checked:
+            problems = await self._of.check(script, self._toolbox(self._of.catalog.snapshot))
+            said = " ".join(problems[:_MOST_PROBLEMS])
+            names = listed([quoted(tool.name) for tool in changed], _MOST_PROBLEMS)
+            told = f"Since it was saved, {names} changed, and it does not fit any more: {said} {_advice(script)}"
+            if len(self._checked) >= _MOST_REMEMBERED:
+                self._checked.clear()
+            self._checked[key] = told if problems else ""
+        return self._checked[key]
+
+    def _toolbox(self, snapshot: Snapshot) -> Toolbox:
+        return Toolbox([tool for tool in snapshot.running if tool.server != self._server])
+
+    def _risk_of(self, tool: CatalogTool) -> Risk:
+        return self._of.policy.risk(tool.server, tool.record.name, tool.record.hints).risk
+
+    # For people.
+
+    async def save(self, wanted: WantedScript, *, replaces: bool) -> StoredScript:
+        """Check a script and keep it; it can be called when this returns. Raises InvalidRequest with what to change."""
+        snapshot, limits = self._of.catalog.snapshot, self._of.limits
+        toolbox = self._toolbox(snapshot)
+        around = ToolsAtHand(snapshot, toolbox, self._risk_of, self._of.mode, limits, self.server)
+        script = prepared(wanted, around)
+        if problems := await self._of.check(script, toolbox):
+            raise InvalidRequest(f"The script is not saved. {' '.join(problems[:_MOST_PROBLEMS])}")
+        refused = await (await self._store()).save(script, limits.stored_scripts, replaces=replaces)
+        if refused == "name":
+            raise InvalidRequest(f"There is a stored script {quoted(script.name)} already. Replace it with --replace.")
+        if refused:
+            raise InvalidRequest(
+                f"There are {limits.stored_scripts:,} stored scripts already (limits.stored_scripts). Delete one that "
+                "nobody needs: mcp-optimizer script delete NAME."
+            )
+        await self.refresh()
+        return self._scripts.get(script.name, script)
+
+    async def all(self) -> list[tuple[StoredScript, ScriptStanding]]:
+        """Every script, with its state."""
+        await self.refresh()
+        return [(script, await self.standing(script)) for script in self._scripts.values()]
+
+    async def _store(self) -> ScriptStore:
+        stored = await self._of.stored()
+        if stored is None:
+            raise CatalogError("Scripts are kept in the database, and there is none: it is off, or cannot be opened.")
+        return stored
+
+
+def _free_name(configured: Iterable[str]) -> str:
+    """`scripts`, unless a server of the user's is called that."""
+    taken = {name.casefold() for name in configured}
+    names = (SCRIPTS, f"stored_{SCRIPTS}", *(f"stored_{SCRIPTS}_{number}" for number in range(2, len(taken) + 3)))
+    return next(name for name in names if name not in taken)
+
+
+def _definition(script: StoredScript) -> Definition:
+    tool = McpTool(
+        name=script.name,
+        description=script.description,
+        inputSchema=script.input_schema,
+        annotations=dict(_HINTS[script.risk]),
+    )
+    return Definition.of(tool)
+
+
+def _check_arguments(script: StoredScript, arguments: Mapping[str, Any]) -> None:
+    """Raises InvalidRequest; callers of registered tools are not checked before."""
+    taken = {one.name: one for one in script.parameters}
+    for name, value in arguments.items():
+        if name not in taken:
+            raise InvalidRequest(
+                f"{script.name} has no parameter {quoted(name)}. It has: {listed(list(taken)) or 'none'}."
+            )
+        if not taken[name].type.admits(value):
+            raise InvalidRequest(f"The parameter {name} of {script.name} must be of the type {taken[name].type}.")
+    if missing := [one.name for one in script.parameters if one.is_required and one.name not in arguments]:
+        raise InvalidRequest(f"{script.name} needs {listed(missing)}.")
+
+
+def _advice(script: StoredScript) -> str:
+    return (
+        f"Change it and save it again: mcp-optimizer script show {script.name} --source, then "
+        f"mcp-optimizer script save {script.name} FILE --replace."
+    )
