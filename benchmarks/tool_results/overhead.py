@@ -20,9 +20,10 @@ from mcp_optimizer import TokenCounter
 from mcp_optimizer.db.database import open_database
 from mcp_optimizer.db.kept_results import KeptResults
 from mcp_optimizer.results.cache import ResultCache
+from mcp_optimizer.results.calls import Call
 from mcp_optimizer.results.estimates import Estimator
 from mcp_optimizer.results.options import ResultOptions, Treatment
-from mcp_optimizer.results.pipeline import Call, Results
+from mcp_optimizer.results.pipeline import Results
 from mcp_optimizer.results.store import ResultStore
 
 RESULT = RESULTS / "result_overhead.md"

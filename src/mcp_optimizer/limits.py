@@ -273,7 +273,8 @@ class Limits(BaseModel):
     script_workers: int = Field(
         default=4,
         ge=1,
-        description="Scripts that run at a time. Further ones wait, and are refused after 10 seconds.",
+        description="Scripts that run at a time; one caller has at most one less. Further ones wait, and are refused "
+        "after 10 seconds.",
     )
     stored_scripts: int = Field(
         default=200, ge=1, description="Scripts that are kept under a name. Further ones are not saved."

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import sys
 from collections.abc import AsyncIterator
@@ -17,6 +16,7 @@ from mcp import Client
 from mcp_optimizer.demo import demo_server_commands
 from tests.conftest import WriteServers
 from tests.e2e.running import Finished, command, gateway_at, over_stdio, until_found
+from tests.waiting import until
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore::mcp.MCPDeprecationWarning")]
 
@@ -74,6 +74,18 @@ def text(result: types.CallToolResult) -> str:
 
 async def called(client: Client, name: str, arguments: dict[str, Any], **more: Any) -> types.CallToolResult:
     return await client.call_tool("call_tool", {"tool_name": name, "parameters": arguments, **more})
+
+
+async def refused(client: Client, name: str, arguments: dict[str, Any]) -> types.CallToolResult:
+    """Call a tool until that fails, as it does when the gateway has heard that it is gone."""
+    results: list[types.CallToolResult] = []
+
+    async def fails() -> bool:
+        results.append(await called(client, name, arguments))
+        return bool(results[-1].is_error)
+
+    await until(fails, "the call fails", 15)
+    return results[-1]
 
 
 @pytest.mark.parametrize("era", ["legacy", "auto"])
@@ -202,9 +214,7 @@ async def test_a_tool_that_goes_away_breaks_the_script_and_everybody_is_told(
         assert text(await called(client, "letters", {})) == "called get_letter"
         tools.write_text(json.dumps(entries[1:]))
         await called(client, "relist", {})
-        async with asyncio.timeout(15):
-            while not (result := await called(client, "letters", {})).is_error:
-                await asyncio.sleep(0.1)
+        result = await refused(client, "letters", {})
         for part in ("'post' has no tool 'get_letter' any more", "script save letters FILE --replace"):
             assert part in text(result)
         [row] = (await script(config, options, "list", "--json")).json["scripts"]
@@ -258,6 +268,4 @@ async def test_two_gateways_on_one_database_see_what_the_other_keeps_and_forgets
             await until_found(client, "how many cards the busy people have", "busy_people")
         assert (await script(config, options, "delete", "busy_people")).code == 0
         for client in (one, other):
-            async with asyncio.timeout(15):
-                while not (await called(client, "scripts__busy_people", {"board": 1, "least": 1})).is_error:
-                    await asyncio.sleep(0.1)
+            await refused(client, "scripts__busy_people", {"board": 1, "least": 1})

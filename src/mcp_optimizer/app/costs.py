@@ -8,6 +8,7 @@ from mcp_optimizer.app.parts import Parts
 from mcp_optimizer.catalog.forms import Detail
 from mcp_optimizer.domain.events import Event
 from mcp_optimizer.domain.own_tools import own_tools
+from mcp_optimizer.domain.script_mode import ScriptMode
 from mcp_optimizer.gateway.found import FoundTools
 from mcp_optimizer.largejson.text import compact
 from mcp_optimizer.metrics.belonging import own_history
@@ -28,7 +29,7 @@ class Costs:
     @lazy
     def own_tokens(self) -> int:
         """The cost of our own tools in every prompt."""
-        own = own_tools(split_calls=self._parts.settings.split_calls)
+        own = own_tools(split_calls=self._parts.settings.split_calls, scripts=ScriptMode(self._parts.settings.scripts))
         return sum(self._parts.counter.count_many([compact(tool) for tool in own]))
 
     @lazy

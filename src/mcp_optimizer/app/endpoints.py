@@ -24,7 +24,16 @@ if TYPE_CHECKING:
 def mcp_server(parts: Parts) -> Server[Any]:
     """For whichever transport serves it."""
     options = server_options(parts.settings)
-    return build_server(parts.gateway, __version__, parts.relay, options, parts.refresher, parts.accounts, parts.gate)
+    return build_server(
+        parts.gateway,
+        __version__,
+        parts.relay,
+        options,
+        parts.refresher,
+        parts.accounts,
+        parts.gate,
+        parts.scripts,
+    )
 
 
 def http_app(

@@ -207,6 +207,14 @@ class Optimizer:
             found = await results.read(result_id, LOCAL, offset=offset, limit=limit, select=select, search=search)
             return account.reply(found)
 
+    async def run_script(self, script: str, may_change: Sequence[str] = ()) -> dict[str, Any]:
+        """Run Python that calls tools; returns the CallToolResult as sent to clients. Needs the setting `scripts`."""
+        self._life.check_running()
+        if self.parts.scripts is None:
+            raise ConfigurationError('Scripts are off. Set scripts to "read" or "write".')
+        with self.accounts.answering("run_script", {}, LOCAL) as account:
+            return account.reply(await self.parts.scripts.run(script, LOCAL, may_change=may_change))
+
     def tools(self, server: str | None = None, offset: int = 0) -> ToolListPage:
         """A page of all tools, or of those of one server."""
         self._life.check_running()

@@ -12,6 +12,7 @@ from mcp_optimizer.catalog.forms import Detail
 from mcp_optimizer.compression.compress import Dialect
 from mcp_optimizer.domain.pins import TrustMode
 from mcp_optimizer.domain.result_settings import ResultSettings
+from mcp_optimizer.domain.script_mode import ScriptMode
 from mcp_optimizer.domain.token_issuers import TokenIssuer
 from mcp_optimizer.errors import ConfigurationError
 from mcp_optimizer.metrics.prices import prices_of
@@ -159,6 +160,7 @@ def server_options(settings: Settings) -> ServerOptions:
         profile_of_client={name: _profile(value) for name, value in settings.client_profiles.items()},
         transparent=is_transparent(settings),
         split_calls=settings.split_calls,
+        scripts=ScriptMode(settings.scripts),
     )
 
 

@@ -29,6 +29,8 @@ from mcp_optimizer.app.options import (
     token_issuers,
     trust_modes,
 )
+from mcp_optimizer.app.scripts import script_runner
+from mcp_optimizer.app.stored_scripts import stored_scripts
 from mcp_optimizer.audit.sessions import SessionLabels
 from mcp_optimizer.audit.trail import AuditTrail
 from mcp_optimizer.callers.credentials import Credentials
@@ -43,6 +45,7 @@ from mcp_optimizer.compression.signature import Notes
 from mcp_optimizer.db.storage import Storage
 from mcp_optimizer.domain.audit import AuditEntry
 from mcp_optimizer.domain.own_tools import OWN_NAMES, own_tools
+from mcp_optimizer.domain.script_mode import ScriptMode
 from mcp_optimizer.gateway.gateway import Gateway
 from mcp_optimizer.gateway.permissions import Permissions
 from mcp_optimizer.gateway.views import Views
@@ -73,6 +76,8 @@ from mcp_optimizer.upstream.spec import ServerSpec
 
 if TYPE_CHECKING:
     from mcp_optimizer.identity.vault import Vault
+    from mcp_optimizer.scripts.running import ScriptRunner
+    from mcp_optimizer.scripts.stored import StoredScripts
 
 FIRST_LISTS = 10.0
 """Seconds that the first lists wait for servers that are starting; later arrivals are announced as a change."""
@@ -106,6 +111,8 @@ class Parts:
     trail: AuditTrail | None
     keeper: Keeper
     policy: Policy
+    scripts: ScriptRunner | None
+    stored_scripts: StoredScripts | None
 
 
 def build_parts(
@@ -157,12 +164,17 @@ def build_parts(
     )
     written = WrittenDescriptions(description_writer(settings), storage.forms)
     uses = _Uses(storage, catalog)
-    own, pinned = own_tools(split_calls=settings.split_calls), items(settings.pinned_tools)
+    own, pinned = (
+        own_tools(split_calls=settings.split_calls, scripts=ScriptMode(settings.scripts)),
+        items(settings.pinned_tools),
+    )
     lists = ToolLists(catalog, forms, counter, pinned, budgets(settings), uses, written.texts, own)
     refresher = ListRefresher(catalog, lists, forms, storage.forms, written, pace, relay.announce_tools)
     recorder = Recorder(storage.history, settings.history_days)
     if event_logger.isEnabledFor(logging.INFO):
         recorder.listen(log_event)
+    scripts = script_runner(settings, gateway)
+    kept_scripts = stored_scripts(settings, storage, catalog, gateway, policy, pool, news, scripts)
     # In this order: whoever is told of a change by the relay finds it in the catalog.
     news.listen(catalog.on_state, on_gone=catalog.forget)
     news.listen(relay.on_state, relay.on_notice, relay.on_gone)
@@ -192,6 +204,8 @@ def build_parts(
         trail=trail,
         keeper=keeper,
         policy=policy,
+        scripts=scripts,
+        stored_scripts=kept_scripts,
     )
 
 

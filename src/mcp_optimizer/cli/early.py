@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager
 
 from mcp_optimizer import __version__
 from mcp_optimizer.domain.own_tools import own_tools
+from mcp_optimizer.domain.script_mode import ScriptMode
 from mcp_optimizer.serving.early_answers import EarlyAnswers
 from mcp_optimizer.serving.first_requests import FirstRequests
 from mcp_optimizer.serving.pipes import has_pipes, own_pipes
@@ -28,7 +29,7 @@ async def answering_early(settings: Settings) -> AsyncIterator[EarlyAnswers | No
         yield None
         return
     pipes = await own_pipes()
-    tools = own_tools(split_calls=settings.split_calls)
+    tools = own_tools(split_calls=settings.split_calls, scripts=ScriptMode(settings.scripts))
     early = EarlyAnswers(pipes, FirstRequests(tools, __version__, settings.limits))
     try:
         yield early

@@ -75,6 +75,8 @@ def _show_usage(out: Console, usage: Usage) -> None:
         rows += [(label, *_change(money.uncached, 2)), (f"{label}, cached", *_change(money.cached, 2))]
     if results.saved:
         rows.append(("results, before and after limits", *_change(results)))
+    if usage.scripts.saved:
+        rows.append(("results in scripts: stayed out of the context", *_change(usage.scripts)))
     out.print(_table(("", "without us", "with us", "difference"), rows))
     out.print("[dim]* as full-price tokens. " + " ".join(usage.stated.assumptions) + "[/]\n")
     kinds = _table(

@@ -207,6 +207,9 @@ def savings_figures(usage: Usage) -> Html:
     )
     if results.saved:
         figures.append(figure("Cut from results", f"{results.percent:.1f} %", f"{number(results.saved)} tokens"))
+    if usage.scripts.saved:
+        runs = counted(usage.times(EventKind.SCRIPT), "script")
+        figures.append(figure("Stayed out of the context", f"{number(usage.scripts.saved)} tokens", f"in {runs}"))
     return join([
         el("p", usage.verdict.sentence, class_="verdict" if usage.verdict.is_saving else "verdict worse"),
         el("ul", [el("li", line) for line in usage.verdict.why], class_="note") if usage.verdict.why else None,

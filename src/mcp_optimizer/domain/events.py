@@ -19,6 +19,8 @@ class EventKind(StrEnum):
     """The plain list of tools, through `list_tools`."""
     READ = "read"
     """The rest of a result that was cut."""
+    SCRIPT = "script"
+    """A script ran. Its `full_tokens` are those of the results of its calls, which the client was not sent."""
     LOAD = "load"
     """A client loaded its `tools/list`: our own tools and those of a profile, which it then sends with each prompt."""
 

@@ -1,11 +1,13 @@
 """The gateway's own tools, as every model sees them in every prompt.
 
-Their cost is part of the product: a test keeps them under 400 tokens together. Pure data.
+Their cost is part of the product: a test keeps them under 400 tokens together, and under 600 with scripts. Pure data.
 """
 
 from __future__ import annotations
 
 from typing import Any
+
+from mcp_optimizer.domain.script_mode import ScriptMode
 
 INSTRUCTIONS = "Gives access to many tools of many servers: search with find_tool, then run with call_tool."
 
@@ -85,17 +87,49 @@ READ_RESULT: dict[str, Any] = {
     "annotations": {"readOnlyHint": True},
 }
 
+RUN_SCRIPT: dict[str, Any] = {
+    "name": "run_script",
+    "description": (
+        "Run Python that calls tools many times, filters, joins or counts; only what it prints and its last expression "
+        "come back. server.tool(arg=...) returns parsed JSON, or text; call(name, arg=...) takes any name; "
+        "parallel(name, [{...}, ...]) makes many calls at once. A failed call raises ToolError. No files or network. "
+        "find_tool with detail='python' shows signatures and results."
+    ),
+    "inputSchema": {
+        "type": "object",
+        "properties": {
+            "script": {"type": "string"},
+            "may_change": {
+                "type": "array",
+                "items": {"type": "string"},
+                "description": "Tools that change something and may be called",
+            },
+        },
+        "required": ["script"],
+    },
+}
+
+RUN_READ_SCRIPT: dict[str, Any] = {
+    **RUN_SCRIPT,
+    "inputSchema": {"type": "object", "properties": {"script": {"type": "string"}}, "required": ["script"]},
+    "annotations": {"readOnlyHint": True},
+}
+"""Where scripts may only read."""
+
 OWN_TOOLS = (FIND_TOOL, CALL_TOOL, LIST_TOOLS, READ_RESULT)
 SPLIT_TOOLS = (FIND_TOOL, CALL_TOOL_READ, CALL_TOOL, LIST_TOOLS, READ_RESULT)
 """With calls that only read apart, so that a client can approve these once and ask about the others."""
 
-OWN_NAMES = tuple(tool["name"] for tool in SPLIT_TOOLS)
+OWN_NAMES = (*(tool["name"] for tool in SPLIT_TOOLS), RUN_SCRIPT["name"])
 """Names that no server's tool gets, whatever the settings: otherwise a setting would rename tools."""
 
 CALLING = frozenset({"call_tool", "call_tool_read"})
 """The tools of ours that call another."""
 
 
-def own_tools(*, split_calls: bool) -> tuple[dict[str, Any], ...]:
+def own_tools(*, split_calls: bool, scripts: ScriptMode = ScriptMode.OFF) -> tuple[dict[str, Any], ...]:
     """The tools of ours that clients see."""
-    return SPLIT_TOOLS if split_calls else OWN_TOOLS
+    tools = SPLIT_TOOLS if split_calls else OWN_TOOLS
+    if scripts is ScriptMode.OFF:
+        return tools
+    return (*tools, RUN_SCRIPT if scripts is ScriptMode.WRITE else RUN_READ_SCRIPT)

@@ -1,10 +1,13 @@
-"""What scripts may do, as the settings say it. Values only."""
+"""What scripts may do, as the settings say it, and where a result says what one did. Values only."""
 
 from __future__ import annotations
 
 from enum import StrEnum
 
 from mcp_optimizer.domain.principal import Risk
+
+SCRIPT_META_KEY = "mcp-optimizer/script"
+"""The `_meta` key for what a script did: its calls, and the tokens that stayed out of the context."""
 
 
 class ScriptMode(StrEnum):

@@ -39,8 +39,9 @@ from mcp_optimizer.gateway.views import Views
 from mcp_optimizer.largejson.text import compact
 from mcp_optimizer.limits import DEFAULT_LIMITS, Limits
 from mcp_optimizer.policy.access import Policy
+from mcp_optimizer.results.calls import Call
 from mcp_optimizer.results.metadata import of_a_tool
-from mcp_optimizer.results.pipeline import Call, Results
+from mcp_optimizer.results.pipeline import Results
 from mcp_optimizer.search.words import terms
 from mcp_optimizer.upstream.parked import Parked
 from mcp_optimizer.upstream.pool import UpstreamPool
@@ -184,11 +185,12 @@ class Gateway:
         caller: Caller = LOCAL,
         select: str = "",
         most: Risk = Risk.DESTRUCTIVE,
+        whole: bool = False,
     ) -> dict[str, Any]:
         """Call a tool; returns its result within the limits, with its cost, its tool and its server in `_meta`.
 
         `select` is a JMESPath expression; only what it selects from the result is returned. `most`: the worst class of
-        tools that is called.
+        tools that is called. `whole`: a program wants all of the result, so that nothing is cut.
         """
         with recording(self._trail, caller, "tools/call") as record:
             projection = self.results.projection(select)
@@ -215,6 +217,7 @@ class Gateway:
                 arguments,
                 details.annotations or {},
                 parked.seconds if parked is not None else 0.0,
+                whole,
             )
             caller = await self.permissions.obtain(tool, arguments, caller, lambda: self._catalog.snapshot)
             ask = partial(self._pool.call, tool.server, "tools/call", params, caller)

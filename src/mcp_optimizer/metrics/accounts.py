@@ -22,6 +22,7 @@ from mcp_optimizer.domain.caller import Caller
 from mcp_optimizer.domain.events import Event, EventKind, ToolKey
 from mcp_optimizer.domain.own_tools import CALLING
 from mcp_optimizer.domain.result_type import is_input_required
+from mcp_optimizer.domain.script_mode import SCRIPT_META_KEY
 from mcp_optimizer.errors import CallRefused, OptimizerError
 from mcp_optimizer.gateway import resolving
 from mcp_optimizer.gateway.gateway import SCORES_META_KEY, TOOL_META_KEY, Gateway
@@ -38,6 +39,7 @@ KINDS = {
     "find_tool": EventKind.FIND,
     "list_tools": EventKind.LIST,
     "read_result": EventKind.READ,
+    "run_script": EventKind.SCRIPT,
 }
 """By our own tools; everything else is a call."""
 
@@ -258,7 +260,7 @@ class Accounts:
             server,
             tool,
             tokens,
-            max(tokens, stated(kept or answer.meta_part(SELECTION_META_KEY), "fullTokens", 0)),
+            max(tokens, _full_tokens(answer)),
             snapshot.baseline_tokens,
             float(performance.get("executionTimeMs", answer.milliseconds)),
             bool(performance.get("cachedResult")),
@@ -281,6 +283,13 @@ def _never_failing() -> Iterator[None]:
         yield
     except Exception:
         logger.exception("Cannot record an event")
+
+
+def _full_tokens(answer: AccountedAnswer) -> int:
+    """What the model would have read without limits; of a script, the results of its calls."""
+    if answer.kind is EventKind.SCRIPT:
+        return stated(answer.meta_part(SCRIPT_META_KEY), "innerTokens", 0)
+    return stated(answer.meta_part(RESULT_META_KEY) or answer.meta_part(SELECTION_META_KEY), "fullTokens", 0)
 
 
 def _stated_tokens(answer: AccountedAnswer) -> int | None:

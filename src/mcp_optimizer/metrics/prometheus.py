@@ -92,7 +92,7 @@ class Meters(Collector):
 
     def collect(self) -> Iterator[Metric]:
         events = CounterMetricFamily(
-            "mcp_optimizer_events", "Finds, calls, lists, reads and loads.", labels=["kind", "outcome"]
+            "mcp_optimizer_events", "Finds, calls, scripts, lists, reads and loads.", labels=["kind", "outcome"]
         )
         for (kind, outcome), count in list(self._events.items()):
             events.add_metric([kind.value, outcome.value], count)

@@ -9,6 +9,7 @@ from dataclasses import asdict
 from datetime import datetime
 from typing import Any
 
+from mcp_optimizer.domain.events import EventKind
 from mcp_optimizer.metrics.reduction import Reduction
 from mcp_optimizer.metrics.report import Report, ToolCost
 from mcp_optimizer.metrics.usage import Activity, PeriodUnit, PricedSavings, Usage, UsagePeriod
@@ -50,6 +51,7 @@ def usage_values(usage: Usage) -> dict[str, Any]:
         "savings": {**_priced(usage.savings), "assumptions": list(usage.savings.assumptions)},
         "money": None if usage.money is None else _in_money(usage.money),
         "results": _reduced(usage.results),
+        "scripts": {"runs": usage.times(EventKind.SCRIPT), "kept_out": usage.scripts.saved},
         "kinds": [{"kind": row.kind.value, **_activity(row.activity)} for row in usage.kinds],
         "clients": [{"client": row.name, **_activity(row.activity)} for row in usage.clients],
         "callers": [{"caller": row.name, **_activity(row.activity)} for row in usage.callers],

@@ -26,6 +26,11 @@ from dataclasses import dataclass
 from mcp_optimizer.domain.events import Event, EventKind, Outcome
 from mcp_optimizer.metrics.reduction import Reduction
 
+_CALLING = frozenset({EventKind.CALL, EventKind.SCRIPT})
+"""What would have happened without us too. The calls of a script count as one, which is the fewest there would have
+been.
+"""
+
 SILENCE = 1_800.0
 """Seconds without an event after which a new conversation is assumed."""
 
@@ -133,7 +138,7 @@ class Conversation:
             return
         self._baseline = event.baseline_tokens
         self._ours.turn(self._list_tokens, event.tokens)
-        if event.kind is EventKind.CALL and event.outcome is not Outcome.BAD_REQUEST:
+        if event.kind in _CALLING and event.outcome is not Outcome.BAD_REQUEST:
             self._theirs.turn(event.baseline_tokens, event.full_tokens)
 
     @property

@@ -159,6 +159,8 @@ class Usage:
     """The same in money, where a model is named."""
     results: Reduction
     """Results before and after limits."""
+    scripts: Reduction
+    """What scripts' calls returned, against what the scripts did: the rest stayed out of the context."""
     kinds: tuple[KindActivity, ...]
     clients: tuple[NamedActivity, ...]
     callers: tuple[NamedActivity, ...]
@@ -200,6 +202,7 @@ def make_usage(
 ) -> Usage:
     """All of it. `others`: events that are not among these, because they are about other servers."""
     calls = [event for event in events if event.kind is EventKind.CALL]
+    scripts = [event for event in events if event.kind is EventKind.SCRIPT]
     found = Counter(key for event in events for key in event.found)
     called = Counter(tool_key(event) for event in calls if event.tool)
     told = conversations(events, assumptions)
@@ -213,6 +216,7 @@ def make_usage(
         savings=PricedSavings(saved, PLAIN_PRICES, stated(assumptions, PLAIN_PRICES)),
         money=PricedSavings(saved, prices, stated(assumptions, prices)) if prices.model else None,
         results=Reduction.of(sum(event.full_tokens for event in calls), sum(event.tokens for event in calls)),
+        scripts=Reduction.of(sum(event.full_tokens for event in scripts), sum(event.tokens for event in scripts)),
         kinds=tuple(KindActivity(kind, Activity.of(own)) for kind, own in grouped(events, lambda event: event.kind)),
         clients=_by_name(events, lambda event: event.client),
         callers=_by_name(events, lambda event: event.caller),

@@ -10,18 +10,19 @@ import asyncio
 import secrets
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 from mcp_optimizer.compression.validation import SchemaCheck
 from mcp_optimizer.domain.caller import LOCAL, Caller
-from mcp_optimizer.domain.result_type import ANSWERS, is_input_required
+from mcp_optimizer.domain.result_type import is_input_required
 from mcp_optimizer.domain.tools import shape_key
 from mcp_optimizer.errors import InvalidRequest
 from mcp_optimizer.largejson.raw import has_large, wire_size
 from mcp_optimizer.limits import DEFAULT_LIMITS, Limits
-from mcp_optimizer.results.cache import CacheKey, ResultCache
+from mcp_optimizer.results.cache import ResultCache
+from mcp_optimizer.results.calls import Call
 from mcp_optimizer.results.encodings import Encoding, in_encoding
 from mcp_optimizer.results.estimates import Estimator
 from mcp_optimizer.results.examples import example
@@ -64,43 +65,6 @@ _AS_IT_IS = Treatment(max_rows=0, max_tokens=0, encoding=Encoding.ORIGINAL)
 
 Ask = Callable[[], Awaitable[dict[str, Any]]]
 Learn = Callable[[str, Callable[[], Any]], None]
-
-
-@dataclass(frozen=True)
-class Call:
-    """What was called, by whom, and what the tool declares."""
-
-    server: str
-    tool: str
-    caller: Caller = LOCAL
-    output_schema: Mapping[str, Any] | None = None
-    select: Projection | None = None
-    definition_hash: str = ""
-    arguments: Mapping[str, Any] = field(default_factory=dict)
-    annotations: Mapping[str, Any] = field(default_factory=dict)
-    seconds_before: float = 0.0
-    """Seconds the server had already worked before it asked the question that is answered now."""
-
-    @property
-    def reads(self) -> bool:
-        """Whether the tool declares that it changes nothing."""
-        return self.annotations.get("readOnlyHint") is True
-
-    @property
-    def only_reads(self) -> bool:
-        """Whether it also declares that it reads only its server's own data, which is not the protocol's default."""
-        return self.reads and self.annotations.get("openWorldHint") is False
-
-    @property
-    def has_answers(self) -> bool:
-        """Whether it continues a call with answers to a server's question; the result depends on them."""
-        return any(answer in self.caller.passed_on for answer in ANSWERS)
-
-    @property
-    def cache_key(self) -> CacheKey:
-        select = self.select.expression if self.select is not None else ""
-        hashed = self.definition_hash
-        return CacheKey.of(self.caller.key, self.server, self.tool, hashed, self.arguments, select)
 
 
 @dataclass(frozen=True)
@@ -172,6 +136,10 @@ class Results:
     async def answer(self, call: Call, ask: Ask) -> dict[str, Any]:
         """The server's result, or a cached one, within the limits, with its cost."""
         treatment = self._options.of(call.server, call.tool)
+        if call.is_whole:
+            treatment = replace(
+                _AS_IT_IS, cache_seconds=treatment.cache_seconds, is_cached_by_name=treatment.is_cached_by_name
+            )
         seconds = treatment.cache_seconds if call.only_reads or treatment.is_cached_by_name else 0
         if not seconds or call.has_answers or not call.caller.is_distinct:
             asked = self._written if self._options.may_cache else self._asked
@@ -227,6 +195,11 @@ class Results:
         if is_input_required(result):
             return result
         return await self._finished(Reading(result), _AS_IT_IS, Call("", ""), _performance(started))
+
+    async def within(self, result: dict[str, Any], caller: Caller, started: float, most: int) -> dict[str, Any]:
+        """A result of our own within so many tokens, with its cost; the rest is kept for `read`."""
+        treatment = replace(_AS_IT_IS, max_tokens=most)
+        return await self._finished(Reading(result), treatment, Call("", "", caller), _performance(started))
 
     async def _finished(
         self, reading: Reading, treatment: Treatment, call: Call, performance: PerformanceInfo, notice: str = ""

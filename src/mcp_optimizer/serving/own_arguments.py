@@ -1,6 +1,6 @@
 """Reads the arguments of the gateway's own tools as models write them: lists for texts, texts for numbers. Pure.
 
-Called by `server`.
+Called by `own_tools`.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from mcp_optimizer.errors import InvalidRequest, quoted
+from mcp_optimizer.limits import Limits
 
 _FARTHEST = 2**62
 
@@ -40,3 +41,14 @@ def number_in(arguments: Mapping[str, Any], key: str) -> int | None:
         raise InvalidRequest(f"{key} must be a whole number, not {quoted(value)}.")
     # None of our numbers is that large, and one of ten thousand digits cannot even be written.
     return value if value is None else max(-_FARTHEST, min(value, _FARTHEST))
+
+
+def names_in(arguments: Mapping[str, Any], key: str, limits: Limits) -> tuple[str, ...]:
+    """A list of names, or one name."""
+    value = arguments.get(key)
+    names = [value] if isinstance(value, str) else [] if value is None else value
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise InvalidRequest(f"{key} must be a list of names.")
+    if any(len(name) > limits.identifier for name in names):
+        raise InvalidRequest(f"A name in {key} may have {limits.identifier:,} characters.")
+    return tuple(names)

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import mcp_types as types
 from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
@@ -25,7 +25,7 @@ from mcp_optimizer.catalog.forms import Detail
 from mcp_optimizer.compression.compress import Dialect
 from mcp_optimizer.domain.caller import Caller
 from mcp_optimizer.domain.own_tools import CALLING, INSTRUCTIONS, LIST_TTL_MS, own_tools
-from mcp_optimizer.domain.principal import Risk
+from mcp_optimizer.domain.script_mode import ScriptMode
 from mcp_optimizer.errors import (
     InvalidRequest,
     OptimizerError,
@@ -34,7 +34,7 @@ from mcp_optimizer.errors import (
     quoted,
 )
 from mcp_optimizer.gateway.gateway import TOOL_META_KEY, Gateway
-from mcp_optimizer.limits import DEFAULT_LIMITS, Limits
+from mcp_optimizer.limits import DEFAULT_LIMITS
 from mcp_optimizer.metrics.accounts import AccountedAnswer, Accounts
 from mcp_optimizer.profiles.lists import Presentation
 from mcp_optimizer.profiles.refresher import ListRefresher
@@ -45,11 +45,14 @@ from mcp_optimizer.relay.paging import page
 from mcp_optimizer.relay.server import REGISTERED, Relay
 from mcp_optimizer.relay.wire_errors import as_mcp_error, as_tool_result
 from mcp_optimizer.serving.gate import Gate
-from mcp_optimizer.serving.known_clients import dialect_for, habits_of, is_conversation
-from mcp_optimizer.serving.own_arguments import number_in, text_in
-from mcp_optimizer.serving.own_replies import find_reply, list_response, reply_with
+from mcp_optimizer.serving.known_clients import dialect_for, habits_of
+from mcp_optimizer.serving.own_tools import OwnTool, OwnTools
 
-_DESCRIBED = CALLING | {"read_result"}
+if TYPE_CHECKING:
+    # Loaded only where scripts are on.
+    from mcp_optimizer.scripts.running import ScriptRunner
+
+_DESCRIBED = CALLING | {"read_result", "run_script"}
 """Own tools whose results already report their cost."""
 
 _CHANGING_TTL_MS = 60_000
@@ -70,6 +73,8 @@ class ServerOptions:
     transparent: bool = False
     split_calls: bool = False
     """Whether calls of tools that only read have a tool of their own."""
+    scripts: ScriptMode = ScriptMode.OFF
+    """Whether clients get run_script, and what scripts may call."""
 
 
 class _GatewayServer(Server[Any]):
@@ -88,8 +93,9 @@ def build_server(
     refresher: ListRefresher | None = None,
     accounts: Accounts | None = None,
     gate: Gate | None = None,
+    scripts: ScriptRunner | None = None,
 ) -> Server[Any]:
-    """An MCP server in front of the gateway, for any number of clients."""
+    """An MCP server in front of the gateway, for any number of clients. `scripts` runs them, if clients get that."""
     options = options or ServerOptions()
     gate = gate or Gate(DEFAULT_LIMITS)
     server = _GatewayServer(
@@ -109,7 +115,8 @@ def build_server(
     )
     for method, params in REGISTERED.items():
         server.add_request_handler(method, params, _never)
-    answers = _Answers(gateway, server, options, refresher, relay, accounts, gate.limits)
+    own = OwnTools(gateway, gate.limits, options.detail, scripts).by_name(split_calls=options.split_calls)
+    answers = _Answers(gateway, server, options, refresher, relay, accounts, own)
     server.middleware += [gate.check, relay.middleware(lambda: server.server_info_stamp), answers]
     return server
 
@@ -129,23 +136,15 @@ class _Answers:
         refresher: ListRefresher | None,
         relay: Relay,
         accounts: Accounts | None,
-        limits: Limits,
+        own: Mapping[str, OwnTool],
     ) -> None:
         self._gateway = gateway
         self._server = server
         self._options = options
         self._refresher = refresher
         self._relay = relay
-        self._limits = limits
         self._accounts = accounts
-        self._own: dict[str, Callable[[Mapping[str, Any], Caller], Awaitable[dict[str, Any]]]] = {
-            "find_tool": self._find_tool,
-            "call_tool": self._call_tool,
-            "list_tools": self._list_tools,
-            "read_result": self._read_result,
-        }
-        if options.split_calls:
-            self._own["call_tool_read"] = self._call_tool_read
+        self._own = own
 
     async def __call__(self, ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
         if ctx.method == "tools/list":
@@ -167,7 +166,7 @@ class _Answers:
         else:
             profile = self._profile(ctx, caller)
             registered = await self._registered(ctx, profile, caller)
-            tools = [*own_tools(split_calls=self._options.split_calls), *registered]
+            tools = [*own_tools(split_calls=self._options.split_calls, scripts=self._options.scripts), *registered]
             ttl_ms = LIST_TTL_MS if profile is None else _CHANGING_TTL_MS
             # Our own tools are the same for everybody; others may depend on who asks.
             scope = "private" if registered else "public"
@@ -264,58 +263,6 @@ class _Answers:
         if self._accounts is None:
             return AccountedAnswer(name, arguments, caller)
         return self._accounts.answering(name, arguments, caller)
-
-    async def _find_tool(self, arguments: Mapping[str, Any], caller: Caller) -> dict[str, Any]:
-        habits = habits_of(caller.client)
-        found = await self._gateway.search(
-            self._text(arguments, "tool_description", required=True, between="; "),
-            self._text(arguments, "tool_keywords"),
-            number_in(arguments, "limit"),
-            self._wanted_detail(arguments),
-            caller,
-            is_conversation=is_conversation(habits, caller),
-        )
-        return find_reply(found, structured=not habits.prefers_structure)
-
-    def _text(self, arguments: Mapping[str, Any], key: str, *, required: bool = False, between: str = " ") -> str:
-        return text_in(arguments, key, self._limits.own_text, required=required, between=between)
-
-    def _wanted_detail(self, arguments: Mapping[str, Any]) -> Detail:
-        wanted = self._text(arguments, "detail") or self._options.detail
-        if wanted not in set(Detail):
-            raise InvalidRequest(f"detail must be one of {', '.join(Detail)}, not {quoted(wanted)}.")
-        return Detail(wanted)
-
-    async def _list_tools(self, arguments: Mapping[str, Any], caller: Caller) -> dict[str, Any]:
-        server, offset = self._text(arguments, "server") or None, number_in(arguments, "offset") or 0
-        # In a thread: a page is a hundred definitions to unpack, and their tokens to count.
-        page = await asyncio.to_thread(self._gateway.list_tools, server, offset, caller)
-        return reply_with(list_response(page))
-
-    async def _call_tool(
-        self, arguments: Mapping[str, Any], caller: Caller, most: Risk = Risk.DESTRUCTIVE
-    ) -> dict[str, Any]:
-        name = self._text(arguments, "tool_name", required=True)
-        own = {"tool_name", "server_name", "parameters", "select"}
-        # Some models put the tool's arguments next to its name, or use MCP's own key for them.
-        beside = {key: value for key, value in arguments.items() if key not in own}
-        given = arguments.get("parameters")
-        parameters = beside if given is None or given == {} else given
-        server, select = self._text(arguments, "server_name") or None, self._text(arguments, "select")
-        return await self._gateway.call(name, parameters, server, caller, select, most)
-
-    async def _call_tool_read(self, arguments: Mapping[str, Any], caller: Caller) -> dict[str, Any]:
-        return await self._call_tool(arguments, caller, Risk.READ)
-
-    async def _read_result(self, arguments: Mapping[str, Any], caller: Caller) -> dict[str, Any]:
-        return await self._gateway.results.read(
-            self._text(arguments, "result_id", required=True),
-            caller,
-            offset=number_in(arguments, "offset") or 0,
-            limit=number_in(arguments, "limit"),
-            select=self._text(arguments, "select"),
-            search=self._text(arguments, "search"),
-        )
 
     def _for_era(
         self, result: dict[str, Any], version: str, ttl_ms: int | None = None, scope: str = "private"

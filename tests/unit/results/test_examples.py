@@ -12,9 +12,10 @@ from mcp_optimizer.compression.result_shapes import shape_of_value
 from mcp_optimizer.compression.shape_text import written
 from mcp_optimizer.domain.tools import shape_key
 from mcp_optimizer.largejson.raw import LargeText, LargeValue
+from mcp_optimizer.results.calls import Call
 from mcp_optimizer.results.estimates import Estimator
 from mcp_optimizer.results.examples import example
-from mcp_optimizer.results.pipeline import Call, Results
+from mcp_optimizer.results.pipeline import Results
 from mcp_optimizer.results.reading import NO_JSON, Reading
 from mcp_optimizer.token_counter import TokenCounter
 

@@ -21,9 +21,10 @@ from mcp_optimizer.errors import CatalogError, InvalidRequest
 from mcp_optimizer.largejson.raw import LargeValue
 from mcp_optimizer.largejson.reading import read_large
 from mcp_optimizer.largejson.text import parsed
+from mcp_optimizer.results.calls import Call
 from mcp_optimizer.results.estimates import Estimator
 from mcp_optimizer.results.options import ResultOptions, Treatment
-from mcp_optimizer.results.pipeline import NOT_KEPT, RESULT_META_KEY, Call, Results
+from mcp_optimizer.results.pipeline import NOT_KEPT, RESULT_META_KEY, Results
 from mcp_optimizer.results.projection import Projection
 from mcp_optimizer.results.reader import PAGE_META_KEY
 from mcp_optimizer.results.reading import compact

@@ -1,0 +1,52 @@
+"""What was called, by whom, and what the tool declares. A value; made by the gateway, read by the pipeline."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from mcp_optimizer.domain.caller import LOCAL, Caller
+from mcp_optimizer.domain.result_type import ANSWERS
+from mcp_optimizer.results.cache import CacheKey
+from mcp_optimizer.results.projection import Projection
+
+
+@dataclass(frozen=True)
+class Call:
+    """What was called, by whom, and what the tool declares."""
+
+    server: str
+    tool: str
+    caller: Caller = LOCAL
+    output_schema: Mapping[str, Any] | None = None
+    select: Projection | None = None
+    definition_hash: str = ""
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+    annotations: Mapping[str, Any] = field(default_factory=dict)
+    seconds_before: float = 0.0
+    """Seconds the server had already worked before it asked the question that is answered now."""
+    is_whole: bool = False
+    """Whether the result goes to a program, which needs all of it."""
+
+    @property
+    def reads(self) -> bool:
+        """Whether the tool declares that it changes nothing."""
+        return self.annotations.get("readOnlyHint") is True
+
+    @property
+    def only_reads(self) -> bool:
+        """Whether it also declares that it reads only its server's own data, which is not the protocol's default."""
+        return self.reads and self.annotations.get("openWorldHint") is False
+
+    @property
+    def has_answers(self) -> bool:
+        """Whether it continues a call with answers to a server's question; the result depends on them."""
+        return any(answer in self.caller.passed_on for answer in ANSWERS)
+
+    @property
+    def cache_key(self) -> CacheKey:
+        # No expression is a null character.
+        select = self.select.expression if self.select is not None else "\0" * self.is_whole
+        hashed = self.definition_hash
+        return CacheKey.of(self.caller.key, self.server, self.tool, hashed, self.arguments, select)

@@ -1,0 +1,104 @@
+"""One script in its worker: answers what it asks for until it ends. Called by the run of a script.
+
+A script that stops for a call gets its result at once, or something to await if other calls may run meanwhile. Calls
+that were begun are finished. Knows pydantic_monty's values by their types' names, so that importing this costs nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from typing import TYPE_CHECKING, Any
+
+from mcp_optimizer.scripts.inner_calls import CallFailed, InnerCalls
+from mcp_optimizer.scripts.printed import Printed
+from mcp_optimizer.scripts.worker_code import CALL, FIND, LATER, NOW, PARALLEL
+
+if TYPE_CHECKING:
+    from pydantic_monty import AsyncMontySession
+
+_SLEEPS = frozenset({"system.sleep", "system.async_sleep"})
+
+Answer = dict[str, Any]
+
+
+class Driver:
+    """Runs one script in one session."""
+
+    def __init__(self, session: AsyncMontySession, calls: InnerCalls, printed: Printed) -> None:
+        self._session = session
+        self._printed = printed
+        self._begun: dict[int, asyncio.Task[Answer]] = {}
+        self._does: Mapping[str, Callable[[str, str], Awaitable[str]]] = {
+            CALL: calls.call,
+            PARALLEL: calls.parallel,
+            FIND: calls.find,
+        }
+
+    async def run(self, setup: str, code: str) -> str:
+        """The script's value as the worker shows it. Raises what ends the script."""
+        await self._session.feed_run(setup, print_callback=self._printed)
+        try:
+            state: Any = await self._session.feed_start(code, print_callback=self._printed)
+            while type(state).__name__ != "MontyComplete":
+                state = await self._go_on(state)
+            return str(state.output or "")
+        finally:
+            await self._finish()
+
+    async def _go_on(self, state: Any) -> Any:
+        """Answer what the script waits for."""
+        kind = type(state).__name__
+        if kind == "AsyncFunctionSnapshot":
+            return await self._function(state)
+        if kind == "AsyncFutureSnapshot":
+            return await state.resume(await self._settled(state.pending_call_ids))
+        # A name that does not exist.
+        return await state.resume()
+
+    async def _function(self, state: Any) -> Any:
+        name = state.function_name
+        if state.is_os_function:
+            return await (state.resume_auto() if name in _SLEEPS else state.resume_not_handled())
+        if name == NOW:
+            return await state.resume(await self._answer(state.args))
+        if name == LATER:
+            self._begun[state.call_id] = asyncio.create_task(self._answer(state.args))
+            return await state.resume({"future": ...})
+        return await state.resume({"exc_type": "NameError", "message": f"name {name[:100]!r} is not defined"})
+
+    def _answer(self, args: tuple[Any, ...]) -> Coroutine[Any, Any, Answer]:
+        return _answered(self._does, args)
+
+    async def _settled(self, ids: list[int]) -> dict[int, Answer]:
+        """Of the calls that the script waits for, those that are done first."""
+        waiting = {self._begun[one]: one for one in ids if one in self._begun}
+        done, _ = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+        found = {waiting[task]: task.result() for task in done}
+        for one in found:
+            del self._begun[one]
+        return found
+
+    async def _finish(self) -> None:
+        """Let calls end that the script began and did not wait for; if the run itself is ended, end them."""
+        tasks = list(self._begun.values())
+        self._begun.clear()
+        try:
+            for ended in await asyncio.gather(*tasks, return_exceptions=True):
+                if isinstance(ended, asyncio.CancelledError):
+                    raise ended
+        finally:
+            for task in tasks:
+                task.cancel()
+
+
+async def _answered(does: Mapping[str, Callable[[str, str], Awaitable[str]]], args: tuple[Any, ...]) -> Answer:
+    """What the script gets: a text, or an exception."""
+    if len(args) != 3 or not all(isinstance(one, str) for one in args) or args[0] not in does:
+        return {"exc_type": "TypeError", "message": "a tool's name must be a text"}
+    try:
+        return {"return_value": await does[args[0]](args[1], args[2])}
+    except CallFailed as error:
+        return {"exc_type": "RuntimeError", "message": str(error)}
+    except ValueError as error:
+        return {"exc_type": "ValueError", "message": str(error)[:200]}

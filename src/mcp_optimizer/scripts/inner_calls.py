@@ -1,0 +1,267 @@
+"""The calls that one script makes: how many, how many at a time, under which rules, and what became of them.
+
+Each is a call of the gateway for the script's caller, so rules, pins, rates, deadlines, the cache and the audit apply
+as to any call. Called by the run of a script; knows nothing of workers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+import pydantic_core
+
+from mcp_optimizer.catalog import CatalogTool
+from mcp_optimizer.catalog.forms import Detail
+from mcp_optimizer.domain.caller import Caller
+from mcp_optimizer.domain.principal import Risk
+from mcp_optimizer.domain.result_type import is_input_required
+from mcp_optimizer.domain.script_mode import ScriptMode
+from mcp_optimizer.errors import OptimizerError, quoted
+from mcp_optimizer.gateway.entries import entry
+from mcp_optimizer.gateway.gateway import Gateway
+from mcp_optimizer.limits import Limits
+from mcp_optimizer.scripts.names import Parameter, Toolbox, parameters_of
+from mcp_optimizer.scripts.values import TooLarge, error_text, packed
+
+_FOUND = 10
+"""Tools that `find` returns."""
+
+_FEW = 3
+
+
+class CallFailed(Exception):
+    """A call failed; the script may handle it. Raised in the script as ToolError with this text."""
+
+
+class TooManyInnerCalls(Exception):
+    """The script has made all the calls that it may, and ends."""
+
+
+class Made(Enum):
+    """What became of a call."""
+
+    BEGUN = "was not finished"
+    DONE = "done"
+    FAILED = "failed"
+
+
+@dataclass
+class CallNote:
+    """One call that was made."""
+
+    name: str
+    changes: bool
+    outcome: Made = Made.BEGUN
+
+
+@dataclass(frozen=True)
+class Allowed:
+    """Which tools a script may call, besides what its caller may."""
+
+    mode: ScriptMode
+    named: frozenset[tuple[str, str]] = frozenset()
+    """The tools that the request names as allowed to change something."""
+
+    def refusal(self, spelling: str, tool: CatalogTool, risk: Risk) -> str | None:
+        """Why a tool is not called; None if it may be."""
+        if risk is Risk.READ:
+            return None
+        if self.mode is not ScriptMode.WRITE:
+            return f"{spelling} counts as {risk}, and scripts may only read here. Use call_tool for it."
+        if tool.key in self.named:
+            return None
+        return f"{spelling} counts as {risk}. If that is wanted, run the script with may_change: [{spelling!r}]."
+
+
+class InnerCalls:
+    """One script's calls."""
+
+    def __init__(
+        self,
+        gateway: Gateway,
+        toolbox: Toolbox,
+        caller: Caller,
+        allowed: Allowed,
+        limits: Limits,
+        told: Callable[[str], Awaitable[None]],
+    ) -> None:
+        self._gateway = gateway
+        self._toolbox = toolbox
+        self._caller = caller
+        self._allowed = allowed
+        self._limits = limits
+        self._told = told
+        self._at_once = asyncio.Semaphore(limits.script_parallel)
+        self._asked = 0
+        self.notes: list[CallNote] = []
+        self.tokens = 0
+        """Tokens of the results, none of which went to the model."""
+
+    async def call(self, name: str, given: str) -> str:
+        """Make one call; returns its result for the worker. `given`: JSON of its arguments, by place and by name."""
+        self._count(1)
+        self._refuse_size(name, given)
+        args, kwargs = pydantic_core.from_json(given)
+        tool = await self._tool(name)
+        return await self._made(tool, _arguments(tool, args, kwargs))
+
+    async def parallel(self, name: str, given: str) -> str:
+        """One call for each of a list of arguments; returns the list of their results for the worker. All are made,
+        even if one fails.
+        """
+        self._refuse_size(name, given)
+        items = pydantic_core.from_json(given)
+        self._count(len(items))
+        tool = await self._tool(name)
+        made = await asyncio.gather(
+            *(self._made(tool, _arguments(tool, *_as_given(item))) for item in items), return_exceptions=True
+        )
+        failed = [(number, error) for number, error in enumerate(made) if isinstance(error, BaseException)]
+        for _, error in failed:
+            if not isinstance(error, CallFailed):
+                raise error
+        if failed:
+            number, error = failed[0]
+            raise CallFailed(f"{len(failed)} of {len(made)} calls failed. Number {number}: {error}")
+        texts = [text for text in made if isinstance(text, str)]
+        if sum(map(len, texts)) > self._limits.script_result_bytes:
+            raise CallFailed(f"The results of {name[:100]} are larger than a script receives at a time.")
+        return pydantic_core.to_json(texts).decode()
+
+    async def find(self, text: str, _given: str) -> str:
+        """The tools that fit a text, as the script would spell them."""
+        self._count(1)
+        try:
+            found = await asyncio.to_thread(
+                self._gateway.find, text[: self._limits.query], "", _FOUND, Detail.SIGNATURE, self._caller
+            )
+        except OptimizerError as error:
+            raise CallFailed(str(error)) from None
+        tools = [{**entry(hit.tool), "name": self._toolbox.spelling(hit.tool)} for hit in found.tools]
+        return f"j{pydantic_core.to_json(tools).decode()}"
+
+    def _count(self, number: int) -> None:
+        self._asked += number
+        if self._asked > self._limits.script_calls:
+            raise TooManyInnerCalls(f"A script makes at most {self._limits.script_calls:,} calls.")
+
+    def _refuse_size(self, name: str, given: str) -> None:
+        if len(given) > self._limits.script_argument_bytes or len(name) > self._limits.identifier:
+            raise CallFailed(
+                f"The arguments of {quoted(name[:100])} have more than {self._limits.script_argument_bytes:,} bytes."
+            )
+
+    async def _tool(self, name: str) -> CatalogTool:
+        """The tool that a name means: as scripts spell it, or in any way that call_tool knows."""
+        if (tool := self._toolbox.named(name)) is None:
+            try:
+                tool = await self._gateway.permissions.resolve(self._gateway.snapshot, name, None, self._caller)
+            except OptimizerError as error:
+                raise CallFailed(str(error)) from None
+        if self._gateway.built_in.has(tool.server):
+            raise CallFailed("A script cannot call stored scripts.")
+        spelling = self._toolbox.spelling(tool)
+        risk = self._gateway.permissions.views.decide(self._caller, tool).risk.risk
+        if (refusal := self._allowed.refusal(spelling, tool, risk)) is not None:
+            raise CallFailed(refusal)
+        return tool
+
+    async def _made(self, tool: CatalogTool, arguments: Mapping[str, Any]) -> str:
+        async with self._at_once:
+            risk = self._gateway.permissions.views.decide(self._caller, tool).risk.risk
+            note = CallNote(self._toolbox.spelling(tool), risk is not Risk.READ)
+            self.notes.append(note)
+            try:
+                result = await self._gateway.call(
+                    tool.record.name, arguments, tool.server, self._caller, most=self._allowed.mode.most, whole=True
+                )
+            except OptimizerError as error:
+                note.outcome = Made.FAILED
+                raise CallFailed(f"{note.name}: {_bounded(str(error), self._limits.error_text)}") from None
+            return await self._received(result, tool, note)
+
+    async def _received(self, result: Mapping[str, Any], tool: CatalogTool, note: CallNote) -> str:
+        self.tokens += _tokens(result)
+        if result.get("isError") or is_input_required(result):
+            note.outcome = Made.FAILED
+            raise CallFailed(f"{note.name}: {error_text(result, self._limits.error_text)}")
+        note.outcome = Made.DONE
+        await self._told(note.name)
+        is_declared = tool.record.details.output_schema is not None
+        try:
+            return await packed(result, is_declared=is_declared, most=self._limits.script_result_bytes)
+        except TooLarge as error:
+            raise CallFailed(
+                f"{note.name}: the call was made, and its result has {error}; a script receives at most "
+                f"{self._limits.script_result_bytes:,}. Ask for less at a time."
+            ) from None
+
+    @property
+    def changes(self) -> int:
+        """How many calls changed something."""
+        return sum(note.changes and note.outcome is Made.DONE for note in self.notes)
+
+    def summary(self) -> str:
+        """The calls that were made, for whoever has to decide how to go on."""
+        if not self.notes:
+            return "No tool was called."
+        made = Counter(note.name for note in self.notes)
+        were = "1 call was" if len(self.notes) == 1 else f"{len(self.notes)} calls were"
+        said = [f"{were} made: {_named(made)}."]
+        changed = Counter(note.name for note in self.notes if note.changes and note.outcome is Made.DONE)
+        if changed:
+            said.append(f"{changed.total()} of them changed something: {_named(changed)}. Do not repeat these.")
+        unsure = Counter(note.name for note in self.notes if note.changes and note.outcome is not Made.DONE)
+        if unsure:
+            said.append(f"Unsure, because they failed or were not finished: {_named(unsure)}. Look before you repeat.")
+        if not changed and not unsure:
+            said.append("Nothing was changed.")
+        return " ".join(said)
+
+
+def _named(counts: Mapping[str, int], most: int = 10) -> str:
+    said = [name if count == 1 else f"{name} ({count} times)" for name, count in list(counts.items())[:most]]
+    return ", ".join(said) + (f" and {len(counts) - most} more" if len(counts) > most else "")
+
+
+def _as_given(item: Any) -> tuple[Sequence[Any], Mapping[str, Any]]:
+    """One element of the list of `parallel`: an object of arguments, or the only argument."""
+    return ((), item) if isinstance(item, dict) else ((item,), {})
+
+
+def _arguments(tool: CatalogTool, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    """Arguments by the tool's own names. Raises CallFailed."""
+    known: Sequence[Parameter] = parameters_of(tool)
+    own = {parameter.python: parameter.own for parameter in known}
+    names = set(own.values())
+    first = args[0] if len(args) == 1 and not kwargs else None
+    if isinstance(first, dict) and (not known or first.keys() <= names | own.keys()):
+        args, kwargs = [], first
+    if len(args) > len(known):
+        raise CallFailed(f"{tool.record.name} takes {len(known)} arguments, not {len(args)}: {_few(own)}.")
+    arguments = {name if name in names else own.get(name, name): value for name, value in kwargs.items()}
+    for parameter, value in zip(known, args, strict=False):
+        if parameter.own in arguments:
+            raise CallFailed(f"{tool.record.name} got {quoted(parameter.python)} twice.")
+        arguments[parameter.own] = value
+    return arguments
+
+
+def _few(names: Mapping[str, str]) -> str:
+    return ", ".join(list(names)[: _FEW * 3]) or "none"
+
+
+def _bounded(text: str, longest: int) -> str:
+    return text if len(text) <= longest else f"{text[:longest]}…"
+
+
+def _tokens(result: Mapping[str, Any]) -> int:
+    meta = result.get("_meta")
+    tokens = meta.get("tokens") if isinstance(meta, Mapping) else None
+    counted = tokens.get("estimated") if isinstance(tokens, Mapping) else None
+    return counted if isinstance(counted, int) else 0

@@ -1,0 +1,103 @@
+"""The Python that runs in a worker before each script: how calls cross to the gateway and back. Text and its assembly.
+
+Arguments and results cross as text and are taken apart in the worker, because objects would hold up the event loop. The
+names begin with `_mo_`; a script that uses them can do nothing that it could not do with `call`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+NOW, LATER = "_mo_now", "_mo_later_"
+"""Functions of the gateway: one that returns a result, and one that returns what can be awaited."""
+
+CALL, PARALLEL, FIND = "call", "parallel", "find"
+"""What a function of the gateway is asked to do."""
+
+PRELUDE = """
+import asyncio as _mo_asyncio
+import json as _mo_json
+import asyncio, json, re, math, datetime
+ToolError = RuntimeError
+class _mo_Server:
+    pass
+def _mo_packed(value):
+    return _mo_json.dumps(value)
+def _mo_unpacked(text):
+    kind = text[:1]
+    if kind == "t":
+        return text[1:]
+    try:
+        return _mo_json.loads(text[1:])
+    except (ValueError, RecursionError):
+        return text[1:]
+def _mo_shown(value, limit):
+    if value is None:
+        return ""
+    if isinstance(value, str):
+        return "t" + value[:limit]
+    try:
+        return "j" + _mo_json.dumps(value, ensure_ascii=False, separators=(",", ":"))[:limit]
+    except (TypeError, ValueError, RecursionError):
+        return "t" + repr(value)[:limit]
+async def _mo_awaited(future):
+    return _mo_unpacked(await future)
+async def _mo_settled(value):
+    if type(value).__name__ == "coroutine":
+        return await value
+    return value
+async def _mo_kept(value):
+    try:
+        return await _mo_settled(value)
+    except Exception as error:
+        return error
+async def _mo_gather(*values, return_exceptions=False):
+    waited = _mo_kept if return_exceptions else _mo_settled
+    return await _mo_asyncio.gather(*[waited(value) for value in values])
+def _mo_tool(name):
+    def tool(*args, **kwargs):
+        return _mo_unpacked(_mo_now("call", name, _mo_packed([args, kwargs])))
+    return tool
+def _mo_later(name):
+    def tool(*args, **kwargs):
+        return _mo_awaited(_mo_later_("call", name, _mo_packed([args, kwargs])))
+    return tool
+def call(_mo_name, *args, **kwargs):
+    return _mo_unpacked(_mo_now("call", _mo_name, _mo_packed([args, kwargs])))
+def _mo_call_later(_mo_name, *args, **kwargs):
+    return _mo_awaited(_mo_later_("call", _mo_name, _mo_packed([args, kwargs])))
+def _mo_listed(items):
+    if hasattr(items, "__len__") and len(items) > _mo_most:
+        raise ValueError(f"parallel() makes at most {_mo_most} calls, not {len(items)}")
+    found = []
+    for item in items:
+        if len(found) >= _mo_most:
+            raise ValueError(f"parallel() makes at most {_mo_most} calls")
+        found.append(item)
+    return _mo_packed(found)
+def parallel(name, items):
+    return [_mo_unpacked(text) for text in _mo_json.loads(_mo_now("parallel", name, _mo_listed(items)))]
+async def _mo_all(future):
+    return [_mo_unpacked(text) for text in _mo_json.loads(await future)]
+def _mo_parallel_later(name, items):
+    return _mo_all(_mo_later_("parallel", name, _mo_listed(items)))
+def find(text):
+    return _mo_unpacked(_mo_now("find", text, ""))
+def _mo_find_later(text):
+    return _mo_awaited(_mo_later_("find", text, ""))
+"""
+
+
+def setup(servers: Mapping[str, Iterable[str]], variables: Mapping[str, Any], most_calls: int) -> str:
+    """The code before a script: the helpers, the servers that it names with their tools, and its variables."""
+    lines = [PRELUDE, f"_mo_most = {most_calls}"]
+    for server, tools in servers.items():
+        lines.append(f"{server} = _mo_Server()")
+        lines += [f"{server}.{tool} = _mo_tool({json.dumps(f'{server}.{tool}')})" for tool in tools]
+    lines += [
+        f"{name} = _mo_json.loads({json.dumps(json.dumps(value, ensure_ascii=False), ensure_ascii=False)})"
+        for name, value in variables.items()
+    ]
+    return "\n".join(lines)

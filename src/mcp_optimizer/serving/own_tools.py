@@ -1,0 +1,105 @@
+"""What the gateway's own tools do, with the arguments as models write them. Called by `server`; knows no SDK type."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from mcp_optimizer.catalog.forms import Detail
+from mcp_optimizer.domain.caller import Caller
+from mcp_optimizer.domain.principal import Risk
+from mcp_optimizer.errors import InvalidRequest, quoted
+from mcp_optimizer.gateway.gateway import Gateway
+from mcp_optimizer.limits import Limits
+from mcp_optimizer.serving.known_clients import habits_of, is_conversation
+from mcp_optimizer.serving.own_arguments import names_in, number_in, text_in
+from mcp_optimizer.serving.own_replies import find_reply, list_response, reply_with
+
+if TYPE_CHECKING:
+    # Loaded only where scripts are on.
+    from mcp_optimizer.scripts.running import ScriptRunner
+
+OwnTool = Callable[[Mapping[str, Any], Caller], Awaitable[dict[str, Any]]]
+
+
+class OwnTools:
+    """The gateway's own tools. `detail`: how find_tool shows tools if not told."""
+
+    def __init__(self, gateway: Gateway, limits: Limits, detail: Detail, scripts: ScriptRunner | None = None) -> None:
+        self._gateway = gateway
+        self._limits = limits
+        self._detail = detail
+        self._scripts = scripts
+
+    def by_name(self, *, split_calls: bool) -> dict[str, OwnTool]:
+        """The tools that clients have."""
+        own: dict[str, OwnTool] = {
+            "find_tool": self._find_tool,
+            "call_tool": self._call_tool,
+            "list_tools": self._list_tools,
+            "read_result": self._read_result,
+        }
+        if split_calls:
+            own["call_tool_read"] = self._call_tool_read
+        own["run_script"] = self._run_script
+        return own
+
+    async def _find_tool(self, arguments: Mapping[str, Any], caller: Caller) -> dict[str, Any]:
+        habits = habits_of(caller.client)
+        found = await self._gateway.search(
+            self._text(arguments, "tool_description", required=True, between="; "),
+            self._text(arguments, "tool_keywords"),
+            number_in(arguments, "limit"),
+            self._wanted_detail(arguments),
+            caller,
+            is_conversation=is_conversation(habits, caller),
+        )
+        return find_reply(found, structured=not habits.prefers_structure)
+
+    def _text(self, arguments: Mapping[str, Any], key: str, *, required: bool = False, between: str = " ") -> str:
+        return text_in(arguments, key, self._limits.own_text, required=required, between=between)
+
+    def _wanted_detail(self, arguments: Mapping[str, Any]) -> Detail:
+        wanted = self._text(arguments, "detail") or self._detail
+        if wanted not in set(Detail):
+            raise InvalidRequest(f"detail must be one of {', '.join(Detail)}, not {quoted(wanted)}.")
+        return Detail(wanted)
+
+    async def _list_tools(self, arguments: Mapping[str, Any], caller: Caller) -> dict[str, Any]:
+        server, offset = self._text(arguments, "server") or None, number_in(arguments, "offset") or 0
+        # In a thread: a page is a hundred definitions to unpack, and their tokens to count.
+        page = await asyncio.to_thread(self._gateway.list_tools, server, offset, caller)
+        return reply_with(list_response(page))
+
+    async def _call_tool(
+        self, arguments: Mapping[str, Any], caller: Caller, most: Risk = Risk.DESTRUCTIVE
+    ) -> dict[str, Any]:
+        name = self._text(arguments, "tool_name", required=True)
+        own = {"tool_name", "server_name", "parameters", "select"}
+        # Some models put the tool's arguments next to its name, or use MCP's own key for them.
+        beside = {key: value for key, value in arguments.items() if key not in own}
+        given = arguments.get("parameters")
+        parameters = beside if given is None or given == {} else given
+        server, select = self._text(arguments, "server_name") or None, self._text(arguments, "select")
+        return await self._gateway.call(name, parameters, server, caller, select, most)
+
+    async def _call_tool_read(self, arguments: Mapping[str, Any], caller: Caller) -> dict[str, Any]:
+        return await self._call_tool(arguments, caller, Risk.READ)
+
+    async def _read_result(self, arguments: Mapping[str, Any], caller: Caller) -> dict[str, Any]:
+        return await self._gateway.results.read(
+            self._text(arguments, "result_id", required=True),
+            caller,
+            offset=number_in(arguments, "offset") or 0,
+            limit=number_in(arguments, "limit"),
+            select=self._text(arguments, "select"),
+            search=self._text(arguments, "search"),
+        )
+
+    async def _run_script(self, arguments: Mapping[str, Any], caller: Caller) -> dict[str, Any]:
+        if self._scripts is None:
+            raise InvalidRequest("Scripts are off here. Call the tools one by one with call_tool.")
+        longest = max(self._limits.script_characters, self._limits.own_text)
+        script = text_in(arguments, "script", longest, required=True, between="\n")
+        return await self._scripts.run(script, caller, may_change=names_in(arguments, "may_change", self._limits))
