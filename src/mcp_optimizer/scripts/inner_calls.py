@@ -58,6 +58,14 @@ class CallNote:
     changes: bool
     outcome: Made = Made.BEGUN
 
+    def done(self) -> None:
+        """The tool returned a result."""
+        self.outcome = Made.DONE
+
+    def failed(self) -> None:
+        """It did not, or reports an error."""
+        self.outcome = Made.FAILED
+
 
 @dataclass(frozen=True)
 class Allowed:
@@ -181,16 +189,16 @@ class InnerCalls:
                     tool.record.name, arguments, tool.server, self._caller, most=self._allowed.mode.most, whole=True
                 )
             except OptimizerError as error:
-                note.outcome = Made.FAILED
+                note.failed()
                 raise CallFailed(f"{note.name}: {_bounded(str(error), self._limits.error_text)}") from None
             return await self._received(result, tool, note)
 
     async def _received(self, result: Mapping[str, Any], tool: CatalogTool, note: CallNote) -> str:
         self.tokens += _tokens(result)
         if result.get("isError") or is_input_required(result):
-            note.outcome = Made.FAILED
+            note.failed()
             raise CallFailed(f"{note.name}: {error_text(result, self._limits.error_text)}")
-        note.outcome = Made.DONE
+        note.done()
         await self._told(note.name)
         is_declared = tool.record.details.output_schema is not None
         try:

@@ -24,7 +24,7 @@ from mcp_optimizer.scripts.names import Toolbox, Toolboxes
 from mcp_optimizer.scripts.printed import Printed
 from mcp_optimizer.scripts.progress import Progress
 from mcp_optimizer.scripts.replies import failure, reason_of, reply
-from mcp_optimizer.scripts.source import Source, read_source
+from mcp_optimizer.scripts.source import ScriptSource, read_source
 from mcp_optimizer.scripts.worker_code import setup
 from mcp_optimizer.scripts.workers import Workers
 
@@ -34,7 +34,7 @@ REPLY_TOKENS = 5_000
 _MOST_NAMED = 50
 """Tools that a request may name in `may_change`."""
 
-Checker = Callable[[Source, Toolbox], Awaitable[Sequence[str]]]
+Checker = Callable[[ScriptSource, Toolbox], Awaitable[Sequence[str]]]
 """Finds mistakes in a script before anything is called; returns them as the model reads them."""
 
 
@@ -95,24 +95,24 @@ class ScriptRunner:
         found = [toolbox.named(name) or await permissions.resolve(snapshot, name, None, caller) for name in named]
         return Allowed(mode, frozenset(tool.key for tool in found))
 
-    def _refuse(self, source: Source, allowed: Allowed, toolbox: Toolbox, caller: Caller) -> None:
+    def _refuse(self, source: ScriptSource, allowed: Allowed, toolbox: Toolbox, caller: Caller) -> None:
         """Raises InvalidRequest if the script names a tool that it may not call: before anything is called."""
         decide = self._gateway.permissions.views.decide
-        for site in source.sites:
-            risk = decide(caller, site.tool).risk.risk
+        for mention in source.mentions:
+            risk = decide(caller, mention.tool).risk.risk
             if risk is Risk.READ:
                 continue
-            refusal = allowed.refusal(toolbox.spelling(site.tool), site.tool, risk)
+            refusal = allowed.refusal(toolbox.spelling(mention.tool), mention.tool, risk)
             if refusal is not None:
-                raise InvalidRequest(f"line {site.line}: {refusal} Nothing was called.")
+                raise InvalidRequest(f"line {mention.line}: {refusal} Nothing was called.")
 
-    async def _check(self, source: Source, toolbox: Toolbox) -> None:
+    async def _check(self, source: ScriptSource, toolbox: Toolbox) -> None:
         problems = await self._checker(source, toolbox) if self._checker is not None else ()
         if problems:
             raise InvalidRequest("\n".join(["The script was not run, and nothing was called:", *problems]))
 
     async def _run(
-        self, source: Source, arguments: Mapping[str, Any], toolbox: Toolbox, allowed: Allowed, caller: Caller
+        self, source: ScriptSource, arguments: Mapping[str, Any], toolbox: Toolbox, allowed: Allowed, caller: Caller
     ) -> tuple[dict[str, Any], InnerCalls]:
         limits = self._limits
         clock, printed, progress = ScriptClock(limits.script_seconds), Printed(limits.script_output), Progress(caller)
