@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import sys
 from collections.abc import AsyncIterator
@@ -17,6 +16,9 @@ from mcp import Client
 from mcp_optimizer.demo import demo_server_commands
 from tests.conftest import WriteServers
 from tests.e2e.running import Finished, command, gateway_at, over_stdio, until_found
+from tests.e2e.test_approvals import Deciding
+from tests.e2e.test_relay import client_on_stdio
+from tests.waiting import until
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore::mcp.MCPDeprecationWarning")]
 
@@ -74,6 +76,18 @@ def text(result: types.CallToolResult) -> str:
 
 async def called(client: Client, name: str, arguments: dict[str, Any], **more: Any) -> types.CallToolResult:
     return await client.call_tool("call_tool", {"tool_name": name, "parameters": arguments, **more})
+
+
+async def refused(client: Client, name: str, arguments: dict[str, Any]) -> types.CallToolResult:
+    """Call a tool until that fails, as it does when the gateway has heard that it is gone."""
+    results: list[types.CallToolResult] = []
+
+    async def fails() -> bool:
+        results.append(await called(client, name, arguments))
+        return bool(results[-1].is_error)
+
+    await until(fails, "the call fails", 15)
+    return results[-1]
 
 
 @pytest.mark.parametrize("era", ["legacy", "auto"])
@@ -202,9 +216,7 @@ async def test_a_tool_that_goes_away_breaks_the_script_and_everybody_is_told(
         assert text(await called(client, "letters", {})) == "called get_letter"
         tools.write_text(json.dumps(entries[1:]))
         await called(client, "relist", {})
-        async with asyncio.timeout(15):
-            while not (result := await called(client, "letters", {})).is_error:
-                await asyncio.sleep(0.1)
+        result = await refused(client, "letters", {})
         for part in ("'post' has no tool 'get_letter' any more", "script save letters FILE --replace"):
             assert part in text(result)
         [row] = (await script(config, options, "list", "--json")).json["scripts"]
@@ -245,6 +257,31 @@ async def test_rules_are_about_the_script_and_about_its_calls(
         assert f"Not {tool}." in run.out + run.err
 
 
+@pytest.mark.parametrize("era", ["legacy", "auto"])
+@pytest.mark.parametrize("transport", ["stdio", "http"])
+async def test_where_a_rule_says_ask_a_person_decides_before_the_script_runs(
+    transport: str, era: str, config: Path, options: tuple[object, ...], busy: Path, tmp_path: Path
+) -> None:
+    assert (await script(config, options, "save", "busy_people", busy, *SAID)).code == 0
+    rules = tmp_path / "rules.toml"
+    rules.write_text('[[rules]]\neffect = "ask"\nserver = "scripts"\nreason = "It takes a while."\n')
+    person = Deciding("no", "this call")
+    async with AsyncExitStack() as stack:
+        given: Any = person.callbacks()
+        if transport == "stdio":
+            client = client_on_stdio(config, era, [*map(str, options), "--settings", str(rules)], given)
+        else:
+            address = await stack.enter_async_context(gateway_at(config, *options, "--settings", rules))
+            client = Client(address, mode=era, **given)
+        await stack.enter_async_context(client)
+        await until_found(client, "how many cards the busy people have", "busy_people")
+        arguments = {"board": 1, "least": 1}
+        assert "It takes a while." in text(await called(client, "busy_people", arguments))
+        agreed = await called(client, "busy_people", arguments)
+        assert json.loads(text(agreed))
+    assert len(person.asked) == 2
+
+
 async def test_two_gateways_on_one_database_see_what_the_other_keeps_and_forgets(
     config: Path, options: tuple[object, ...], busy: Path
 ) -> None:
@@ -258,6 +295,4 @@ async def test_two_gateways_on_one_database_see_what_the_other_keeps_and_forgets
             await until_found(client, "how many cards the busy people have", "busy_people")
         assert (await script(config, options, "delete", "busy_people")).code == 0
         for client in (one, other):
-            async with asyncio.timeout(15):
-                while not (await called(client, "scripts__busy_people", {"board": 1, "least": 1})).is_error:
-                    await asyncio.sleep(0.1)
+            await refused(client, "scripts__busy_people", {"board": 1, "least": 1})

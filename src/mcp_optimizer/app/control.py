@@ -33,6 +33,7 @@ def command_answers(parts: Parts, life: Life, address: str = "", operations: Ope
             profile=selected_profile(settings),
             about=about,
             operations=operations,
+            scripts=parts.stored_scripts,
         )
     )
 

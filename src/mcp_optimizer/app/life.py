@@ -52,6 +52,8 @@ class Life:
         self._ending.add("the servers", parts.pool.stop)
         if parts.scripts is not None:
             self._ending.add("the workers of scripts", parts.scripts.close)
+        if parts.stored_scripts is not None:
+            self._ending.add("the stored scripts", parts.stored_scripts.stop)
         self._ending.add("the lists of tools", parts.refresher.stop)
         self._ending.first(self._leave_off)
 
@@ -71,6 +73,8 @@ class Life:
             self._tasks.spawn(parts.use.start())
         if parts.shapes is not None:
             self._tasks.spawn(parts.shapes.start())
+        if parts.stored_scripts is not None:
+            parts.stored_scripts.start()
         parts.refresher.start(profiles_in_use(self._settings))
         self._tasks.spawn(self._follow_approvals())
         if self._settings.history and self._settings.database_place is not None:

@@ -30,6 +30,7 @@ from mcp_optimizer.app.options import (
     trust_modes,
 )
 from mcp_optimizer.app.scripts import script_runner
+from mcp_optimizer.app.stored_scripts import stored_scripts
 from mcp_optimizer.audit.sessions import SessionLabels
 from mcp_optimizer.audit.trail import AuditTrail
 from mcp_optimizer.callers.credentials import Credentials
@@ -76,6 +77,7 @@ from mcp_optimizer.upstream.spec import ServerSpec
 if TYPE_CHECKING:
     from mcp_optimizer.identity.vault import Vault
     from mcp_optimizer.scripts.running import ScriptRunner
+    from mcp_optimizer.scripts.stored import StoredScripts
 
 FIRST_LISTS = 10.0
 """Seconds that the first lists wait for servers that are starting; later arrivals are announced as a change."""
@@ -110,6 +112,7 @@ class Parts:
     keeper: Keeper
     policy: Policy
     scripts: ScriptRunner | None
+    stored_scripts: StoredScripts | None
 
 
 def build_parts(
@@ -170,6 +173,8 @@ def build_parts(
     recorder = Recorder(storage.history, settings.history_days)
     if event_logger.isEnabledFor(logging.INFO):
         recorder.listen(log_event)
+    scripts = script_runner(settings, gateway)
+    kept_scripts = stored_scripts(settings, storage, catalog, gateway, policy, pool, news, scripts)
     # In this order: whoever is told of a change by the relay finds it in the catalog.
     news.listen(catalog.on_state, on_gone=catalog.forget)
     news.listen(relay.on_state, relay.on_notice, relay.on_gone)
@@ -199,7 +204,8 @@ def build_parts(
         trail=trail,
         keeper=keeper,
         policy=policy,
-        scripts=script_runner(settings, gateway),
+        scripts=scripts,
+        stored_scripts=kept_scripts,
     )
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from mcp_optimizer.catalog import LiveCatalog
 from mcp_optimizer.db.storage import Storage
+from mcp_optimizer.domain.stored_script import StoredScript
 from mcp_optimizer.gateway.gateway import Gateway
 from mcp_optimizer.policy.access import Policy
 from mcp_optimizer.settings import Settings
@@ -13,6 +15,7 @@ from mcp_optimizer.upstream.news import ServerNews
 from mcp_optimizer.upstream.pool import UpstreamPool
 
 if TYPE_CHECKING:
+    from mcp_optimizer.scripts.names import Toolbox
     from mcp_optimizer.scripts.running import ScriptRunner
     from mcp_optimizer.scripts.stored import StoredScripts
 
@@ -32,6 +35,9 @@ def stored_scripts(
         return None
     from mcp_optimizer.scripts.stored import ScriptSources, StoredScripts
 
+    async def check(script: StoredScript, toolbox: Toolbox) -> Sequence[str]:
+        return await runner.problems(script.source, toolbox, [one.name for one in script.parameters])
+
     scripts = StoredScripts(
         ScriptSources(
             storage.scripts,
@@ -42,6 +48,7 @@ def stored_scripts(
             lambda: [state.name for state in pool.states()],
             runner.mode,
             settings.limits,
+            check,
         )
     )
     news.listen(scripts.on_state)

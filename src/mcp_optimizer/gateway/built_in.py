@@ -12,7 +12,8 @@ from typing import Any
 
 from mcp_optimizer.domain.caller import Caller
 from mcp_optimizer.domain.result_type import is_input_required
-from mcp_optimizer.results.pipeline import RESULT_META_KEY, Ask, Call, Results
+from mcp_optimizer.results.calls import Call
+from mcp_optimizer.results.pipeline import RESULT_META_KEY, Ask, Results
 from mcp_optimizer.upstream.pool import UpstreamPool
 
 Answer = Callable[[str, Mapping[str, Any], Caller], Awaitable[dict[str, Any]]]

@@ -171,6 +171,8 @@ class InnerCalls:
                 tool = await self._gateway.permissions.resolve(self._gateway.snapshot, name, None, self._caller)
             except OptimizerError as error:
                 raise CallFailed(str(error)) from None
+        if self._gateway.built_in.has(tool.server):
+            raise CallFailed("A script cannot call stored scripts.")
         spelling = self._toolbox.spelling(tool)
         risk = self._gateway.permissions.views.decide(self._caller, tool).risk.risk
         if (refusal := self._allowed.refusal(spelling, tool, risk)) is not None:

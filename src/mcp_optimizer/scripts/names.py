@@ -10,7 +10,7 @@ import builtins
 import keyword
 import re
 import unicodedata
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from mcp_optimizer.catalog import CatalogTool, Snapshot
@@ -103,12 +103,12 @@ class Toolboxes:
         self._most = most
         self._kept: list[tuple[Snapshot, Toolbox]] = []
 
-    def of(self, view: Snapshot) -> Toolbox:
-        """The toolbox of what a caller sees."""
+    def of(self, view: Snapshot, is_ours: Callable[[str], bool]) -> Toolbox:
+        """The toolbox of what a caller sees, without the servers that are ours: no script calls stored scripts."""
         for known, toolbox in self._kept:
             if known is view:
                 return toolbox
-        toolbox = Toolbox(view.running)
+        toolbox = Toolbox([tool for tool in view.running if not is_ours(tool.server)])
         self._kept = [(view, toolbox), *self._kept[: self._most - 1]]
         return toolbox
 

@@ -7,7 +7,7 @@ for the same caller.
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -62,7 +62,15 @@ class ScriptRunner:
 
     async def toolbox(self, caller: Caller) -> Toolbox:
         """The tools that a caller's script may name."""
-        return self._toolboxes.of(await self._gateway.seen_by(caller))
+        return self._toolboxes.of(await self._gateway.seen_by(caller), self._gateway.built_in.has)
+
+    async def problems(self, script: str, toolbox: Toolbox, variables: Collection[str] = ()) -> Sequence[str]:
+        """What would keep a script from being run, given these tools and variables; nothing is called."""
+        try:
+            source = read_source(script, toolbox, self._limits.script_characters, variables)
+        except InvalidRequest as error:
+            return (str(error).removesuffix(" Nothing was called."),)
+        return await self._checker(source, toolbox) if self._checker is not None else ()
 
     async def run(
         self,

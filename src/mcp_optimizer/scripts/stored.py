@@ -12,14 +12,14 @@ import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from typing import Any, Protocol
 
 from mcp_optimizer.catalog import CatalogTool, LiveCatalog, Snapshot
 from mcp_optimizer.domain.caller import Caller
 from mcp_optimizer.domain.principal import Risk
 from mcp_optimizer.domain.script_mode import ScriptMode
-from mcp_optimizer.domain.stored_script import SCRIPTS, StoredScript
-from mcp_optimizer.domain.tools import Definition, McpTool, ServerStatus
+from mcp_optimizer.domain.stored_script import StoredScript
+from mcp_optimizer.domain.tools import ServerStatus
 from mcp_optimizer.errors import CatalogError, InvalidRequest, listed, quoted
 from mcp_optimizer.gateway.built_in import BuiltInServers
 from mcp_optimizer.limits import DEFAULT_LIMITS, Limits
@@ -28,6 +28,7 @@ from mcp_optimizer.runtime.tasks import BackgroundTasks
 from mcp_optimizer.scripts.names import Toolbox
 from mcp_optimizer.scripts.saving import ToolsAtHand, WantedScript, prepared
 from mcp_optimizer.scripts.standing import ScriptStanding, ScriptState, standing
+from mcp_optimizer.scripts.stored_tool import advice, check_arguments, definition_of, free_name
 from mcp_optimizer.upstream.listing import Listing
 from mcp_optimizer.upstream.spec import ServerSpec, Transport
 from mcp_optimizer.upstream.state import UpstreamState
@@ -40,12 +41,6 @@ _PAUSE = 2.0
 _WARNED = 60.0
 _MOST_PROBLEMS = 3
 _MOST_REMEMBERED = 1_000
-
-_HINTS: Final[Mapping[Risk, Mapping[str, bool]]] = {
-    Risk.READ: {"readOnlyHint": True},
-    Risk.WRITE: {"readOnlyHint": False, "destructiveHint": False},
-    Risk.DESTRUCTIVE: {"readOnlyHint": False, "destructiveHint": True},
-}
 
 _is_running: ContextVar[bool] = ContextVar("is_running_a_stored_script", default=False)
 
@@ -115,7 +110,7 @@ class StoredScripts:
     @property
     def server(self) -> str:
         """The server that has the scripts as its tools."""
-        return self._server or _free_name(self._of.configured())
+        return self._server or free_name(self._of.configured())
 
     def start(self) -> None:
         """Look for scripts in the background, now and every two seconds."""
@@ -166,10 +161,10 @@ class StoredScripts:
             self._withdraw()
             return
         if not self._server:
-            self._server = _free_name(self._of.configured())
+            self._server = free_name(self._of.configured())
             self._of.built_in.serve(self._server, self.call)
         spec = ServerSpec(name=self._server, transport=Transport.STDIO)
-        listing = Listing(tuple(map(_definition, shown)))
+        listing = Listing(tuple(map(definition_of, shown)))
         self._of.catalog.on_state(UpstreamState(spec, ServerStatus.RUNNING, listing))
 
     def _withdraw(self) -> None:
@@ -188,7 +183,7 @@ class StoredScripts:
             raise InvalidRequest(f"There is no stored script {quoted(name)} any more.")
         if _is_running.get():
             raise InvalidRequest("A script cannot call stored scripts.")
-        _check_arguments(script, arguments)
+        check_arguments(script, arguments)
         found = await self.standing(script)
         if found.state is not ScriptState.READY:
             raise InvalidRequest(f"The stored script {quoted(name)} is not run. {found.reason}")
@@ -207,7 +202,7 @@ class StoredScripts:
         if found.changed and (problem := await self._problem(script, found.changed)):
             return ScriptStanding(ScriptState.BROKEN, problem)
         if found.state is ScriptState.BROKEN:
-            return ScriptStanding(ScriptState.BROKEN, f"{found.reason} {_advice(script)}")
+            return ScriptStanding(ScriptState.BROKEN, f"{found.reason} {advice(script)}")
         return found
 
     def _standing(self, script: StoredScript) -> ScriptStanding:
@@ -220,7 +215,7 @@ class StoredScripts:
             problems = await self._of.check(script, self._toolbox(self._of.catalog.snapshot))
             said = " ".join(problems[:_MOST_PROBLEMS])
             names = listed([quoted(tool.name) for tool in changed], _MOST_PROBLEMS)
-            told = f"Since it was saved, {names} changed, and it does not fit any more: {said} {_advice(script)}"
+            told = f"Since it was saved, {names} changed, and it does not fit any more: {said} {advice(script)}"
             if len(self._checked) >= _MOST_REMEMBERED:
                 self._checked.clear()
             self._checked[key] = told if problems else ""
@@ -263,41 +258,3 @@ class StoredScripts:
         if stored is None:
             raise CatalogError("Scripts are kept in the database, and there is none: it is off, or cannot be opened.")
         return stored
-
-
-def _free_name(configured: Iterable[str]) -> str:
-    """`scripts`, unless a server of the user's is called that."""
-    taken = {name.casefold() for name in configured}
-    names = (SCRIPTS, f"stored_{SCRIPTS}", *(f"stored_{SCRIPTS}_{number}" for number in range(2, len(taken) + 3)))
-    return next(name for name in names if name not in taken)
-
-
-def _definition(script: StoredScript) -> Definition:
-    tool = McpTool(
-        name=script.name,
-        description=script.description,
-        inputSchema=script.input_schema,
-        annotations=dict(_HINTS[script.risk]),
-    )
-    return Definition.of(tool)
-
-
-def _check_arguments(script: StoredScript, arguments: Mapping[str, Any]) -> None:
-    """Raises InvalidRequest; callers of registered tools are not checked before."""
-    taken = {one.name: one for one in script.parameters}
-    for name, value in arguments.items():
-        if name not in taken:
-            raise InvalidRequest(
-                f"{script.name} has no parameter {quoted(name)}. It has: {listed(list(taken)) or 'none'}."
-            )
-        if not taken[name].type.admits(value):
-            raise InvalidRequest(f"The parameter {name} of {script.name} must be of the type {taken[name].type}.")
-    if missing := [one.name for one in script.parameters if one.is_required and one.name not in arguments]:
-        raise InvalidRequest(f"{script.name} needs {listed(missing)}.")
-
-
-def _advice(script: StoredScript) -> str:
-    return (
-        f"Change it and save it again: mcp-optimizer script show {script.name} --source, then "
-        f"mcp-optimizer script save {script.name} FILE --replace."
-    )
