@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 import pytest
@@ -41,8 +42,8 @@ def examples() -> list[Example]:
     return found
 
 
-@pytest.fixture
-async def client(write_servers: WriteServers) -> AsyncIterator[Client]:
+@asynccontextmanager
+async def demo_client(write_servers: WriteServers) -> AsyncIterator[Client]:
     """A client of a gateway to new demo servers: an example that changes something changes only its own."""
     entries = {name: {"command": command, "args": rest} for name, (command, *rest) in demo_server_commands().items()}
     options = ("--database", "none", "--encoder", "none", "--scripts", "write")
@@ -61,8 +62,9 @@ def test_there_are_six_worked_examples() -> None:
 
 
 @pytest.mark.parametrize("example", examples(), ids=lambda example: example.title)
-async def test_an_example_returns_what_the_page_says(example: Example, client: Client) -> None:
+async def test_an_example_returns_what_the_page_says(example: Example, write_servers: WriteServers) -> None:
     arguments = {"script": example.script, "may_change": list(example.may_change)}
-    result = await client.call_tool("run_script", arguments)
+    async with demo_client(write_servers) as client:
+        result = await client.call_tool("run_script", arguments)
     texts = [block.text for block in result.content if isinstance(block, types.TextContent)]
     assert "\n".join(texts) == example.reply
