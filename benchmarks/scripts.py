@@ -209,11 +209,13 @@ def main() -> int:
     wrong = [(way, name, one.wrong) for way in WAYS for name, one in found[way].items() if one.wrong]
     for way, name, why in wrong:
         print(f"WRONG {name} ({way}): {why}", file=sys.stderr)
+    if wrong:
+        return 1
     text = report(found, tasks, left_out)
     print(text)
-    if options.write and not wrong:
+    if options.write:
         RESULT.write_text(text, encoding="utf-8")
-    return 1 if wrong else 0
+    return 0
 
 
 if __name__ == "__main__":
