@@ -154,10 +154,8 @@ len(memory.create_relations(relations=wrote)["relations"])
         search=("add an observation to an entity",),
         uses=("add_observations",),
         one_by_one=remember_one,
-        script="""
-new = [{"entityName": "Ada", "contents": ["Leads the checkout project"]}]
-memory.add_observations(observations=new)
-""",
+        script='memory.add_observations(observations=[{"entityName": "Ada", '
+        '"contents": ["Leads the checkout project"]}])',
         reads=added,
         answer=["Leads the checkout project"],
         may_change=("add_observations",),
