@@ -34,9 +34,12 @@ from pathlib import Path
 from benchmarks.paths import RESULTS
 from benchmarks.scripts_tasks import kanban, kanban_changes, real, real_changes, sql_and_web
 from benchmarks.scripts_tasks.measuring import ONE, SCRIPT, WAYS, Gateway, Outcome, measured
-from benchmarks.scripts_tasks.model import Spent
+from benchmarks.scripts_tasks.model import Spent, compact
 from benchmarks.scripts_tasks.task import Task
 from benchmarks.scripts_tasks.world import missing
+from mcp_optimizer.domain.own_tools import own_tools
+from mcp_optimizer.domain.script_mode import ScriptMode
+from mcp_optimizer.token_counter import TokenCounter
 
 RESULT = RESULTS / "scripts.md"
 VARIABLE = "MCP_OPTIMIZER_REAL_SERVERS"
@@ -164,7 +167,14 @@ def judged(found: Outcomes, tasks: Sequence[Task]) -> list[str]:
         f"{script.work.calls} as scripts, besides {one.discovery.calls} and {script.discovery.calls} searches.",
         f"- Seconds spent waiting for the gateway: {one.work.seconds:.1f}, {select.work.seconds:.1f}, "
         f"{script.work.seconds:.1f}.",
+        f"- The gateway's own tools cost {definitions(ScriptMode.OFF):,} tokens in every prompt without scripts, "
+        f"{definitions(ScriptMode.WRITE):,} with them; that is not counted here.",
     ]
+
+
+def definitions(mode: ScriptMode) -> int:
+    """Tokens of the definitions of the gateway's own tools."""
+    return TokenCounter().count_tokens(compact(own_tools(split_calls=False, scripts=mode)))
 
 
 HEAD = (
@@ -209,11 +219,13 @@ def main() -> int:
     wrong = [(way, name, one.wrong) for way in WAYS for name, one in found[way].items() if one.wrong]
     for way, name, why in wrong:
         print(f"WRONG {name} ({way}): {why}", file=sys.stderr)
+    if wrong:
+        return 1
     text = report(found, tasks, left_out)
     print(text)
-    if options.write and not wrong:
+    if options.write:
         RESULT.write_text(text, encoding="utf-8")
-    return 1 if wrong else 0
+    return 0
 
 
 if __name__ == "__main__":

@@ -9,6 +9,8 @@ from benchmarks.scripts_tasks.real import listed, literal, products
 from benchmarks.scripts_tasks.task import Task
 from benchmarks.scripts_tasks.world import World
 
+INSERT = "INSERT INTO suppliers VALUES"
+
 
 async def rename(model: Model, world: World) -> Any:
     names = await listed(model, f"{world.files}/drafts")
@@ -22,7 +24,7 @@ async def import_suppliers(model: Model, world: World) -> Any:
     rows = [line.split(",") for line in text.splitlines()[1:]]
     await model.call("create_table", query="CREATE TABLE suppliers (id INTEGER, name TEXT, city TEXT, rating INTEGER)")
     values = ", ".join(f"({number}, '{name}', '{city}', {rating})" for number, name, city, rating in rows)
-    done = await model.call("write_query", query="INSERT INTO suppliers VALUES " + values)  # noqa: S608 - a file of ours
+    done = await model.call("write_query", query=f"{INSERT} {values}")
     return affected(done)
 
 
@@ -152,10 +154,8 @@ len(memory.create_relations(relations=wrote)["relations"])
         search=("add an observation to an entity",),
         uses=("add_observations",),
         one_by_one=remember_one,
-        script="""
-new = [{"entityName": "Ada", "contents": ["Leads the checkout project"]}]
-memory.add_observations(observations=new)
-""",
+        script='memory.add_observations(observations=[{"entityName": "Ada", '
+        '"contents": ["Leads the checkout project"]}])',
         reads=added,
         answer=["Leads the checkout project"],
         may_change=("add_observations",),
