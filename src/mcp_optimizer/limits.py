@@ -241,14 +241,10 @@ class Limits(BaseModel):
         "then ended; what it printed is returned.",
     )
     script_cpu_seconds: float = Field(
-        default=5.0,
-        gt=0,
-        description="Seconds that a script may compute, not counting its calls. It is then ended.",
+        default=5.0, gt=0, description="Seconds that a script may compute, not counting its calls. It is then ended."
     )
     script_memory: int = Field(
-        default=128 * MEGABYTE,
-        ge=4 * MEGABYTE,
-        description="Bytes of a script's values in its worker. A script that needs more is ended.",
+        default=128 * MEGABYTE, ge=4 * MEGABYTE, description="Bytes of a script's values. It is ended if it needs more."
     )
     script_argument_bytes: int = Field(
         default=MEGABYTE,
