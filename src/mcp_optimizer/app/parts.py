@@ -199,7 +199,7 @@ def build_parts(
         trail=trail,
         keeper=keeper,
         policy=policy,
-        scripts=script_runner(settings, gateway),
+        scripts=script_runner(settings, gateway, storage, has_one_client=has_one_client),
     )
 
 
