@@ -29,6 +29,15 @@ _DEEPEST = 100
 _SHOWN_NAMES = 3
 
 
+class NoSuchTool(InvalidRequest):
+    """A script uses a tool that its server does not have, or that its caller may not call."""
+
+    def __init__(self, message: str, server: str, tool: str) -> None:
+        super().__init__(message)
+        self.server = server
+        self.tool = tool
+
+
 @dataclass(frozen=True)
 class ToolMention:
     """A place in a script that names a tool."""
@@ -151,9 +160,11 @@ class _Script:
                 )
             return
         if tool is None:
-            raise InvalidRequest(
+            raise NoSuchTool(
                 f"line {node.lineno}: {server} has no tool {quoted(node.attr)}.{self._nearest(server, node.attr)} "
-                "Nothing was called."
+                "Nothing was called.",
+                server,
+                node.attr,
             )
         self.mentions.append(ToolMention(node.lineno, tool))
         self._used.setdefault(server, {})[node.attr] = None
