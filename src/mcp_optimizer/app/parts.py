@@ -173,7 +173,7 @@ def build_parts(
     recorder = Recorder(storage.history, settings.history_days)
     if event_logger.isEnabledFor(logging.INFO):
         recorder.listen(log_event)
-    scripts = script_runner(settings, gateway)
+    scripts = script_runner(settings, gateway, storage, has_one_client=has_one_client)
     kept_scripts = stored_scripts(settings, storage, catalog, gateway, policy, pool, news, scripts)
     # In this order: whoever is told of a change by the relay finds it in the catalog.
     news.listen(catalog.on_state, on_gone=catalog.forget)
