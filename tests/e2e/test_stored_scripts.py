@@ -16,8 +16,6 @@ from mcp import Client
 from mcp_optimizer.demo import demo_server_commands
 from tests.conftest import WriteServers
 from tests.e2e.running import Finished, command, gateway_at, over_stdio, until_found
-from tests.e2e.test_approvals import Deciding
-from tests.e2e.test_relay import client_on_stdio
 from tests.waiting import until
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore::mcp.MCPDeprecationWarning")]
@@ -256,33 +254,6 @@ async def test_rules_are_about_the_script_and_about_its_calls(
         run = await script(config, options, *arguments, "--settings", rules)
         assert run.code == 1
         assert said in run.out + run.err
-
-
-@pytest.mark.parametrize("era", ["legacy", "auto"])
-@pytest.mark.parametrize("transport", ["stdio", "http"])
-async def test_where_a_rule_says_ask_a_person_decides_before_the_script_runs(
-    transport: str, era: str, config: Path, options: tuple[object, ...], busy: Path, tmp_path: Path
-) -> None:
-    assert (await script(config, options, "save", "busy_people", busy, *SAID)).code == 0
-    rules = tmp_path / "rules.toml"
-    rules.write_text('[[rules]]\neffect = "ask"\nserver = "scripts"\nreason = "It takes a while."\n')
-    person = Deciding("no", "this call")
-    async with AsyncExitStack() as stack:
-        given: Any = person.callbacks()
-        if transport == "stdio":
-            client = client_on_stdio(config, era, [*map(str, options), "--settings", str(rules)], given)
-        else:
-            address = await stack.enter_async_context(gateway_at(config, *options, "--settings", rules))
-            client = Client(address, mode=era, **given)
-        await stack.enter_async_context(client)
-        await until_found(client, "list cards", "list_cards")
-        await until_found(client, "how many cards the busy people have", "busy_people")
-        arguments = {"board": 1, "least": 1}
-        assert "It takes a while." in text(await called(client, "busy_people", arguments))
-        agreed = await called(client, "busy_people", arguments)
-        assert not agreed.is_error, text(agreed)
-        assert json.loads(text(agreed))
-    assert len(person.asked) == 2
 
 
 async def test_two_gateways_on_one_database_see_what_the_other_keeps_and_forgets(
