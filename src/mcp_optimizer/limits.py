@@ -284,14 +284,12 @@ class Limits(BaseModel):
         description="Scripts that run at a time; one caller has at most one less. Further ones wait, and are refused "
         "after 10 seconds.",
     )
-    stored_scripts: int = Field(
-        default=200, ge=1, description="Scripts that are kept under a name. Further ones are not saved."
-    )
+    stored_scripts: int = Field(default=200, ge=1, description="Scripts kept under a name. Further ones are not saved.")
     stored_script_description: int = Field(
         default=300, ge=20, description="Characters of a stored script's description. A longer one is refused."
     )
     stored_script_parameters: int = Field(
-        default=20, ge=1, description="Parameters of a stored script. A script with more is not saved."
+        default=20, ge=1, description="Parameters of a stored script; more are refused."
     )
 
 

@@ -14,7 +14,9 @@ from mcp_optimizer.domain.tools import Definition, McpTool, ServerStatus
 from mcp_optimizer.gateway.built_in import BuiltInServers
 from mcp_optimizer.gateway.gateway import Gateway
 from mcp_optimizer.gateway.permissions import Permissions
+from mcp_optimizer.gateway.python_text import Stubs
 from mcp_optimizer.results.pipeline import Results
+from mcp_optimizer.scripts.stubs import StubWriter
 from mcp_optimizer.search.lexical import Vocabulary
 from mcp_optimizer.token_counter import TokenCounter
 from mcp_optimizer.upstream.listing import Listing
@@ -87,8 +89,15 @@ def new_gateway(
 ) -> Gateway:
     counter = counter or TokenCounter()
     forms, results = ToolForms(counter), Results.plain(counter)
+    stubs = python_stubs()
     used = pool or RecordingPool()
-    return Gateway(catalog, used, forms, results, find_limit, permissions=permissions, built_in=built_in)
+    return Gateway(catalog, used, forms, results, find_limit, permissions=permissions, stubs=stubs, built_in=built_in)
+
+
+def python_stubs() -> Stubs:
+    """As where scripts are on."""
+    writer = StubWriter()
+    return Stubs(writer.spelling, writer.stub)
 
 
 async def gateway_over(

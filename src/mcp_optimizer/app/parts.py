@@ -29,7 +29,7 @@ from mcp_optimizer.app.options import (
     token_issuers,
     trust_modes,
 )
-from mcp_optimizer.app.scripts import script_runner
+from mcp_optimizer.app.scripts import script_runner, script_stubs
 from mcp_optimizer.app.stored_scripts import stored_scripts
 from mcp_optimizer.audit.sessions import SessionLabels
 from mcp_optimizer.audit.trail import AuditTrail
@@ -151,6 +151,7 @@ def build_parts(
         shapes,
         permissions,
         trail,
+        stubs=script_stubs(settings),
     )
     relay = Relay(
         pool,
@@ -173,7 +174,7 @@ def build_parts(
     recorder = Recorder(storage.history, settings.history_days)
     if event_logger.isEnabledFor(logging.INFO):
         recorder.listen(log_event)
-    scripts = script_runner(settings, gateway, storage, has_one_client=has_one_client)
+    scripts = script_runner(settings, gateway, storage, shapes, has_one_client=has_one_client)
     kept_scripts = stored_scripts(settings, storage, catalog, gateway, policy, pool, news, scripts)
     # In this order: whoever is told of a change by the relay finds it in the catalog.
     news.listen(catalog.on_state, on_gone=catalog.forget)

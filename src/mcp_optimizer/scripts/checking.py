@@ -11,24 +11,22 @@ import ast
 import asyncio
 import builtins
 import warnings
-from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from mcp_optimizer.catalog import CatalogTool
 from mcp_optimizer.compression.shapes import Shape
 from mcp_optimizer.limits import DEFAULT_LIMITS, Limits
 from mcp_optimizer.scripts.call_sites import CallSites
+from mcp_optimizer.scripts.check_workers import CheckWorkers
 from mcp_optimizer.scripts.diagnostics import Context, cannot_import, problems_of
 from mcp_optimizer.scripts.names import Toolbox
 from mcp_optimizer.scripts.prepared import LINES_BEFORE, MODULES, UNKNOWN_AT_RUN_TIME, preamble, prepared
 from mcp_optimizer.scripts.problems import Problem, problem, shown
 from mcp_optimizer.scripts.stubs import ExactStubs
 
-if TYPE_CHECKING:
-    from pydantic_monty import AsyncMonty, Frame
-
 _MOST_PROBLEMS = 10
+_NOT_YET = "The monty syntax parser does not yet support"
 _ADDING = frozenset({"setdefault", "pop", "update", "get"})
 """Methods after which a key is the script's own affair."""
 
@@ -47,15 +45,15 @@ class _Prepared:
 
 
 class ScriptChecker:
-    """Checks scripts in workers of a pool. `learned` says what was seen in the results of a tool."""
+    """Checks scripts. `learned` says what was seen in the results of a tool."""
 
     def __init__(
         self,
-        pool: Callable[[], Awaitable[AsyncMonty]],
+        workers: CheckWorkers,
         limits: Limits = DEFAULT_LIMITS,
         learned: Callable[[CatalogTool], Shape | None] = lambda _tool: None,
     ) -> None:
-        self._pool = pool
+        self._workers = workers
         self._limits = limits
         self._learned = learned
 
@@ -92,23 +90,19 @@ class ScriptChecker:
         calls_something = bool(used or sites.sites) or not _names(tree) <= _KNOWN | sites.bound
         return _Prepared(text, stubs, context, found, calls_something)
 
+    async def refusals(self, script: str, toolbox: Toolbox, variables: Collection[str] = ()) -> list[str]:
+        """Why a script is not run, as its author reads it; nothing if it is."""
+        return [str(one) for one in await self.check(script, toolbox, variables) if not one.is_warning]
+
+    async def close(self) -> None:
+        await self._workers.close()
+
     async def _typed(self, read: _Prepared) -> list[Problem]:
         """What the type checker, and the interpreter's own parser, say."""
-        import pydantic_monty
-
-        pool = await self._pool()
-        checked = pool.checkout(type_check=True, type_check_stubs=read.stubs, type_check_format="json")
-        try:
-            async with asyncio.timeout(self._limits.script_check_seconds), checked as session:
-                # It stops at the gate before its first line, and is left there.
-                await session.feed_start(read.text)
-        except pydantic_monty.MontyTypingError as error:
-            return await asyncio.to_thread(problems_of, error.display(), read.context)
-        except (pydantic_monty.MontySyntaxError, pydantic_monty.MontyRuntimeError) as error:
-            return _unsupported(error.traceback(), error.display("msg"))
-        except (TimeoutError, pydantic_monty.MontyError, OSError):
-            return []
-        return []
+        said = await self._workers.verdict(read.text, read.stubs)
+        if said.refused:
+            return [problem(max(said.line - LINES_BEFORE, 1), said.refused.replace(_NOT_YET, "scripts do not support"))]
+        return await asyncio.to_thread(problems_of, said.diagnostics, read.context) if said.diagnostics else []
 
 
 def _names(tree: ast.Module) -> frozenset[str]:
@@ -118,13 +112,6 @@ def _names(tree: ast.Module) -> frozenset[str]:
 
 def _tools(used: Iterable[tuple[str, str]], toolbox: Toolbox) -> list[CatalogTool]:
     return [tool for server, name in used if (tool := toolbox.tool(server, name)) is not None]
-
-
-def _unsupported(frames: Sequence[Frame], message: str) -> list[Problem]:
-    """What the interpreter's parser refused: nothing of the script ran, so it is the script's text."""
-    line = frames[-1].line - LINES_BEFORE if frames else 1
-    said = message.replace("The monty syntax parser does not yet support", "scripts do not support")
-    return [problem(max(line, 1), said)]
 
 
 def _of_imports(tree: ast.Module, bound: Collection[str]) -> list[Problem]:
@@ -180,15 +167,3 @@ def _sorted(found: Iterable[Problem]) -> tuple[Problem, ...]:
         once.setdefault((one.line, one.message.partition(" Did you mean")[0]), one)
     ordered = sorted(once.values(), key=lambda one: (one.is_warning, one.line))
     return tuple(ordered[:_MOST_PROBLEMS])
-
-
-def refusal(problems: Iterable[Problem]) -> str:
-    """What a model reads of problems that refuse a script; nothing if none does."""
-    refused = [str(one) for one in problems if not one.is_warning]
-    return "\n".join(["Nothing was called. Correct the script:", *refused]) if refused else ""
-
-
-def warning(problems: Iterable[Problem]) -> str:
-    """What a model reads of the others, beside the script's result; nothing if there are none."""
-    doubted = [str(one) for one in problems if one.is_warning]
-    return "\n".join(["Results so far did not look like that:", *doubted]) if doubted else ""

@@ -103,7 +103,7 @@ class Toolboxes:
         self._most = most
         self._kept: list[tuple[Snapshot, Toolbox]] = []
 
-    def of(self, view: Snapshot, is_ours: Callable[[str], bool]) -> Toolbox:
+    def of(self, view: Snapshot, is_ours: Callable[[str], bool] = lambda _server: False) -> Toolbox:
         """The toolbox of what a caller sees, without the servers that are ours: no script calls stored scripts."""
         for known, toolbox in self._kept:
             if known is view:

@@ -7,10 +7,10 @@ for the same caller.
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 from mcp_optimizer.domain.caller import Caller
 from mcp_optimizer.domain.principal import Risk
@@ -38,8 +38,12 @@ REPLY_TOKENS = 5_000
 _MOST_NAMED = 50
 """Tools that a request may name in `may_change`."""
 
-Checker = Callable[[ScriptSource, Toolbox], Awaitable[Sequence[str]]]
-"""Finds mistakes in a script before anything is called; returns them as the model reads them."""
+
+class Checker(Protocol):
+    """Finds mistakes in a script before anything is called."""
+
+    async def refusals(self, script: str, toolbox: Toolbox, variables: Collection[str]) -> Sequence[str]: ...
+    async def close(self) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -78,6 +82,8 @@ class ScriptRunner:
         """End the scripts that wait for answers, and the workers."""
         await self._waiting.close()
         await self._workers.close()
+        if self._checker is not None:
+            await self._checker.close()
 
     async def toolbox(self, caller: Caller) -> Toolbox:
         """The tools that a caller's script may name."""
@@ -89,7 +95,7 @@ class ScriptRunner:
             source = read_source(script, toolbox, self._limits.script_characters, variables)
         except InvalidRequest as error:
             return (str(error).removesuffix(" Nothing was called."),)
-        return await self._checker(source, toolbox) if self._checker is not None else ()
+        return await self._checker.refusals(source.script, toolbox, variables) if self._checker is not None else ()
 
     async def run(
         self,
@@ -112,7 +118,7 @@ class ScriptRunner:
         source = await self._read(script, toolbox, arguments, caller)
         allowed = await self._allowed(mode or self.mode, may_change, toolbox, caller)
         self._refuse(source, allowed, toolbox, caller)
-        await self._check(source, toolbox)
+        await self._check(source, toolbox, arguments)
         job = _Job(source, arguments, toolbox, allowed, caller.conversation, started)
         if caller.link is None or not caller.link.is_modern:
             return await self._done(job, caller, Attempt())
@@ -161,8 +167,8 @@ class ScriptRunner:
             if refusal is not None:
                 raise InvalidRequest(f"line {mention.line}: {refusal} Nothing was called.")
 
-    async def _check(self, source: ScriptSource, toolbox: Toolbox) -> None:
-        problems = await self._checker(source, toolbox) if self._checker is not None else ()
+    async def _check(self, source: ScriptSource, toolbox: Toolbox, variables: Collection[str]) -> None:
+        problems = await self._checker.refusals(source.script, toolbox, variables) if self._checker is not None else ()
         if problems:
             raise InvalidRequest("\n".join(["The script was not run, and nothing was called:", *problems]))
 

@@ -10,7 +10,6 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -41,8 +40,6 @@ _PAUSE = 2.0
 _WARNED = 60.0
 _MOST_PROBLEMS = 3
 _MOST_REMEMBERED = 1_000
-
-_is_running: ContextVar[bool] = ContextVar("is_running_a_stored_script", default=False)
 
 
 class ScriptStore(Protocol):
@@ -181,20 +178,15 @@ class StoredScripts:
         script = self._scripts.get(name)
         if script is None:
             raise InvalidRequest(f"There is no stored script {quoted(name)} any more.")
-        if _is_running.get():
-            raise InvalidRequest("A script cannot call stored scripts.")
         check_arguments(script, arguments)
         found = await self.standing(script)
         if found.state is not ScriptState.READY:
             raise InvalidRequest(f"The stored script {quoted(name)} is not run. {found.reason}")
         mode = ScriptMode.READ if script.risk is Risk.READ else ScriptMode.WRITE
-        given, entered = script.with_defaults(arguments), _is_running.set(True)
-        try:
-            return await self._of.runner.run(
-                script.source, caller, may_change=script.may_change, arguments=given, mode=mode
-            )
-        finally:
-            _is_running.reset(entered)
+        given = script.with_defaults(arguments)
+        return await self._of.runner.run(
+            script.source, caller, may_change=script.may_change, arguments=given, mode=mode
+        )
 
     async def standing(self, script: StoredScript) -> ScriptStanding:
         """How a script stands with the tools as they are now; it is checked again if one of these changed."""

@@ -8,15 +8,16 @@ characters.
 from __future__ import annotations
 
 import json
+from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from mcp_optimizer.catalog import CatalogTool
+from mcp_optimizer.catalog import CatalogTool, Snapshot
 from mcp_optimizer.compression.notes import opening
 from mcp_optimizer.compression.shapes import Shape
 from mcp_optimizer.domain.json_schema import named, properties_of
-from mcp_optimizer.scripts.names import Parameter, Toolbox, parameters_of
+from mcp_optimizer.scripts.names import Parameter, Toolbox, Toolboxes, parameters_of
 from mcp_optimizer.scripts.types_of import (
     ANY,
     ListType,
@@ -44,6 +45,7 @@ _LEVELS = 2
 
 _LONGEST_TYPE = 200
 _LONGEST_STUB = 1_600
+_MOST_REMEMBERED = 5_000
 _MOST_EXACT = 300
 _LONGEST_NAME = 200
 """A tool with more parameters, or a longer name of one, is not checked."""
@@ -247,3 +249,24 @@ def _argument(found: PyType) -> str:
 def _quoted(text: str) -> str:
     """A text as a literal that no character of it can end; JSON's escapes are Python's, halves of pairs included."""
     return json.dumps(text)
+
+
+class StubWriter:
+    """Short stubs of the tools of a view. Each is written once as long as it stays the same."""
+
+    def __init__(self) -> None:
+        self._toolboxes = Toolboxes()
+        self._known: OrderedDict[tuple[str, str, str], str] = OrderedDict()
+
+    def spelling(self, view: Snapshot, tool: CatalogTool) -> str:
+        """A tool as scripts write it."""
+        return self._toolboxes.of(view).spelling(tool)
+
+    def stub(self, view: Snapshot, tool: CatalogTool, shape: str) -> str:
+        """A tool's line."""
+        key = (tool.record.definition_hash, self.spelling(view, tool), shape)
+        if (known := self._known.get(key)) is None:
+            known = self._known[key] = short_stub(tool, key[1], shape)
+            if len(self._known) > _MOST_REMEMBERED:
+                self._known.popitem(last=False)
+        return known

@@ -5,7 +5,7 @@ from __future__ import annotations
 import builtins
 import json
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,9 +21,11 @@ from mcp_optimizer.demo.sql.server import SQL_TOOLS
 from mcp_optimizer.demo.web.server import WEB_TOOLS
 from mcp_optimizer.domain.tools import McpTool
 from mcp_optimizer.limits import Limits
-from mcp_optimizer.scripts.checking import ScriptChecker, refusal, warning
+from mcp_optimizer.scripts.check_workers import CheckWorkers
+from mcp_optimizer.scripts.checking import ScriptChecker
 from mcp_optimizer.scripts.names import Toolbox
 from mcp_optimizer.scripts.prepared import KNOWN_AT_RUN_TIME, MODULES, UNKNOWN_AT_RUN_TIME
+from mcp_optimizer.scripts.problems import Problem
 from tests.unit.scripts.tools import catalog_tool, of_details
 
 HERE = Path(__file__).parent
@@ -76,28 +78,36 @@ RIGHT, MISTAKES = (
 
 
 @pytest.fixture
+async def workers() -> AsyncIterator[CheckWorkers]:
+    workers = CheckWorkers(Limits())
+    yield workers
+    await workers.close()
+
+
+@pytest.fixture
 async def pool() -> AsyncIterator[AsyncMonty]:
     async with AsyncMonty(min_processes=1, max_processes=1) as pool:
         yield pool
 
 
-def _checker(pool: AsyncMonty, limits: Limits | None = None, shapes: dict[str, Shape] | None = None) -> ScriptChecker:
-    async def ready() -> AsyncMonty:
-        return pool
+def _checker(workers: CheckWorkers, limits: Limits | None = None, shape: Shape | None = None) -> ScriptChecker:
+    return ScriptChecker(workers, limits or Limits(), lambda _tool: shape)
 
-    return ScriptChecker(ready, limits or Limits(), lambda tool: (shapes or {}).get(tool.record.name))
+
+def _refusal(problems: Sequence[Problem]) -> str:
+    return "\n".join(str(one) for one in problems if not one.is_warning)
 
 
 @pytest.mark.process
 class TestTheLists:
-    async def test_no_right_script_is_refused_or_doubted(self, pool: AsyncMonty) -> None:
-        checker = _checker(pool)
+    async def test_no_right_script_is_refused_or_doubted(self, workers: CheckWorkers) -> None:
+        checker = _checker(workers)
         alarms = {one.title: found for one in RIGHT if (found := await checker.check(one.text, TOOLBOX))}
         assert alarms == {}
         assert len(RIGHT) >= (60 if REAL.is_dir() else 55)
 
-    async def test_nine_of_ten_mistakes_are_found_with_line_and_right_spelling(self, pool: AsyncMonty) -> None:
-        checker, missed = _checker(pool), {}
+    async def test_nine_of_ten_mistakes_are_found_with_line_and_right_spelling(self, workers: CheckWorkers) -> None:
+        checker, missed = _checker(workers), {}
         for one in MISTAKES:
             line, _, word = one.title.partition(" | ")
             found = await checker.check(one.text, TOOLBOX)
@@ -112,43 +122,42 @@ ANY_OBJECT: dict[str, Any] = {"type": "object", "properties": {"id": {"type": "i
 
 @pytest.mark.process
 class TestWhatIsChecked:
-    async def test_all_problems_are_told_at_once_and_refuse_the_script(self, pool: AsyncMonty) -> None:
+    async def test_all_problems_are_told_at_once_and_refuse_the_script(self, workers: CheckWorkers) -> None:
         script = 'r = kanban.list_boards(pages=3)\nprint(r["boards"][0]["nam"])\nkanban.list_board()'
-        text = refusal(await _checker(pool).check(script, TOOLBOX))
+        text = _refusal(await _checker(workers).check(script, TOOLBOX))
         assert text.splitlines() == [
-            "Nothing was called. Correct the script:",
             "line 1: kanban.list_boards has no argument 'pages'. Did you mean page?",
             "line 2: the result of kanban.list_boards has no key 'nam' there. Did you mean 'name'?",
             "line 3: kanban has no tool 'list_board'. Did you mean list_boards?",
         ]
 
-    async def test_nothing_of_the_script_runs(self, pool: AsyncMonty) -> None:
-        assert await _checker(pool).check("kanban.list_boards()\nwhile True: pass", TOOLBOX) == ()
-        assert await _checker(pool).check("while True: pass\nkanban.list_boards()", TOOLBOX) == ()
+    async def test_nothing_of_the_script_runs(self, workers: CheckWorkers) -> None:
+        assert await _checker(workers).check("kanban.list_boards()\nwhile True: pass", TOOLBOX) == ()
+        assert await _checker(workers).check("while True: pass\nkanban.list_boards()", TOOLBOX) == ()
 
-    async def test_what_was_only_seen_in_results_is_doubted_and_not_refused(self, pool: AsyncMonty) -> None:
+    async def test_what_was_only_seen_in_results_is_doubted_and_not_refused(self, workers: CheckWorkers) -> None:
         rows = {"rows": [{"id": number, "owner": "Ann"} for number in range(3)], "total": 3}
         shape = without_data(merged(shape_of_value(rows), shape_of_value(rows)))
         toolbox = Toolbox([catalog_tool("crm", "list", ANY_OBJECT)])
-        checker = _checker(pool, shapes={"list": shape})
+        checker = _checker(workers, shape=shape)
         found = await checker.check('r = crm.list()\nprint(r["rows"][0]["ownr"], r["count"])', toolbox)
-        assert refusal(found) == ""
-        assert "line 2: the result of crm.list has no key 'ownr' there. Did you mean 'owner'?" in warning(found)
+        assert _refusal(found) == ""
+        assert str(found[0]) == "line 2: the result of crm.list has no key 'ownr' there. Did you mean 'owner'?"
         assert await checker.check('print(crm.list()["rows"][0]["owner"]["name"], crm.list()["total"])', toolbox) == ()
 
-    async def test_variables_that_a_script_is_given_are_known(self, pool: AsyncMonty) -> None:
+    async def test_variables_that_a_script_is_given_are_known(self, workers: CheckWorkers) -> None:
         script = "print(kanban.get_board(board_id=board)['name'], _limit)"
-        assert await _checker(pool).check(script, TOOLBOX, ["board", "_limit"]) == ()
-        assert "'board' is not defined" in refusal(await _checker(pool).check(script, TOOLBOX, ["_limit"]))
+        assert await _checker(workers).check(script, TOOLBOX, ["board", "_limit"]) == ()
+        assert "'board' is not defined" in _refusal(await _checker(workers).check(script, TOOLBOX, ["_limit"]))
 
-    async def test_a_server_whose_name_begins_with_an_underscore_is_known(self, pool: AsyncMonty) -> None:
+    async def test_a_server_whose_name_begins_with_an_underscore_is_known(self, workers: CheckWorkers) -> None:
         toolbox = Toolbox([catalog_tool("3d", "list", ANY_OBJECT)])
-        assert await _checker(pool).check("print(_3d.list(id=3))", toolbox) == ()
-        assert "no argument 'name'" in refusal(await _checker(pool).check("_3d.list(name=3)", toolbox))
+        assert await _checker(workers).check("print(_3d.list(id=3))", toolbox) == ()
+        assert "no argument 'name'" in _refusal(await _checker(workers).check("_3d.list(name=3)", toolbox))
 
-    async def test_a_name_that_the_script_gives_to_something_else_is_no_server(self, pool: AsyncMonty) -> None:
+    async def test_a_name_that_the_script_gives_to_something_else_is_no_server(self, workers: CheckWorkers) -> None:
         script = "def show(kanban):\n    return kanban.anything(1)\nprint(sql.listTables())"
-        assert await _checker(pool).check(script, TOOLBOX) == ()
+        assert await _checker(workers).check(script, TOOLBOX) == ()
 
     @pytest.mark.parametrize(
         ("script", "said"),
@@ -158,13 +167,15 @@ class TestWhatIsChecked:
             ("class A:\n    @property\n    def b(self): return 1", "method decorators"),
         ],
     )
-    async def test_python_that_the_interpreter_lacks_is_named(self, pool: AsyncMonty, script: str, said: str) -> None:
-        found = refusal(await _checker(pool).check(f"kanban.list_boards()\n{script}", TOOLBOX))
+    async def test_python_that_the_interpreter_lacks_is_named(
+        self, workers: CheckWorkers, script: str, said: str
+    ) -> None:
+        found = _refusal(await _checker(workers).check(f"kanban.list_boards()\n{script}", TOOLBOX))
         assert said in found
 
-    async def test_an_import_that_is_tried_is_no_mistake(self, pool: AsyncMonty) -> None:
+    async def test_an_import_that_is_tried_is_no_mistake(self, workers: CheckWorkers) -> None:
         script = "try:\n    import numpy\nexcept ImportError:\n    numpy = None\nprint(kanban.list_boards()['total'])"
-        assert await _checker(pool).check(script, TOOLBOX) == ()
+        assert await _checker(workers).check(script, TOOLBOX) == ()
 
 
 @pytest.mark.process
@@ -186,35 +197,36 @@ class TestHostileScripts:
             "kanban.list_boards()\nx = " + " + ".join(["'a'"] * 3_000),
         ],
     )
-    async def test_are_answered_with_few_words(self, pool: AsyncMonty, script: str) -> None:
-        found = await _checker(pool).check(script, TOOLBOX)
+    async def test_are_answered_with_few_words(self, workers: CheckWorkers, script: str) -> None:
+        found = await _checker(workers).check(script, TOOLBOX)
         assert len(found) <= 10
         assert all(len(problem.message) < 400 and problem.message.isprintable() for problem in found)
 
-    async def test_longer_ones_than_are_run_are_not_read(self, pool: AsyncMonty) -> None:
+    async def test_longer_ones_than_are_run_are_not_read(self, workers: CheckWorkers) -> None:
         limits = Limits(script_characters=500)
-        assert await _checker(pool, limits).check("kanban.nothing()\n" * 100, TOOLBOX) == ()
+        assert await _checker(workers, limits).check("kanban.nothing()\n" * 100, TOOLBOX) == ()
 
-    async def test_a_check_that_takes_too_long_finds_nothing(self, pool: AsyncMonty) -> None:
-        limits = Limits(script_check_seconds=0.000_1)
-        assert await _checker(pool, limits).check("print(kanban.list_boards()['tot'])", TOOLBOX) == ()
-        assert await _checker(pool).check("print(kanban.list_boards()['tot'])", TOOLBOX) != ()
+    async def test_a_check_that_takes_too_long_finds_nothing(self, workers: CheckWorkers) -> None:
+        slow = CheckWorkers(Limits(script_check_seconds=0.000_1))
+        assert await _checker(slow).check("print(kanban.list_boards()['tot'])", TOOLBOX) == ()
+        await slow.close()
+        assert await _checker(workers).check("print(kanban.list_boards()['tot'])", TOOLBOX) != ()
 
-    async def test_results_beyond_the_limit_of_declarations_are_not_checked(self, pool: AsyncMonty) -> None:
+    async def test_results_beyond_the_limit_of_declarations_are_not_checked(self, workers: CheckWorkers) -> None:
         limits = Limits(script_stub_characters=1_000)
         wide = {f"key_{number}": {"type": "string"} for number in range(100)}
         tool = catalog_tool("crm", "list", ANY_OBJECT, outputSchema={"type": "object", "properties": wide})
-        assert await _checker(pool, limits).check("crm.list()['key']", Toolbox([tool])) == ()
-        assert await _checker(pool).check("crm.list()['key']", Toolbox([tool])) != ()
+        assert await _checker(workers, limits).check("crm.list()['key']", Toolbox([tool])) == ()
+        assert await _checker(workers).check("crm.list()['key']", Toolbox([tool])) != ()
 
-    async def test_schemas_that_try_to_break_out_do_not(self, pool: AsyncMonty) -> None:
+    async def test_schemas_that_try_to_break_out_do_not(self, workers: CheckWorkers) -> None:
         evil = '"})\nimport os\nx = ("'
         schema = {"type": "object", "properties": {evil: {"enum": [evil, "b"]}, "self": {}, "class": {}}}
         tool = catalog_tool("crm", evil, schema, outputSchema={"type": "object", "properties": {evil: {}, "ok": {}}})
         toolbox = Toolbox([tool])
         [name] = toolbox.servers["crm"]
-        assert await _checker(pool).check(f"crm.{name}(self=1, class_=2)['ok']", toolbox) == ()
-        assert "no key" in refusal(await _checker(pool).check(f"crm.{name}()['no']", toolbox))
+        assert await _checker(workers).check(f"crm.{name}(self=1, class_=2)['ok']", toolbox) == ()
+        assert "no key" in _refusal(await _checker(workers).check(f"crm.{name}()['no']", toolbox))
 
 
 @pytest.mark.process
