@@ -34,6 +34,7 @@ _FOUND = 10
 """Tools that `find` returns."""
 
 _FEW = 3
+_NOT_ARGUMENTS = "These are no arguments of a call."
 
 
 class CallFailed(Exception):
@@ -116,9 +117,11 @@ class InnerCalls:
         """Make one call; returns its result for the worker. `given`: JSON of its arguments, by place and by name."""
         self._count(1)
         self._refuse_size(name, given)
-        args, kwargs = pydantic_core.from_json(given)
-        tool = await self._tool(name)
-        return await self._made(tool, _arguments(tool, args, kwargs))
+        match pydantic_core.from_json(given):
+            case [list(args), dict(kwargs)]:
+                tool = await self._tool(name)
+                return await self._made(tool, _arguments(tool, args, kwargs))
+        raise CallFailed(_NOT_ARGUMENTS)
 
     async def parallel(self, name: str, given: str) -> str:
         """One call for each of a list of arguments; returns the list of their results for the worker. All are made,
@@ -126,6 +129,8 @@ class InnerCalls:
         """
         self._refuse_size(name, given)
         items = pydantic_core.from_json(given)
+        if not isinstance(items, list):
+            raise CallFailed(_NOT_ARGUMENTS)
         self._count(len(items))
         tool = await self._tool(name)
         made = await asyncio.gather(
