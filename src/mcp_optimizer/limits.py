@@ -270,6 +270,18 @@ class Limits(BaseModel):
     script_error: int = Field(
         default=2_000, ge=200, description="Characters of the error that ended a script. The rest is cut off."
     )
+    script_check_seconds: float = Field(
+        default=5.0,
+        gt=0,
+        description="Seconds that the type check of a script may take. A script whose check takes longer is run "
+        "without it.",
+    )
+    script_stub_characters: int = Field(
+        default=200_000,
+        ge=1_000,
+        description="Characters of the declared results of all tools that a script uses, for its type check. The "
+        "results of further tools are not checked.",
+    )
     script_workers: int = Field(
         default=4,
         ge=1,

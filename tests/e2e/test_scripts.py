@@ -179,3 +179,15 @@ async def test_the_report_says_what_stayed_out_of_the_context(config: Path, tmp_
     scripts = reported["usage"]["scripts"]
     assert scripts["runs"] == 1
     assert scripts["kept_out"] > 3_000
+
+
+async def test_stubs_are_found_and_mistakes_refused_before_anything_is_called(config: Path) -> None:
+    async with client_of(config, "stdio", "legacy") as client:
+        found = await client.call_tool("find_tool", {"tool_description": "list boards", "detail": "python"})
+        assert "kanban.list_boards(workspace_id?: int," in text(found)
+        result = await run(client, "boards = kanban.list_boards()['boards']\nprint(boards[0]['titel'], boards[0].name)")
+        assert result.is_error
+        assert "line 2: the result of kanban.list_boards has no key 'titel' there." in text(result)
+        assert "write ['name'], not .name" in text(result)
+        right = await run(client, "boards = kanban.list_boards()['boards']\nprint(boards[0]['name'])")
+        assert not right.is_error

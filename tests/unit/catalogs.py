@@ -13,7 +13,9 @@ from mcp_optimizer.domain.own_tools import OWN_NAMES
 from mcp_optimizer.domain.tools import Definition, McpTool, ServerStatus
 from mcp_optimizer.gateway.gateway import Gateway
 from mcp_optimizer.gateway.permissions import Permissions
+from mcp_optimizer.gateway.python_text import Stubs
 from mcp_optimizer.results.pipeline import Results
+from mcp_optimizer.scripts.stubs import StubWriter
 from mcp_optimizer.search.lexical import Vocabulary
 from mcp_optimizer.token_counter import TokenCounter
 from mcp_optimizer.upstream.listing import Listing
@@ -85,7 +87,14 @@ def new_gateway(
 ) -> Gateway:
     counter = counter or TokenCounter()
     forms, results = ToolForms(counter), Results.plain(counter)
-    return Gateway(catalog, pool or RecordingPool(), forms, results, find_limit, permissions=permissions)
+    stubs = python_stubs()
+    return Gateway(catalog, pool or RecordingPool(), forms, results, find_limit, permissions=permissions, stubs=stubs)
+
+
+def python_stubs() -> Stubs:
+    """As where scripts are on."""
+    writer = StubWriter()
+    return Stubs(writer.spelling, writer.stub)
 
 
 async def gateway_over(

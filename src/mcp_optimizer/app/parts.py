@@ -29,7 +29,7 @@ from mcp_optimizer.app.options import (
     token_issuers,
     trust_modes,
 )
-from mcp_optimizer.app.scripts import script_runner
+from mcp_optimizer.app.scripts import script_runner, script_stubs
 from mcp_optimizer.audit.sessions import SessionLabels
 from mcp_optimizer.audit.trail import AuditTrail
 from mcp_optimizer.callers.credentials import Credentials
@@ -148,6 +148,7 @@ def build_parts(
         shapes,
         permissions,
         trail,
+        script_stubs(settings),
     )
     relay = Relay(
         pool,
@@ -199,7 +200,7 @@ def build_parts(
         trail=trail,
         keeper=keeper,
         policy=policy,
-        scripts=script_runner(settings, gateway),
+        scripts=script_runner(settings, gateway, shapes),
     )
 
 

@@ -4,21 +4,47 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from mcp_optimizer.catalog import CatalogTool
+from mcp_optimizer.catalog.shapes import LearnedShapes
+from mcp_optimizer.compression.shapes import Shape
 from mcp_optimizer.domain.script_mode import ScriptMode
+from mcp_optimizer.domain.tools import shape_key
 from mcp_optimizer.gateway.gateway import Gateway
+from mcp_optimizer.gateway.python_text import Stubs
 from mcp_optimizer.settings import Settings
 
 if TYPE_CHECKING:
     from mcp_optimizer.scripts.running import ScriptRunner
 
 
-def script_runner(settings: Settings, gateway: Gateway) -> ScriptRunner | None:
-    """What runs scripts; None where there are none. Raises ConfigurationError if the extra is not installed."""
-    mode = ScriptMode(settings.scripts)
-    if mode is ScriptMode.OFF or settings.mode == "transparent":
+def has_scripts(settings: Settings) -> bool:
+    return ScriptMode(settings.scripts) is not ScriptMode.OFF and settings.mode != "transparent"
+
+
+def script_stubs(settings: Settings) -> Stubs | None:
+    """What writes tools as scripts call them; None where there are no scripts."""
+    if not has_scripts(settings):
         return None
+    from mcp_optimizer.scripts.stubs import StubWriter
+
+    writer = StubWriter()
+    return Stubs(writer.spelling, writer.stub)
+
+
+def script_runner(settings: Settings, gateway: Gateway, shapes: LearnedShapes | None) -> ScriptRunner | None:
+    """What runs scripts; None where there are none. Raises ConfigurationError if the extra is not installed."""
+    if not has_scripts(settings):
+        return None
+    from mcp_optimizer.scripts.check_workers import CheckWorkers
+    from mcp_optimizer.scripts.checking import ScriptChecker
     from mcp_optimizer.scripts.running import ScriptRunner
     from mcp_optimizer.scripts.workers import check_installed
 
     check_installed()
-    return ScriptRunner(gateway, mode, settings.limits)
+    limits = settings.limits
+
+    def learned(tool: CatalogTool) -> Shape | None:
+        return shapes.of(shape_key(tool.server, tool.record.definition_hash)) if shapes is not None else None
+
+    checker = ScriptChecker(CheckWorkers(limits), limits, learned)
+    return ScriptRunner(gateway, ScriptMode(settings.scripts), limits, checker=checker)

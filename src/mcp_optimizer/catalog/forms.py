@@ -47,8 +47,13 @@ class Detail(StrEnum):
     """How much of a definition a reply contains."""
 
     SIGNATURE = "signature"
+    PYTHON = "python"
+    """As scripts call it. The gateway writes it; here it counts as a signature."""
     SCHEMA = "schema"
     FULL = "full"
+
+
+_SIGNATURES = frozenset({Detail.SIGNATURE, Detail.PYTHON})
 
 
 @dataclass(frozen=True)
@@ -67,7 +72,7 @@ class Form:
 
     def text(self, detail: Detail) -> str:
         """What a person is shown of it: the signature, or where it has none, the definition as JSON."""
-        is_signature = detail is Detail.SIGNATURE and self.definition.input_schema == ANY_OBJECT
+        is_signature = detail in _SIGNATURES and self.definition.input_schema == ANY_OBJECT
         return (self.definition.description or "") if is_signature else self.definition.model_dump_json(indent=2)
 
 
@@ -109,7 +114,7 @@ class ToolForms:
         # A count of 0 cannot be compared: a definition that the tokenizer failed on is sent as its server wrote it.
         if detail is Detail.FULL or not tool.tokens:
             return original
-        made = self._signature(tool, notes or self._notes) if detail is Detail.SIGNATURE else self.schema(tool)
+        made = self.schema(tool) if detail is Detail.SCHEMA else self._signature(tool, notes or self._notes)
         return made if made.tokens < tool.tokens else original
 
     def text(self, tool: CatalogTool, notes: Notes) -> str:
@@ -135,7 +140,7 @@ class ToolForms:
                 break
             forms.append(self.form(tool, detail, self._notes_at(place)))
             total += forms[-1].cost
-        if detail is Detail.SIGNATURE and total <= 2 * most:
+        if detail in _SIGNATURES and total <= 2 * most:
             together = self._said_once(forms)
             total = sum(form.cost for form in together)
             if total <= most:
@@ -157,7 +162,7 @@ class ToolForms:
         size = 4 * most
         while size >= _LEAST_SHARE:
             short = abbreviated(tool.definition, size)
-            if detail is Detail.SIGNATURE:
+            if detail in _SIGNATURES:
                 short = McpTool(name=tool.name, description=signature(short, notes), inputSchema=ANY_OBJECT)
             elif detail is Detail.SCHEMA:
                 short = without_envelope(short)

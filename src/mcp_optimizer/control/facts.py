@@ -50,7 +50,7 @@ def result_facts(result: dict[str, Any]) -> dict[str, Any]:
 
 def tool_facts(tool: CatalogTool, forms: ToolForms, lists: ToolLists, profile: ProfileName) -> dict[str, Any]:
     """One tool before and after."""
-    made = {detail: forms.form(tool, detail) for detail in Detail}
+    made = {detail: forms.form(tool, detail) for detail in Detail if detail is not Detail.PYTHON}
     return {
         "forms": {
             detail.value: {

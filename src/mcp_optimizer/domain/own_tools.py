@@ -35,6 +35,18 @@ FIND_TOOL: dict[str, Any] = {
     "annotations": {"readOnlyHint": True},
 }
 
+FIND_TOOL_FOR_SCRIPTS: dict[str, Any] = {
+    **FIND_TOOL,
+    "inputSchema": {
+        **FIND_TOOL["inputSchema"],
+        "properties": {
+            **FIND_TOOL["inputSchema"]["properties"],
+            "detail": {"type": "string", "description": "'python': as run_script calls them"},
+        },
+    },
+}
+"""Where there are scripts."""
+
 CALL_TOOL: dict[str, Any] = {
     "name": "call_tool",
     "description": "Run a tool that find_tool showed or named.",
@@ -132,4 +144,4 @@ def own_tools(*, split_calls: bool, scripts: ScriptMode = ScriptMode.OFF) -> tup
     tools = SPLIT_TOOLS if split_calls else OWN_TOOLS
     if scripts is ScriptMode.OFF:
         return tools
-    return (*tools, RUN_SCRIPT if scripts is ScriptMode.WRITE else RUN_READ_SCRIPT)
+    return (FIND_TOOL_FOR_SCRIPTS, *tools[1:], RUN_SCRIPT if scripts is ScriptMode.WRITE else RUN_READ_SCRIPT)

@@ -11,13 +11,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from mcp_optimizer.catalog import CatalogTool, Snapshot
-from mcp_optimizer.catalog.forms import Detail, ToolForms
+from mcp_optimizer.catalog.forms import Detail, Form, ToolForms
 from mcp_optimizer.catalog.use import LearnedUse
 from mcp_optimizer.domain.tools import TokenMetrics
 from mcp_optimizer.errors import InvalidRequest, quoted
 from mcp_optimizer.gateway.about import LISTING_PLACES, about_server
 from mcp_optimizer.gateway.conversations import Seen
 from mcp_optimizer.gateway.found import FoundPart, FoundTool, FoundTools
+from mcp_optimizer.gateway.python_text import PythonSources, Stubs, python_text, stub_forms
 from mcp_optimizer.gateway.reply_text import TextSources, reply_text
 from mcp_optimizer.limits import Limits
 from mcp_optimizer.search.engine import Hit, Prior
@@ -92,6 +93,7 @@ class Finder:
         limits: Limits,
         use: LearnedUse | None = None,
         shape: Callable[[CatalogTool], str] = lambda _tool: "",
+        stubs: Stubs | None = None,
     ) -> None:
         self._forms = forms
         self._count = count
@@ -100,6 +102,7 @@ class Finder:
         self._limits = limits
         self._use = use
         self._shape = shape
+        self._stubs = stubs
 
     def use(self, find_limit: int, find_tokens: int) -> None:
         self._find_limit = find_limit
@@ -119,7 +122,7 @@ class Finder:
         if parts:
             most = max(limit, _OF_A_PART * len(parts)) if query.limit is None else limit
             hits = _together(parts, hits)[: min(most, at_once)]
-        forms = self._forms.reply([tool for tool, _ in hits], query.detail, room)
+        forms = self._put(snapshot, [tool for tool, _ in hits], query.detail, room)
         tools = tuple(
             FoundTool(tool, hit.score, form, hit.is_general, hit.is_named and query.names(tool))
             for (tool, hit), form in zip(hits, forms, strict=False)
@@ -140,6 +143,8 @@ class Finder:
         return replace(found, text=self._text(found, snapshot, query, seen))
 
     def _checked_limit(self, query: Query) -> int:
+        if query.detail is Detail.PYTHON and self._stubs is None:
+            raise InvalidRequest('detail="python" is for scripts, which are off here. Leave detail out.')
         limit = self._find_limit if query.limit is None else query.limit
         if limit < 1:
             raise InvalidRequest(f"limit must be at least 1, not {quoted(limit)}.")
@@ -192,7 +197,26 @@ class Finder:
         least = max(_BETTER, best + 0.05) if _says_enough(part) else _BETTER
         return own if own and own[0][1].score >= least else hits
 
+    def _put(self, snapshot: Snapshot, tools: Sequence[CatalogTool], detail: Detail, room: int) -> list[Form]:
+        """The tools in the form that is asked for, as programs read them."""
+        if self._stubs is None or detail is not Detail.PYTHON:
+            return self._forms.reply(tools, detail, room)
+        return stub_forms([(tool, self._stub(snapshot, tool)) for tool in tools], self._count, room)
+
+    def _stub(self, snapshot: Snapshot, tool: CatalogTool) -> str:
+        assert self._stubs is not None
+        return self._stubs.stub(snapshot, tool, self._shape(tool))
+
+    def _python(self, found: FoundTools, snapshot: Snapshot, stubs: Stubs, seen: Seen | None) -> str:
+        written = {hit.tool.key: hit.form.definition.description or "" for hit in found.tools}
+        sources = PythonSources(
+            lambda tool: stubs.spelling(snapshot, tool), lambda tool: written[tool.key], self._count
+        )
+        return python_text(found, sources, self._find_tokens, seen)
+
     def _text(self, found: FoundTools, snapshot: Snapshot, query: Query, seen: Seen | None) -> str:
+        if query.detail is Detail.PYTHON and self._stubs is not None:
+            return self._python(found, snapshot, self._stubs, seen)
         if query.detail is not Detail.SIGNATURE:
             return ""
         room = self._limits.reply_tokens - _AROUND

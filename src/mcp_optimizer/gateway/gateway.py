@@ -35,6 +35,7 @@ from mcp_optimizer.gateway.entries import entry
 from mcp_optimizer.gateway.finding import Finder, Query
 from mcp_optimizer.gateway.found import FoundTools, ToolListPage
 from mcp_optimizer.gateway.permissions import Permissions
+from mcp_optimizer.gateway.python_text import Stubs
 from mcp_optimizer.gateway.views import Views
 from mcp_optimizer.largejson.text import compact
 from mcp_optimizer.limits import DEFAULT_LIMITS, Limits
@@ -80,6 +81,7 @@ class Gateway:
         shapes: LearnedShapes | None = None,
         permissions: Permissions | None = None,
         trail: AuditTrail | None = None,
+        stubs: Stubs | None = None,
     ) -> None:
         self._trail = trail
         self._use = use
@@ -89,7 +91,7 @@ class Gateway:
         self._pool = pool
         self._forms = forms
         self.results = results
-        self._finder = Finder(forms, results.count_or_most, find_limit, find_tokens, limits, use, self.shape)
+        self._finder = Finder(forms, results.count_or_most, find_limit, find_tokens, limits, use, self.shape, stubs)
         self.limits = limits
         self._check = ArgumentCheck(limits.check_steps)
         self.permissions = permissions or Permissions(Views(Policy()))

@@ -7,9 +7,9 @@ for the same caller.
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Protocol
 
 from mcp_optimizer.domain.caller import Caller
 from mcp_optimizer.domain.principal import Risk
@@ -34,8 +34,12 @@ REPLY_TOKENS = 5_000
 _MOST_NAMED = 50
 """Tools that a request may name in `may_change`."""
 
-Checker = Callable[[Source, Toolbox], Awaitable[Sequence[str]]]
-"""Finds mistakes in a script before anything is called; returns them as the model reads them."""
+
+class Checker(Protocol):
+    """Finds mistakes in a script before anything is called."""
+
+    async def refusals(self, script: str, toolbox: Toolbox, variables: Collection[str]) -> Sequence[str]: ...
+    async def close(self) -> None: ...
 
 
 class ScriptRunner:
@@ -59,6 +63,8 @@ class ScriptRunner:
     async def close(self) -> None:
         """End the workers."""
         await self._workers.close()
+        if self._checker is not None:
+            await self._checker.close()
 
     async def toolbox(self, caller: Caller) -> Toolbox:
         """The tools that a caller's script may name."""
@@ -82,7 +88,7 @@ class ScriptRunner:
         source = read_source(script, toolbox, self._limits.script_characters, arguments)
         allowed = await self._allowed(mode or self.mode, may_change, toolbox, caller)
         self._refuse(source, allowed, toolbox, caller)
-        await self._check(source, toolbox)
+        await self._check(source, toolbox, arguments)
         result, calls = await self._run(source, arguments, toolbox, allowed, caller)
         sent = await self._gateway.results.within(result, caller, started, REPLY_TOKENS)
         return _with_account(sent, calls)
@@ -106,8 +112,8 @@ class ScriptRunner:
             if refusal is not None:
                 raise InvalidRequest(f"line {site.line}: {refusal} Nothing was called.")
 
-    async def _check(self, source: Source, toolbox: Toolbox) -> None:
-        problems = await self._checker(source, toolbox) if self._checker is not None else ()
+    async def _check(self, source: Source, toolbox: Toolbox, variables: Collection[str]) -> None:
+        problems = await self._checker.refusals(source.script, toolbox, variables) if self._checker is not None else ()
         if problems:
             raise InvalidRequest("\n".join(["The script was not run, and nothing was called:", *problems]))
 

@@ -63,7 +63,8 @@ class OwnTools:
     def _wanted_detail(self, arguments: Mapping[str, Any]) -> Detail:
         wanted = self._text(arguments, "detail") or self._detail
         if wanted not in set(Detail):
-            raise InvalidRequest(f"detail must be one of {', '.join(Detail)}, not {quoted(wanted)}.")
+            known = [detail for detail in Detail if self._scripts is not None or detail is not Detail.PYTHON]
+            raise InvalidRequest(f"detail must be one of {', '.join(known)}, not {quoted(wanted)}.")
         return Detail(wanted)
 
     async def _list_tools(self, arguments: Mapping[str, Any], caller: Caller) -> dict[str, Any]:

@@ -26,7 +26,7 @@ from mcp_optimizer.serving.own_replies import FindToolResponse
 from mcp_optimizer.serving.server import build_server
 from mcp_optimizer.token_counter import TokenCounter
 from mcp_optimizer.upstream.state import UpstreamState
-from tests.unit.catalogs import RecordingPool, down, live_catalog, mcp_tool, running
+from tests.unit.catalogs import RecordingPool, down, live_catalog, mcp_tool, python_stubs, running
 
 COUNTER = TokenCounter()
 MOST = DEFAULT_LIMITS.reply_tokens
@@ -110,7 +110,9 @@ async def served(*states: UpstreamState, limits: Limits = DEFAULT_LIMITS) -> Asy
 
         results = Results(Estimator("auto", COUNTER), ResultStore(opened), bounds=limits)
         pool = RecordingPool()
-        gateway = Gateway(await live_catalog(*states), pool, ToolForms(COUNTER), results, 5, limits)
+        gateway = Gateway(
+            await live_catalog(*states), pool, ToolForms(COUNTER), results, 5, limits, stubs=python_stubs()
+        )
         async with Client(build_server(gateway, "1", Relay(pool, dict))) as client:
             yield Served(client, gateway)
     finally:

@@ -1,0 +1,128 @@
+"""What a model reads of a search for scripts: one stub a tool, in a budget of tokens. Called by the gateway.
+
+How a script calls them is said once in a conversation. What it was already shown is only named, and so is what the
+budget has no room for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+
+from mcp_optimizer.catalog import CatalogTool, Snapshot
+from mcp_optimizer.catalog.forms import Form
+from mcp_optimizer.domain.json_schema import ANY_OBJECT
+from mcp_optimizer.domain.tools import McpTool
+from mcp_optimizer.gateway.conversations import Seen
+from mcp_optimizer.gateway.found import FoundTool, FoundTools
+
+HOW = "For run_script: ? may be left out, -> is what comes back (keys; ? may be missing or None, [] a list)."
+
+_AROUND = 2
+"""Tokens between two lines."""
+
+_CLOSE = 0.6
+"""A tool at least this likely, compared with the best, is shown whatever else is."""
+
+_MOST_MORE = 8
+_LONGEST_ASKED = 60
+
+
+@dataclass(frozen=True)
+class Stubs:
+    """How scripts spell the tools of a view, and their stubs. Made where scripts are."""
+
+    spelling: Callable[[Snapshot, CatalogTool], str]
+    stub: Callable[[Snapshot, CatalogTool, str], str]
+    """`(view, tool, shape)`: one line; the shape is what is known of its results."""
+
+
+@dataclass(frozen=True)
+class PythonSources:
+    """Where a reply's texts come from."""
+
+    name: Callable[[CatalogTool], str]
+    stub: Callable[[CatalogTool], str]
+    count: Callable[[str], int]
+
+
+def stub_forms(tools: Sequence[tuple[CatalogTool, str]], count: Callable[[str], int], most: int) -> list[Form]:
+    """Tools with their stubs as programs read them: the first that fit the tokens."""
+    forms: list[Form] = []
+    for tool, text in tools:
+        definition = McpTool(name=tool.name, description=text, inputSchema=ANY_OBJECT)
+        forms.append(Form(definition, count(definition.model_dump_json())))
+        if sum(form.cost for form in forms) > most and len(forms) > 1:
+            return forms[:-1]
+    return forms
+
+
+def python_text(found: FoundTools, sources: PythonSources, budget: int, seen: Seen | None = None) -> str:
+    """The text for a model."""
+    writer = _Writer(sources, budget, seen if seen is not None else Seen())
+    if found.parts:
+        for part in found.parts:
+            if not part.tools:
+                writer.lines.append(f'No tool fits "{" ".join(part.request.split())[:_LONGEST_ASKED]}".')
+            writer.hits(part.tools, alone=False)
+    else:
+        writer.hits(found.tools)
+    writer.end(found.further)
+    return "\n".join([*writer.lines, *([found.note] if found.note else [])])
+
+
+@dataclass
+class _Writer:
+    """Writes one reply, line by line, and spends its budget."""
+
+    sources: PythonSources
+    left: int
+    seen: Seen
+    lines: list[str] = field(default_factory=list)
+    _written: set[tuple[str, str]] = field(default_factory=set)
+    _named: dict[str, None] = field(default_factory=dict)
+    _repeated: dict[str, None] = field(default_factory=dict)
+
+    def hits(self, hits: Sequence[FoundTool], *, alone: bool = True) -> None:
+        """The tools for one action: the best one in any case; of several actions only that one."""
+        for place, hit in enumerate(hits):
+            name = self.sources.name(hit.tool)
+            is_wanted = place == 0 or (alone and hit.score >= _CLOSE * hits[0].score)
+            if hit.tool.key in self._written:
+                continue
+            if _key(hit.tool) in self.seen and not hit.is_named:
+                self._repeated[name] = None
+            elif is_wanted or (alone and self.left > 0):
+                self._write(hit.tool, name, is_first=place == 0)
+            else:
+                self._named[name] = None
+
+    def _write(self, tool: CatalogTool, name: str, *, is_first: bool) -> None:
+        text = self.sources.stub(tool)
+        cost = self.sources.count(text) + _AROUND
+        if cost > self.left and not is_first:
+            self._named[name] = None
+            return
+        if not self._written and _HOW_KEY not in self.seen:
+            self.seen.add(_HOW_KEY)
+            self.lines.insert(0, HOW)
+        self.lines.append(text)
+        self.left -= cost
+        self._written.add(tool.key)
+        self.seen.add(_key(tool))
+
+    def end(self, further: Iterable[CatalogTool]) -> None:
+        """The tools that are only named."""
+        if self._repeated:
+            self.lines.append(f"shown earlier (a search for its name shows it again): {', '.join(self._repeated)}")
+        for tool in further:
+            self._named.setdefault(self.sources.name(tool))
+        if self._named:
+            self.lines.append(f"more: {', '.join(list(self._named)[:_MOST_MORE])}")
+
+
+_HOW_KEY = "how scripts call tools"
+
+
+def _key(tool: CatalogTool) -> str:
+    return f"stub {tool.record.definition_hash} {tool.name}"

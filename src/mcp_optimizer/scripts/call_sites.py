@@ -1,0 +1,234 @@
+"""The calls of tools in a script's syntax tree, and what is wrong with their arguments. Pure.
+
+Arguments that are written out are checked against the tool's own schema, as the gateway does it when the call is made,
+so that nothing is refused here that would have passed there.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from mcp_optimizer.catalog import CatalogTool
+from mcp_optimizer.compression.validation import SchemaCheck
+from mcp_optimizer.domain.json_schema import properties_of, required_of
+from mcp_optimizer.scripts.names import Parameter, Toolbox, parameters_of, python_name
+from mcp_optimizer.scripts.problems import Problem, hint, problem, shown
+from mcp_optimizer.scripts.stubs import takes_only_named
+
+_BY_NAME = ("call", "parallel")
+_LONGEST_LITERAL = 20_000
+_LAST_PART = re.compile(r"__|[./:]")
+_ENVELOPING = frozenset({"definitions", "$defs", "$schema"})
+
+
+@dataclass(frozen=True)
+class CallSite:
+    """A call of a tool."""
+
+    tool: CatalogTool
+    node: ast.Call
+
+
+def bound_names(tree: ast.AST) -> frozenset[str]:
+    """Every name that the script gives a meaning of its own, anywhere."""
+    return frozenset(_bound(tree))
+
+
+def _bound(tree: ast.AST) -> Iterator[str]:
+    for node in ast.walk(tree):
+        match node:
+            case ast.Name(id=name, ctx=ast.Store() | ast.Del()) | ast.arg(arg=name):
+                yield name
+            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
+                yield name
+            case ast.alias(name=name, asname=other):
+                yield (other or name).partition(".")[0]
+            case ast.ExceptHandler(name=str(name)) | ast.MatchAs(name=str(name)) | ast.MatchStar(name=str(name)):
+                yield name
+            case ast.MatchMapping(rest=str(name)):
+                yield name
+
+
+class CallSites:
+    """The calls of one script."""
+
+    def __init__(self, tree: ast.Module, toolbox: Toolbox, variables: Collection[str] = ()) -> None:
+        self._toolbox = toolbox
+        self.bound = bound_names(tree) | frozenset(variables)
+        self._nodes = list(ast.walk(tree))
+        self.used: dict[tuple[str, str], None] = {}
+        """The tools that the script names, by server and tool as it spells them."""
+        self.problems: list[Problem] = []
+        self.sites: list[CallSite] = []
+        for node in self._nodes:
+            if isinstance(node, ast.Attribute):
+                self._read_attribute(node)
+        for node in self._nodes:
+            if isinstance(node, ast.Call):
+                self._read_call(node)
+
+    def is_server(self, node: ast.expr) -> bool:
+        return isinstance(node, ast.Name) and node.id in self._toolbox.servers and node.id not in self.bound
+
+    def is_tool_call(self, node: ast.expr) -> bool:
+        """Whether a node calls a tool, directly or by name."""
+        if not isinstance(node, ast.Call):
+            return False
+        into = node.func
+        if isinstance(into, ast.Attribute):
+            return self.is_server(into.value)
+        return isinstance(into, ast.Name) and into.id in (*_BY_NAME, "find") and into.id not in self.bound
+
+    def _read_attribute(self, node: ast.Attribute) -> None:
+        if not self.is_server(node.value):
+            return
+        assert isinstance(node.value, ast.Name)
+        server = node.value.id
+        if self._toolbox.tool(server, node.attr) is not None:
+            self.used[server, node.attr] = None
+            return
+        elsewhere = [name for name, tools in self._toolbox.servers.items() if node.attr in tools]
+        said = hint(node.attr, self._toolbox.servers[server], "tools")
+        if elsewhere:
+            said = f" Did you mean {elsewhere[0]}.{node.attr}?"
+        self._note(node, f"{server} has no tool {shown(node.attr)}.{said}")
+
+    def _read_call(self, node: ast.Call) -> None:
+        into = node.func
+        if isinstance(into, ast.Attribute) and self.is_server(into.value):
+            assert isinstance(into.value, ast.Name)
+            tool = self._toolbox.tool(into.value.id, into.attr)
+            if tool is not None:
+                self._add(node, tool, node.args, node.keywords)
+        elif isinstance(into, ast.Name) and into.id in _BY_NAME and into.id not in self.bound and node.args:
+            self._read_by_name(node, into.id)
+
+    def _read_by_name(self, node: ast.Call, how: str) -> None:
+        first = node.args[0]
+        if not isinstance(first, ast.Constant) or not isinstance(first.value, str):
+            return
+        tool = self._toolbox.named(first.value)
+        if tool is None:
+            self._unknown(node, first.value)
+        elif how == "call" and len(node.args) == 1:
+            self._add(node, tool, (), node.keywords)
+        elif how == "parallel" and len(node.args) == 2 and isinstance(node.args[1], ast.List):
+            for item in node.args[1].elts:
+                if isinstance(item, ast.Dict) and (keywords := _keywords(item)) is not None:
+                    self._add(node, tool, (), keywords)
+
+    def _unknown(self, node: ast.Call, name: str) -> None:
+        """The gateway understands more spellings, so only a name that none of them can mean is a mistake."""
+        last = python_name(_LAST_PART.split(name)[-1]).casefold()
+        spelt = [f"{server}.{tool}" for server, tools in self._toolbox.servers.items() for tool in tools]
+        ends = {one.partition(".")[2].casefold() for one in spelt} | {
+            python_name(tool.name).casefold() for tools in self._toolbox.servers.values() for tool in tools.values()
+        }
+        whole = python_name(name).casefold()
+        if last not in ends and not any(whole.endswith(end) for end in ends):
+            self._note(node, f"there is no tool {shown(name)}.{hint(name, spelt, 'tools')}")
+
+    def _add(
+        self, node: ast.Call, tool: CatalogTool, args: Sequence[ast.expr], keywords: Sequence[ast.keyword]
+    ) -> None:
+        spelling = self._toolbox.spelling(tool)
+        self.sites.append(CallSite(tool, node))
+        for message in argument_problems(tool, spelling, args, keywords):
+            self._note(node, message)
+
+    def _note(self, node: ast.expr, message: str) -> None:
+        self.problems.append(problem(node.lineno, message))
+
+
+def _keywords(item: ast.Dict) -> list[ast.keyword] | None:
+    """An object of arguments, as if they were given by name."""
+    found = []
+    for key, value in zip(item.keys, item.values, strict=True):
+        if not isinstance(key, ast.Constant) or not isinstance(key.value, str):
+            return None
+        found.append(ast.keyword(arg=key.value, value=value))
+    return found
+
+
+def argument_problems(
+    tool: CatalogTool, spelling: str, args: Sequence[ast.expr], keywords: Sequence[ast.keyword]
+) -> Iterator[str]:
+    """What is wrong with the arguments of one call. What it unpacks is not known."""
+    parameters = parameters_of(tool)
+    if any(isinstance(arg, ast.Starred) for arg in args) or (len(args) == 1 and not isinstance(args[0], ast.Constant)):
+        # The only argument may be the object of all of them.
+        return
+    if len(args) > len(parameters):
+        yield f"{spelling} takes {len(parameters)} arguments, not {len(args)}."
+        return
+    schema = tool.record.details.input_schema
+    given: dict[str, ast.expr] = {parameter.own: arg for parameter, arg in zip(parameters, args, strict=False)}
+    known = {parameter.python: parameter for parameter in parameters} | {one.own: one for one in parameters}
+    for keyword in keywords:
+        if keyword.arg is None:
+            continue
+        if (parameter := known.get(keyword.arg)) is not None:
+            given[parameter.own] = keyword.value
+        elif takes_only_named(schema) or (not parameters and schema.get("additionalProperties") is False):
+            yield f"{spelling} has no argument {shown(keyword.arg)}.{_hint(keyword.arg, parameters, given)}"
+    if all(keyword.arg is not None for keyword in keywords):
+        yield from _missing(spelling, parameters, given, schema)
+    yield from _invalid(spelling, given, schema)
+
+
+def _hint(name: str, parameters: Sequence[Parameter], given: Mapping[str, Any]) -> str:
+    return hint(name, [one.python for one in parameters if one.own not in given], "others")
+
+
+def _missing(
+    spelling: str, parameters: Sequence[Parameter], given: Mapping[str, Any], schema: Mapping[str, Any]
+) -> Iterator[str]:
+    spelt = {parameter.own: parameter.python for parameter in parameters}
+    for name in required_of(schema):
+        if name not in given and name in spelt:
+            yield f"{spelling} needs the argument {shown(spelt[name])}."
+
+
+def _invalid(spelling: str, given: Mapping[str, ast.expr], schema: Mapping[str, Any]) -> Iterator[str]:
+    """Arguments that are written out and that the schema does not admit."""
+    around = {key: schema[key] for key in _ENVELOPING if key in schema}
+    for name, node in given.items():
+        written = _literal(node)
+        if written is None or (written.value is None and name not in required_of(schema)):
+            continue
+        of_one = {**around, "type": "object", "properties": {name: properties_of(schema).get(name, True)}}
+        check = SchemaCheck(of_one)
+        value = {name: written.value}
+        if not check.admits(value):
+            messages = [message for _, message in check.problems(value, 1)]
+            if messages:
+                yield f"{spelling}, argument {shown(name)}: {messages[0]}"
+
+
+@dataclass(frozen=True)
+class _Written:
+    value: Any
+
+
+def _literal(node: ast.expr) -> _Written | None:
+    """The value of an argument that is written out as JSON has it."""
+    if (node.end_lineno or 0) - node.lineno > 200:
+        return None
+    try:
+        value = ast.literal_eval(node)
+    except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
+        return None
+    return _Written(value) if _is_json(value) and len(repr(value)) <= _LONGEST_LITERAL else None
+
+
+def _is_json(value: Any) -> bool:
+    if isinstance(value, list):
+        return all(map(_is_json, value))
+    if isinstance(value, dict):
+        return all(isinstance(key, str) for key in value) and all(map(_is_json, value.values()))
+    is_number = isinstance(value, int | float) and abs(value) < 2**53
+    return value is None or isinstance(value, str | bool) or is_number

@@ -1,0 +1,88 @@
+"""The processes in which scripts are type-checked, apart from those in which they run. Imports pydantic_monty on first
+use.
+
+A check makes a worker four times as large as a script does, and one that takes too long costs a worker.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from mcp_optimizer.limits import Limits
+
+if TYPE_CHECKING:
+    from pydantic_monty import AsyncMonty
+
+_MOST = 2
+_CHECKS_PER_WORKER = 500
+"""Checks after which a worker is replaced, whatever it remembers of them."""
+
+_GRACE = 1.0
+"""Seconds after which a worker that does not end is killed."""
+
+_AFTER_THE_END = 0.05
+"""Seconds after the last worker ended, in which threads of the library end."""
+
+
+@dataclass(frozen=True)
+class CheckVerdict:
+    """What a worker said of a text: nothing, if all is well or it could not say."""
+
+    diagnostics: str = ""
+    """Of the type checker, as JSON."""
+    refused: str = ""
+    """Why the interpreter does not read it at all, and on which line."""
+    line: int = 1
+
+
+class CheckWorkers:
+    """A pool of workers, started with the first check."""
+
+    def __init__(self, limits: Limits) -> None:
+        self._seconds = limits.script_check_seconds
+        self._pool: AsyncMonty | None = None
+        self._opening = asyncio.Lock()
+        self._free = asyncio.Semaphore(_MOST)
+
+    async def verdict(self, text: str, stubs: str) -> CheckVerdict:
+        """Check a text whose first statement waits for us; it is left there, and nothing after it runs."""
+        import pydantic_monty
+
+        async with self._free:
+            pool = await self._opened()
+            checked = pool.checkout(type_check=True, type_check_stubs=stubs, type_check_format="json")
+            try:
+                async with asyncio.timeout(self._seconds), checked as session:
+                    await session.feed_start(text)
+            except pydantic_monty.MontyTypingError as error:
+                return CheckVerdict(diagnostics=error.display())
+            except (pydantic_monty.MontySyntaxError, pydantic_monty.MontyRuntimeError) as error:
+                frames = error.traceback()
+                return CheckVerdict(refused=error.display("msg"), line=frames[-1].line if frames else 1)
+            except (TimeoutError, pydantic_monty.MontyError, OSError):
+                return CheckVerdict()
+        return CheckVerdict()
+
+    async def _opened(self) -> AsyncMonty:
+        import pydantic_monty
+
+        async with self._opening:
+            if self._pool is None:
+                pool = pydantic_monty.AsyncMonty(
+                    min_processes=0,
+                    max_processes=_MOST,
+                    max_checkouts_per_worker=_CHECKS_PER_WORKER,
+                    request_timeout=self._seconds + _GRACE,
+                )
+                self._pool = await pool.__aenter__()
+            return self._pool
+
+    async def close(self) -> None:
+        """End all workers."""
+        async with self._opening:
+            pool, self._pool = self._pool, None
+            if pool is not None:
+                await pool.__aexit__(None, None, None)
+                await asyncio.sleep(_AFTER_THE_END)

@@ -1,0 +1,169 @@
+"""Checks a script before anything is called: its names, the arguments of its calls, and what it does with results.
+
+Called by the runner, and when a stored script is saved or a tool that it uses has changed. The type checker is the one
+that comes with the scripts' interpreter; it runs in a worker, within a time, and whatever it is unsure of passes. A
+check that cannot be made finds no problem.
+"""
+
+from __future__ import annotations
+
+import ast
+import asyncio
+import builtins
+import warnings
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass
+
+from mcp_optimizer.catalog import CatalogTool
+from mcp_optimizer.compression.shapes import Shape
+from mcp_optimizer.limits import DEFAULT_LIMITS, Limits
+from mcp_optimizer.scripts.call_sites import CallSites
+from mcp_optimizer.scripts.check_workers import CheckWorkers
+from mcp_optimizer.scripts.diagnostics import Context, cannot_import, problems_of
+from mcp_optimizer.scripts.names import Toolbox
+from mcp_optimizer.scripts.prepared import LINES_BEFORE, MODULES, UNKNOWN_AT_RUN_TIME, preamble, prepared
+from mcp_optimizer.scripts.problems import Problem, problem, shown
+from mcp_optimizer.scripts.stubs import ExactStubs
+
+_MOST_PROBLEMS = 10
+_NOT_YET = "The monty syntax parser does not yet support"
+_ADDING = frozenset({"setdefault", "pop", "update", "get"})
+"""Methods after which a key is the script's own affair."""
+
+_KNOWN = frozenset(dir(builtins)) - {"open", "input"}
+
+
+@dataclass(frozen=True)
+class _Prepared:
+    """A script that was read, and what the type checker is to be told."""
+
+    text: str
+    stubs: str
+    context: Context
+    problems: tuple[Problem, ...]
+    calls_something: bool
+
+
+class ScriptChecker:
+    """Checks scripts. `learned` says what was seen in the results of a tool."""
+
+    def __init__(
+        self,
+        workers: CheckWorkers,
+        limits: Limits = DEFAULT_LIMITS,
+        learned: Callable[[CatalogTool], Shape | None] = lambda _tool: None,
+    ) -> None:
+        self._workers = workers
+        self._limits = limits
+        self._learned = learned
+
+    async def check(self, script: str, toolbox: Toolbox, variables: Collection[str] = ()) -> tuple[Problem, ...]:
+        """What is wrong with a script, by line. Those that are no warnings would end it. `variables` it is given."""
+        if len(script) > self._limits.script_characters:
+            return ()
+        read = await asyncio.to_thread(self._read, script, toolbox, variables)
+        if read is None:
+            return ()
+        found, told = [*read.problems], {problem.line for problem in read.problems}
+        # A script that calls nothing can do no harm by failing.
+        if read.calls_something:
+            found += [problem for problem in await self._typed(read) if problem.line not in told]
+        return _sorted(found)
+
+    def _read(self, script: str, toolbox: Toolbox, variables: Collection[str]) -> _Prepared | None:
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                tree = ast.parse(script)
+            sites = CallSites(tree, toolbox, variables)
+            text = prepared(script, tree, sites)
+        except (SyntaxError, ValueError, RecursionError, MemoryError):
+            # The worker says it better, with the grammar that counts.
+            return None
+        exact = ExactStubs(self._limits.script_stub_characters)
+        used = list(sites.used)
+        shapes = {tool.key: shape for tool in _tools(used, toolbox) if (shape := self._learned(tool)) is not None}
+        stubs = "\n".join([preamble(variables), exact.write(toolbox, used, shapes)])
+        packed = {site.node.lineno for site in sites.sites if len(site.node.args) == 1}
+        context = Context(toolbox, exact.results, _added_keys(tree), sites.bound, variables, packed)
+        found = (*sites.problems, *_of_imports(tree, sites.bound))
+        calls_something = bool(used or sites.sites) or not _names(tree) <= _KNOWN | sites.bound
+        return _Prepared(text, stubs, context, found, calls_something)
+
+    async def refusals(self, script: str, toolbox: Toolbox, variables: Collection[str] = ()) -> list[str]:
+        """Why a script is not run, as its author reads it; nothing if it is."""
+        return [str(one) for one in await self.check(script, toolbox, variables) if not one.is_warning]
+
+    async def close(self) -> None:
+        await self._workers.close()
+
+    async def _typed(self, read: _Prepared) -> list[Problem]:
+        """What the type checker, and the interpreter's own parser, say."""
+        said = await self._workers.verdict(read.text, read.stubs)
+        if said.refused:
+            return [problem(max(said.line - LINES_BEFORE, 1), said.refused.replace(_NOT_YET, "scripts do not support"))]
+        return await asyncio.to_thread(problems_of, said.diagnostics, read.context) if said.diagnostics else []
+
+
+def _names(tree: ast.Module) -> frozenset[str]:
+    """Every name that the script reads."""
+    return frozenset(node.id for node in ast.walk(tree) if isinstance(node, ast.Name))
+
+
+def _tools(used: Iterable[tuple[str, str]], toolbox: Toolbox) -> list[CatalogTool]:
+    return [tool for server, name in used if (tool := toolbox.tool(server, name)) is not None]
+
+
+def _of_imports(tree: ast.Module, bound: Collection[str]) -> list[Problem]:
+    """Modules and names that scripts do not have and the type checker does not miss. What is tried is not one."""
+    tried = {id(inner) for node in ast.walk(tree) if isinstance(node, ast.Try) for inner in ast.walk(node)}
+    found = []
+    for node in ast.walk(tree):
+        match node:
+            case ast.Import(names=aliases, lineno=line):
+                imported = [alias.name for alias in aliases]
+            case ast.ImportFrom(module=module, lineno=line):
+                imported = [module or "."]
+            case ast.Name(id=name, lineno=line) if name in UNKNOWN_AT_RUN_TIME and name not in bound:
+                imported = []
+                found.append(problem(line, f"{shown(name)} is not defined. A script ends with its last line."))
+            case _:
+                continue
+        missing = [name for name in imported if name.partition(".")[0] not in {*MODULES, "__future__"}]
+        found += [problem(line, cannot_import(name)) for name in missing if id(node) not in tried]
+    return found
+
+
+def _added_keys(tree: ast.Module) -> frozenset[str]:
+    """Keys that the script puts into objects, or asks for where they may be missing."""
+    found: set[object] = set()
+    for node in ast.walk(tree):
+        match node:
+            case ast.Subscript(slice=ast.Constant(value=key), ctx=ast.Store() | ast.Del()):
+                found.add(key)
+            case ast.Call(func=ast.Attribute(attr=name), args=[ast.Constant(value=key), *_]) if name in _ADDING:
+                found.add(key)
+            case ast.Call(func=ast.Attribute(attr="update"), keywords=keywords):
+                found |= {keyword.arg for keyword in keywords}
+            case ast.Call(func=ast.Attribute(attr="update"), args=[ast.Dict(keys=keys)]):
+                found |= {key.value for key in keys if isinstance(key, ast.Constant)}
+            case ast.Compare(left=ast.Constant(value=key), ops=[ast.In() | ast.NotIn()]):
+                found.add(key)
+            case ast.Try(body=body, handlers=handlers) if any(map(_expects_missing, handlers)):
+                found |= {inner.value for one in body for inner in ast.walk(one) if isinstance(inner, ast.Constant)}
+    return frozenset(key for key in found if isinstance(key, str))
+
+
+def _expects_missing(handler: ast.ExceptHandler) -> bool:
+    """Whether a key that is missing is no surprise."""
+    names = {node.id for node in ast.walk(handler.type) if isinstance(node, ast.Name)} if handler.type else set()
+    return handler.type is None or not names.isdisjoint({"KeyError", "LookupError", "Exception", "BaseException"})
+
+
+def _sorted(found: Iterable[Problem]) -> tuple[Problem, ...]:
+    """By line, each line's first words once; errors before warnings."""
+    once: dict[tuple[int, str], Problem] = {}
+    for one in found:
+        once.setdefault((one.line, one.message.partition(" Did you mean")[0]), one)
+    ordered = sorted(once.values(), key=lambda one: (one.is_warning, one.line))
+    return tuple(ordered[:_MOST_PROBLEMS])

@@ -1,0 +1,171 @@
+"""A script as the type checker reads it: the same lines, with what would make the checker guess taken out. Pure.
+
+The checker takes `{"a": 1}` for a dict of numbers for ever, and annotations at their word; Python does neither. So
+displays and annotations become Any, and calls of tools return their results with or without `await`.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Collection
+
+from mcp_optimizer.scripts.call_sites import CallSites
+
+GATE = "mcp_gate"
+"""Called before the first line: where it stops, the script was checked and nothing of it ran."""
+
+LINES_BEFORE = 1
+
+_ANY, _ANYTHING, _ALL, _TOGETHER = "McpAny", "mcp_any", "mcp_gathered", "mcp_together_"
+_MOST_TOGETHER = 6
+
+PREAMBLE = "\n".join(
+    [
+        "from typing import Any, Literal, NotRequired, TypedDict, TypeVar, overload",
+        "import asyncio as asyncio, datetime as datetime, json as json, math as math, re as re",
+        f"{_ANY} = Any",
+        f"def {GATE}() -> Any: ...",
+        f"def {_ANYTHING}(given: Any, *more: Any, **others: Any) -> Any: ...",
+        *(f'T{number} = TypeVar("T{number}")' for number in range(_MOST_TOGETHER)),
+        f"def {_ALL}(*given: T0) -> list[T0]: ...",
+        *(
+            f"def {_TOGETHER}{count}({', '.join(f'a{number}: T{number}' for number in range(count))}) -> "
+            f"tuple[{', '.join(f'T{number}' for number in range(count))}]: ..."
+            for count in range(1, _MOST_TOGETHER + 1)
+        ),
+        "def call(name: Any, /, *given: Any, **named: Any) -> Any: ...",
+        "def parallel(name: Any, items: Any, **named: Any) -> Any: ...",
+        "def find(text: Any, **named: Any) -> Any: ...",
+        "ToolError = RuntimeError",
+    ]
+)
+
+KNOWN_AT_RUN_TIME = frozenset(
+    "FileExistsError FileNotFoundError ImportError IsADirectoryError ModuleNotFoundError NotADirectoryError "
+    "PermissionError UnboundLocalError UnicodeDecodeError UnicodeEncodeError filter format getattr hasattr map open "
+    "setattr".split()
+)
+"""Names that scripts have and the checker does not know."""
+
+UNKNOWN_AT_RUN_TIME = frozenset("EnvironmentError IOError copyright credits exit help license quit".split())
+"""Names that the checker knows and scripts do not have."""
+
+MODULES = frozenset(
+    "asyncio base64 binascii bisect collections copy csv dataclasses datetime decimal functools hashlib itertools json "
+    "math os pathlib posixpath random re sys time tomllib typing unicodedata".split()
+)
+"""Modules that scripts can import."""
+
+
+def prepared(script: str, tree: ast.Module, sites: CallSites) -> str:
+    """The text to check."""
+    text = _Text(script)
+    _Preparation(text, sites).read(tree)
+    return f"{GATE}()\n{text.changed()}"
+
+
+def preamble(variables: Collection[str]) -> str:
+    """What every script knows, for the checker. `variables` are those that this one is given."""
+    names = sorted({*KNOWN_AT_RUN_TIME, *(name for name in variables if name.isidentifier())})
+    return "\n".join([PREAMBLE, *(f"{name}: Any" for name in names)])
+
+
+class _Preparation:
+    """Finds what is to be changed. Not inside f-strings, where older Pythons do not know the places."""
+
+    def __init__(self, text: _Text, sites: CallSites) -> None:
+        self._text = text
+        self._sites = sites
+
+    def read(self, tree: ast.AST) -> None:
+        # (node, whether it is an argument of a tool, whether it is inside a display that is already Any)
+        waiting: list[tuple[ast.AST, bool, bool]] = [(tree, False, False)]
+        while waiting:
+            node, is_argument, is_inside = waiting.pop()
+            if isinstance(node, ast.JoinedStr):
+                continue
+            is_display = isinstance(node, ast.Dict | ast.List | ast.Set) and _is_read(node)
+            if isinstance(node, ast.expr) and is_display and not is_argument and not is_inside:
+                self._text.wrap(node, f"{_ANYTHING}(", ")")
+            self._change(node)
+            is_tool = isinstance(node, ast.expr) and self._sites.is_tool_call(node)
+            # The inside of a display in an argument belongs to it, that of a call inside does not.
+            is_argument = is_tool or (is_argument and isinstance(node, ast.Dict | ast.List | ast.Set | ast.keyword))
+            waiting += [(child, is_argument, is_display and not is_tool) for child in ast.iter_child_nodes(node)]
+
+    def _change(self, node: ast.AST) -> None:
+        match node:
+            case ast.Await(value=value) if self._sites.is_tool_call(value) or _is_gather(value):
+                self._text.replace(node, "await", "     ")
+            case ast.Call(func=func) if _is_gather(node):
+                self._text.put(func, self._gathering(node))
+            case ast.arg(annotation=ast.expr() as annotation):
+                self._text.put(annotation, _ANY)
+            case ast.FunctionDef(returns=ast.expr() as annotation):
+                self._text.put(annotation, _ANY)
+            case ast.AnnAssign(annotation=annotation):
+                self._text.put(annotation, _ANY)
+            case ast.ImportFrom(module="__future__"):
+                self._text.put(node, "pass")
+
+    def _gathering(self, node: ast.Call) -> str:
+        """The function of ours with the type of this `gather`."""
+        args = node.args
+        if node.keywords or not args:
+            return _ANYTHING
+        if len(args) == 1 and isinstance(args[0], ast.Starred):
+            return _ALL
+        are_tools = all(map(self._sites.is_tool_call, args)) and len(args) <= _MOST_TOGETHER
+        return f"{_TOGETHER}{len(args)}" if are_tools else _ANYTHING
+
+
+def _is_read(node: ast.AST) -> bool:
+    return isinstance(getattr(node, "ctx", None) or ast.Load(), ast.Load)
+
+
+def _is_gather(node: ast.expr) -> bool:
+    if not isinstance(node, ast.Call):
+        return False
+    into = node.func
+    if isinstance(into, ast.Attribute):
+        return into.attr == "gather" and isinstance(into.value, ast.Name) and into.value.id == "asyncio"
+    return isinstance(into, ast.Name) and into.id == "gather"
+
+
+class _Text:
+    """A script's text and changes within its lines."""
+
+    def __init__(self, script: str) -> None:
+        self._lines = [line.encode("utf-8", "replace") for line in script.split("\n")]
+        self._opened: dict[tuple[int, int], str] = {}
+        self._closed: dict[tuple[int, int], str] = {}
+        self._put: dict[tuple[int, int], tuple[int, str]] = {}
+        """In the place of so many bytes, another text."""
+
+    def replace(self, node: ast.expr, old: str, new: str) -> None:
+        """Replace the beginning of a node, if it is what is expected."""
+        at = node.col_offset
+        if self._lines[node.lineno - 1][at : at + len(old)] == old.encode():
+            self._put[node.lineno, at] = len(old), new
+
+    def put(self, node: ast.expr | ast.stmt, new: str) -> None:
+        """Put a text in the place of a node that stands on one line."""
+        if node.lineno == node.end_lineno and node.end_col_offset is not None:
+            self._put[node.lineno, node.col_offset] = node.end_col_offset - node.col_offset, new
+
+    def wrap(self, node: ast.expr, before: str, after: str) -> None:
+        """Put text around a node."""
+        assert node.end_lineno is not None
+        assert node.end_col_offset is not None
+        opened, closed = (node.lineno, node.col_offset), (node.end_lineno, node.end_col_offset)
+        self._opened[opened] = self._opened.get(opened, "") + before
+        self._closed[closed] = self._closed.get(closed, "") + after
+
+    def changed(self) -> str:
+        lines = list(self._lines)
+        for place in sorted({*self._opened, *self._closed, *self._put}, reverse=True):
+            line, column = place
+            length, new = self._put.get(place, (0, ""))
+            added = f"{self._closed.get(place, '')}{self._opened.get(place, '')}{new}".encode()
+            lines[line - 1] = lines[line - 1][:column] + added + lines[line - 1][column + length :]
+        return b"\n".join(lines).decode("utf-8", "replace")

@@ -1,0 +1,65 @@
+"""What is wrong with a script, as the model that wrote it reads it. Pure.
+
+A problem names its line and, where there is one, the right spelling. None repeats more of the script than a name.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from mcp_optimizer.runtime.terminal_text import printable
+
+_LONGEST_NAME = 60
+_LONGEST_MESSAGE = 300
+_MOST_COMPARED = 2_000
+_MOST_LISTED = 12
+_CUTOFF = 0.6
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One mistake. A warning comes from what was seen in results, and refuses nothing."""
+
+    line: int
+    message: str
+    is_warning: bool = False
+
+    def __str__(self) -> str:
+        return f"line {self.line}: {self.message}"
+
+
+def problem(line: int, message: str, *, is_warning: bool = False) -> Problem:
+    """A problem whose message is bounded and stays on its line."""
+    one = printable(" ".join(message.split()))
+    return Problem(line, one if len(one) <= _LONGEST_MESSAGE else f"{one[:_LONGEST_MESSAGE]}…", is_warning)
+
+
+def shown(name: str) -> str:
+    """A name of the script or of a server, quoted and bounded."""
+    return repr(name if len(name) <= _LONGEST_NAME else f"{name[:_LONGEST_NAME]}…")
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """The name that was probably meant, or nothing."""
+    candidates = [one for _, one in zip(range(_MOST_COMPARED), known, strict=False) if len(one) <= 2 * _LONGEST_NAME]
+    folded = {_folded(one): one for one in reversed(candidates)}
+    wanted = _folded(name[: 2 * _LONGEST_NAME])
+    found = folded.get(wanted) or next(iter(difflib.get_close_matches(wanted, folded, n=1, cutoff=_CUTOFF)), "")
+    return folded.get(found, found)
+
+
+def hint(name: str, known: Iterable[str], what: str) -> str:
+    """` Did you mean ...?`, or the names that there are."""
+    known = list(known)
+    if near := nearest(name, known):
+        return f" Did you mean {near}?"
+    if not known:
+        return f" There are no {what}."
+    more = ", ..." if len(known) > _MOST_LISTED else ""
+    return f" The {what}: {', '.join(shown(one)[1:-1] for one in known[:_MOST_LISTED])}{more}."
+
+
+def _folded(name: str) -> str:
+    return name.replace("_", "").replace("-", "").lower()
