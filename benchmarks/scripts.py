@@ -159,6 +159,8 @@ def judged(found: Outcomes, tasks: Sequence[Task]) -> list[str]:
         f"- {fewer:.1f} times fewer tokens in all than one by one, discovery included "
         f"({one.work.tokens / script.work.tokens:.1f} without); aim {AIM:g}: {'met' if fewer >= AIM else 'not met'}. "
         f"Median of the tasks: {median:.1f}.",
+        f"- Of the {script.tokens:,} tokens of scripts, {script.discovery.tokens:,} are discovery; one by one, "
+        f"{one.discovery.tokens:,} of {one.tokens:,}.",
         f"- {select.tokens / script.tokens:.1f} times fewer than with `select`, discovery included "
         f"({select.work.tokens / script.work.tokens:.1f} without).",
         f"- The worst task is {name!r}: {worse[name]:.2f} times the tokens of one by one; aim: none over {WORST:g}: "
