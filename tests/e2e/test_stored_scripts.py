@@ -245,15 +245,11 @@ async def test_rules_are_about_the_script_and_about_its_calls(
     assert (await script(config, options, "save", "busy_people", busy, *SAID)).code == 0
     arguments = ("run", "busy_people", '{"board": 1, "least": 1}')
     rules = tmp_path / "rules.toml"
-    # To whom a tool is denied, it does not exist in scripts either.
-    for server, tool, said in (
-        ("scripts", "busy_people", "Not this."),
-        ("kanban", "list_cards", "no tool 'list_cards'"),
-    ):
+    for server, tool in (("scripts", "busy_people"), ("kanban", "list_cards")):
         rules.write_text(f'[[rules]]\neffect = "deny"\nserver = "{server}"\ntool = "{tool}"\nreason = "Not this."\n')
         run = await script(config, options, *arguments, "--settings", rules)
         assert run.code == 1
-        assert said in run.out + run.err
+        assert "Not this." in run.out + run.err
 
 
 async def test_two_gateways_on_one_database_see_what_the_other_keeps_and_forgets(

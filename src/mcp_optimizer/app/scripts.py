@@ -55,7 +55,7 @@ def script_runner(
     checker = ScriptChecker(CheckWorkers(limits), limits, learned)
     parked = ParkedCalls(ParkingLimits(seconds=settings.answer_timeout), has_one_client=has_one_client)
     waiting = WaitingScripts(parked, partial(_key, storage))
-    return ScriptRunner(gateway, ScriptMode(settings.scripts), limits, waiting, checker)
+    return ScriptRunner(gateway, ScriptMode(settings.scripts), limits, waiting, checker=checker)
 
 
 async def _key(storage: Storage) -> bytes | None:
