@@ -188,3 +188,12 @@ async def test_the_report_says_what_stayed_out_of_the_context(config: Path, tmp_
     scripts = reported["usage"]["scripts"]
     assert scripts["runs"] == 1
     assert scripts["kept_out"] > 3_000
+
+
+async def test_every_call_of_a_script_is_in_the_audit(config: Path, tmp_path: Path) -> None:
+    database, log = tmp_path / "catalog.db", tmp_path / "audit.jsonl"
+    async with client_of(config, "stdio", "auto", "--database", database, "--audit-file", log) as client:
+        await run(client, "kanban.list_boards()\nkanban.list_tags()")
+        await run(client, "call('create' + '_tag', name='x')")
+    lines = [json.loads(line) for line in log.read_text().splitlines()]
+    assert [line["tool"] for line in lines if line.get("method") == "tools/call"] == ["list_boards", "list_tags"]
