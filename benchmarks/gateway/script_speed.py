@@ -28,6 +28,7 @@ from mcp_optimizer.demo import demo_server_commands
 
 RESULT = RESULTS / "script_speed.md"
 CALLS = 100
+EMPTY = 20
 SCRIPT = f"for _ in range({CALLS}): kanban.list_tags()"
 AT_ONCE = f"len(parallel('kanban.list_tags', [{{}}] * {CALLS}))"
 
@@ -51,11 +52,15 @@ def client_ways(client: Client) -> dict[str, Way]:
         for _ in range(CALLS):
             await client.call_tool("call_tool", {"tool_name": "list_tags", "parameters": {}})
 
+    async def empty() -> None:
+        for _ in range(EMPTY):
+            await client.call_tool("run_script", {"script": "1"})
+
     return {
         "client: calls one by one": one_by_one,
         "client: one script, calls one by one": lambda: client.call_tool("run_script", {"script": SCRIPT}),
         "client: one script, parallel": lambda: client.call_tool("run_script", {"script": AT_ONCE}),
-        "client: an empty script": lambda: client.call_tool("run_script", {"script": "1"}),
+        f"client: {EMPTY} empty scripts": empty,
     }
 
 
@@ -64,11 +69,15 @@ def ways_here(optimizer: Optimizer) -> dict[str, Way]:
         for _ in range(CALLS):
             await optimizer.gateway.call("list_tags", {}, "kanban")
 
+    async def empty() -> None:
+        for _ in range(EMPTY):
+            await optimizer.run_script("1")
+
     return {
         "in process: calls one by one": one_by_one,
         "in process: one script, calls one by one": lambda: optimizer.run_script(SCRIPT),
         "in process: one script, parallel": lambda: optimizer.run_script(AT_ONCE),
-        "in process: an empty script": lambda: optimizer.run_script("1"),
+        f"in process: {EMPTY} empty scripts": empty,
     }
 
 

@@ -252,6 +252,16 @@ async def test_results_of_parallel_calls_count_together(optimizer: Optimizer) ->
     assert "larger than a script receives at a time" in text
 
 
+async def test_results_that_a_script_does_not_take_do_not_pile_up(optimizer: Optimizer) -> None:
+    # Each is within the limit of one result; together they are more than a script may hold.
+    script = (
+        "async def f():\n    t = [giving.huge(size=900_000) for _ in range(29)]\n    return await asyncio.gather(*t)"
+    )
+    text = await run(optimizer, f"{script}\n[len(x) for x in await f()]")
+    assert text.startswith("The script was ended"), text
+    assert await run(optimizer, "1 + 1") == "2"
+
+
 async def test_more_output_is_left_out(optimizer: Optimizer) -> None:
     runner = optimizer.parts.scripts
     assert runner is not None

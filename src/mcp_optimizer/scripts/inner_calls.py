@@ -133,9 +133,16 @@ class InnerCalls:
             raise CallFailed(_NOT_ARGUMENTS)
         self._count(len(items))
         tool = await self._tool(name)
-        made = await asyncio.gather(
-            *(self._made(tool, _arguments(tool, *_as_given(item))) for item in items), return_exceptions=True
-        )
+        room = self._limits.script_result_bytes
+
+        async def one(item: Any) -> str:
+            nonlocal room
+            text = await self._made(tool, _arguments(tool, *_as_given(item)))
+            room -= len(text)
+            # Not held until the others are done: together they may be larger than the memory there is.
+            return text if room >= 0 else ""
+
+        made = await asyncio.gather(*map(one, items), return_exceptions=True)
         failed = [(number, error) for number, error in enumerate(made) if isinstance(error, BaseException)]
         for _, error in failed:
             if not isinstance(error, CallFailed):
@@ -144,7 +151,7 @@ class InnerCalls:
             number, error = failed[0]
             raise CallFailed(f"{len(failed)} of {len(made)} calls failed. Number {number}: {error}")
         texts = [text for text in made if isinstance(text, str)]
-        if sum(map(len, texts)) > self._limits.script_result_bytes:
+        if room < 0:
             raise CallFailed(f"The results of {name[:100]} are larger than a script receives at a time.")
         return pydantic_core.to_json(texts).decode()
 

@@ -178,7 +178,7 @@ class ScriptRunner:
         before = setup(job.source.servers, job.arguments, limits.script_calls, limits.script_output)
         try:
             async with self._workers.session(caller) as session, clock:
-                value = await Driver(session, calls, printed).run(before, job.source.code)
+                value = await Driver(session, calls, printed, limits.script_memory).run(before, job.source.code)
         except _endings() as error:
             if isinstance(error, TimeoutError) and not clock.is_over:
                 raise
