@@ -194,28 +194,43 @@ async def test_a_script_that_changes_something_does_so_only_where_that_is_allowe
     assert "scripts may only read here" in refused.err
 
 
+def letters(day: str) -> list[dict[str, Any]]:
+    """What a server lists: a tool with one parameter, and the one with which it says that its list changed."""
+    schema = {
+        "type": "object",
+        "properties": {day: {"type": "integer"}},
+        "required": [day],
+        "additionalProperties": False,
+    }
+    only_reads = {"annotations": {"readOnlyHint": True}}
+    relist = {"name": "relist", "inputSchema": {"type": "object"}, **only_reads}
+    return [relist, {"name": "get_letter", "inputSchema": schema, **only_reads}]
+
+
 @pytest.mark.parametrize("transport", ["stdio", "http"])
-async def test_a_tool_that_goes_away_breaks_the_script_and_everybody_is_told(
+async def test_a_tool_that_changes_or_goes_away_breaks_the_script_and_everybody_is_told(
     transport: str, write_servers: WriteServers, options: tuple[object, ...], tmp_path: Path
 ) -> None:
     tools, source = tmp_path / "tools.json", tmp_path / "script.py"
-    entries = [
-        {"name": name, "inputSchema": {"type": "object"}, "annotations": {"readOnlyHint": True}}
-        for name in ("get_letter", "relist")
-    ]
-    tools.write_text(json.dumps(entries))
-    source.write_text("post.get_letter()")
-    config = write_servers({"post": {"command": sys.executable, "args": [str(CHANGING), str(tools)]}})
+    tools.write_text(json.dumps(letters("day")))
+    source.write_text("post.get_letter(day=today)")
+    entry = {"command": sys.executable, "args": [str(CHANGING), str(tools)], "trust": "off"}
+    config = write_servers({"post": entry})
     async with client_of(config, transport, "auto", *options) as client:
         await until_found(client, "get letter", "get_letter")
         saved = await script(config, options, "save", "letters", source, "--description", "The letter of today")
         assert saved.code == 0, saved.err
+        assert "today:integer" in saved.out
         await until_found(client, "letter of today", "letters")
-        assert text(await called(client, "letters", {})) == "called get_letter"
-        tools.write_text(json.dumps(entries[1:]))
+        assert text(await called(client, "letters", {"today": 1})) == "called get_letter"
+        tools.write_text(json.dumps(letters("date")))
         await called(client, "relist", {})
-        result = await refused(client, "letters", {}, "'post' has no tool 'get_letter' any more")
-        assert "script save letters FILE --replace" in text(result)
+        changed = await refused(client, "letters", {"today": 1}, "'get_letter' changed")
+        assert "'day'" in text(changed)
+        assert "script save letters FILE --replace" in text(changed)
+        tools.write_text(json.dumps(letters("day")[:1]))
+        await called(client, "relist", {})
+        await refused(client, "letters", {"today": 1}, "'post' has no tool 'get_letter' any more")
         [row] = (await script(config, options, "list", "--json")).json["scripts"]
         assert row["state"] == "broken"
         assert "get_letter" in row["reason"]
