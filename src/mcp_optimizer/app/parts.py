@@ -200,7 +200,7 @@ def build_parts(
         trail=trail,
         keeper=keeper,
         policy=policy,
-        scripts=script_runner(settings, gateway, shapes),
+        scripts=script_runner(settings, gateway, storage, shapes, has_one_client=has_one_client),
     )
 
 

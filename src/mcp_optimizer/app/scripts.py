@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from mcp_optimizer.catalog import CatalogTool
 from mcp_optimizer.catalog.shapes import LearnedShapes
 from mcp_optimizer.compression.shapes import Shape
+from mcp_optimizer.db.storage import Storage
 from mcp_optimizer.domain.script_mode import ScriptMode
 from mcp_optimizer.domain.tools import shape_key
 from mcp_optimizer.gateway.gateway import Gateway
@@ -31,14 +33,18 @@ def script_stubs(settings: Settings) -> Stubs | None:
     return Stubs(writer.spelling, writer.stub)
 
 
-def script_runner(settings: Settings, gateway: Gateway, shapes: LearnedShapes | None) -> ScriptRunner | None:
+def script_runner(
+    settings: Settings, gateway: Gateway, storage: Storage, shapes: LearnedShapes | None, *, has_one_client: bool
+) -> ScriptRunner | None:
     """What runs scripts; None where there are none. Raises ConfigurationError if the extra is not installed."""
     if not has_scripts(settings):
         return None
     from mcp_optimizer.scripts.check_workers import CheckWorkers
     from mcp_optimizer.scripts.checking import ScriptChecker
     from mcp_optimizer.scripts.running import ScriptRunner
+    from mcp_optimizer.scripts.suspending import WaitingScripts
     from mcp_optimizer.scripts.workers import check_installed
+    from mcp_optimizer.upstream.parked import ParkedCalls, ParkingLimits
 
     check_installed()
     limits = settings.limits
@@ -47,4 +53,12 @@ def script_runner(settings: Settings, gateway: Gateway, shapes: LearnedShapes | 
         return shapes.of(shape_key(tool.server, tool.record.definition_hash)) if shapes is not None else None
 
     checker = ScriptChecker(CheckWorkers(limits), limits, learned)
-    return ScriptRunner(gateway, ScriptMode(settings.scripts), limits, checker=checker)
+    parked = ParkedCalls(ParkingLimits(seconds=settings.answer_timeout), has_one_client=has_one_client)
+    waiting = WaitingScripts(parked, partial(_key, storage))
+    return ScriptRunner(gateway, ScriptMode(settings.scripts), limits, waiting, checker=checker)
+
+
+async def _key(storage: Storage) -> bytes | None:
+    """The key of the database, with which a later gateway recognises what this one wrote."""
+    stored = await storage.use()
+    return await stored.key() if stored is not None else None

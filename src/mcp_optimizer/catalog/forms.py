@@ -32,9 +32,7 @@ _WITH_NOTES = 3
 
 _MOST_REMEMBERED = 20_000
 _LARGEST = 100_000
-"""Maximum characters of a definition that is compressed, or written as a signature, as a whole. Both take time, and a
-larger one fits no reply.
-"""
+"""Maximum characters of a definition that is compressed or written as a signature: a larger one fits no reply."""
 
 _LEAST_SHARE = 300
 """Minimum tokens of a reply per tool, if the tools are too many or too large for it."""
@@ -47,13 +45,12 @@ class Detail(StrEnum):
     """How much of a definition a reply contains."""
 
     SIGNATURE = "signature"
-    PYTHON = "python"
-    """As scripts call it. The gateway writes it; here it counts as a signature."""
+    PYTHON = "python"  # as scripts call it; the gateway writes it, and here it counts as a signature
     SCHEMA = "schema"
     FULL = "full"
 
 
-_SIGNATURES = frozenset({Detail.SIGNATURE, Detail.PYTHON})
+_SIGNATURES = (Detail.SIGNATURE, Detail.PYTHON)
 
 
 @dataclass(frozen=True)

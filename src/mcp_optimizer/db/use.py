@@ -12,6 +12,11 @@ from mcp_optimizer.db.transactions import Transactions, chunks, upsert
 class StoredUse(Transactions):
     """Counts by term and tool. The key of the hashes is a row of its own: they mean nothing to another catalog."""
 
+    async def key(self) -> bytes:
+        """The key alone, made at the first time."""
+        async with self._writing() as connection:
+            return await salt(connection)
+
     async def read(self) -> tuple[bytes, dict[tuple[str, str], int]]:
         """The key, made at the first time, and all counts."""
         table = search_use

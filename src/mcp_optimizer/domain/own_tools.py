@@ -14,6 +14,12 @@ INSTRUCTIONS = "Gives access to many tools of many servers: search with find_too
 LIST_TTL_MS = 3_600_000
 """How long a client may keep the list of them: they do not change while the gateway runs."""
 
+_SOUGHT: dict[str, Any] = {
+    "tool_description": {"type": "string", "description": "In English, e.g. 'list open orders; send an email'"},
+    "tool_keywords": {"type": "string"},
+    "limit": {"type": "integer"},
+}
+
 FIND_TOOL: dict[str, Any] = {
     "name": "find_tool",
     "description": (
@@ -22,14 +28,7 @@ FIND_TOOL: dict[str, Any] = {
     ),
     "inputSchema": {
         "type": "object",
-        "properties": {
-            "tool_description": {
-                "type": "string",
-                "description": "In English, e.g. 'list open orders; send an email'",
-            },
-            "tool_keywords": {"type": "string"},
-            "limit": {"type": "integer"},
-        },
+        "properties": _SOUGHT,
         "required": ["tool_description"],
     },
     "annotations": {"readOnlyHint": True},
@@ -38,11 +37,9 @@ FIND_TOOL: dict[str, Any] = {
 FIND_TOOL_FOR_SCRIPTS: dict[str, Any] = {
     **FIND_TOOL,
     "inputSchema": {
-        **FIND_TOOL["inputSchema"],
-        "properties": {
-            **FIND_TOOL["inputSchema"]["properties"],
-            "detail": {"type": "string", "description": "'python': as run_script calls them"},
-        },
+        "type": "object",
+        "properties": {**_SOUGHT, "detail": {"type": "string", "description": "'python': as run_script calls them"}},
+        "required": ["tool_description"],
     },
 }
 """Where there are scripts."""

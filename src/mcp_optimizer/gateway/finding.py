@@ -201,16 +201,16 @@ class Finder:
         """The tools in the form that is asked for, as programs read them."""
         if self._stubs is None or detail is not Detail.PYTHON:
             return self._forms.reply(tools, detail, room)
-        return stub_forms([(tool, self._stub(snapshot, tool)) for tool in tools], self._count, room)
+        written = [(tool, self._stub(snapshot, tool)) for tool in tools]
+        return stub_forms(written, self._forms, self._count, room)
 
     def _stub(self, snapshot: Snapshot, tool: CatalogTool) -> str:
         assert self._stubs is not None
         return self._stubs.stub(snapshot, tool, self._shape(tool))
 
     def _python(self, found: FoundTools, snapshot: Snapshot, stubs: Stubs, seen: Seen | None) -> str:
-        written = {hit.tool.key: hit.form.definition.description or "" for hit in found.tools}
         sources = PythonSources(
-            lambda tool: stubs.spelling(snapshot, tool), lambda tool: written[tool.key], self._count
+            lambda tool: stubs.spelling(snapshot, tool), lambda tool: self._stub(snapshot, tool), self._count
         )
         return python_text(found, sources, self._find_tokens, seen)
 

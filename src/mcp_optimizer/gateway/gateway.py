@@ -59,9 +59,7 @@ _PAGE = 100
 _AROUND = 500
 """Tokens of a list reserved for everything except its tools."""
 
-_LARGE_TOOL = 5_000
-_LARGE_TEXT = 100_000
-_MANY_PARTS = 5_000
+_LARGE_TOOL, _LARGE_TEXT, _MANY_PARTS = 5_000, 100_000, 5_000
 """Tokens of a definition, or characters or values of parameters, above which reading and checking goes to a thread."""
 
 

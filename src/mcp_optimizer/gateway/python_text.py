@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from mcp_optimizer.catalog import CatalogTool, Snapshot
-from mcp_optimizer.catalog.forms import Form
+from mcp_optimizer.catalog.forms import Detail, Form, ToolForms
 from mcp_optimizer.domain.json_schema import ANY_OBJECT
 from mcp_optimizer.domain.tools import McpTool
 from mcp_optimizer.gateway.conversations import Seen
@@ -46,15 +46,20 @@ class PythonSources:
     count: Callable[[str], int]
 
 
-def stub_forms(tools: Sequence[tuple[CatalogTool, str]], count: Callable[[str], int], most: int) -> list[Form]:
-    """Tools with their stubs as programs read them: the first that fit the tokens."""
-    forms: list[Form] = []
+def stub_forms(
+    tools: Sequence[tuple[CatalogTool, str]], forms: ToolForms, count: Callable[[str], int], most: int
+) -> list[Form]:
+    """Tools with their stubs as programs read them, or as their servers wrote them where that is smaller: the first
+    that fit the tokens.
+    """
+    made: list[Form] = []
     for tool, text in tools:
         definition = McpTool(name=tool.name, description=text, inputSchema=ANY_OBJECT)
-        forms.append(Form(definition, count(definition.model_dump_json())))
-        if sum(form.cost for form in forms) > most and len(forms) > 1:
-            return forms[:-1]
-    return forms
+        form = Form(definition, count(definition.model_dump_json()))
+        made.append(form if form.tokens < tool.tokens else forms.form(tool, Detail.FULL))
+        if sum(form.cost for form in made) > most and len(made) > 1:
+            return made[:-1]
+    return made
 
 
 def python_text(found: FoundTools, sources: PythonSources, budget: int, seen: Seen | None = None) -> str:

@@ -7,15 +7,19 @@ that were begun are finished. Knows pydantic_monty's values by their types' name
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from typing import TYPE_CHECKING, Any
 
-from mcp_optimizer.scripts.inner_calls import CallFailed, InnerCalls
+from mcp_optimizer.runtime.tasks import BackgroundTasks
+from mcp_optimizer.scripts.inner_calls import CallFailed, InnerCalls, TooManyInnerCalls
 from mcp_optimizer.scripts.printed import Printed
 from mcp_optimizer.scripts.worker_code import CALL, FIND, LATER, NOW, PARALLEL
 
 if TYPE_CHECKING:
     from pydantic_monty import AsyncMontySession
+
+logger = logging.getLogger(__name__)
 
 _SLEEPS = frozenset({"system.sleep", "system.async_sleep"})
 
@@ -29,6 +33,7 @@ class Driver:
         self._session = session
         self._printed = printed
         self._begun: dict[int, asyncio.Task[Answer]] = {}
+        self._tasks = BackgroundTasks(logger, "A call of a script failed", expected=(TooManyInnerCalls,))
         self._does: Mapping[str, Callable[[str, str], Awaitable[str]]] = {
             CALL: calls.call,
             PARALLEL: calls.parallel,
@@ -43,6 +48,9 @@ class Driver:
             while type(state).__name__ != "MontyComplete":
                 state = await self._go_on(state)
             return str(state.output or "")
+        except asyncio.CancelledError:
+            self._tasks.cancel()
+            raise
         finally:
             await self._finish()
 
@@ -63,7 +71,7 @@ class Driver:
         if name == NOW:
             return await state.resume(await self._answer(state.args))
         if name == LATER:
-            self._begun[state.call_id] = asyncio.create_task(self._answer(state.args))
+            self._begun[state.call_id] = self._tasks.spawn(self._answer(state.args))
             return await state.resume({"future": ...})
         return await state.resume({"exc_type": "NameError", "message": f"name {name[:100]!r} is not defined"})
 
@@ -80,16 +88,11 @@ class Driver:
         return found
 
     async def _finish(self) -> None:
-        """Let calls end that the script began and did not wait for; if the run itself is ended, end them."""
-        tasks = list(self._begun.values())
-        self._begun.clear()
+        """Let calls end that the script began and did not wait for; if the run is ended meanwhile, end them."""
         try:
-            for ended in await asyncio.gather(*tasks, return_exceptions=True):
-                if isinstance(ended, asyncio.CancelledError):
-                    raise ended
+            await self._tasks.settled()
         finally:
-            for task in tasks:
-                task.cancel()
+            self._tasks.cancel()
 
 
 async def _answered(does: Mapping[str, Callable[[str, str], Awaitable[str]]], args: tuple[Any, ...]) -> Answer:

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from functools import partial
 from typing import Any
 
 import pydantic_core
@@ -25,6 +26,7 @@ from mcp_optimizer.errors import OptimizerError, quoted
 from mcp_optimizer.gateway.entries import entry
 from mcp_optimizer.gateway.gateway import Gateway
 from mcp_optimizer.limits import Limits
+from mcp_optimizer.scripts.asking import answered
 from mcp_optimizer.scripts.names import Parameter, Toolbox, parameters_of
 from mcp_optimizer.scripts.values import TooLarge, error_text, packed
 
@@ -57,6 +59,14 @@ class CallNote:
     name: str
     changes: bool
     outcome: Made = Made.BEGUN
+
+    def done(self) -> None:
+        """The tool returned a result."""
+        self.outcome = Made.DONE
+
+    def failed(self) -> None:
+        """It did not, or reports an error."""
+        self.outcome = Made.FAILED
 
 
 @dataclass(frozen=True)
@@ -175,20 +185,22 @@ class InnerCalls:
             note = CallNote(self._toolbox.spelling(tool), risk is not Risk.READ)
             self.notes.append(note)
             try:
-                result = await self._gateway.call(
-                    tool.record.name, arguments, tool.server, self._caller, most=self._allowed.mode.most, whole=True
-                )
+                result = await answered(partial(self._once, tool, arguments), self._caller)
             except OptimizerError as error:
-                note.outcome = Made.FAILED
+                note.failed()
                 raise CallFailed(f"{note.name}: {_bounded(str(error), self._limits.error_text)}") from None
             return await self._received(result, tool, note)
+
+    async def _once(self, tool: CatalogTool, arguments: Mapping[str, Any], caller: Caller) -> dict[str, Any]:
+        most = self._allowed.mode.most
+        return await self._gateway.call(tool.record.name, arguments, tool.server, caller, most=most, whole=True)
 
     async def _received(self, result: Mapping[str, Any], tool: CatalogTool, note: CallNote) -> str:
         self.tokens += _tokens(result)
         if result.get("isError") or is_input_required(result):
-            note.outcome = Made.FAILED
+            note.failed()
             raise CallFailed(f"{note.name}: {error_text(result, self._limits.error_text)}")
-        note.outcome = Made.DONE
+        note.done()
         await self._told(note.name)
         is_declared = tool.record.details.output_schema is not None
         try:

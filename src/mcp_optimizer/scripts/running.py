@@ -8,15 +8,18 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Protocol
 
 from mcp_optimizer.domain.caller import Caller
 from mcp_optimizer.domain.principal import Risk
+from mcp_optimizer.domain.result_type import ANSWERS
 from mcp_optimizer.domain.script_mode import SCRIPT_META_KEY, ScriptMode
 from mcp_optimizer.errors import InvalidRequest
 from mcp_optimizer.gateway.gateway import Gateway
 from mcp_optimizer.limits import DEFAULT_LIMITS, Limits
+from mcp_optimizer.scripts.asking import ScriptLink
 from mcp_optimizer.scripts.clock import ScriptClock
 from mcp_optimizer.scripts.driving import Driver
 from mcp_optimizer.scripts.inner_calls import Allowed, InnerCalls, TooManyInnerCalls
@@ -24,7 +27,8 @@ from mcp_optimizer.scripts.names import Toolbox, Toolboxes
 from mcp_optimizer.scripts.printed import Printed
 from mcp_optimizer.scripts.progress import Progress
 from mcp_optimizer.scripts.replies import failure, reason_of, reply
-from mcp_optimizer.scripts.source import Source, read_source
+from mcp_optimizer.scripts.source import ScriptSource, read_source
+from mcp_optimizer.scripts.suspending import Attempt, WaitingScripts
 from mcp_optimizer.scripts.worker_code import setup
 from mcp_optimizer.scripts.workers import Workers
 
@@ -42,6 +46,19 @@ class Checker(Protocol):
     async def close(self) -> None: ...
 
 
+@dataclass(frozen=True)
+class _Job:
+    """A script that is ready to run, and for whom."""
+
+    source: ScriptSource
+    arguments: Mapping[str, Any]
+    toolbox: Toolbox
+    allowed: Allowed
+    client: str
+    """Identifies the client's connection."""
+    started: float
+
+
 class ScriptRunner:
     """Runs scripts."""
 
@@ -50,18 +67,20 @@ class ScriptRunner:
         gateway: Gateway,
         mode: ScriptMode,
         limits: Limits = DEFAULT_LIMITS,
-        workers: Workers | None = None,
+        waiting: WaitingScripts | None = None,
         checker: Checker | None = None,
     ) -> None:
         self._gateway = gateway
         self.mode = mode
         self._limits = limits
         self._toolboxes = Toolboxes()
-        self._workers = workers or Workers(limits)
+        self._workers = Workers(limits)
+        self._waiting = waiting or WaitingScripts()
         self._checker = checker
 
     async def close(self) -> None:
-        """End the workers."""
+        """End the scripts that wait for answers, and the workers."""
+        await self._waiting.close()
         await self._workers.close()
         if self._checker is not None:
             await self._checker.close()
@@ -82,16 +101,30 @@ class ScriptRunner:
         """The script's result as a tool's result. `may_change` names the tools that change something and may be called;
         `arguments` are variables of the script; `mode` is that of the settings if not given.
         """
-        started = time.perf_counter()
         arguments = arguments or {}
+        params = {"script": script, "may_change": list(may_change), "arguments": dict(arguments)}
+        if any(answer in caller.passed_on for answer in ANSWERS):
+            return await self._waiting.go_on(params, caller)
+        started = time.perf_counter()
         toolbox = await self.toolbox(caller)
         source = read_source(script, toolbox, self._limits.script_characters, arguments)
         allowed = await self._allowed(mode or self.mode, may_change, toolbox, caller)
         self._refuse(source, allowed, toolbox, caller)
         await self._check(source, toolbox, arguments)
-        result, calls = await self._run(source, arguments, toolbox, allowed, caller)
-        sent = await self._gateway.results.within(result, caller, started, REPLY_TOKENS)
-        return _with_account(sent, calls)
+        job = _Job(source, arguments, toolbox, allowed, caller.conversation, started)
+        if caller.link is None or not caller.link.is_modern:
+            return await self._done(job, caller, Attempt())
+        # Such a client is asked by the result of its request, which another request then continues.
+        return await self._waiting.begin(params, caller, partial(self._done, job))
+
+    async def _done(self, job: _Job, caller: Caller, attempt: Attempt) -> dict[str, Any]:
+        """Run a script to its end."""
+        clock = ScriptClock(self._limits.script_seconds)
+        inner = _inner(caller, job.client, clock)
+        calls = InnerCalls(self._gateway, job.toolbox, inner, job.allowed, self._limits, Progress(caller))
+        attempt.began(calls)
+        result = await self._run(job, caller.key, clock, calls)
+        return _with_account(await self._gateway.results.within(result, caller, job.started, REPLY_TOKENS), calls)
 
     async def _allowed(self, mode: ScriptMode, named: Sequence[str], toolbox: Toolbox, caller: Caller) -> Allowed:
         """What this script may call; every tool that it may change something with must exist."""
@@ -101,37 +134,34 @@ class ScriptRunner:
         found = [toolbox.named(name) or await permissions.resolve(snapshot, name, None, caller) for name in named]
         return Allowed(mode, frozenset(tool.key for tool in found))
 
-    def _refuse(self, source: Source, allowed: Allowed, toolbox: Toolbox, caller: Caller) -> None:
+    def _refuse(self, source: ScriptSource, allowed: Allowed, toolbox: Toolbox, caller: Caller) -> None:
         """Raises InvalidRequest if the script names a tool that it may not call: before anything is called."""
         decide = self._gateway.permissions.views.decide
-        for site in source.sites:
-            risk = decide(caller, site.tool).risk.risk
+        for mention in source.mentions:
+            risk = decide(caller, mention.tool).risk.risk
             if risk is Risk.READ:
                 continue
-            refusal = allowed.refusal(toolbox.spelling(site.tool), site.tool, risk)
+            refusal = allowed.refusal(toolbox.spelling(mention.tool), mention.tool, risk)
             if refusal is not None:
-                raise InvalidRequest(f"line {site.line}: {refusal} Nothing was called.")
+                raise InvalidRequest(f"line {mention.line}: {refusal} Nothing was called.")
 
-    async def _check(self, source: Source, toolbox: Toolbox, variables: Collection[str]) -> None:
+    async def _check(self, source: ScriptSource, toolbox: Toolbox, variables: Collection[str]) -> None:
         problems = await self._checker.refusals(source.script, toolbox, variables) if self._checker is not None else ()
         if problems:
             raise InvalidRequest("\n".join(["The script was not run, and nothing was called:", *problems]))
 
-    async def _run(
-        self, source: Source, arguments: Mapping[str, Any], toolbox: Toolbox, allowed: Allowed, caller: Caller
-    ) -> tuple[dict[str, Any], InnerCalls]:
+    async def _run(self, job: _Job, caller: str, clock: ScriptClock, calls: InnerCalls) -> dict[str, Any]:
         limits = self._limits
-        clock, printed, progress = ScriptClock(limits.script_seconds), Printed(limits.script_output), Progress(caller)
-        calls = InnerCalls(self._gateway, toolbox, _inner(caller), allowed, limits, progress)
-        before = f"{setup(source.servers, arguments, limits.script_calls)}\n_mo_limit = {limits.script_output}"
+        printed = Printed(limits.script_output)
+        before = setup(job.source.servers, job.arguments, limits.script_calls, limits.script_output)
         try:
-            async with self._workers.session(caller.key) as session, clock:
-                value = await Driver(session, calls, printed).run(before, source.code)
+            async with self._workers.session(caller) as session, clock:
+                value = await Driver(session, calls, printed).run(before, job.source.code)
         except _endings() as error:
             if isinstance(error, TimeoutError) and not clock.is_over:
                 raise
-            return failure(reason_of(error, limits), printed.text, calls), calls
-        return reply(printed.text, value, is_cut=printed.is_cut), calls
+            return failure(reason_of(error, limits), printed.text, calls)
+        return reply(printed.text, value, is_cut=printed.is_cut)
 
 
 def _endings() -> tuple[type[Exception], ...]:
@@ -143,11 +173,12 @@ def _endings() -> tuple[type[Exception], ...]:
     return (MontyError, TooManyInnerCalls, TimeoutError)
 
 
-def _inner(caller: Caller) -> Caller:
+def _inner(caller: Caller, client: str, clock: ScriptClock) -> Caller:
     """The caller of the script's calls: whatever of the request was about the script itself is not passed on."""
     meta = caller.passed_on.get("_meta")
     kept = {key: value for key, value in meta.items() if key != "progressToken"} if isinstance(meta, Mapping) else {}
-    return replace(caller, passed_on={"_meta": kept} if kept else {})
+    link = None if caller.link is None else ScriptLink(caller.link, client, clock)
+    return replace(caller, link=link, passed_on={"_meta": kept} if kept else {})
 
 
 def _with_account(result: dict[str, Any], calls: InnerCalls) -> dict[str, Any]:

@@ -30,7 +30,7 @@ _SHOWN_NAMES = 3
 
 
 @dataclass(frozen=True)
-class Site:
+class ToolMention:
     """A place in a script that names a tool."""
 
     line: int
@@ -38,14 +38,14 @@ class Site:
 
 
 @dataclass(frozen=True)
-class Source:
+class ScriptSource:
     """A script as it was read."""
 
     script: str
     """As it was given, with tidied line breaks."""
     code: str
     """What the worker runs."""
-    sites: tuple[Site, ...]
+    mentions: tuple[ToolMention, ...]
     """The tools that it names, where it names them; those that it computes the names of are not known yet."""
     servers: dict[str, tuple[str, ...]]
     """The tools that it names, by server, as it spells them."""
@@ -53,17 +53,17 @@ class Source:
     @property
     def tools(self) -> tuple[CatalogTool, ...]:
         """The tools that it names, each once."""
-        return tuple({site.tool.key: site.tool for site in self.sites}.values())
+        return tuple({mention.tool.key: mention.tool for mention in self.mentions}.values())
 
 
-def read_source(script: str, toolbox: Toolbox, longest: int, variables: Collection[str] = ()) -> Source:
+def read_source(script: str, toolbox: Toolbox, longest: int, variables: Collection[str] = ()) -> ScriptSource:
     """Raises InvalidRequest, with the line, for a script that cannot be run. `variables` are those it is given."""
     if len(script) > longest:
         raise InvalidRequest(f"The script has {len(script):,} characters; at most {longest:,} are run.")
     script = _tidied(script)
     tree = _parsed(script)
     found = _Script(script, tree, toolbox, frozenset(variables))
-    return Source(script, found.code(), tuple(found.sites), found.servers())
+    return ScriptSource(script, found.code(), tuple(found.mentions), found.servers())
 
 
 def _tidied(script: str) -> str:
@@ -110,7 +110,7 @@ class _Script:
         self._nodes = list(_in_order(tree))
         self._bound = variables | set(_bound_names(self._nodes))
         self._awaited = self._awaited_names()
-        self.sites: list[Site] = []
+        self.mentions: list[ToolMention] = []
         self._used: dict[str, dict[str, None]] = {}
 
     def code(self) -> str:
@@ -155,7 +155,7 @@ class _Script:
                 f"line {node.lineno}: {server} has no tool {quoted(node.attr)}.{self._nearest(server, node.attr)} "
                 "Nothing was called."
             )
-        self.sites.append(Site(node.lineno, tool))
+        self.mentions.append(ToolMention(node.lineno, tool))
         self._used.setdefault(server, {})[node.attr] = None
         parent = self._parents[node]
         if isinstance(parent, ast.Call) and parent.func is node:
@@ -178,7 +178,7 @@ class _Script:
         if name in _NAMING and isinstance(first, ast.Constant) and isinstance(first.value, str):
             tool = self._toolbox.named(first.value)
             if tool is not None:
-                self.sites.append(Site(node.lineno, tool))
+                self.mentions.append(ToolMention(node.lineno, tool))
 
     def _side_by_side(self, node: ast.Call, later: str, plain: str) -> None:
         """Where other calls may run meanwhile, the call returns at once and its result is awaited."""

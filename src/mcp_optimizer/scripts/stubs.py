@@ -66,7 +66,7 @@ def short_stub(tool: CatalogTool, spelling: str, shape: str = "") -> str:
         shown[-2:] = [MORE]
     returned = f" -> {shape}" if shape else ""
     said = _line(opening(tool.record.details.description or ""))
-    said = said if len(said) <= _LONGEST_SAID else f"{said[:_LONGEST_SAID].rsplit(' ', 1)[0]}…"
+    said = said if len(said) <= _LONGEST_SAID else f"{said[:_LONGEST_SAID].rsplit(' ', 1)[0]}{MORE}"
     return _line(f"{spelling}({', '.join(shown)}){returned}") + (f"  # {said}" if said else "")
 
 
@@ -114,7 +114,7 @@ def _written(found: PyType, levels: int) -> str:
 def _literal(value: str | float | bool | None) -> str:
     """A value as Python writes it; long texts are cut."""
     if isinstance(value, str):
-        value = value if len(value) <= _LONGEST_CHOICE else value[:_LONGEST_CHOICE] + "…"
+        value = value if len(value) <= _LONGEST_CHOICE else value[:_LONGEST_CHOICE] + MORE
     return _line(repr(value))
 
 

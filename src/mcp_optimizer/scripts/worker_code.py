@@ -90,9 +90,9 @@ def _mo_find_later(text):
 """
 
 
-def setup(servers: Mapping[str, Iterable[str]], variables: Mapping[str, Any], most_calls: int) -> str:
+def setup(servers: Mapping[str, Iterable[str]], variables: Mapping[str, Any], most_calls: int, most_shown: int) -> str:
     """The code before a script: the helpers, the servers that it names with their tools, and its variables."""
-    lines = [PRELUDE, f"_mo_most = {most_calls}"]
+    lines = [PRELUDE, f"_mo_most, _mo_limit = {most_calls}, {most_shown}"]
     for server, tools in servers.items():
         lines.append(f"{server} = _mo_Server()")
         lines += [f"{server}.{tool} = _mo_tool({json.dumps(f'{server}.{tool}')})" for tool in tools]

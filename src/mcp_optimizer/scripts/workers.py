@@ -70,7 +70,7 @@ class Workers:
     async def _turn(self, caller: str) -> AsyncIterator[None]:
         """One of the scripts that run at a time. Whoever starts many leaves a worker for others."""
         share = self._shares.setdefault(caller, _Share(max(1, self._limits.script_workers - 1)))
-        share.users += 1
+        share.join()
         async with AsyncExitStack() as taken:
             try:
                 async with asyncio.timeout(_PATIENCE):
@@ -83,8 +83,7 @@ class Workers:
             yield
 
     def _leave(self, caller: str, share: _Share) -> None:
-        share.users -= 1
-        if not share.users:
+        if share.leave():
             del self._shares[caller]
 
     def _resource_limits(self) -> Any:
@@ -130,4 +129,13 @@ class _Share:
 
     def __init__(self, most: int) -> None:
         self.free = asyncio.Semaphore(most)
-        self.users = 0
+        self._users = 0
+
+    def join(self) -> None:
+        """One more script of this caller."""
+        self._users += 1
+
+    def leave(self) -> bool:
+        """One script less; says whether it was the last."""
+        self._users -= 1
+        return not self._users

@@ -411,8 +411,7 @@ async def test_a_result_that_cannot_be_kept_says_so() -> None:
     async def broken() -> KeptResults:
         raise CatalogError("the disk is full")
 
-    options = ResultOptions(Treatment(max_rows=10))
-    results = Results(Estimator("auto", COUNTER), ResultStore(broken), options)
+    results = Results(Estimator("auto", COUNTER), ResultStore(broken), ResultOptions(Treatment(max_rows=10)))
 
     async def ask() -> dict[str, Any]:
         return text_result(json.dumps(PEOPLE))
