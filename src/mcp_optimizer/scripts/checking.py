@@ -86,7 +86,7 @@ class ScriptChecker:
         stubs = "\n".join([preamble(variables), exact.write(toolbox, used, shapes)])
         packed = {site.node.lineno for site in sites.sites if len(site.node.args) == 1}
         context = Context(toolbox, exact.results, _added_keys(tree), sites.bound, variables, packed)
-        found = (*sites.problems, *_of_imports(tree, sites.bound))
+        found = (*sites.problems, *_untyped(tree, sites.bound))
         calls_something = bool(used or sites.sites) or not _names(tree) <= _KNOWN | sites.bound
         return _Prepared(text, stubs, context, found, calls_something)
 
@@ -114,8 +114,8 @@ def _tools(used: Iterable[tuple[str, str]], toolbox: Toolbox) -> list[CatalogToo
     return [tool for server, name in used if (tool := toolbox.tool(server, name)) is not None]
 
 
-def _of_imports(tree: ast.Module, bound: Collection[str]) -> list[Problem]:
-    """Modules and names that scripts do not have and the type checker does not miss. What is tried is not one."""
+def _untyped(tree: ast.Module, bound: Collection[str]) -> list[Problem]:
+    """What scripts do not have and the type checker does not miss. An import that is tried is no mistake."""
     tried = {id(inner) for node in ast.walk(tree) if isinstance(node, ast.Try) for inner in ast.walk(node)}
     found = []
     for node in ast.walk(tree):
@@ -127,6 +127,9 @@ def _of_imports(tree: ast.Module, bound: Collection[str]) -> list[Problem]:
             case ast.Name(id=name, lineno=line) if name in UNKNOWN_AT_RUN_TIME and name not in bound:
                 imported = []
                 found.append(problem(line, f"{shown(name)} is not defined. A script ends with its last line."))
+            case ast.Call(func=ast.Name(id="next"), args=[ast.GeneratorExp(), *_], lineno=line) if "next" not in bound:
+                imported = []
+                found.append(problem(line, "next() of a generator does not work in scripts. Write next(iter([...]))."))
             case _:
                 continue
         missing = [name for name in imported if name.partition(".")[0] not in {*MODULES, "__future__"}]
