@@ -259,8 +259,8 @@ class Limits(BaseModel):
     script_result_bytes: int = Field(
         default=16 * MEGABYTE,
         ge=10_000,
-        description="Bytes of a result that a script receives. A larger one is an error in the script; the call was "
-        "made.",
+        description="Bytes of a result that a script receives, or of all results of one `parallel`. A larger one is an "
+        "error in the script; the calls were made.",
     )
     script_output: int = Field(
         default=MEGABYTE,

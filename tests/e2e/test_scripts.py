@@ -200,3 +200,12 @@ async def test_stubs_are_found_and_mistakes_refused_before_anything_is_called(co
         assert "write ['name'], not .name" in text(result)
         right = await run(client, "boards = kanban.list_boards()['boards']\nprint(boards[0]['name'])")
         assert not right.is_error
+
+
+async def test_every_call_of_a_script_is_in_the_audit(config: Path, tmp_path: Path) -> None:
+    database, log = tmp_path / "catalog.db", tmp_path / "audit.jsonl"
+    async with client_of(config, "stdio", "auto", "--database", database, "--audit-file", log) as client:
+        await run(client, "kanban.list_boards()\nkanban.list_tags()")
+        await run(client, "call('create' + '_tag', name='x')")
+    lines = [json.loads(line) for line in log.read_text().splitlines()]
+    assert [line["tool"] for line in lines if line.get("method") == "tools/call"] == ["list_boards", "list_tags"]

@@ -29,7 +29,9 @@ Answer = dict[str, Any]
 class Driver:
     """Runs one script in one session."""
 
-    def __init__(self, session: AsyncMontySession, calls: InnerCalls, printed: Printed) -> None:
+    def __init__(self, session: AsyncMontySession, calls: InnerCalls, printed: Printed, most_held: int) -> None:
+        """`most_held`: characters of results that wait until the script takes them."""
+        self._room = most_held
         self._session = session
         self._printed = printed
         self._begun: dict[int, asyncio.Task[Answer]] = {}
@@ -71,20 +73,29 @@ class Driver:
         if name == NOW:
             return await state.resume(await self._answer(state.args))
         if name == LATER:
-            self._begun[state.call_id] = self._tasks.spawn(self._answer(state.args))
+            self._begun[state.call_id] = self._tasks.spawn(self._held(state.args))
             return await state.resume({"future": ...})
         return await state.resume({"exc_type": "NameError", "message": f"name {name[:100]!r} is not defined"})
 
     def _answer(self, args: tuple[Any, ...]) -> Coroutine[Any, Any, Answer]:
         return _answered(self._does, args)
 
+    async def _held(self, args: tuple[Any, ...]) -> Answer:
+        """What a call returns that the script does not wait for yet."""
+        answer = await self._answer(args)
+        self._room -= len(answer.get("return_value", ""))
+        if self._room < 0:
+            raise TooManyInnerCalls("Its calls returned more at a time than it may hold.")
+        return answer
+
     async def _settled(self, ids: list[int]) -> dict[int, Answer]:
         """Of the calls that the script waits for, those that are done first."""
         waiting = {self._begun[one]: one for one in ids if one in self._begun}
         done, _ = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
         found = {waiting[task]: task.result() for task in done}
-        for one in found:
+        for one, answer in found.items():
             del self._begun[one]
+            self._room += len(answer.get("return_value", ""))
         return found
 
     async def _finish(self) -> None:

@@ -34,6 +34,7 @@ _FOUND = 10
 """Tools that `find` returns."""
 
 _FEW = 3
+_NOT_ARGUMENTS = "These are no arguments of a call."
 
 
 class CallFailed(Exception):
@@ -116,9 +117,11 @@ class InnerCalls:
         """Make one call; returns its result for the worker. `given`: JSON of its arguments, by place and by name."""
         self._count(1)
         self._refuse_size(name, given)
-        args, kwargs = pydantic_core.from_json(given)
-        tool = await self._tool(name)
-        return await self._made(tool, _arguments(tool, args, kwargs))
+        match pydantic_core.from_json(given):
+            case [list(args), dict(kwargs)]:
+                tool = await self._tool(name)
+                return await self._made(tool, _arguments(tool, args, kwargs))
+        raise CallFailed(_NOT_ARGUMENTS)
 
     async def parallel(self, name: str, given: str) -> str:
         """One call for each of a list of arguments; returns the list of their results for the worker. All are made,
@@ -126,11 +129,20 @@ class InnerCalls:
         """
         self._refuse_size(name, given)
         items = pydantic_core.from_json(given)
+        if not isinstance(items, list):
+            raise CallFailed(_NOT_ARGUMENTS)
         self._count(len(items))
         tool = await self._tool(name)
-        made = await asyncio.gather(
-            *(self._made(tool, _arguments(tool, *_as_given(item))) for item in items), return_exceptions=True
-        )
+        room = self._limits.script_result_bytes
+
+        async def one(item: Any) -> str:
+            nonlocal room
+            text = await self._made(tool, _arguments(tool, *_as_given(item)))
+            room -= len(text)
+            # Not held until the others are done: together they may be larger than the memory there is.
+            return text if room >= 0 else ""
+
+        made = await asyncio.gather(*map(one, items), return_exceptions=True)
         failed = [(number, error) for number, error in enumerate(made) if isinstance(error, BaseException)]
         for _, error in failed:
             if not isinstance(error, CallFailed):
@@ -139,7 +151,7 @@ class InnerCalls:
             number, error = failed[0]
             raise CallFailed(f"{len(failed)} of {len(made)} calls failed. Number {number}: {error}")
         texts = [text for text in made if isinstance(text, str)]
-        if sum(map(len, texts)) > self._limits.script_result_bytes:
+        if room < 0:
             raise CallFailed(f"The results of {name[:100]} are larger than a script receives at a time.")
         return pydantic_core.to_json(texts).decode()
 

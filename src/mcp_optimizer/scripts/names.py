@@ -12,9 +12,11 @@ import re
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from mcp_optimizer.catalog import CatalogTool, Snapshot
 from mcp_optimizer.domain.json_schema import properties_of, required_of
+from mcp_optimizer.domain.tools import Definition
 from mcp_optimizer.runtime.lazy import lazy
 
 HELPERS = frozenset({"call", "parallel", "find", "ToolError"})
@@ -51,7 +53,13 @@ class Parameter:
 
 def parameters_of(tool: CatalogTool) -> tuple[Parameter, ...]:
     """A tool's parameters in the order in which a script may give them without names: those it needs first."""
-    schema = tool.record.details.input_schema
+    return _parameters(tool.record.definition)
+
+
+@lru_cache(maxsize=1_024)
+def _parameters(definition: Definition) -> tuple[Parameter, ...]:
+    """Kept, because a script may call the same tool a hundred times."""
+    schema = definition.details.input_schema
     needed = set(required_of(schema))
     own = sorted(properties_of(schema), key=lambda name: name not in needed)
     return tuple(Parameter(python, name, name in needed) for python, name in _spelt(own).items())

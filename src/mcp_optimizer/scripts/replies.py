@@ -8,7 +8,7 @@ from typing import Any
 from mcp_optimizer.limits import Limits
 from mcp_optimizer.scripts.inner_calls import InnerCalls, TooManyInnerCalls
 
-CUT = "[More was printed than is kept.]"
+CUT = "[More was printed than is kept: the end is missing.]"
 _OF_THE_SCRIPT = "<python-input-1>"
 _SYNCHRONOUS = re.compile(r"external function '\w+' cannot suspend in this synchronous context")
 _MEMORY = re.compile("MemoryError: (memory limit exceeded|the worker exceeded its memory limit)")
@@ -16,7 +16,8 @@ _MEMORY = re.compile("MemoryError: (memory limit exceeded|the worker exceeded it
 
 def reply(printed: str, value: str, *, is_cut: bool = False) -> dict[str, Any]:
     """What was printed, then the value of the last expression, as one text. `value` is as the worker shows it."""
-    shown = [printed.rstrip("\n"), value[1:], CUT if is_cut else ""]
+    # First, because the end of a long text is read last, or never.
+    shown = [CUT if is_cut else "", printed.rstrip("\n"), value[1:]]
     text = "\n".join(part for part in shown if part)
     return {"content": [{"type": "text", "text": text or "Done; nothing was printed or returned."}], "isError": False}
 

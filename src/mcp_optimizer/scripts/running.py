@@ -28,7 +28,7 @@ from mcp_optimizer.scripts.printed import Printed
 from mcp_optimizer.scripts.progress import Progress
 from mcp_optimizer.scripts.replies import failure, reason_of, reply
 from mcp_optimizer.scripts.source import ScriptSource, read_source
-from mcp_optimizer.scripts.suspending import Attempt, WaitingScripts
+from mcp_optimizer.scripts.suspending import ScriptAttempt, WaitingScripts
 from mcp_optimizer.scripts.worker_code import setup
 from mcp_optimizer.scripts.workers import Workers
 
@@ -113,11 +113,11 @@ class ScriptRunner:
         await self._check(source, toolbox, arguments)
         job = _Job(source, arguments, toolbox, allowed, caller.conversation, started)
         if caller.link is None or not caller.link.is_modern:
-            return await self._done(job, caller, Attempt())
+            return await self._done(job, caller, ScriptAttempt())
         # Such a client is asked by the result of its request, which another request then continues.
         return await self._waiting.begin(params, caller, partial(self._done, job))
 
-    async def _done(self, job: _Job, caller: Caller, attempt: Attempt) -> dict[str, Any]:
+    async def _done(self, job: _Job, caller: Caller, attempt: ScriptAttempt) -> dict[str, Any]:
         """Run a script to its end."""
         clock = ScriptClock(self._limits.script_seconds)
         inner = _inner(caller, job.client, clock)
@@ -156,7 +156,7 @@ class ScriptRunner:
         before = setup(job.source.servers, job.arguments, limits.script_calls, limits.script_output)
         try:
             async with self._workers.session(caller) as session, clock:
-                value = await Driver(session, calls, printed).run(before, job.source.code)
+                value = await Driver(session, calls, printed, limits.script_memory).run(before, job.source.code)
         except _endings() as error:
             if isinstance(error, TimeoutError) and not clock.is_over:
                 raise

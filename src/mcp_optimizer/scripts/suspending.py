@@ -27,7 +27,7 @@ Key = Callable[[], Awaitable[bytes | None]]
 _LONGEST_STATE = 500
 
 
-class Attempt:
+class ScriptAttempt:
     """One run of a script, for as long as it runs: what it has done so far."""
 
     def __init__(self) -> None:
@@ -44,7 +44,7 @@ class Attempt:
         return len(notes), sum(note.changes for note in notes)
 
 
-Make = Callable[[Caller, Attempt], Coroutine[Any, Any, dict[str, Any]]]
+Make = Callable[[Caller, ScriptAttempt], Coroutine[Any, Any, dict[str, Any]]]
 
 
 async def _no_key() -> bytes | None:
@@ -69,11 +69,11 @@ class WaitingScripts:
         self._stored_key = key
         self._key: bytes | None = None
         self._life = secrets.token_hex(4)
-        self._attempts: WeakValueDictionary[str, Attempt] = WeakValueDictionary()
+        self._attempts: WeakValueDictionary[str, ScriptAttempt] = WeakValueDictionary()
 
     async def begin(self, params: Mapping[str, Any], caller: Caller, make: Make) -> dict[str, Any]:
         """Begin a script; returns its result, or its first question."""
-        attempt = Attempt()
+        attempt = ScriptAttempt()
         request = Request("", "run_script", params)
         result = await self._parked.begin(request, caller, lambda parked: make(parked, attempt))
         return await self._sealed(result, caller, attempt)
@@ -92,7 +92,7 @@ class WaitingScripts:
         """The gateway stops: nobody will answer any more."""
         await self._parked.close()
 
-    async def _sealed(self, result: dict[str, Any], caller: Caller, attempt: Attempt | None) -> dict[str, Any]:
+    async def _sealed(self, result: dict[str, Any], caller: Caller, attempt: ScriptAttempt | None) -> dict[str, Any]:
         if not is_input_required(result):
             return result
         state = result["requestState"]

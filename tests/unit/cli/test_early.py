@@ -15,6 +15,6 @@ def test_nothing_is_listed_early_that_depends_on_the_servers_or_the_client(chose
     assert not lists_only_own_tools(load_settings({"demo": True, **chosen}))
 
 
-@pytest.mark.parametrize("chosen", [{}, {"split_calls": True}, {"detail": "schema"}])
+@pytest.mark.parametrize("chosen", [{}, {"split_calls": True}, {"scripts": "read"}, {"detail": "schema"}])
 def test_our_own_tools_are_the_same_for_everybody(chosen: dict[str, object]) -> None:
     assert lists_only_own_tools(load_settings({"demo": True, **chosen}))
