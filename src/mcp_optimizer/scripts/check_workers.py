@@ -7,6 +7,8 @@ A check makes a worker four times as large as a script does, and one that takes 
 from __future__ import annotations
 
 import asyncio
+import hashlib
+from collections import OrderedDict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -19,6 +21,7 @@ _MOST = 2
 _CHECKS_PER_WORKER = 500
 """Checks after which a worker is replaced, whatever it remembers of them."""
 
+_MOST_REMEMBERED = 200
 _GRACE = 1.0
 """Seconds after which a worker that does not end is killed."""
 
@@ -45,9 +48,21 @@ class CheckWorkers:
         self._pool: AsyncMonty | None = None
         self._opening = asyncio.Lock()
         self._free = asyncio.Semaphore(_MOST)
+        self._known: OrderedDict[bytes, CheckVerdict] = OrderedDict()
 
     async def verdict(self, text: str, stubs: str) -> CheckVerdict:
-        """Check a text whose first statement waits for us; it is left there, and nothing after it runs."""
+        """Check a text whose first statement waits for us; it is left there, and nothing after it runs.
+
+        The same text with the same stubs is checked once: scripts are run again, with other data.
+        """
+        key = hashlib.sha256(f"{stubs}\0{text}".encode("utf-8", "replace")).digest()
+        if (known := self._known.get(key)) is None:
+            known = self._known[key] = await self._checked(text, stubs)
+            if len(self._known) > _MOST_REMEMBERED:
+                self._known.popitem(last=False)
+        return known
+
+    async def _checked(self, text: str, stubs: str) -> CheckVerdict:
         import pydantic_monty
 
         async with self._free:

@@ -77,15 +77,17 @@ class ScriptChecker:
                 tree = ast.parse(script)
             sites = CallSites(tree, toolbox, variables)
             text = prepared(script, tree, sites)
+            # What was changed must be as good as what was given.
+            ast.parse(text)
         except (SyntaxError, ValueError, RecursionError, MemoryError):
-            # The worker says it better, with the grammar that counts.
+            # Whoever runs the script says it better.
             return None
         exact = ExactStubs(self._limits.script_stub_characters)
         used = list(sites.used)
         shapes = {tool.key: shape for tool in _tools(used, toolbox) if (shape := self._learned(tool)) is not None}
         stubs = "\n".join([preamble(variables), exact.write(toolbox, used, shapes)])
         packed = {site.node.lineno for site in sites.sites if len(site.node.args) == 1}
-        context = Context(toolbox, exact.results, _added_keys(tree), sites.bound, variables, packed)
+        context = Context(toolbox, exact.results, _added_keys(tree), sites.bound, script.split("\n"), variables, packed)
         found = (*sites.problems, *_untyped(tree, sites.bound))
         calls_something = bool(used or sites.sites) or not _names(tree) <= _KNOWN | sites.bound
         return _Prepared(text, stubs, context, found, calls_something)

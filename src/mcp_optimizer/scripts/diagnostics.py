@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from mcp_optimizer.scripts.names import HELPERS, Toolbox
-from mcp_optimizer.scripts.prepared import KNOWN_AT_RUN_TIME, LINES_BEFORE, MODULES
+from mcp_optimizer.catalog import CatalogTool
+from mcp_optimizer.scripts.names import HELPERS, Toolbox, parameters_of
+from mcp_optimizer.scripts.prepared import JOINED, KNOWN_AT_RUN_TIME, LINES_BEFORE, MODULES
 from mcp_optimizer.scripts.problems import Problem, hint, nearest, problem, shown
 from mcp_optimizer.scripts.stubs import DECLARED, LEARNED, SERVER, ResultKeys
 
@@ -22,6 +23,8 @@ _MOST = 200
 
 _OURS = re.compile(rf"({DECLARED}|{LEARNED})\d+")
 _SIMPLE = re.compile(rf"str|int|Literal\[[^|]*\]|list\[.*\]|dict\[.*\]|(?:{DECLARED}|{LEARNED})\d+")
+_RETURNS_NOTHING = re.compile(r"\.(?:sort|reverse|append|extend|insert)\([^\n]*\)\s*\.")
+_LIST = re.compile(r"list\[[^|]*\]")
 _KINDS = {"str": "text", "int": "number", "float": "number", "bool": "number", "None": "none", "LiteralString": "text"}
 
 
@@ -36,6 +39,8 @@ class Context:
     """Keys that the script itself puts into objects."""
     bound: Collection[str]
     """Names that the script defines."""
+    lines: Sequence[str] = ()
+    """Of the script."""
     given: Collection[str] = ()
     """Variables that the script is given."""
     packed: Collection[int] = ()
@@ -96,7 +101,7 @@ def _unknown_member(match: re.Match[str], _context: Context, _line: int) -> str:
     return f"{match[1]} has no {shown(match[2])} in scripts."
 
 
-def _unknown_attribute(match: re.Match[str], context: Context, _line: int) -> str:
+def _unknown_attribute(match: re.Match[str], context: Context, line: int) -> str:
     kind, name = match[1], match[2]
     if kind.startswith(SERVER):
         server = kind.removeprefix(SERVER)
@@ -107,6 +112,8 @@ def _unknown_attribute(match: re.Match[str], context: Context, _line: int) -> st
         if key == name or (key and name not in dir(dict)):
             return f"the result of {result.tool} is a dict: write [{key!r}], not .{name}"
         return f"the result of {result.tool} is a dict and has no attribute {shown(name)}. Its keys: {_keys(result)}"
+    if kind == "None" and _RETURNS_NOTHING.search(context.lines[line - 1] if line <= len(context.lines) else ""):
+        return f"list methods like sort() return None, which has no {shown(name)}. Use sorted(...)."
     plain = kind.partition("[")[0]
     of_builtin = {"str": str, "list": list, "dict": dict, "int": int}.get(plain)
     if of_builtin is None or "Coroutine" in kind:
@@ -135,7 +142,7 @@ def _wrong_index(match: re.Match[str], _context: Context, _line: int) -> str:
         return (
             f"a text cannot be asked for the key {key}. Iterating over a dict gives its keys: use .values() or ['...']."
         )
-    if not _OURS.search(kind):
+    if not _LIST.fullmatch(kind):
         return ""
     return f"a list cannot be asked for the key {key}: iterate over it, or take an element first."
 
@@ -144,9 +151,29 @@ def _argument(match: re.Match[str], context: Context, line: int) -> str:
     server, tool, expected, found = match.groups()
     wanted, given = _kinds(expected), _kinds(found)
     # None may stand for an argument that is left out.
-    if line in context.packed or not wanted or not given or wanted & given or "none" in given:
+    if not wanted or not given or wanted & given or "none" in given:
+        return ""
+    if line in context.packed and not _is_no_object_of_arguments(found, context.toolbox.tool(server, tool), context):
         return ""
     return f"{server}.{tool} takes {_readable(expected)} there, not {_readable(found)}."
+
+
+def _is_no_object_of_arguments(found: str, tool: CatalogTool | None, context: Context) -> bool:
+    """Whether the only argument of a call cannot stand for all of them: it has keys that the tool does not take."""
+    result = context.results.get(found)
+    names = {name for one in parameters_of(tool) for name in (one.own, one.python)} if tool is not None else set()
+    return "object" not in _kinds(found) or (result is not None and not names.issuperset(result.keys))
+
+
+def _joined(match: re.Match[str], _context: Context, _line: int) -> str:
+    """Texts are joined, nothing else."""
+    inner = match[1]
+    is_wrong = inner == "int" or _OURS.fullmatch(inner)
+    return f"join() takes texts, not {_readable(inner)}s: join(str(x) for x in ...)." if is_wrong else ""
+
+
+def _measured(match: re.Match[str], _context: Context, _line: int) -> str:
+    return f"len() of {match[1]} does not work."
 
 
 def _own_call(match: re.Match[str], _context: Context, _line: int) -> str:
@@ -165,6 +192,9 @@ def _operator(match: re.Match[str], _context: Context, _line: int) -> str:
 
 
 def _iterated(match: re.Match[str], _context: Context, _line: int) -> str:
+    if match[1].startswith("bound method"):
+        name = match[1].partition("(")[0].rpartition(".")[2]
+        return f".{name} is a method and cannot be iterated over: call it, or for a key write [{name!r}]."
     return f"{_readable(match[1])} cannot be iterated over." if match[1] == "int" else ""
 
 
@@ -238,5 +268,15 @@ _EXPLAINED: list[tuple[set[str], re.Pattern[str], _Explain]] = [
         re.compile(r"^Operator `([^`]+)` is not supported between objects of type `([^`]+)` and `([^`]+)`$"),
         _operator,
     ),
-    ({"not-iterable"}, re.compile(r"^Object of type `(\w+)` is not iterable"), _iterated),
+    ({"not-iterable"}, re.compile(r"^Object of type `([^`]+)` is not iterable"), _iterated),
+    (
+        {"invalid-argument-type"},
+        re.compile(rf"function `{JOINED}` is incorrect: Expected `Iterable\[str\]`, found `\w+\[(\w+)[\],]"),
+        _joined,
+    ),
+    (
+        {"invalid-argument-type"},
+        re.compile(r"function `len` is incorrect: Expected `Sized`, found `(int)`"),
+        _measured,
+    ),
 ]

@@ -7,7 +7,7 @@ displays and annotations become Any, and calls of tools return their results wit
 from __future__ import annotations
 
 import ast
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 
 from mcp_optimizer.scripts.call_sites import CallSites
 
@@ -16,16 +16,20 @@ GATE = "mcp_gate"
 
 LINES_BEFORE = 1
 
+JOINED = "mcp_joined"
+"""In the place of `", ".join`, of which the checker says less."""
+
 _ANY, _ANYTHING, _ALL, _TOGETHER = "McpAny", "mcp_any", "mcp_gathered", "mcp_together_"
 _MOST_TOGETHER = 6
 
 PREAMBLE = "\n".join(
     [
-        "from typing import Any, Literal, NotRequired, TypedDict, TypeVar, overload",
+        "from typing import Any, Iterable, Literal, NotRequired, TypedDict, TypeVar, overload",
         "import asyncio as asyncio, datetime as datetime, json as json, math as math, re as re",
         f"{_ANY} = Any",
         f"def {GATE}() -> Any: ...",
         f"def {_ANYTHING}(given: Any, *more: Any, **others: Any) -> Any: ...",
+        f"def {JOINED}(texts: Iterable[str]) -> str: ...",
         *(f'T{number} = TypeVar("T{number}")' for number in range(_MOST_TOGETHER)),
         f"def {_ALL}(*given: T0) -> list[T0]: ...",
         *(
@@ -97,6 +101,16 @@ class _Preparation:
         match node:
             case ast.Await(value=value) if self._sites.is_tool_call(value) or _is_gather(value):
                 self._text.replace(node, "await", "     ")
+            case ast.Call(
+                func=ast.Attribute(value=ast.Constant(value=str()), attr="join") as func, args=[_], keywords=[]
+            ):
+                self._text.put(func, JOINED)
+            case ast.Call(func=ast.Name(id="sorted" | "max" | "min"), args=[over]):
+                self._applied(_keyed(node), over)
+            case ast.Call(func=ast.Attribute(value=over, attr="sort"), args=[]):
+                self._applied(_keyed(node), over)
+            case ast.Call(func=ast.Name(id="map" | "filter"), args=[ast.Lambda() as applied, over]):
+                self._applied(applied, over)
             case ast.Call(func=func) if _is_gather(node):
                 self._text.put(func, self._gathering(node))
             case ast.arg(annotation=ast.expr() as annotation):
@@ -108,6 +122,15 @@ class _Preparation:
             case ast.ImportFrom(module="__future__"):
                 self._text.put(node, "pass")
 
+    def _applied(self, applied: ast.expr | None, over: ast.expr) -> None:
+        """What a lambda does to each element, as a comprehension: the checker knows nothing of a lambda's parameter."""
+        if not isinstance(applied, ast.Lambda) or isinstance(over, ast.Starred) or any(_is_delicate(over, applied)):
+            return
+        names, elements = applied.args, self._text.of(over)
+        is_plain = len(names.args) == 1 and not (names.defaults or names.vararg or names.kwarg or names.kwonlyargs)
+        if is_plain and elements and self._text.put_until(applied, applied.body, f"{_ANYTHING}([("):
+            self._text.wrap(applied.body, "", f") for {names.args[0].arg} in {elements}])")
+
     def _gathering(self, node: ast.Call) -> str:
         """The function of ours with the type of this `gather`."""
         args = node.args
@@ -117,6 +140,16 @@ class _Preparation:
             return _ALL
         are_tools = all(map(self._sites.is_tool_call, args)) and len(args) <= _MOST_TOGETHER
         return f"{_TOGETHER}{len(args)}" if are_tools else _ANYTHING
+
+
+def _keyed(node: ast.Call) -> ast.expr | None:
+    return next((keyword.value for keyword in node.keywords if keyword.arg == "key"), None)
+
+
+def _is_delicate(*nodes: ast.AST) -> Iterator[bool]:
+    """Whether there is something inside that means another thing in a comprehension, or stands in no certain place."""
+    kinds = (ast.NamedExpr, ast.Await, ast.JoinedStr, ast.Yield)
+    return (isinstance(inner, kinds) for node in nodes for inner in ast.walk(node))
 
 
 def _is_read(node: ast.AST) -> bool:
@@ -153,13 +186,31 @@ class _Text:
         if node.lineno == node.end_lineno and node.end_col_offset is not None:
             self._put[node.lineno, node.col_offset] = node.end_col_offset - node.col_offset, new
 
+    def of(self, node: ast.expr) -> str:
+        """The text of a node that stands on one line, in brackets; otherwise nothing."""
+        line = self._lines[node.lineno - 1]
+        found = line[node.col_offset : node.end_col_offset] if node.lineno == node.end_lineno else b""
+        return f"({found.decode('utf-8', 'replace')})" if found else ""
+
+    def put_until(self, node: ast.expr, inner: ast.expr, new: str) -> bool:
+        """Put a text in the place of the beginning of a node, up to one inside it on the same line."""
+        if node.lineno != inner.lineno:
+            return False
+        # The body may begin with brackets of its own, which are no part of it.
+        before = self._lines[node.lineno - 1][node.col_offset : inner.col_offset]
+        if b"(" in before or node.end_col_offset != inner.end_col_offset or node.end_lineno != inner.end_lineno:
+            return False
+        self._put[node.lineno, node.col_offset] = len(before), new
+        return True
+
     def wrap(self, node: ast.expr, before: str, after: str) -> None:
         """Put text around a node."""
         assert node.end_lineno is not None
         assert node.end_col_offset is not None
         opened, closed = (node.lineno, node.col_offset), (node.end_lineno, node.end_col_offset)
         self._opened[opened] = self._opened.get(opened, "") + before
-        self._closed[closed] = self._closed.get(closed, "") + after
+        # Outer nodes come first, and end after what is inside them.
+        self._closed[closed] = after + self._closed.get(closed, "")
 
     def changed(self) -> str:
         lines = list(self._lines)
