@@ -102,7 +102,7 @@ RUN_SCRIPT: dict[str, Any] = {
         "Run Python that calls tools many times, filters, joins or counts; only what it prints and its last expression "
         "come back. server.tool(arg=...) returns parsed JSON, or text; call(name, arg=...) takes any name; "
         "parallel(name, [{...}, ...]) makes many calls at once. A failed call raises ToolError. No files or network. "
-        "find_tool with detail='python' shows signatures and results."
+        "find_tool with detail='python' shows how: x? may be left out, -> is the result (key? may be None or missing)."
     ),
     "inputSchema": {
         "type": "object",

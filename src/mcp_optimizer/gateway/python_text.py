@@ -1,7 +1,7 @@
 """What a model reads of a search for scripts: one stub a tool, in a budget of tokens. Called by the gateway.
 
-How a script calls them is said once in a conversation. What it was already shown is only named, and so is what the
-budget has no room for.
+How to read them is said in the description of run_script. What a conversation was already shown is only named, and so
+is what the budget has no room for.
 """
 
 from __future__ import annotations
@@ -16,15 +16,13 @@ from mcp_optimizer.domain.tools import McpTool
 from mcp_optimizer.gateway.conversations import Seen
 from mcp_optimizer.gateway.found import FoundTool, FoundTools
 
-HOW = "For run_script: ? may be left out, -> is what comes back (keys; ? may be missing or None, [] a list)."
-
 _AROUND = 2
 """Tokens between two lines."""
 
 _CLOSE = 0.6
 """A tool at least this likely, compared with the best, is shown whatever else is."""
 
-_MOST_MORE = 8
+_MOST_MORE = 3
 _LONGEST_ASKED = 60
 
 
@@ -108,9 +106,6 @@ class _Writer:
         if cost > self.left and not is_first:
             self._named[name] = None
             return
-        if not self._written and _HOW_KEY not in self.seen:
-            self.seen.add(_HOW_KEY)
-            self.lines.insert(0, HOW)
         self.lines.append(text)
         self.left -= cost
         self._written.add(tool.key)
@@ -124,9 +119,6 @@ class _Writer:
             self._named.setdefault(self.sources.name(tool))
         if self._named:
             self.lines.append(f"more: {', '.join(list(self._named)[:_MOST_MORE])}")
-
-
-_HOW_KEY = "how scripts call tools"
 
 
 def _key(tool: CatalogTool) -> str:

@@ -36,10 +36,13 @@ from mcp_optimizer.scripts.types_of import (
 _MOST_SHOWN = 24
 """Parameters that a short stub shows; it says that there are more."""
 
+_MOST_TYPED = 8
+"""Optional parameters after these are shown without a plain type: most names tell it, and the check knows it."""
+
 _CHOICES_SHOWN = 12
 _LONGEST_CHOICE = 40
 _LONGEST_DEFAULT = 24
-_LONGEST_SAID = 90
+_LONGEST_SAID = 80
 _LEVELS = 2
 """Objects inside each other that a short stub writes."""
 
@@ -59,7 +62,7 @@ def short_stub(tool: CatalogTool, spelling: str, shape: str = "") -> str:
     parameters = parameters_of(tool)
     # A parameter with a name beyond all reason has no place in a reply.
     short = [parameter for parameter in parameters if len(parameter.python) <= _LONGEST_NAME]
-    shown = [_shown(parameter, schema) for parameter in short[:_MOST_SHOWN]]
+    shown = [_shown(parameter, schema, is_typed=at < _MOST_TYPED) for at, parameter in enumerate(short[:_MOST_SHOWN])]
     if len(parameters) > len(shown) or _takes_others(schema):
         shown.append(MORE)
     while len(shown) > 1 and sum(map(len, shown)) > _LONGEST_STUB:
@@ -70,7 +73,7 @@ def short_stub(tool: CatalogTool, spelling: str, shape: str = "") -> str:
     return _line(f"{spelling}({', '.join(shown)}){returned}") + (f"  # {said}" if said else "")
 
 
-def _shown(parameter: Parameter, schema: Mapping[str, Any]) -> str:
+def _shown(parameter: Parameter, schema: Mapping[str, Any], *, is_typed: bool) -> str:
     own = properties_of(schema)[parameter.own]
     if parameter.is_required:
         return f"{parameter.python}: {_brief(type_of_schema(own, schema))}"
@@ -80,7 +83,10 @@ def _shown(parameter: Parameter, schema: Mapping[str, Any]) -> str:
         if isinstance(found, LiteralType):
             return f"{parameter.python}: {_brief(found)} = {_literal(default)}"
         return f"{parameter.python}={_literal(default)}"
-    return f"{parameter.python}?: {_brief(without_none(type_of_schema(own, schema)))}"
+    found = without_none(type_of_schema(own, schema))
+    if not is_typed and isinstance(found, PlainType):
+        return f"{parameter.python}?"
+    return f"{parameter.python}?: {_brief(found)}"
 
 
 def _brief(found: PyType) -> str:

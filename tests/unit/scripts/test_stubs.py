@@ -61,6 +61,11 @@ class TestTheShortForm:
         assert len(stub) < 800
         assert stub.endswith(", ...)")
 
+    def test_after_eight_parameters_only_what_a_name_does_not_tell_has_a_type(self) -> None:
+        plain = {f"p{number}": {"type": "string"} for number in range(9)}
+        stub = _short(_object(**plain, kind={"enum": ["a", "b"]}))
+        assert stub.endswith("p7?: str, p8?, kind?: 'a'|'b')")
+
     @pytest.mark.parametrize("text", ['a\n")\nimport os', "x' or 'y", "a\u2028b", '"""', "\x1b[31mred", "\\", "#"])
     def test_no_text_of_a_server_leaves_its_line(self, text: str) -> None:
         schema = _object(kind={"enum": [text, "b"]}, **{text: {"default": text, "type": "string"}})
