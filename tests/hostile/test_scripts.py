@@ -19,7 +19,9 @@ import pytest_asyncio
 
 from mcp_optimizer import Optimizer
 from mcp_optimizer.domain.caller import Caller
+from mcp_optimizer.domain.script_mode import ScriptMode
 from mcp_optimizer.errors import InvalidRequest, OptimizerError
+from mcp_optimizer.scripts.running import ScriptRunner
 from tests.hostile import scripts
 from tests.hostile.scripts import FILE, WITNESS
 
@@ -92,9 +94,11 @@ async def optimizer() -> AsyncIterator[Optimizer]:
         os.environ.pop("HOSTILE_WITNESS", None)
 
 
-async def run(optimizer: Optimizer, script: str, caller: Caller = EVE, **more: Any) -> str:
+async def run(
+    optimizer: Optimizer, script: str, caller: Caller = EVE, runner: ScriptRunner | None = None, **more: Any
+) -> str:
     """What the model reads."""
-    runner = optimizer.parts.scripts
+    runner = runner or optimizer.parts.scripts
     assert runner is not None
     try:
         result = await runner.run(script, caller, **more)
@@ -103,9 +107,17 @@ async def run(optimizer: Optimizer, script: str, caller: Caller = EVE, **more: A
     return "\n".join(block["text"] for block in result["content"])
 
 
-async def attempted(optimizer: Optimizer, script: str) -> str:
+@pytest_asyncio.fixture(loop_scope="module", scope="module")
+async def unchecked(optimizer: Optimizer) -> AsyncIterator[ScriptRunner]:
+    """Runs what the type check would refuse: the sandbox must hold by itself."""
+    runner = ScriptRunner(optimizer.gateway, ScriptMode.READ, optimizer.settings.limits)
+    yield runner
+    await runner.close()
+
+
+async def attempted(optimizer: Optimizer, script: str, runner: ScriptRunner | None = None) -> str:
     """Run a hostile script; whatever it says, the host is as before, and others are served."""
-    text = await run(optimizer, script)
+    text = await run(optimizer, script, runner=runner)
     assert WITNESS not in text.replace(FILE, "")
     assert Path(FILE).read_text() == WITNESS
     assert not MADE.exists()
@@ -119,8 +131,9 @@ def _named(attempts: tuple[str, ...]) -> pytest.MarkDecorator:
 
 
 @_named(scripts.IMPORTS)
-async def test_a_script_imports_nothing_of_the_host(optimizer: Optimizer, script: str) -> None:
-    assert "ModuleNotFoundError" in await attempted(optimizer, script)
+async def test_a_script_imports_nothing_of_the_host(optimizer: Optimizer, unchecked: ScriptRunner, script: str) -> None:
+    assert "scripts cannot import" in await attempted(optimizer, script)
+    assert "ModuleNotFoundError" in await attempted(optimizer, script, unchecked)
 
 
 @_named(scripts.NAMES)
@@ -176,11 +189,12 @@ async def test_no_text_of_a_script_harms_the_parser(optimizer: Optimizer, script
     await attempted(optimizer, script)
 
 
-async def test_one_script_finds_nothing_of_another(optimizer: Optimizer) -> None:
-    await run(optimizer, "secret = 'of eve'\njson.secret = secret\ndef call(*a): return secret")
+async def test_one_script_finds_nothing_of_another(optimizer: Optimizer, unchecked: ScriptRunner) -> None:
+    await run(optimizer, "secret = 'of eve'\njson.secret = secret\ndef call(*a): return secret", EVE, unchecked)
     for _ in range(4):
-        assert "NameError" in await run(optimizer, "secret", ADA)
-        assert "of eve" not in await run(optimizer, "[json.secret, call('x')]", ADA)
+        assert "'secret' is not defined" in await run(optimizer, "secret", ADA)
+        assert "NameError" in await run(optimizer, "secret", ADA, unchecked)
+        assert "of eve" not in await run(optimizer, "[json.secret, call('x')]", ADA, unchecked)
 
 
 async def test_a_server_that_answers_fifty_megabytes_is_an_error_in_the_script(optimizer: Optimizer) -> None:
