@@ -11,7 +11,7 @@ import ast
 import difflib
 import textwrap
 import warnings
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 
 from mcp_optimizer.catalog import CatalogTool
@@ -117,7 +117,7 @@ class _Script:
         self._text = ChangedText(script)
         self._parents = {child: node for node in ast.walk(tree) for child in ast.iter_child_nodes(node)}
         self._nodes = list(_in_order(tree))
-        self._bound = variables | set(_bound_names(self._nodes))
+        self._bound = variables | set(bound_names(self._nodes))
         self._awaited = self._awaited_names()
         self.mentions: list[ToolMention] = []
         self._used: dict[str, dict[str, None]] = {}
@@ -271,7 +271,7 @@ def _imported(nodes: list[ast.AST]) -> frozenset[str]:
     )
 
 
-def _bound_names(nodes: list[ast.AST]) -> Iterator[str]:
+def bound_names(nodes: Iterable[ast.AST]) -> Iterator[str]:
     """Every name that the script gives a meaning of its own, anywhere."""
     for node in nodes:
         if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import ast
 import builtins
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from mcp_optimizer.errors import InvalidRequest
+from mcp_optimizer.scripts.source import bound_names
 
 _CALLING = frozenset({"call", "parallel"})
 _NOT_TAKEN = frozenset(dir(builtins))
@@ -34,7 +35,7 @@ class ReadSource:
 def read_source(source: str) -> ReadSource:
     """Raises InvalidRequest, with the line, if it is no Python."""
     nodes = list(ast.walk(_parsed(source)))
-    bound = {name for node in nodes for name in _bound(node)}
+    bound = set(bound_names(nodes))
     free: dict[str, int] = {}
     attributes: dict[tuple[str, str], int] = {}
     named: dict[str, int] = {}
@@ -62,22 +63,6 @@ def _parsed(source: str) -> ast.Module:
         raise InvalidRequest(f"Line {error.lineno or 1} of the script is no Python: {error.msg}.") from None
     except (ValueError, RecursionError, MemoryError):
         raise InvalidRequest("The script is nested too deeply to be read.") from None
-
-
-def _bound(node: ast.AST) -> Iterator[str]:
-    """The names that a node gives a value to."""
-    if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
-        yield node.id
-    elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-        yield node.name
-    elif isinstance(node, ast.arg):
-        yield node.arg
-    elif isinstance(node, ast.alias):
-        yield (node.asname or node.name).partition(".")[0]
-    elif isinstance(node, ast.ExceptHandler | ast.MatchAs | ast.MatchStar) and node.name:
-        yield node.name
-    elif isinstance(node, ast.MatchMapping) and node.rest:
-        yield node.rest
 
 
 def _named(node: ast.Call) -> str | None:

@@ -1,4 +1,4 @@
-"""The processes in which scripts run. The only file that imports pydantic_monty, on first use.
+"""The processes in which scripts run. Imports pydantic_monty on first use.
 
 Every script gets a fresh interpreter in a worker that has nothing: no files, no network, no environment. A worker that
 crashes or is killed ends one script, and another takes its place.
