@@ -63,6 +63,7 @@ class AuditTrail:
         self._refusals = Refusals()
         self._tasks = BackgroundTasks(logger, "The audit is not complete")
         self._is_started = False
+        self._reading: asyncio.Task[bool] | None = None
         places: list[AuditPlace] = []
         if store is not None:
             places.append(_InTable(store, options.days))
@@ -101,7 +102,8 @@ class AuditTrail:
         """Start writing; before this, entries wait."""
         self._is_started = True
         if self._store is not None:
-            self._tasks.spawn(self._find_key(self._store))
+            self._reading = self._tasks.spawn(self._read_key(self._store))
+            self._tasks.spawn(self._find_key(self._store, self._reading))
         self._tasks.spawn(self._tell_refusals())
         for writer in self._writers:
             writer.start()
@@ -114,9 +116,8 @@ class AuditTrail:
             self.add(entry)
         if not self._is_started:
             self.start()
-        if self._key is None and self._store is not None:
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._read_key(self._store), _KEY_PATIENCE)
+        if self._key is None and self._reading is not None:
+            await asyncio.wait([self._reading], timeout=_KEY_PATIENCE)
             self._use(self._key or HashKey.made_up())
         self._tasks.cancel()
         await asyncio.gather(*(writer.stop() for writer in self._writers))
@@ -132,9 +133,8 @@ class AuditTrail:
         for entry in waiting:
             self._put(key.keyed(entry))
 
-    async def _find_key(self, store: Store) -> None:
+    async def _find_key(self, store: Store, reading: asyncio.Task[bool]) -> None:
         """Use the key of the database, from when it can be read; until then, after a while, another."""
-        reading = self._tasks.spawn(self._read_key(store))
         await asyncio.wait([reading], timeout=_KEY_PATIENCE)
         if self._key is None:
             self._use(HashKey.made_up())

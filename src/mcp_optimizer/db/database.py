@@ -22,7 +22,7 @@ from platformdirs import user_data_path
 from sqlalchemy import Connection, Engine, create_engine, event
 from sqlalchemy.exc import DatabaseError
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
-from sqlalchemy.pool import AsyncAdaptedQueuePool
+from sqlalchemy.pool import AsyncAdaptedQueuePool, QueuePool
 
 from mcp_optimizer.db.private_files import make_file, make_folder, mend
 from mcp_optimizer.db.schema import APPLICATION_ID, migrate
@@ -34,6 +34,8 @@ logger = logging.getLogger(__name__)
 
 _MAGIC = b"SQLite format 3\0"
 _BUSY_TIMEOUT_MS = 5_000
+_WAIT = 0.01
+_WAITS_FOR_THE_LAST = 100
 _BESIDE = ("-wal", "-shm")
 _FOREIGN = "belongs to another program"
 
@@ -63,6 +65,12 @@ class Database:
             await asyncio.to_thread(prepare_file, self.path)
 
     async def close(self) -> None:
+        """Close all connections. Whoever was cancelled while using one gives it back first, or it would be lost."""
+        pool = self.engine.pool
+        for _ in range(_WAITS_FOR_THE_LAST):
+            if not isinstance(pool, QueuePool) or not pool.checkedout():
+                break
+            await asyncio.sleep(_WAIT)
         await self.engine.dispose()
 
 
