@@ -1,6 +1,7 @@
 """The gateway's own tools, as every model sees them in every prompt.
 
-Their cost is part of the product: a test keeps them under 400 tokens together, and under 600 with scripts. Pure data.
+Their cost is part of the product: a test keeps them under 400 tokens together, and under 600 with scripts, also where
+calls that only read are apart. Pure data.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ FIND_TOOL_FOR_SCRIPTS: dict[str, Any] = {
     **FIND_TOOL,
     "inputSchema": {
         "type": "object",
-        "properties": {**_SOUGHT, "detail": {"type": "string", "description": "'python': as run_script calls them"}},
+        "properties": {**_SOUGHT, "detail": {"type": "string", "description": "'python' for run_script"}},
         "required": ["tool_description"],
     },
 }
@@ -65,9 +66,25 @@ CALL_TOOL: dict[str, Any] = {
 CALL_TOOL_READ: dict[str, Any] = {
     **CALL_TOOL,
     "name": "call_tool_read",
-    "description": "Run a tool that only reads (get, list, search ...). Refuses any other: use call_tool.",
+    "description": "Run a tool that only reads (get, list, search ...).",
     "annotations": {"readOnlyHint": True},
 }
+
+CALL_ANY_TOOL: dict[str, Any] = {
+    "name": "call_tool",
+    "description": "Run any other tool, as call_tool_read does.",
+    "inputSchema": {
+        "type": "object",
+        "properties": {
+            "tool_name": {"type": "string"},
+            "parameters": {"type": "object"},
+        },
+        "required": ["tool_name", "parameters"],
+    },
+}
+"""Beside call_tool_read, which says what its arguments are. It takes the others too; names that find_tool shows need no
+server, and what a tool says of a change that it made is short.
+"""
 
 LIST_TOOLS: dict[str, Any] = {
     "name": "list_tools",
@@ -99,10 +116,10 @@ READ_RESULT: dict[str, Any] = {
 RUN_SCRIPT: dict[str, Any] = {
     "name": "run_script",
     "description": (
-        "Run Python that calls tools many times, filters, joins or counts; only what it prints and its last expression "
-        "come back. server.tool(arg=...) returns parsed JSON, or text; call(name, arg=...) takes any name; "
-        "parallel(name, [{...}, ...]) makes many calls at once. A failed call raises ToolError. No files or network. "
-        "find_tool with detail='python' shows how: x? may be left out, -> is the result (key? may be None or missing)."
+        "Run Python that calls many tools, filters, joins or counts; only its prints and last expression come back. "
+        "server.tool(arg=...) or call(name, arg=...) returns parsed JSON or text; parallel(name, [{...}, ...]) calls "
+        "many at once. Failed calls raise ToolError. No files or network. find_tool with detail='python' shows how: x? "
+        "is optional, -> the result (key? may be None or missing)."
     ),
     "inputSchema": {
         "type": "object",
@@ -111,7 +128,7 @@ RUN_SCRIPT: dict[str, Any] = {
             "may_change": {
                 "type": "array",
                 "items": {"type": "string"},
-                "description": "Tools that change something and may be called",
+                "description": "Changing tools it may call",
             },
         },
         "required": ["script"],
@@ -126,7 +143,7 @@ RUN_READ_SCRIPT: dict[str, Any] = {
 """Where scripts may only read."""
 
 OWN_TOOLS = (FIND_TOOL, CALL_TOOL, LIST_TOOLS, READ_RESULT)
-SPLIT_TOOLS = (FIND_TOOL, CALL_TOOL_READ, CALL_TOOL, LIST_TOOLS, READ_RESULT)
+SPLIT_TOOLS = (FIND_TOOL, CALL_TOOL_READ, CALL_ANY_TOOL, LIST_TOOLS, READ_RESULT)
 """With calls that only read apart, so that a client can approve these once and ask about the others."""
 
 OWN_NAMES = (*(tool["name"] for tool in SPLIT_TOOLS), RUN_SCRIPT["name"])

@@ -14,7 +14,7 @@ from mcp_optimizer import Optimizer
 from mcp_optimizer.domain.own_tools import own_tools
 from mcp_optimizer.domain.script_mode import ScriptMode
 from mcp_optimizer.errors import ConfigurationError
-from mcp_optimizer.token_counter import TokenCounter
+from mcp_optimizer.token_counter import VOCABULARIES, TokenCounter
 
 LOADED = """
 import asyncio, json, sys
@@ -47,7 +47,7 @@ def test_without_the_extra_the_user_is_told_what_to_install(monkeypatch: pytest.
 
 @pytest.mark.parametrize("mode", [ScriptMode.READ, ScriptMode.WRITE])
 @pytest.mark.parametrize("split", [False, True])
-def test_our_own_tools_stay_small_with_scripts(mode: ScriptMode, split: bool) -> None:
+@pytest.mark.parametrize("encoding", VOCABULARIES)
+def test_our_own_tools_cost_at_most_600_tokens_with_scripts(mode: ScriptMode, split: bool, encoding: str) -> None:
     tools = own_tools(split_calls=split, scripts=mode)
-    tokens = TokenCounter().count_tokens(json.dumps(tools, separators=(",", ":")))
-    assert tokens <= (600 if not split else 800)
+    assert TokenCounter(encoding).count_tokens(json.dumps(tools, separators=(",", ":"))) <= 600
