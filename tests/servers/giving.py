@@ -1,7 +1,9 @@
 """An MCP server on stdio that gives whatever result it is asked for.
 
 python giving.py: `give` returns its argument `result` as the result, `huge` a text of so many bytes, `rows` so many
-rows as structured content, `never` nothing at all; `change` counts its calls, and `changes` says how many there were.
+rows as structured content, `wrapped` its argument in the envelope that it declares, `never` nothing at all; `taken`
+returns its arguments; `change` counts its calls, `refuse` changes nothing and says so, and `changes` says how many
+there were.
 """
 
 from __future__ import annotations
@@ -18,13 +20,31 @@ def tool(name: str, *parameters: str, **more: Any) -> dict[str, Any]:
     return {"name": name, "description": f"To {name}", "inputSchema": schema, **more}
 
 
+ENVELOPE = {"type": "object", "properties": {"result": {}}, "required": ["result"]}
+TAKEN = {
+    "text": {"type": "string"},
+    "count": {"type": "integer"},
+    "note": {"type": ["string", "null"]},
+    "kind": {"$ref": "#/$defs/Kind"},
+}
 TOOLS = [
     tool("give", "result", **READS),
     tool("huge", "size", **READS),
     tool("rows", "count", outputSchema={"type": "object"}, **READS),
+    tool("wrapped", "result", outputSchema=ENVELOPE, **READS),
+    {
+        **tool("taken", **READS),
+        "inputSchema": {
+            "type": "object",
+            "properties": TAKEN,
+            "required": ["text"],
+            "$defs": {"Kind": {"enum": ["a", "b"]}},
+        },
+    },
     tool("never", **READS),
     tool("changes", **READS),
     tool("change", annotations={"readOnlyHint": False, "destructiveHint": False}),
+    tool("refuse", annotations={"readOnlyHint": False, "destructiveHint": False}),
 ]
 changes = 0
 
@@ -38,6 +58,14 @@ def called(name: str, arguments: dict[str, Any]) -> Any:
     if name == "rows":
         rows = {"rows": [{"id": number, "name": f"row {number}"} for number in range(arguments["count"])]}
         return {"content": [{"type": "text", "text": json.dumps(rows)}], "structuredContent": rows}
+    if name == "wrapped":
+        value = arguments.get("result")
+        text = value if isinstance(value, str) else json.dumps(value)
+        return {"content": [{"type": "text", "text": text}], "structuredContent": {"result": value}}
+    if name == "taken":
+        return {"content": [{"type": "text", "text": json.dumps(arguments)}]}
+    if name == "refuse":
+        return {"content": [{"type": "text", "text": "There is no card 7."}], "isError": True}
     if name == "change":
         changes += 1
     return {"content": [{"type": "text", "text": json.dumps({"changes": changes})}]}

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, Protocol
 
-from mcp_optimizer.compression.output_schemas import shape_of_schema
+from mcp_optimizer.compression.output_schemas import is_envelope, shape_of_schema
 from mcp_optimizer.compression.result_shapes import shape_of_value
 from mcp_optimizer.compression.shape_text import described
 from mcp_optimizer.compression.shapes import NOTHING, Shape, from_text, merged, to_text, without_data, without_envelope
@@ -147,7 +147,17 @@ def _read(text: str) -> Shape | None:
 def shape_text(server: str, definition: Definition, learned: LearnedShapes | None) -> str:
     """What a tool returns, by its output schema and, where that says too little, by its results; "" if nobody knows."""
     found = learned.of(shape_key(server, definition.definition_hash)) if learned is not None else None
-    return described(_declared(definition), without_envelope(found) if found is not None else None)
+    if found is not None and has_envelope(definition):
+        found = without_envelope(found)
+    return described(_declared(definition), found)
+
+
+@lru_cache(maxsize=1_024)
+def has_envelope(definition: Definition) -> bool:
+    """Whether a tool declares that it wraps what it returns. Its shape is that of the inside, and so is a script's
+    value; of what a tool does not declare, an object with a key `result` may as well be the result.
+    """
+    return is_envelope(definition.details.output_schema)
 
 
 @lru_cache(maxsize=1_024)

@@ -23,14 +23,22 @@ _MOST_BRANCHES = 20
 
 def shape_of_schema(output_schema: Mapping[str, Any] | None) -> Shape | None:
     """What results that fit a schema look like; None if there is no schema or it says nothing."""
-    if output_schema is None:
-        return None
-    root = dict(output_schema)
-    try:
-        found = without_envelope(_Reader(root).shape(root, 0, ()))
-    except RecursionError:
-        return None
+    found = without_envelope(_shape(output_schema))
     return None if found == NOTHING else found
+
+
+def is_envelope(output_schema: Mapping[str, Any] | None) -> bool:
+    """Whether a schema declares nothing but an envelope, whose inside `shape_of_schema` describes."""
+    found = _shape(output_schema)
+    return without_envelope(found) is not found
+
+
+def _shape(output_schema: Mapping[str, Any] | None) -> Shape:
+    root = dict(output_schema or {})
+    try:
+        return _Reader(root).shape(root, 0, ()) if root else NOTHING
+    except RecursionError:
+        return NOTHING
 
 
 class _Reader:

@@ -12,7 +12,8 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from typing import TYPE_CHECKING, Any
 
 from mcp_optimizer.runtime.tasks import BackgroundTasks
-from mcp_optimizer.scripts.inner_calls import CallFailed, InnerCalls, TooManyInnerCalls
+from mcp_optimizer.scripts.call_arguments import CallFailed
+from mcp_optimizer.scripts.inner_calls import InnerCalls, TooManyInnerCalls
 from mcp_optimizer.scripts.printed import Printed
 from mcp_optimizer.scripts.worker_code import CALL, FIND, LATER, NOW, PARALLEL
 

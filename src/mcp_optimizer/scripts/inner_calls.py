@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from functools import partial
@@ -27,18 +27,14 @@ from mcp_optimizer.gateway.entries import entry
 from mcp_optimizer.gateway.gateway import Gateway
 from mcp_optimizer.limits import Limits
 from mcp_optimizer.scripts.asking import answered
-from mcp_optimizer.scripts.names import Parameter, Toolbox, parameters_of
-from mcp_optimizer.scripts.values import TooLarge, error_text, packed
+from mcp_optimizer.scripts.call_arguments import CallFailed, arguments_of, as_given
+from mcp_optimizer.scripts.names import Toolbox
+from mcp_optimizer.scripts.values import TooLarge, declared_by, error_text, packed
 
 _FOUND = 10
 """Tools that `find` returns."""
 
-_FEW = 3
 _NOT_ARGUMENTS = "These are no arguments of a call."
-
-
-class CallFailed(Exception):
-    """A call failed; the script may handle it. Raised in the script as ToolError with this text."""
 
 
 class TooManyInnerCalls(Exception):
@@ -120,7 +116,7 @@ class InnerCalls:
         match pydantic_core.from_json(given):
             case [list(args), dict(kwargs)]:
                 tool = await self._tool(name)
-                return await self._made(tool, _arguments(tool, args, kwargs))
+                return await self._made(tool, arguments_of(tool, args, kwargs))
         raise CallFailed(_NOT_ARGUMENTS)
 
     async def parallel(self, name: str, given: str) -> str:
@@ -137,7 +133,7 @@ class InnerCalls:
 
         async def one(item: Any) -> str:
             nonlocal room
-            text = await self._made(tool, _arguments(tool, *_as_given(item)))
+            text = await self._made(tool, arguments_of(tool, *as_given(item)))
             room -= len(text)
             # Not held until the others are done: together they may be larger than the memory there is.
             return text if room >= 0 else ""
@@ -216,9 +212,8 @@ class InnerCalls:
             raise CallFailed(f"{note.name}: {error_text(result, self._limits.error_text)}")
         note.done()
         await self._told(note.name)
-        is_declared = tool.record.details.output_schema is not None
         try:
-            return await packed(result, is_declared=is_declared, most=self._limits.script_result_bytes)
+            return await packed(result, declared_by(tool.record.definition), self._limits.script_result_bytes)
         except TooLarge as error:
             raise CallFailed(
                 f"{note.name}: the call was made, and its result has {error}; a script receives at most "
@@ -251,33 +246,6 @@ class InnerCalls:
 def _named(counts: Mapping[str, int], most: int = 10) -> str:
     said = [name if count == 1 else f"{name} ({count} times)" for name, count in list(counts.items())[:most]]
     return ", ".join(said) + (f" and {len(counts) - most} more" if len(counts) > most else "")
-
-
-def _as_given(item: Any) -> tuple[Sequence[Any], Mapping[str, Any]]:
-    """One element of the list of `parallel`: an object of arguments, or the only argument."""
-    return ((), item) if isinstance(item, dict) else ((item,), {})
-
-
-def _arguments(tool: CatalogTool, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
-    """Arguments by the tool's own names. Raises CallFailed."""
-    known: Sequence[Parameter] = parameters_of(tool)
-    own = {parameter.python: parameter.own for parameter in known}
-    names = set(own.values())
-    first = args[0] if len(args) == 1 and not kwargs else None
-    if isinstance(first, dict) and (not known or first.keys() <= names | own.keys()):
-        args, kwargs = [], first
-    if len(args) > len(known):
-        raise CallFailed(f"{tool.record.name} takes {len(known)} arguments, not {len(args)}: {_few(own)}.")
-    arguments = {name if name in names else own.get(name, name): value for name, value in kwargs.items()}
-    for parameter, value in zip(known, args, strict=False):
-        if parameter.own in arguments:
-            raise CallFailed(f"{tool.record.name} got {quoted(parameter.python)} twice.")
-        arguments[parameter.own] = value
-    return arguments
-
-
-def _few(names: Mapping[str, str]) -> str:
-    return ", ".join(list(names)[: _FEW * 3]) or "none"
 
 
 def _bounded(text: str, longest: int) -> str:

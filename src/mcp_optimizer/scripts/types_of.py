@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
+from mcp_optimizer.compression.output_schemas import is_envelope
 from mcp_optimizer.compression.references import resolve
 from mcp_optimizer.compression.shapes import NOTHING, Shape
 from mcp_optimizer.domain.json_schema import listed, named, properties_of, reference_of, required_of
@@ -21,7 +22,6 @@ _MOST_FIELDS = 120
 _MOST_CHOICES = 60
 _LONGEST_CHOICE = 200
 _MOST_BRANCHES = 12
-_ENVELOPE = "result"
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,8 +87,8 @@ def type_of_schema(schema: Any, root: Mapping[str, Any]) -> PyType:
 
 
 def result_type(output_schema: Mapping[str, Any] | None) -> PyType:
-    """What a tool declares to return; `ANY` without a schema, and where a server wraps what is no object."""
-    if output_schema is None or set(properties_of(output_schema)) == {_ENVELOPE}:
+    """What a tool declares to return; `ANY` without a schema, and where a server wraps what it returns."""
+    if output_schema is None or is_envelope(output_schema):
         return ANY
     found = type_of_schema(output_schema, output_schema)
     return found if isinstance(found, ObjectType | MapType) else ANY

@@ -1,15 +1,19 @@
 """A tool's result as a script receives it: one text, which the worker takes apart. Pure.
 
 The structured content if the tool declares it, else the text, as JSON if it is JSON. The first letter says which: `j`
-is JSON or perhaps JSON, `t` is a text as it is.
+is JSON or perhaps JSON, `t` is a text as it is, `r` is JSON in an envelope, whose inside the script gets: that is what
+the tool's stub describes.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from enum import Enum
 from typing import Any
 
+from mcp_optimizer.catalog.shapes import has_envelope
+from mcp_optimizer.domain.tools import Definition
 from mcp_optimizer.largejson.raw import RawJson
 from mcp_optimizer.results.reading import NO_JSON, Reading, Text, size_of
 
@@ -24,15 +28,30 @@ class TooLarge(Exception):
         super().__init__(f"{size:,} bytes")
 
 
-async def packed(result: Mapping[str, Any], *, is_declared: bool, most: int) -> str:
-    """The text for the worker; raises TooLarge. `is_declared`: the tool has an output schema."""
+class Declared(Enum):
+    """What a tool's output schema declares."""
+
+    NOTHING = "nothing"
+    RESULT = "result"
+    ENVELOPE = "envelope"
+
+
+def declared_by(definition: Definition) -> Declared:
+    """What a tool declares about its results."""
+    if definition.details.output_schema is None:
+        return Declared.NOTHING
+    return Declared.ENVELOPE if has_envelope(definition) else Declared.RESULT
+
+
+async def packed(result: Mapping[str, Any], declared: Declared, most: int) -> str:
+    """The text for the worker; raises TooLarge."""
     reading = Reading(result)
     size = _size(reading)
     if size > most:
         raise TooLarge(size)
     if size > _INLINE:
-        return await asyncio.to_thread(_packed, reading, is_declared)
-    return _packed(reading, is_declared)
+        return await asyncio.to_thread(_packed, reading, declared)
+    return _packed(reading, declared)
 
 
 def _size(reading: Reading) -> int:
@@ -41,9 +60,10 @@ def _size(reading: Reading) -> int:
     return max(reading.size, large)
 
 
-def _packed(reading: Reading, is_declared: bool) -> str:
-    if reading.structured is not NO_JSON and (is_declared or not reading.slots):
-        return f"j{_valid(_plain(reading.structured_text))}"
+def _packed(reading: Reading, declared: Declared) -> str:
+    if reading.structured is not NO_JSON and (declared is not Declared.NOTHING or not reading.slots):
+        kind = "r" if declared is Declared.ENVELOPE else "j"
+        return f"{kind}{_valid(_plain(reading.structured_text))}"
     texts = [_plain(slot.text) for slot in reading.slots]
     if len(texts) == 1 and texts[0].lstrip(" \t\r\n")[:1] in ("{", "["):
         return f"j{_valid(texts[0])}"

@@ -25,14 +25,21 @@ class _mo_Server:
     pass
 def _mo_packed(value):
     return _mo_json.dumps(value)
+def _mo_parsed(text):
+    try:
+        return _mo_json.loads(text)
+    except (ValueError, RecursionError):
+        return text
 def _mo_unpacked(text):
     kind = text[:1]
     if kind == "t":
         return text[1:]
-    try:
-        return _mo_json.loads(text[1:])
-    except (ValueError, RecursionError):
-        return text[1:]
+    value = _mo_parsed(text[1:])
+    if kind == "r" and isinstance(value, dict) and list(value) == ["result"]:
+        value = value["result"]
+        if isinstance(value, str) and value.lstrip()[:1] in ("{", "["):
+            return _mo_parsed(value)
+    return value
 def _mo_shown(value, limit):
     if value is None:
         return ""

@@ -141,9 +141,11 @@ async def test_a_tool_says_what_its_schema_declares_and_what_was_learned_where_t
     shapes = LearnedShapes(no_database, 100)
     typed = Definition.of(mcp_tool("typed", outputSchema={"properties": {"id": {}}, "required": ["id"]}))
     plain = Definition.of(mcp_tool("plain"))
-    for definition in (typed, plain):
+    wrapping = Definition.of(mcp_tool("wrapping", outputSchema={"properties": {"result": {}}, "required": ["result"]}))
+    for definition in (typed, plain, wrapping):
         key = shape_key("s", definition.definition_hash)
         teach(shapes, {"result": [CARD, CARD]}, {"result": [CARD]}, definition_hash=key)
     assert shape_text("s", typed, shapes) == shape_text("s", typed, None) == "{id}"
-    assert shape_text("s", plain, shapes) == f"[{CARD_TEXT}]"
+    assert shape_text("s", plain, shapes) == f"{{result[]: {CARD_TEXT}}}"
+    assert shape_text("s", wrapping, shapes) == f"[{CARD_TEXT}]"
     assert shape_text("other", plain, shapes) == shape_text("s", plain, None) == ""
