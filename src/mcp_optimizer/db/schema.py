@@ -1,10 +1,14 @@
 """Migrates a database to the newest schema, in the same way for SQLite and PostgreSQL.
 
-Called by the code that opens a database, inside its transaction; knows neither files nor addresses.
+Migrations expand first and contract later: most only add what older gateways do not look at, so gateways of two
+versions use one database while an upgrade rolls over them. One that takes something away says so with `contract`, and
+comes a release after the code that needed it. `tests/contract/test_migrations.py` holds them to it. Called by the code
+that opens a database, inside its transaction; knows neither files nor addresses.
 """
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 from threading import Lock
 
@@ -12,7 +16,9 @@ from sqlalchemy import Connection, func, inspect, select, text
 
 from mcp_optimizer.errors import CatalogError
 
-HEAD = "0010"
+logger = logging.getLogger(__name__)
+
+HEAD = "0011"
 """The newest migration; a database already at it opens without loading Alembic."""
 
 APPLICATION_ID = 0x4D43504F
@@ -27,12 +33,12 @@ def migrate(connection: Connection) -> None:
 
     Run in a thread: it may have to wait for another gateway.
     """
-    if _is_newest(connection):
+    if _needs_nothing(connection):
         return
     if connection.dialect.name == "postgresql":
         # Of many gateways that start together one migrates; the others wait and find it done.
         write_alone(connection)
-        if _is_newest(connection):
+        if _needs_nothing(connection):
             return
     # Alembic takes over half a second to load, so only here, and only when there is something to do.
     from alembic import command
@@ -54,13 +60,33 @@ def write_alone(connection: Connection) -> None:
         connection.execute(select(func.pg_advisory_xact_lock(APPLICATION_ID)))
 
 
-def _is_newest(connection: Connection) -> bool:
+def contract(connection: Connection, revision: str) -> None:
+    """For a migration that takes away what older gateways use: those before `revision` refuse the database from now on.
+
+    Gateways that have it open already are not told, so an upgrade over a contraction ends them first.
+    """
+    connection.execute(text("UPDATE oldest_reader SET revision = :revision"), {"revision": revision})
+
+
+def _needs_nothing(connection: Connection) -> bool:
+    """Whether it is at `HEAD`, or newer and no less; raises CatalogError if it is too new for us."""
     if not inspect(connection).has_table("alembic_version"):
         return False
     revision = connection.execute(text("SELECT version_num FROM alembic_version")).scalar()
-    if revision is not None and revision > HEAD:
+    if revision is None or revision < HEAD:
+        return False
+    if revision > HEAD and _oldest_reader(connection, revision) > HEAD:
         raise CatalogError(
-            f"The catalog was written by a newer mcp-optimizer (schema {revision}, this one knows {HEAD}). "
-            "Upgrade mcp-optimizer, or choose another database with --database."
+            f"The catalog was written by a newer mcp-optimizer (schema {revision}, this one knows {HEAD}) and is no "
+            "longer readable for this one. Upgrade mcp-optimizer, or choose another database with --database."
         )
-    return bool(revision == HEAD)
+    if revision > HEAD:
+        logger.info("The catalog has the newer schema %s, which only adds to %s; it is used.", revision, HEAD)
+    return True
+
+
+def _oldest_reader(connection: Connection, revision: str) -> str:
+    """The oldest schema whose gateways can use this database; its own, if it does not say."""
+    if not inspect(connection).has_table("oldest_reader"):
+        return revision
+    return str(connection.execute(text("SELECT max(revision) FROM oldest_reader")).scalar() or revision)

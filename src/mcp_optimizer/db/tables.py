@@ -41,6 +41,9 @@ class Moment(TypeDecorator[datetime]):
         return value.replace(tzinfo=UTC) if value is not None and value.tzinfo is None else value
 
 
+# One row: the oldest schema whose gateways can use this one. Migrations that only add leave it as it is.
+oldest_reader = Table("oldest_reader", metadata, Column("revision", Text, primary_key=True))
+
 # A server is identified by its name and its command or URL: two clients may call different servers "github".
 mcpserver = Table(
     "mcpserver",

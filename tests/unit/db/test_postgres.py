@@ -91,9 +91,9 @@ async def test_tables_of_other_programs_are_left_alone(postgres_url: str) -> Non
     assert ask(postgres_url, "SELECT count(*) FROM public.event") == [("0",)]
 
 
-async def test_a_schema_of_a_newer_version_is_refused_and_left_as_it_is(postgres_url: str) -> None:
+async def test_a_newer_schema_that_took_something_away_is_refused_and_left_as_it_is(postgres_url: str) -> None:
     await (await open_database(postgres_url)).close()
-    ask(postgres_url, "UPDATE alembic_version SET version_num = '9999'")
+    ask(postgres_url, "UPDATE alembic_version SET version_num = '9999'; UPDATE oldest_reader SET revision = '9998'")
     assert f"newer mcp-optimizer (schema 9999, this one knows {HEAD})" in await refusal(postgres_url)
 
 
