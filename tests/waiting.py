@@ -7,8 +7,12 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import time
 from collections.abc import Callable
 from itertools import count
+from typing import TypeVar
+
+Found = TypeVar("Found")
 
 _TURNS = 10
 """Looks without a pause, because another task of the same event loop needs turns rather than time."""
@@ -32,6 +36,15 @@ async def until(condition: Callable[[], object], what: str = "", timeout: float 
         if not limit.expired():
             raise
         raise AssertionError(f"not within {timeout:g} s: {what or _source(condition)}") from None
+
+
+def found_in_time(look: Callable[[], Found | None], what: str, timeout: float = 30.0) -> Found:
+    """Outside a loop, for fixtures that hold processes: look until there is something, and return it."""
+    deadline = time.monotonic() + timeout
+    while not (found := look()):
+        assert time.monotonic() < deadline, f"not within {timeout:g} s: {what}"
+        time.sleep(_PAUSE)
+    return found
 
 
 async def other_tasks(timeout: float = 10.0) -> None:

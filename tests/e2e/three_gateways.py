@@ -17,18 +17,16 @@ import signal
 import socket
 import subprocess
 import tempfile
-import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TypeVar
 
 import pytest
 
 from tests.e2e.running import WARM
+from tests.waiting import found_in_time
 
-Found = TypeVar("Found")
 _SECONDS = 30.0
 _HAPROXY = """\
 global
@@ -98,11 +96,11 @@ class Gateway:
             assert self.process.poll() is None, f"{self.name} ended before it listened: {self.log}"
             return re.search(rb"http://127\.0\.0\.1:(\d+)/mcp", self._written.read_bytes()[self._life_begins :])
 
-        self.port = int(_until(found, f"{self.name} listens")[1])
+        self.port = int(found_in_time(found, f"{self.name} listens")[1])
 
     def until_ready(self) -> None:
         """Wait until a tool can be called there."""
-        _until(self._is_ready, f"{self.name} is ready")
+        found_in_time(self._is_ready, f"{self.name} is ready")
 
     def _is_ready(self) -> bool:
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=_SECONDS)
@@ -120,7 +118,7 @@ class Gateway:
         self.process.kill()
         self.process.wait(_SECONDS)
         # What was killed is the warm command, which takes its fork along a moment later.
-        _until(lambda: not _accepts(self.port), f"the end of {self.name}")
+        found_in_time(lambda: not _accepts(self.port), f"the end of {self.name}")
 
     def terminate(self) -> None:
         """Ask it to stop, without waiting."""
@@ -167,7 +165,7 @@ class Cluster:
         """After a gateway's end: the same one again, at the same port, with its turn in the rotation."""
         gateway.restart()
         gateway.until_ready()
-        _until(lambda: gateway.name in self.up(), f"HAProxy uses {gateway.name}")
+        found_in_time(lambda: gateway.name in self.up(), f"HAProxy uses {gateway.name}")
 
     def up(self) -> set[str]:
         """The gateways that HAProxy sends requests to."""
@@ -206,8 +204,7 @@ def three_gateways(
             gateway.until_ready()
         cluster = Cluster(gateways, _free_port(), folder / "haproxy.sock")
         stack.enter_context(_balancer(program, folder, cluster))
-        # All are told to stop together before each is waited for.
-        stack.callback(lambda: [gateway.terminate() for gateway in gateways if _runs(gateway)])
+        stack.callback(_terminate_all, gateways)
         yield cluster
 
 
@@ -237,7 +234,7 @@ def _balancer(program: str, folder: Path, cluster: Cluster) -> Iterator[None]:
     with log.open("wb") as output:
         process = subprocess.Popen([program, "-db", "-f", str(written)], stdout=output, stderr=output)
     try:
-        _until(lambda: _answers(cluster.port, process, log), "HAProxy listens")
+        found_in_time(lambda: _answers(cluster.port, process, log), "HAProxy listens")
         yield
     finally:
         process.terminate()
@@ -254,16 +251,11 @@ def _accepts(port: int) -> bool:
         return trial.connect_ex(("127.0.0.1", port)) == 0
 
 
-def _runs(gateway: Gateway) -> bool:
-    return gateway.process is not None and gateway.process.poll() is None
-
-
-def _until(look: Callable[[], Found | None], what: str) -> Found:
-    deadline = time.monotonic() + _SECONDS
-    while not (found := look()):
-        assert time.monotonic() < deadline, f"not within {_SECONDS:g} s: {what}"
-        time.sleep(0.02)
-    return found
+def _terminate_all(gateways: list[Gateway]) -> None:
+    """All stop at the same time, before each is waited for."""
+    for gateway in gateways:
+        if gateway.process is not None and gateway.process.poll() is None:
+            gateway.terminate()
 
 
 def _free_port() -> int:
