@@ -239,9 +239,8 @@ def test_an_empty_file_is_simply_filled(path: Path, caplog: pytest.LogCaptureFix
 async def test_a_newer_file_that_took_something_away_is_refused_and_left_as_it_is(path: Path) -> None:
     prepare_file(path)
     with closing(sqlite3.connect(path)) as connection:
-        connection.execute("UPDATE alembic_version SET version_num = '9999'")
-        connection.execute("UPDATE oldest_reader SET revision = '9998'")
-        connection.commit()
+        newer = "UPDATE alembic_version SET version_num = '9999'; UPDATE oldest_reader SET revision = '9998'"
+        connection.executescript(newer)
     with pytest.raises(CatalogError, match=rf"newer mcp-optimizer \(schema 9999, this one knows {HEAD}\).*--database"):
         await open_database(path)
     assert asked(path, "SELECT version_num FROM alembic_version") == [("9999",)]
