@@ -22,7 +22,7 @@ SERVER = Path(__file__).parents[1] / "servers" / "giving.py"
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def optimizer() -> AsyncIterator[Optimizer]:
     giving = {"command": sys.executable, "args": [str(SERVER)]}
-    servers = {"mcpServers": {"giving": giving, "learned": giving}}
+    servers = {"mcpServers": {"giving": giving, "learned": giving, "other": giving}}
     async with Optimizer.from_config(servers, database="none", encoder="none", scripts="write") as made:
         yield made
 
@@ -79,3 +79,23 @@ async def test_none_for_an_argument_that_is_needed_is_refused(optimizer: Optimiz
     result = await optimizer.run_script("missing = {}.get('text')\ngiving.taken(text=missing)")
     assert result["isError"]
     assert "text" in text(result)
+
+
+LEARNT = """
+rows = learned.give(result={"content": [{"type": "text", "text": '{"rows": [{"owner": "Ann"}]}'}]})["rows"]
+print(len(rows))
+rows[0]["ownr"]
+"""
+
+
+async def test_a_script_that_fails_shows_what_was_learned_about_its_line(optimizer: Optimizer) -> None:
+    rows = json.dumps({"rows": [{"owner": "Ann"}, {"owner": "Bob"}]})
+    for _ in range(3):
+        await optimizer.gateway.call("other__give", {"result": {"content": [{"type": "text", "text": rows}]}})
+    said = text(await optimizer.run_script(LEARNT.replace("learned.", "other.")))
+    assert said.split("\n")[:2] == [
+        "line 4: KeyError: ownr",
+        "In earlier results, the result of other.give has no key 'ownr' there. Did you mean 'owner'? (line 4)",
+    ]
+    fine = text(await optimizer.run_script(LEARNT.replace("learned.", "other.").replace("ownr", "owner")))
+    assert fine == "1\nAnn"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from mcp_optimizer.catalog import LiveCatalog
@@ -15,6 +14,7 @@ from mcp_optimizer.upstream.news import ServerNews
 from mcp_optimizer.upstream.pool import UpstreamPool
 
 if TYPE_CHECKING:
+    from mcp_optimizer.scripts.checked import Checked
     from mcp_optimizer.scripts.names import Toolbox
     from mcp_optimizer.scripts.running import ScriptRunner
     from mcp_optimizer.scripts.stored import StoredScripts
@@ -35,8 +35,8 @@ def stored_scripts(
         return None
     from mcp_optimizer.scripts.stored import ScriptSources, StoredScripts
 
-    async def check(script: StoredScript, toolbox: Toolbox) -> Sequence[str]:
-        return await runner.problems(script.source, toolbox, [one.name for one in script.parameters])
+    async def check(script: StoredScript, toolbox: Toolbox) -> Checked:
+        return await runner.check(script.source, toolbox, [one.name for one in script.parameters])
 
     scripts = StoredScripts(
         ScriptSources(

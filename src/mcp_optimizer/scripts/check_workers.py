@@ -38,13 +38,15 @@ class CheckVerdict:
     refused: str = ""
     """Why the interpreter does not read it at all, and on which line."""
     line: int = 1
+    is_made: bool = True
+    """Whether the worker came to an end."""
 
 
 class CheckWorkers:
     """A pool of workers, started with the first check."""
 
     def __init__(self, limits: Limits) -> None:
-        self._seconds = limits.script_check_seconds
+        self._limits = limits
         self._pool: AsyncMonty | None = None
         self._opening = asyncio.Lock()
         self._free = asyncio.Semaphore(_MOST)
@@ -53,14 +55,18 @@ class CheckWorkers:
     async def verdict(self, text: str, stubs: str) -> CheckVerdict:
         """Check a text whose first statement waits for us; it is left there, and nothing after it runs.
 
-        The same text with the same stubs is checked once: scripts are run again, with other data.
+        The same text with the same stubs is checked once: scripts are run again, with other data. What could not be
+        checked is tried again.
         """
         key = hashlib.sha256(f"{stubs}\0{text}".encode("utf-8", "replace")).digest()
-        if (known := self._known.get(key)) is None:
-            known = self._known[key] = await self._checked(text, stubs)
+        if (known := self._known.get(key)) is not None:
+            return known
+        verdict = await self._checked(text, stubs)
+        if verdict.is_made:
+            self._known[key] = verdict
             if len(self._known) > _MOST_REMEMBERED:
                 self._known.popitem(last=False)
-        return known
+        return verdict
 
     async def _checked(self, text: str, stubs: str) -> CheckVerdict:
         import pydantic_monty
@@ -69,7 +75,7 @@ class CheckWorkers:
             pool = await self._opened()
             checked = pool.checkout(type_check=True, type_check_stubs=stubs, type_check_format="json")
             try:
-                async with asyncio.timeout(self._seconds), checked as session:
+                async with asyncio.timeout(self._limits.script_check_seconds), checked as session:
                     await session.feed_start(text)
             except pydantic_monty.MontyTypingError as error:
                 return CheckVerdict(diagnostics=error.display())
@@ -77,7 +83,7 @@ class CheckWorkers:
                 frames = error.traceback()
                 return CheckVerdict(refused=error.display("msg"), line=frames[-1].line if frames else 1)
             except (TimeoutError, pydantic_monty.MontyError, OSError):
-                return CheckVerdict()
+                return CheckVerdict(is_made=False)
         return CheckVerdict()
 
     async def _opened(self) -> AsyncMonty:
@@ -89,7 +95,7 @@ class CheckWorkers:
                     min_processes=0,
                     max_processes=_MOST,
                     max_checkouts_per_worker=_CHECKS_PER_WORKER,
-                    request_timeout=self._seconds + _GRACE,
+                    request_timeout=self._limits.script_check_seconds + _GRACE,
                 )
                 self._pool = await pool.__aenter__()
             return self._pool

@@ -18,7 +18,8 @@ from mcp_optimizer.catalog import CatalogTool
 from mcp_optimizer.compression.shapes import Shape
 from mcp_optimizer.limits import DEFAULT_LIMITS, Limits
 from mcp_optimizer.scripts.call_sites import CallSites
-from mcp_optimizer.scripts.check_workers import CheckWorkers
+from mcp_optimizer.scripts.check_workers import CheckVerdict, CheckWorkers
+from mcp_optimizer.scripts.checked import Checked
 from mcp_optimizer.scripts.diagnostics import Context, cannot_import, problems_of
 from mcp_optimizer.scripts.names import Toolbox
 from mcp_optimizer.scripts.prepared import LINES_BEFORE, MODULES, UNKNOWN_AT_RUN_TIME, preamble, prepared
@@ -57,18 +58,20 @@ class ScriptChecker:
         self._limits = limits
         self._learned = learned
 
-    async def check(self, script: str, toolbox: Toolbox, variables: Collection[str] = ()) -> tuple[Problem, ...]:
+    async def check(self, script: str, toolbox: Toolbox, variables: Collection[str] = ()) -> Checked:
         """What is wrong with a script, by line. Those that are no warnings would end it. `variables` it is given."""
         if len(script) > self._limits.script_characters:
-            return ()
+            return Checked()
         read = await asyncio.to_thread(self._read, script, toolbox, variables)
         if read is None:
-            return ()
+            return Checked()
         found, told = [*read.problems], {problem.line for problem in read.problems}
         # A script that calls nothing can do no harm by failing.
-        if read.calls_something:
-            found += [problem for problem in await self._typed(read) if problem.line not in told]
-        return _sorted(found)
+        if not read.calls_something:
+            return Checked(_sorted(found))
+        said = await self._workers.verdict(read.text, read.stubs)
+        found += [problem for problem in await self._typed(said, read.context) if problem.line not in told]
+        return Checked(_sorted(found), said.is_made)
 
     def _read(self, script: str, toolbox: Toolbox, variables: Collection[str]) -> _Prepared | None:
         try:
@@ -92,19 +95,14 @@ class ScriptChecker:
         calls_something = bool(used or sites.sites) or not _names(tree) <= _KNOWN | sites.bound
         return _Prepared(text, stubs, context, found, calls_something)
 
-    async def refusals(self, script: str, toolbox: Toolbox, variables: Collection[str] = ()) -> list[str]:
-        """Why a script is not run, as its author reads it; nothing if it is."""
-        return [str(one) for one in await self.check(script, toolbox, variables) if not one.is_warning]
-
     async def close(self) -> None:
         await self._workers.close()
 
-    async def _typed(self, read: _Prepared) -> list[Problem]:
+    async def _typed(self, said: CheckVerdict, context: Context) -> list[Problem]:
         """What the type checker, and the interpreter's own parser, say."""
-        said = await self._workers.verdict(read.text, read.stubs)
         if said.refused:
             return [problem(max(said.line - LINES_BEFORE, 1), said.refused.replace(_NOT_YET, "scripts do not support"))]
-        return await asyncio.to_thread(problems_of, said.diagnostics, read.context) if said.diagnostics else []
+        return await asyncio.to_thread(problems_of, said.diagnostics, context) if said.diagnostics else []
 
 
 def _names(tree: ast.Module) -> frozenset[str]:

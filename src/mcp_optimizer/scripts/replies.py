@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Any
 
 from mcp_optimizer.limits import Limits
+from mcp_optimizer.scripts.checked import Checked
 from mcp_optimizer.scripts.inner_calls import InnerCalls, TooManyInnerCalls
 
 CUT = "[More was printed than is kept: the end is missing.]"
@@ -22,9 +24,9 @@ def reply(printed: str, value: str, *, is_cut: bool = False) -> dict[str, Any]:
     return {"content": [{"type": "text", "text": text or "Done; nothing was printed or returned."}], "isError": False}
 
 
-def failure(reason: str, printed: str, calls: InnerCalls) -> dict[str, Any]:
+def failure(reasons: Sequence[str], printed: str, calls: InnerCalls) -> dict[str, Any]:
     """Why a script ended, what it did until then, and what it had printed."""
-    parts = [reason, calls.summary()]
+    parts = [*reasons, calls.summary()]
     if printed:
         parts.append(f"It had printed:\n{printed.rstrip()}")
     return {"content": [{"type": "text", "text": "\n".join(parts)}], "isError": True}
@@ -46,6 +48,11 @@ def reason_of(error: BaseException, limits: Limits) -> str:
     message = _SYNCHRONOUS.sub("a tool cannot be called here; call it in a loop or a comprehension", message)
     line = _line(error)
     return shortened(f"line {line}: {message}" if line else message, limits.script_error)
+
+
+def remarks_on(error: BaseException, checked: Checked) -> list[str]:
+    """What the check of a script had seen that may explain how it ended."""
+    return checked.remarks(_line(error), is_of_a_tool=str(error).startswith("RuntimeError: "))
 
 
 def _line(error: BaseException) -> int | None:

@@ -20,13 +20,14 @@ from mcp_optimizer.errors import CallRefused, InvalidRequest, RequestError
 from mcp_optimizer.gateway.gateway import Gateway
 from mcp_optimizer.limits import DEFAULT_LIMITS, Limits
 from mcp_optimizer.scripts.asking import ScriptLink
+from mcp_optimizer.scripts.checked import Checked
 from mcp_optimizer.scripts.clock import ScriptClock
 from mcp_optimizer.scripts.driving import Driver
 from mcp_optimizer.scripts.inner_calls import Allowed, InnerCalls, TooManyInnerCalls
 from mcp_optimizer.scripts.names import Toolbox, Toolboxes
 from mcp_optimizer.scripts.printed import Printed
 from mcp_optimizer.scripts.progress import Progress
-from mcp_optimizer.scripts.replies import failure, reason_of, reply
+from mcp_optimizer.scripts.replies import failure, reason_of, remarks_on, reply
 from mcp_optimizer.scripts.source import NoSuchTool, ScriptSource, read_source
 from mcp_optimizer.scripts.suspending import ScriptAttempt, WaitingScripts
 from mcp_optimizer.scripts.worker_code import setup
@@ -42,7 +43,7 @@ _MOST_NAMED = 50
 class Checker(Protocol):
     """Finds mistakes in a script before anything is called."""
 
-    async def refusals(self, script: str, toolbox: Toolbox, variables: Collection[str]) -> Sequence[str]: ...
+    async def check(self, script: str, toolbox: Toolbox, variables: Collection[str]) -> Checked: ...
     async def close(self) -> None: ...
 
 
@@ -54,6 +55,7 @@ class _Job:
     arguments: Mapping[str, Any]
     toolbox: Toolbox
     allowed: Allowed
+    checked: Checked
     client: str
     """Identifies the client's connection."""
     started: float
@@ -89,13 +91,13 @@ class ScriptRunner:
         """The tools that a caller's script may name."""
         return self._toolboxes.of(await self._gateway.seen_by(caller), self._gateway.built_in.has)
 
-    async def problems(self, script: str, toolbox: Toolbox, variables: Collection[str] = ()) -> Sequence[str]:
+    async def check(self, script: str, toolbox: Toolbox, variables: Collection[str] = ()) -> Checked:
         """What would keep a script from being run, given these tools and variables; nothing is called."""
         try:
             source = read_source(script, toolbox, self._limits.script_characters, variables)
         except InvalidRequest as error:
-            return (str(error).removesuffix(" Nothing was called."),)
-        return await self._checker.refusals(source.script, toolbox, variables) if self._checker is not None else ()
+            return Checked(unreadable=str(error).removesuffix(" Nothing was called."))
+        return await self._check(source, toolbox, variables)
 
     async def run(
         self,
@@ -118,8 +120,10 @@ class ScriptRunner:
         source = await self._read(script, toolbox, arguments, caller)
         allowed = await self._allowed(mode or self.mode, may_change, toolbox, caller)
         self._refuse(source, allowed, toolbox, caller)
-        await self._check(source, toolbox, arguments)
-        job = _Job(source, arguments, toolbox, allowed, caller.conversation, started)
+        checked = await self._check(source, toolbox, arguments)
+        if refusals := checked.refusals:
+            raise InvalidRequest("\n".join(["The script was not run, and nothing was called:", *refusals]))
+        job = _Job(source, arguments, toolbox, allowed, checked, caller.conversation, started)
         if caller.link is None or not caller.link.is_modern:
             return await self._done(job, caller, ScriptAttempt())
         # Such a client is asked by the result of its request, which another request then continues.
@@ -167,10 +171,8 @@ class ScriptRunner:
             if refusal is not None:
                 raise InvalidRequest(f"line {mention.line}: {refusal} Nothing was called.")
 
-    async def _check(self, source: ScriptSource, toolbox: Toolbox, variables: Collection[str]) -> None:
-        problems = await self._checker.refusals(source.script, toolbox, variables) if self._checker is not None else ()
-        if problems:
-            raise InvalidRequest("\n".join(["The script was not run, and nothing was called:", *problems]))
+    async def _check(self, source: ScriptSource, toolbox: Toolbox, variables: Collection[str]) -> Checked:
+        return await self._checker.check(source.script, toolbox, variables) if self._checker is not None else Checked()
 
     async def _run(self, job: _Job, caller: str, clock: ScriptClock, calls: InnerCalls) -> dict[str, Any]:
         limits = self._limits
@@ -182,7 +184,7 @@ class ScriptRunner:
         except _endings() as error:
             if isinstance(error, TimeoutError) and not clock.is_over:
                 raise
-            return failure(reason_of(error, limits), printed.text, calls)
+            return failure([reason_of(error, limits), *remarks_on(error, job.checked)], printed.text, calls)
         return reply(printed.text, value, is_cut=printed.is_cut)
 
 

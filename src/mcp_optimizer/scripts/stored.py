@@ -24,6 +24,7 @@ from mcp_optimizer.gateway.built_in import BuiltInServers
 from mcp_optimizer.limits import DEFAULT_LIMITS, Limits
 from mcp_optimizer.policy.access import Policy
 from mcp_optimizer.runtime.tasks import BackgroundTasks
+from mcp_optimizer.scripts.checked import Checked
 from mcp_optimizer.scripts.names import Toolbox
 from mcp_optimizer.scripts.saving import ToolsAtHand, WantedScript, prepared
 from mcp_optimizer.scripts.standing import ScriptStanding, ScriptState, standing
@@ -65,13 +66,13 @@ class Runner(Protocol):
     ) -> dict[str, Any]: ...
 
 
-Check = Callable[[StoredScript, Toolbox], Awaitable[Sequence[str]]]
-"""What is wrong with a script, given the tools as they are now; nothing: it can be run."""
+Check = Callable[[StoredScript, Toolbox], Awaitable[Checked]]
+"""What is wrong with a script, given the tools as they are now."""
 
 
-async def no_check(_script: StoredScript, _toolbox: Toolbox) -> Sequence[str]:
+async def no_check(_script: StoredScript, _toolbox: Toolbox) -> Checked:
     """For tools whose parameters nobody compares: names and classes are compared all the same."""
-    return ()
+    return Checked()
 
 
 @dataclass(frozen=True)
@@ -203,15 +204,18 @@ class StoredScripts:
     async def _problem(self, script: StoredScript, changed: Sequence[CatalogTool]) -> str:
         """What is wrong with a script since these tools changed; remembered as long as they stay as they are."""
         key = (script.name, script.saved_at_ms, *(tool.record.definition_hash for tool in changed))
-        if key not in self._checked:
-            problems = await self._of.check(script, self._toolbox(self._of.catalog.snapshot))
-            said = " ".join(problems[:_MOST_PROBLEMS])
-            names = listed([quoted(tool.name) for tool in changed], _MOST_PROBLEMS)
-            told = f"Since it was saved, {names} changed, and it does not fit any more: {said} {advice(script)}"
+        if (known := self._checked.get(key)) is not None:
+            return known
+        checked = await self._of.check(script, self._toolbox(self._of.catalog.snapshot))
+        said = " ".join(checked.refusals[:_MOST_PROBLEMS])
+        names = listed([quoted(tool.name) for tool in changed], _MOST_PROBLEMS)
+        told = f"Since it was saved, {names} changed, and it does not fit any more: {said} {advice(script)}"
+        told = told if said else ""
+        if checked.is_complete:
             if len(self._checked) >= _MOST_REMEMBERED:
                 self._checked.clear()
-            self._checked[key] = told if problems else ""
-        return self._checked[key]
+            self._checked[key] = told
+        return told
 
     def _toolbox(self, snapshot: Snapshot) -> Toolbox:
         return Toolbox([tool for tool in snapshot.running if tool.server != self._server])
@@ -227,8 +231,8 @@ class StoredScripts:
         toolbox = self._toolbox(snapshot)
         around = ToolsAtHand(snapshot, toolbox, self._risk_of, self._of.mode, limits, self.server)
         script = prepared(wanted, around)
-        if problems := await self._of.check(script, toolbox):
-            raise InvalidRequest(f"The script is not saved. {' '.join(problems[:_MOST_PROBLEMS])}")
+        if refusals := (await self._of.check(script, toolbox)).refusals:
+            raise InvalidRequest(f"The script is not saved. {' '.join(refusals[:_MOST_PROBLEMS])}")
         refused = await (await self._store()).save(script, limits.stored_scripts, replaces=replaces)
         if refused == "name":
             raise InvalidRequest(f"There is a stored script {quoted(script.name)} already. Replace it with --replace.")

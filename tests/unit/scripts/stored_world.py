@@ -17,7 +17,9 @@ from mcp_optimizer.gateway.permissions import Permissions
 from mcp_optimizer.gateway.views import Views
 from mcp_optimizer.limits import Limits
 from mcp_optimizer.policy.access import Policy
+from mcp_optimizer.scripts.checked import Checked
 from mcp_optimizer.scripts.names import Toolbox
+from mcp_optimizer.scripts.problems import Problem
 from mcp_optimizer.scripts.saving import WantedScript
 from mcp_optimizer.scripts.standing import ScriptState
 from mcp_optimizer.scripts.stored import ScriptSources, StoredScripts
@@ -67,6 +69,7 @@ class World:
     ) -> None:
         self.catalog, self.runs, self.pool = catalog, Runs(), RecordingPool()
         self.problems, self.checks, self.configured = list(problems), 0, list(configured)
+        self.is_complete = True
         built_in, policy = BuiltInServers(self.pool), policy or Policy()
         self.gateway: Gateway = new_gateway(
             catalog, pool=self.pool, permissions=Permissions(Views(policy)), built_in=built_in
@@ -88,9 +91,9 @@ class World:
         )
         self.scripts = StoredScripts(sources)
 
-    async def _check(self, _script: StoredScript, _toolbox: Toolbox) -> Sequence[str]:
+    async def _check(self, _script: StoredScript, _toolbox: Toolbox) -> Checked:
         self.checks += 1
-        return self.problems
+        return Checked(tuple(Problem(1, problem) for problem in self.problems), self.is_complete)
 
     async def save(self, wanted: WantedScript = OPEN_CARDS, *, replaces: bool = False) -> StoredScript:
         saved = await self.scripts.save(wanted, replaces=replaces)

@@ -5,9 +5,10 @@ from __future__ import annotations
 import builtins
 import json
 import sys
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -22,6 +23,7 @@ from mcp_optimizer.demo.web.server import WEB_TOOLS
 from mcp_optimizer.domain.tools import McpTool
 from mcp_optimizer.limits import Limits
 from mcp_optimizer.scripts.check_workers import CheckWorkers
+from mcp_optimizer.scripts.checked import NOT_CHECKED
 from mcp_optimizer.scripts.checking import ScriptChecker
 from mcp_optimizer.scripts.names import Toolbox
 from mcp_optimizer.scripts.prepared import KNOWN_AT_RUN_TIME, MODULES, UNKNOWN_AT_RUN_TIME
@@ -90,8 +92,18 @@ async def pool() -> AsyncIterator[AsyncMonty]:
         yield pool
 
 
-def _checker(workers: CheckWorkers, limits: Limits | None = None, shape: Shape | None = None) -> ScriptChecker:
-    return ScriptChecker(workers, limits or Limits(), lambda _tool: shape)
+class _Checker:
+    """Checks scripts, and shows only what is wrong with them."""
+
+    def __init__(self, checker: ScriptChecker) -> None:
+        self._checker = checker
+
+    async def check(self, script: str, toolbox: Toolbox, variables: Collection[str] = ()) -> Sequence[Problem]:
+        return (await self._checker.check(script, toolbox, variables)).problems
+
+
+def _checker(workers: CheckWorkers, limits: Limits | None = None, shape: Shape | None = None) -> _Checker:
+    return _Checker(ScriptChecker(workers, limits or Limits(), lambda _tool: shape))
 
 
 def _refusal(problems: Sequence[Problem]) -> str:
@@ -206,11 +218,19 @@ class TestHostileScripts:
         limits = Limits(script_characters=500)
         assert await _checker(workers, limits).check("kanban.nothing()\n" * 100, TOOLBOX) == ()
 
-    async def test_a_check_that_takes_too_long_finds_nothing(self, workers: CheckWorkers) -> None:
-        slow = CheckWorkers(Limits(script_check_seconds=0.000_1))
-        assert await _checker(slow).check("print(kanban.list_boards()['tot'])", TOOLBOX) == ()
-        await slow.close()
-        assert await _checker(workers).check("print(kanban.list_boards()['tot'])", TOOLBOX) != ()
+    async def test_a_check_that_takes_too_long_finds_nothing_says_so_and_is_made_again(self) -> None:
+        limits: Any = SimpleNamespace(script_check_seconds=30.0)
+        workers = CheckWorkers(limits)
+        checker, script = ScriptChecker(workers), "print(kanban.list_boards()['tot'])"
+        await checker.check("kanban.list_boards()", TOOLBOX)
+        limits.script_check_seconds = 0.000_1
+        checked = await checker.check(script, TOOLBOX)
+        assert (checked.problems, checked.is_complete) == ((), False)
+        assert checked.remarks(None, is_of_a_tool=True) == [NOT_CHECKED]
+        limits.script_check_seconds = 30.0
+        checked = await checker.check(script, TOOLBOX)
+        assert (len(checked.problems), checked.is_complete) == (1, True)
+        await workers.close()
 
     async def test_results_beyond_the_limit_of_declarations_are_not_checked(self, workers: CheckWorkers) -> None:
         limits = Limits(script_stub_characters=1_000)

@@ -92,8 +92,8 @@ async def test_what_cannot_be_a_script_is_refused_and_not_kept(
 
 
 async def test_a_script_that_the_checker_rejects_is_not_kept(rows: ScriptRows) -> None:
-    world = World(rows, await kanban(), problems=["Line 1: list_cards takes no 'boardid'."])
-    with pytest.raises(InvalidRequest, match=r"not saved\. Line 1: list_cards takes no"):
+    world = World(rows, await kanban(), problems=["list_cards takes no 'boardid'."])
+    with pytest.raises(InvalidRequest, match=r"not saved\. line 1: list_cards takes no"):
         await world.save()
     assert await rows.all(10) == []
 
