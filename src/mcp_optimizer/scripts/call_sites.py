@@ -18,6 +18,7 @@ from mcp_optimizer.domain.json_schema import properties_of, required_of
 from mcp_optimizer.scripts.names import Parameter, Toolbox, parameters_of, python_name
 from mcp_optimizer.scripts.problems import Problem, hint, problem, shown
 from mcp_optimizer.scripts.stubs import takes_only_named
+from mcp_optimizer.scripts.syntax import bound_names
 
 _BY_NAME = ("call", "parallel")
 _LONGEST_LITERAL = 20_000
@@ -33,33 +34,13 @@ class CallSite:
     node: ast.Call
 
 
-def bound_names(tree: ast.AST) -> frozenset[str]:
-    """Every name that the script gives a meaning of its own, anywhere."""
-    return frozenset(_bound(tree))
-
-
-def _bound(tree: ast.AST) -> Iterator[str]:
-    for node in ast.walk(tree):
-        match node:
-            case ast.Name(id=name, ctx=ast.Store() | ast.Del()) | ast.arg(arg=name):
-                yield name
-            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
-                yield name
-            case ast.alias(name=name, asname=other):
-                yield (other or name).partition(".")[0]
-            case ast.ExceptHandler(name=str(name)) | ast.MatchAs(name=str(name)) | ast.MatchStar(name=str(name)):
-                yield name
-            case ast.MatchMapping(rest=str(name)):
-                yield name
-
-
 class CallSites:
     """The calls of one script."""
 
     def __init__(self, tree: ast.Module, toolbox: Toolbox, variables: Collection[str] = ()) -> None:
         self._toolbox = toolbox
-        self.bound = bound_names(tree) | frozenset(variables)
         self._nodes = list(ast.walk(tree))
+        self.bound = frozenset([*bound_names(self._nodes), *variables])
         self.used: dict[tuple[str, str], None] = {}
         """The tools that the script names, by server and tool as it spells them."""
         self.problems: list[Problem] = []

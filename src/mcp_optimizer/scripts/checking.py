@@ -10,7 +10,6 @@ from __future__ import annotations
 import ast
 import asyncio
 import builtins
-import warnings
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 
@@ -20,14 +19,15 @@ from mcp_optimizer.limits import DEFAULT_LIMITS, Limits
 from mcp_optimizer.scripts.call_sites import CallSites
 from mcp_optimizer.scripts.check_workers import CheckVerdict, CheckWorkers
 from mcp_optimizer.scripts.checked import Checked
-from mcp_optimizer.scripts.diagnostics import Context, cannot_import, problems_of
-from mcp_optimizer.scripts.names import Toolbox
-from mcp_optimizer.scripts.prepared import LINES_BEFORE, MODULES, UNKNOWN_AT_RUN_TIME, preamble, prepared
+from mcp_optimizer.scripts.diagnostics import Context, problems_of
+from mcp_optimizer.scripts.names import MODULES, Toolbox
+from mcp_optimizer.scripts.prepared import LINES_BEFORE, UNKNOWN_AT_RUN_TIME, preamble, prepared
 from mcp_optimizer.scripts.problems import Problem, problem, shown
 from mcp_optimizer.scripts.stubs import ExactStubs
+from mcp_optimizer.scripts.syntax import parsed_quietly
+from mcp_optimizer.scripts.unsupported import NO_ENVIRONMENT, NO_FILES, cannot_import, instead_of_name, told
 
 _MOST_PROBLEMS = 10
-_NOT_YET = "The monty syntax parser does not yet support"
 _ADDING = frozenset({"setdefault", "pop", "update", "get"})
 """Methods after which a key is the script's own affair."""
 
@@ -75,13 +75,11 @@ class ScriptChecker:
 
     def _read(self, script: str, toolbox: Toolbox, variables: Collection[str]) -> _Prepared | None:
         try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                tree = ast.parse(script)
+            tree = parsed_quietly(script)
             sites = CallSites(tree, toolbox, variables)
             text = prepared(script, tree, sites)
             # What was changed must be as good as what was given.
-            ast.parse(text)
+            parsed_quietly(text)
         except (SyntaxError, ValueError, RecursionError, MemoryError):
             # Whoever runs the script says it better.
             return None
@@ -101,7 +99,7 @@ class ScriptChecker:
     async def _typed(self, said: CheckVerdict, context: Context) -> list[Problem]:
         """What the type checker, and the interpreter's own parser, say."""
         if said.refused:
-            return [problem(max(said.line - LINES_BEFORE, 1), said.refused.replace(_NOT_YET, "scripts do not support"))]
+            return [problem(max(said.line - LINES_BEFORE, 1), told(said.refused))]
         return await asyncio.to_thread(problems_of, said.diagnostics, context) if said.diagnostics else []
 
 
@@ -126,10 +124,13 @@ def _untyped(tree: ast.Module, bound: Collection[str]) -> list[Problem]:
                 imported = [module or "."]
             case ast.Name(id=name, lineno=line) if name in UNKNOWN_AT_RUN_TIME and name not in bound:
                 imported = []
-                found.append(problem(line, f"{shown(name)} is not defined. A script ends with its last line."))
-            case ast.Call(func=ast.Name(id="next"), args=[ast.GeneratorExp(), *_], lineno=line) if "next" not in bound:
+                found.append(problem(line, f"{shown(name)} is not defined. {instead_of_name(name)}"))
+            case ast.Attribute(value=ast.Name(id="os"), attr="environ" | "getenv", lineno=line):
                 imported = []
-                found.append(problem(line, "next() of a generator does not work in scripts. Write next(iter([...]))."))
+                found += [problem(line, NO_ENVIRONMENT)] if id(node) not in tried else []
+            case ast.Call(func=ast.Name(id="open"), lineno=line) if "open" not in bound:
+                imported = []
+                found += [problem(line, NO_FILES)] if id(node) not in tried else []
             case _:
                 continue
         missing = [name for name in imported if name.partition(".")[0] not in {*MODULES, "__future__"}]

@@ -13,10 +13,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from mcp_optimizer.catalog import CatalogTool
-from mcp_optimizer.scripts.names import HELPERS, Toolbox, parameters_of
-from mcp_optimizer.scripts.prepared import JOINED, KNOWN_AT_RUN_TIME, LINES_BEFORE, MODULES
+from mcp_optimizer.scripts.names import HELPERS, MODULES, Toolbox, parameters_of
+from mcp_optimizer.scripts.prepared import JOINED, KNOWN_AT_RUN_TIME, LINES_BEFORE
 from mcp_optimizer.scripts.problems import Problem, hint, nearest, problem, shown
 from mcp_optimizer.scripts.stubs import DECLARED, LEARNED, SERVER, ResultKeys
+from mcp_optimizer.scripts.unsupported import cannot_import, has_no_member, instead_of_name
 
 _MOST = 200
 """Diagnostics that are read."""
@@ -78,6 +79,8 @@ def _unknown_name(match: re.Match[str], context: Context, _line: int) -> str:
     # The checker does not see what is declared with an underscore in front.
     if name in KNOWN_AT_RUN_TIME or name in context.given or name in servers:
         return ""
+    if instead := instead_of_name(name):
+        return f"{shown(name)} is not defined. {instead}"
     having = [f"{server}.{name}" for server, tools in servers.items() if name in tools]
     if having:
         return f"{shown(name)} is not defined. Did you mean {having[0]}?"
@@ -93,12 +96,8 @@ def _unknown_module(match: re.Match[str], _context: Context, _line: int) -> str:
     return cannot_import(match[1])
 
 
-def cannot_import(module: str) -> str:
-    return f"scripts cannot import {shown(module)}. They have: {', '.join(sorted(MODULES))}."
-
-
 def _unknown_member(match: re.Match[str], _context: Context, _line: int) -> str:
-    return f"{match[1]} has no {shown(match[2])} in scripts."
+    return has_no_member(match[1], match[2])
 
 
 def _unknown_attribute(match: re.Match[str], context: Context, line: int) -> str:

@@ -15,6 +15,7 @@ from mcp_optimizer.runtime.tasks import BackgroundTasks
 from mcp_optimizer.scripts.call_arguments import CallFailed
 from mcp_optimizer.scripts.inner_calls import InnerCalls, TooManyInnerCalls
 from mcp_optimizer.scripts.printed import Printed
+from mcp_optimizer.scripts.unsupported import host_refusal
 from mcp_optimizer.scripts.worker_code import CALL, FIND, LATER, NOW, PARALLEL
 
 if TYPE_CHECKING:
@@ -22,7 +23,10 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-_SLEEPS = frozenset({"system.sleep", "system.async_sleep"})
+_SLEEP, _SLEEP_LATER = "system.sleep", "system.async_sleep"
+
+_LONGEST_SLEEP = 86_400
+"""Seconds; the event loop takes no number of them, and a script's time is over much earlier."""
 
 Answer = dict[str, Any]
 
@@ -70,7 +74,7 @@ class Driver:
     async def _function(self, state: Any) -> Any:
         name = state.function_name
         if state.is_os_function:
-            return await (state.resume_auto() if name in _SLEEPS else state.resume_not_handled())
+            return await self._host(state, name)
         if name == NOW:
             return await state.resume(await self._answer(state.args))
         if name == LATER:
@@ -78,13 +82,25 @@ class Driver:
             return await state.resume({"future": ...})
         return await state.resume({"exc_type": "NameError", "message": f"name {name[:100]!r} is not defined"})
 
+    async def _host(self, state: Any, name: str) -> Any:
+        """What a script asks of its host: it may sleep, within its time, and nothing else."""
+        if name == _SLEEP:
+            await _slept(state.args)
+            return await state.resume({"return_value": None})
+        if name == _SLEEP_LATER:
+            self._begun[state.call_id] = self._tasks.spawn(_slept(state.args))
+            return await state.resume({"future": ...})
+        if refusal := host_refusal(name):
+            return await state.resume({"exc_type": "PermissionError", "message": refusal})
+        return await state.resume_not_handled()
+
     def _answer(self, args: tuple[Any, ...]) -> Coroutine[Any, Any, Answer]:
         return _answered(self._does, args)
 
     async def _held(self, args: tuple[Any, ...]) -> Answer:
         """What a call returns that the script does not wait for yet."""
         answer = await self._answer(args)
-        self._room -= len(answer.get("return_value", ""))
+        self._room -= _size(answer)
         if self._room < 0:
             raise TooManyInnerCalls("Its calls returned more at a time than it may hold.")
         return answer
@@ -96,7 +112,7 @@ class Driver:
         found = {waiting[task]: task.result() for task in done}
         for one, answer in found.items():
             del self._begun[one]
-            self._room += len(answer.get("return_value", ""))
+            self._room += _size(answer)
         return found
 
     async def _finish(self) -> None:
@@ -105,6 +121,16 @@ class Driver:
             await self._tasks.settled()
         finally:
             self._tasks.cancel()
+
+
+def _size(answer: Answer) -> int:
+    return len(answer.get("return_value") or "")
+
+
+async def _slept(args: tuple[Any, ...]) -> Answer:
+    seconds = args[0] if args and isinstance(args[0], int | float) else 0
+    await asyncio.sleep(min(max(seconds, 0), _LONGEST_SLEEP))
+    return {"return_value": None}
 
 
 async def _answered(does: Mapping[str, Callable[[str, str], Awaitable[str]]], args: tuple[Any, ...]) -> Answer:

@@ -22,8 +22,11 @@ from mcp_optimizer.runtime.lazy import lazy
 HELPERS = frozenset({"call", "parallel", "find", "ToolError"})
 """Names that every script has, besides the servers."""
 
-MODULES = frozenset("asyncio collections csv datetime decimal itertools json math random re sys time typing".split())
-"""Modules that scripts import; no server is spelt like one."""
+MODULES = frozenset(
+    "asyncio base64 binascii bisect collections copy csv dataclasses datetime decimal functools hashlib itertools json "
+    "math os pathlib posixpath random re sys time tomllib typing unicodedata".split()
+)
+"""Modules that scripts can import; no server is spelt like one."""
 
 _TAKEN = HELPERS | MODULES | frozenset(dir(builtins))
 _NOT_IN_NAMES = re.compile(r"\W+")

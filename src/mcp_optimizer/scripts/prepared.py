@@ -54,12 +54,6 @@ KNOWN_AT_RUN_TIME = frozenset(
 UNKNOWN_AT_RUN_TIME = frozenset("EnvironmentError IOError copyright credits exit help license quit".split())
 """Names that the checker knows and scripts do not have."""
 
-MODULES = frozenset(
-    "asyncio base64 binascii bisect collections copy csv dataclasses datetime decimal functools hashlib itertools json "
-    "math os pathlib posixpath random re sys time tomllib typing unicodedata".split()
-)
-"""Modules that scripts can import."""
-
 
 def prepared(script: str, tree: ast.Module, sites: CallSites) -> str:
     """The text to check."""

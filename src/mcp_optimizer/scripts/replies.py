@@ -9,6 +9,7 @@ from typing import Any
 from mcp_optimizer.limits import Limits
 from mcp_optimizer.scripts.checked import Checked
 from mcp_optimizer.scripts.inner_calls import InnerCalls, TooManyInnerCalls
+from mcp_optimizer.scripts.unsupported import told
 
 CUT = "[More was printed than is kept: the end is missing.]"
 _OF_THE_SCRIPT = "<python-input-1>"
@@ -44,7 +45,7 @@ def reason_of(error: BaseException, limits: Limits) -> str:
     if _MEMORY.match(message):
         return f"The script was ended: its values need more than {limits.script_memory:,} bytes."
     # In the worker, a tool's error is what it can raise.
-    message = re.sub("^RuntimeError: ", "ToolError: ", message)
+    message = told(re.sub("^RuntimeError: ", "ToolError: ", message))
     message = _SYNCHRONOUS.sub("a tool cannot be called here; call it in a loop or a comprehension", message)
     line = _line(error)
     return shortened(f"line {line}: {message}" if line else message, limits.script_error)

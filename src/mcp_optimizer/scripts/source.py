@@ -10,22 +10,28 @@ from __future__ import annotations
 import ast
 import difflib
 import textwrap
-import warnings
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 from mcp_optimizer.catalog import CatalogTool
 from mcp_optimizer.errors import InvalidRequest, quoted
 from mcp_optimizer.scripts.changed_text import ChangedText
 from mcp_optimizer.scripts.names import Toolbox
+from mcp_optimizer.scripts.plainer import plainer
+from mcp_optimizer.scripts.syntax import bound_names, called, imported, in_order, parsed
 
 _LATER = {"call": "_mo_call_later", "parallel": "_mo_parallel_later", "find": "_mo_find_later"}
 _NAMING = frozenset({"call", "parallel"})
 _CONTAINERS = (ast.List, ast.Tuple, ast.Starred, ast.ListComp, ast.GeneratorExp, ast.IfExp, ast.Set)
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
-_DEEPEST = 100
-"""Levels of nesting that a script may have: more is nothing a model writes."""
+_SUPPLIED = {
+    "json.dumps": "_mo_dumps",
+    "re.sub": "_mo_sub",
+    **{name: f"_mo_{name}" for name in ("sorted", "max", "min", "map", "filter")},
+}
+"""Functions that the worker's code has in the place of the interpreter's own, which do less."""
 
+_MODULES = frozenset({"json", "re"})
 _SHOWN_NAMES = 3
 
 
@@ -51,7 +57,7 @@ class ScriptSource:
     """A script as it was read."""
 
     script: str
-    """As it was given, with tidied line breaks."""
+    """As it was given, with tidied line breaks, and in Python that the interpreter has: for the check."""
     code: str
     """What the worker runs."""
     mentions: tuple[ToolMention, ...]
@@ -70,7 +76,12 @@ def read_source(script: str, toolbox: Toolbox, longest: int, variables: Collecti
     if len(script) > longest:
         raise InvalidRequest(f"The script has {len(script):,} characters; at most {longest:,} are run.")
     script = _tidied(script)
-    tree = _parsed(script)
+    try:
+        tree = parsed(script)
+    except InvalidRequest as error:
+        raise InvalidRequest(f"{error} Nothing was called.") from None
+    if (plain := plainer(script, tree)) != script:
+        script, tree = plain, parsed(plain)
     found = _Script(script, tree, toolbox, frozenset(variables))
     return ScriptSource(script, found.code(), tuple(found.mentions), found.servers())
 
@@ -86,28 +97,6 @@ def _tidied(script: str) -> str:
     return textwrap.dedent(script) if script[:1] in " \t\n" else script
 
 
-def _parsed(script: str) -> ast.Module:
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            tree = ast.parse(script)
-    except SyntaxError as error:
-        raise InvalidRequest(f"line {error.lineno or 1}: {error.msg}. Nothing was called.") from None
-    except (ValueError, RecursionError, MemoryError):
-        raise InvalidRequest("The script cannot be read: it is nested too deeply, or is no text.") from None
-    _refuse_depth(tree)
-    return tree
-
-
-def _refuse_depth(tree: ast.Module) -> None:
-    level: list[ast.AST] = [tree]
-    for _ in range(_DEEPEST):
-        level = [child for node in level for child in ast.iter_child_nodes(node)]
-        if not level:
-            return
-    raise InvalidRequest(f"line {getattr(level[0], 'lineno', 1)}: the script is nested too deeply.")
-
-
 class _Script:
     """One syntax tree, and the changes to its text."""
 
@@ -116,7 +105,7 @@ class _Script:
         self._toolbox = toolbox
         self._text = ChangedText(script)
         self._parents = {child: node for node in ast.walk(tree) for child in ast.iter_child_nodes(node)}
-        self._nodes = list(_in_order(tree))
+        self._nodes = list(in_order(tree))
         self._bound = variables | set(bound_names(self._nodes))
         self._awaited = self._awaited_names()
         self.mentions: list[ToolMention] = []
@@ -125,6 +114,8 @@ class _Script:
     def code(self) -> str:
         """The text that the worker runs."""
         self._show_last()
+        for node in self._nodes:
+            self._refuse_misused_server(node)
         for node in self._nodes:
             if isinstance(node, ast.Attribute):
                 self._read_attribute(node)
@@ -141,11 +132,28 @@ class _Script:
         """The last expression is the script's value; so is what it returns outside any function."""
         last = self._tree.body[-1] if self._tree.body else None
         if isinstance(last, ast.Return) and last.value is not None:
-            self._text.replace(last, "return", "")
+            self._text.replace(last, "return ", "") or self._text.replace(last, "return", "")
         elif not isinstance(last, ast.Expr):
             return
         assert last.value is not None
         self._text.wrap(last.value, "_mo_shown((", "), _mo_limit)")
+
+    def _refuse_misused_server(self, node: ast.AST) -> None:
+        """Servers that are imported, or asked for a tool in a way that works for other objects."""
+        match node:
+            case ast.Import(names=[ast.alias(name=server)]) | ast.ImportFrom(module=str(server)):
+                said = f"{server!r} is a server, and is there without an import"
+            case ast.Subscript(value=ast.Name(id=server)) if server not in self._bound:
+                said = f"{server!r} is a server, and has no [...]"
+            case ast.Call(func=ast.Name(id="getattr"), args=[ast.Name(id=server), *_]) if server not in self._bound:
+                said = f"getattr() does not work with {server!r}, which is a server"
+            case _:
+                return
+        if server in self._toolbox.servers:
+            line = getattr(node, "lineno", 1)
+            raise InvalidRequest(
+                f"line {line}: {said}. Write {server}.tool(name=...) or call('tool', name=...). Nothing was called."
+            )
 
     def _read_attribute(self, node: ast.Attribute) -> None:
         """`server.tool`, called or not."""
@@ -171,7 +179,7 @@ class _Script:
         parent = self._parents[node]
         if isinstance(parent, ast.Call) and parent.func is node:
             self._side_by_side(parent, f'_mo_later("{server}.{node.attr}")', f"{server}.{node.attr}")
-        elif isinstance(parent, ast.Call) and _called(parent) in _NAMING and parent.args[:1] == [node]:
+        elif isinstance(parent, ast.Call) and called(parent) in _NAMING and parent.args[:1] == [node]:
             self._text.replace(node, f"{server}.{node.attr}", f'"{server}.{node.attr}"')
 
     def _nearest(self, server: str, name: str) -> str:
@@ -179,8 +187,11 @@ class _Script:
         return f" Similar: {', '.join(near)}." if near else ""
 
     def _read_call(self, node: ast.Call) -> None:
-        name = _called(node)
-        if name in ("gather", "asyncio.gather") and "gather" not in self._bound - _imported(self._nodes):
+        name = called(node)
+        is_own = name.partition(".")[0] in self._bound - _MODULES
+        if name in _SUPPLIED and not is_own and self._is_lacking(node, name):
+            self._text.replace(node.func, name, _SUPPLIED[name])
+        if name in ("gather", "asyncio.gather") and "gather" not in self._bound - imported(self._nodes, "asyncio"):
             self._text.replace(node.func, name, "_mo_gather")
         if name not in _LATER or name in self._bound:
             return
@@ -190,6 +201,24 @@ class _Script:
             tool = self._toolbox.named(first.value)
             if tool is not None:
                 self.mentions.append(ToolMention(node.lineno, tool))
+
+    def _is_lacking(self, node: ast.Call, name: str) -> bool:
+        """Whether the interpreter's own function does not do what this call wants of it."""
+        named = {keyword.arg: keyword.value for keyword in node.keywords}
+        if name == "json.dumps":
+            return "default" in named
+        if name == "re.sub":
+            return not isinstance(named.get("repl", node.args[1] if len(node.args) > 1 else None), ast.Constant)
+        # No tool can be called inside a function of the interpreter.
+        function = named.get("key") if name not in ("map", "filter") else next(iter(node.args), None)
+        return isinstance(function, ast.Name | ast.Attribute) or any(map(self._is_of_tools, _inside(function)))
+
+    def _is_of_tools(self, node: ast.AST) -> bool:
+        """Whether a node calls a tool, or may do so in a function of the script."""
+        if not isinstance(node, ast.Call):
+            return False
+        name = called(node)
+        return name in _LATER or name in self._bound or name.partition(".")[0] in self._toolbox.servers
 
     def _side_by_side(self, node: ast.Call, later: str, plain: str) -> None:
         """Where other calls may run meanwhile, the call returns at once and its result is awaited."""
@@ -222,7 +251,7 @@ class _Script:
         if isinstance(parent, ast.Call):
             into = parent.func
             is_appended = isinstance(into, ast.Attribute) and into.attr == "append" and self._is_awaited(into.value)
-            return is_appended or _called(parent).endswith("gather")
+            return is_appended or called(parent).endswith("gather")
         if isinstance(parent, ast.Assign | ast.AnnAssign | ast.NamedExpr) and parent.value is child:
             targets = parent.targets if isinstance(parent, ast.Assign) else [parent.target]
             return all(isinstance(target, ast.Name) and self._is_awaited(target) for target in targets)
@@ -234,7 +263,7 @@ class _Script:
     def _awaited_names(self) -> frozenset[str]:
         """Variables that are awaited, or given to `gather`."""
         roots = [node for node in self._nodes if isinstance(node, ast.Await)]
-        gathers = [node for node in self._nodes if isinstance(node, ast.Call) and _called(node).endswith("gather")]
+        gathers = [node for node in self._nodes if isinstance(node, ast.Call) and called(node).endswith("gather")]
         found = [node.value for node in roots if isinstance(node.value, ast.Name)]
         for gather in gathers:
             given = [one.value if isinstance(one, ast.Starred) else one for one in gather.args]
@@ -242,47 +271,5 @@ class _Script:
         return frozenset(name.id for name in found)
 
 
-def _in_order(tree: ast.AST) -> Iterator[ast.AST]:
-    """Every node, a parent before its children. Not recursive: the depth is the script's."""
-    waiting = [tree]
-    while waiting:
-        node = waiting.pop()
-        yield node
-        waiting += reversed(list(ast.iter_child_nodes(node)))
-
-
-def _called(node: ast.Call) -> str:
-    """The plain name of what is called: `call`, `asyncio.gather`; otherwise nothing."""
-    into = node.func
-    if isinstance(into, ast.Name):
-        return into.id
-    if isinstance(into, ast.Attribute) and isinstance(into.value, ast.Name):
-        return f"{into.value.id}.{into.attr}"
-    return ""
-
-
-def _imported(nodes: list[ast.AST]) -> frozenset[str]:
-    """Names that are imported from asyncio."""
-    return frozenset(
-        alias.asname or alias.name
-        for node in nodes
-        if isinstance(node, ast.ImportFrom) and node.module == "asyncio"
-        for alias in node.names
-    )
-
-
-def bound_names(nodes: Iterable[ast.AST]) -> Iterator[str]:
-    """Every name that the script gives a meaning of its own, anywhere."""
-    for node in nodes:
-        if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
-            yield node.id
-        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-            yield node.name
-        elif isinstance(node, ast.arg):
-            yield node.arg
-        elif isinstance(node, ast.alias):
-            yield (node.asname or node.name).partition(".")[0]
-        elif isinstance(node, ast.ExceptHandler | ast.MatchAs | ast.MatchStar) and node.name:
-            yield node.name
-        elif isinstance(node, ast.MatchMapping) and node.rest:
-            yield node.rest
+def _inside(node: ast.AST | None) -> Iterator[ast.AST]:
+    return iter(()) if node is None else ast.walk(node)

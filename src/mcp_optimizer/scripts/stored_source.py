@@ -1,7 +1,6 @@
 """What the source of a stored script says about itself: the tools it names, and the names it leaves to its caller.
 
-Pure; nothing is run. Nobody knows where the person who saves a source got it from: parsing is bounded by its length,
-and walking it needs no recursion.
+Pure; nothing is run.
 """
 
 from __future__ import annotations
@@ -11,8 +10,7 @@ import builtins
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from mcp_optimizer.errors import InvalidRequest
-from mcp_optimizer.scripts.source import bound_names
+from mcp_optimizer.scripts.syntax import bound_names, parsed
 
 _CALLING = frozenset({"call", "parallel"})
 _NOT_TAKEN = frozenset(dir(builtins))
@@ -34,7 +32,7 @@ class ReadSource:
 
 def read_source(source: str) -> ReadSource:
     """Raises InvalidRequest, with the line, if it is no Python."""
-    nodes = list(ast.walk(_parsed(source)))
+    nodes = list(ast.walk(parsed(source)))
     bound = set(bound_names(nodes))
     free: dict[str, int] = {}
     attributes: dict[tuple[str, str], int] = {}
@@ -54,15 +52,6 @@ def read_source(source: str) -> ReadSource:
                     passed.setdefault(given.value.id, (called, given.arg))
     mentioned = frozenset(node.id for node in nodes if isinstance(node, ast.Name))
     return ReadSource(attributes, named, free, {name: at for name, at in passed.items() if name in free}, mentioned)
-
-
-def _parsed(source: str) -> ast.Module:
-    try:
-        return ast.parse(source)
-    except SyntaxError as error:
-        raise InvalidRequest(f"Line {error.lineno or 1} of the script is no Python: {error.msg}.") from None
-    except (ValueError, RecursionError, MemoryError):
-        raise InvalidRequest("The script is nested too deeply to be read.") from None
 
 
 def _named(node: ast.Call) -> str | None:

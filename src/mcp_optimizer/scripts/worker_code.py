@@ -46,9 +46,61 @@ def _mo_shown(value, limit):
     if isinstance(value, str):
         return "t" + value[:limit]
     try:
-        return "j" + _mo_json.dumps(value, ensure_ascii=False, separators=(",", ":"))[:limit]
+        return "j" + _mo_compact(value)[:limit]
+    except (TypeError, ValueError, RecursionError):
+        pass
+    try:
+        return "j" + _mo_compact(_mo_plain(value, _mo_named))[:limit]
     except (TypeError, ValueError, RecursionError):
         return "t" + repr(value)[:limit]
+def _mo_compact(value):
+    return _mo_json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+def _mo_named(value):
+    return list(value) if isinstance(value, (set, frozenset)) else str(value)
+def _mo_plain(value, default):
+    if value is None or isinstance(value, (str, int, float, bool)):
+        return value
+    if isinstance(value, dict):
+        return {key: _mo_plain(value[key], default) for key in value}
+    if isinstance(value, (list, tuple)):
+        return [_mo_plain(one, default) for one in value]
+    return _mo_plain(default(value), default)
+def _mo_dumps(value, default=None, **options):
+    return _mo_json.dumps(value if default is None else _mo_plain(value, default), **options)
+def _mo_sub(pattern, repl, string, count=0, flags=0):
+    if type(repl).__name__ != "function":
+        return re.sub(pattern, repl, string, count, flags)
+    parts, at, done = [], 0, 0
+    for found in re.finditer(pattern, string, flags):
+        if count and done >= count:
+            break
+        parts.append(string[at:found.start()])
+        parts.append(repl(found))
+        at, done = found.end(), done + 1
+    return "".join(parts) + string[at:]
+def _mo_sorted(values, key=None, reverse=False):
+    if key is None:
+        return sorted(values, reverse=reverse)
+    values = list(values)
+    keys = [key(value) for value in values]
+    order = sorted(range(len(values)), key=lambda number: keys[number], reverse=reverse)
+    return [values[number] for number in order]
+def _mo_most(choose, values, key, default):
+    values = list(values[0] if len(values) == 1 else values)
+    if not values and default:
+        return default["default"]
+    if key is None:
+        return choose(values)
+    keys = [key(value) for value in values]
+    return values[choose(range(len(values)), key=lambda number: keys[number])]
+def _mo_max(*values, key=None, **default):
+    return _mo_most(max, values, key, default)
+def _mo_min(*values, key=None, **default):
+    return _mo_most(min, values, key, default)
+def _mo_map(function, *lists):
+    return [function(*values) for values in zip(*lists)]
+def _mo_filter(function, values):
+    return [value for value in values if (value if function is None else function(value))]
 async def _mo_awaited(future):
     return _mo_unpacked(await future)
 async def _mo_settled(value):
@@ -76,12 +128,12 @@ def call(_mo_name, *args, **kwargs):
 def _mo_call_later(_mo_name, *args, **kwargs):
     return _mo_awaited(_mo_later_("call", _mo_name, _mo_packed([args, kwargs])))
 def _mo_listed(items):
-    if hasattr(items, "__len__") and len(items) > _mo_most:
-        raise ValueError(f"parallel() makes at most {_mo_most} calls, not {len(items)}")
+    if hasattr(items, "__len__") and len(items) > _mo_most_calls:
+        raise ValueError(f"parallel() makes at most {_mo_most_calls} calls, not {len(items)}")
     found = []
     for item in items:
-        if len(found) >= _mo_most:
-            raise ValueError(f"parallel() makes at most {_mo_most} calls")
+        if len(found) >= _mo_most_calls:
+            raise ValueError(f"parallel() makes at most {_mo_most_calls} calls")
         found.append(item)
     return _mo_packed(found)
 def parallel(name, items):
@@ -99,7 +151,7 @@ def _mo_find_later(text):
 
 def setup(servers: Mapping[str, Iterable[str]], variables: Mapping[str, Any], most_calls: int, most_shown: int) -> str:
     """The code before a script: the helpers, the servers that it names with their tools, and its variables."""
-    lines = [PRELUDE, f"_mo_most, _mo_limit = {most_calls}, {most_shown}"]
+    lines = [PRELUDE, f"_mo_most_calls, _mo_limit = {most_calls}, {most_shown}"]
     for server, tools in servers.items():
         lines.append(f"{server} = _mo_Server()")
         lines += [f"{server}.{tool} = _mo_tool({json.dumps(f'{server}.{tool}')})" for tool in tools]

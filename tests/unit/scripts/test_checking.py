@@ -25,8 +25,8 @@ from mcp_optimizer.limits import Limits
 from mcp_optimizer.scripts.check_workers import CheckWorkers
 from mcp_optimizer.scripts.checked import NOT_CHECKED
 from mcp_optimizer.scripts.checking import ScriptChecker
-from mcp_optimizer.scripts.names import Toolbox
-from mcp_optimizer.scripts.prepared import KNOWN_AT_RUN_TIME, MODULES, UNKNOWN_AT_RUN_TIME
+from mcp_optimizer.scripts.names import MODULES, Toolbox
+from mcp_optimizer.scripts.prepared import KNOWN_AT_RUN_TIME, UNKNOWN_AT_RUN_TIME
 from mcp_optimizer.scripts.problems import Problem
 from tests.unit.scripts.tools import catalog_tool, of_details
 

@@ -23,7 +23,7 @@ def read(script: str) -> ScriptSource:
         ("kanban.get_card(1)", "_mo_shown((kanban.get_card(1)), _mo_limit)"),
         ("x = 1\n(x,\n x)", "x = 1\n_mo_shown(((x,\n x)), _mo_limit)"),
         ("1, 2", "_mo_shown((1, 2), _mo_limit)"),
-        ("return 5", " _mo_shown((5), _mo_limit)"),
+        ("return 5", "_mo_shown((5), _mo_limit)"),
         ("x = await kanban.get_card(1)", "x = await _mo_settled(kanban.get_card(1))"),
         (
             "async def f(n):\n    return kanban.get_card(n)['a']",

@@ -1,0 +1,84 @@
+"""A script's syntax tree, and what can be read from it without knowing any tool. Pure.
+
+Nobody knows where a script comes from: whatever its text does to the parser is an error of the script, and walking the
+tree needs no recursion.
+"""
+
+from __future__ import annotations
+
+import ast
+import warnings
+from collections.abc import Iterable, Iterator
+
+from mcp_optimizer.errors import InvalidRequest
+
+_DEEPEST = 100
+"""Levels of nesting that a script may have: more is nothing a model writes."""
+
+
+def parsed(script: str) -> ast.Module:
+    """Raises InvalidRequest, with the line, for what is no Python."""
+    try:
+        tree = parsed_quietly(script)
+    except SyntaxError as error:
+        raise InvalidRequest(f"line {error.lineno or 1}: {error.msg}.") from None
+    except (ValueError, RecursionError, MemoryError):
+        raise InvalidRequest("The script cannot be read: it is nested too deeply, or is no text.") from None
+    level: list[ast.AST] = [tree]
+    for _ in range(_DEEPEST):
+        level = [child for node in level for child in ast.iter_child_nodes(node)]
+        if not level:
+            return tree
+    raise InvalidRequest(f"line {getattr(level[0], 'lineno', 1)}: the script is nested too deeply.")
+
+
+def parsed_quietly(script: str) -> ast.Module:
+    """Python warns of what it finds odd in a script; that is for its author, not for our log."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return ast.parse(script)
+
+
+def in_order(tree: ast.AST) -> Iterator[ast.AST]:
+    """Every node, a parent before its children."""
+    waiting = [tree]
+    while waiting:
+        node = waiting.pop()
+        yield node
+        waiting += reversed(list(ast.iter_child_nodes(node)))
+
+
+def called(node: ast.Call) -> str:
+    """The plain name of what is called: `call`, `asyncio.gather`; otherwise nothing."""
+    into = node.func
+    if isinstance(into, ast.Name):
+        return into.id
+    if isinstance(into, ast.Attribute) and isinstance(into.value, ast.Name):
+        return f"{into.value.id}.{into.attr}"
+    return ""
+
+
+def imported(nodes: Iterable[ast.AST], module: str) -> frozenset[str]:
+    """Names that are imported from a module."""
+    return frozenset(
+        alias.asname or alias.name
+        for node in nodes
+        if isinstance(node, ast.ImportFrom) and node.module == module
+        for alias in node.names
+    )
+
+
+def bound_names(nodes: Iterable[ast.AST]) -> Iterator[str]:
+    """Every name that the script gives a meaning of its own, anywhere."""
+    for node in nodes:
+        match node:
+            case ast.Name(id=name, ctx=ast.Store() | ast.Del()) | ast.arg(arg=name):
+                yield name
+            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
+                yield name
+            case ast.alias(name=name, asname=other):
+                yield (other or name).partition(".")[0]
+            case ast.ExceptHandler(name=str(name)) | ast.MatchAs(name=str(name)) | ast.MatchStar(name=str(name)):
+                yield name
+            case ast.MatchMapping(rest=str(name)):
+                yield name

@@ -1,0 +1,92 @@
+"""What Python scripts do not have, and what to write in its place. Pure; read by the check and by a script's reply."""
+
+from __future__ import annotations
+
+import re
+
+from mcp_optimizer.scripts.names import MODULES
+
+_NOT_YET = re.compile(r"(?:NotImplementedError: )?The monty syntax parser does not yet support ")
+
+_INSTEAD_OF_SYNTAX = {
+    "yield": "Collect a list and return it.",
+    "'del'": "Use pop(), or a new list or dict without it.",
+    "inheritance": "Raise ValueError(...) in place of an exception of your own; else write functions.",
+    "method decorators": "Write a function outside the class.",
+    "context managers": "Use try/finally.",
+    "exception groups": "Use except.",
+}
+
+_FILES = "Scripts have no files; a tool of a server may read them."
+_NETWORK = "Scripts have no network: call a tool of a server."
+_AT_ONCE = "For many calls at once use parallel(name, [{...}, ...]) or asyncio.gather(...)."
+_INSTEAD_OF_MODULES = {
+    **dict.fromkeys(("requests", "httpx", "aiohttp", "urllib3", "http", "socket"), _NETWORK),
+    **dict.fromkeys(("io", "tempfile", "shutil", "glob", "sqlite3", "zipfile"), _FILES),
+    **dict.fromkeys(("concurrent", "threading", "multiprocessing"), _AT_ONCE),
+    "subprocess": "Scripts start no programs: call a tool of a server.",
+    "operator": "Use a lambda: key=lambda row: row['name'].",
+    "statistics": "The mean is sum(x) / len(x), the median sorted(x)[len(x) // 2].",
+    "heapq": "Use sorted(...)[:n].",
+    "string": "Write the characters as a text.",
+    "enum": "Use plain values.",
+    "contextlib": "Use try/except.",
+    "uuid": "Use random, or let the server make the id.",
+    "urllib": "Scripts have no network; take addresses apart with split() or re.",
+    "pprint": "Use print(json.dumps(value, indent=1)).",
+    "logging": "Use print().",
+    "traceback": "Print the exception itself.",
+    "types": "Use a dict, or a class of your own.",
+    "textwrap": "Cut texts with text[:80].",
+    "pandas": "Use lists, dicts and sorted(); collections.Counter counts.",
+    "numpy": "Use lists, sum() and math.",
+}
+
+_INSTEAD_OF_MEMBERS = {
+    "asyncio": _AT_ONCE,
+    "collections": "A dict keeps its order.",
+}
+
+ENDS = "A script ends with its last line."
+_INSTEAD_OF_NAMES = {
+    "exit": ENDS,
+    "quit": ENDS,
+    "help": "find_tool with detail='python' shows how a tool is called.",
+    "input": "A script cannot ask anybody: write the value into it.",
+    "callable": "Use hasattr(), or look at type(value).__name__.",
+}
+
+NO_ENVIRONMENT = "A script has no environment variables: write the value into it."
+NO_FILES = f"A script cannot do that. {_FILES}"
+
+
+def told(message: str) -> str:
+    """What the interpreter says of syntax that it lacks, with what to write in its place."""
+    if _NOT_YET.match(message) is None:
+        return message
+    what = _NOT_YET.sub("", message)
+    advice = next((advice for word, advice in _INSTEAD_OF_SYNTAX.items() if word in what), "")
+    return f"scripts do not support {what.rstrip('.')}. {advice}".rstrip()
+
+
+def cannot_import(module: str) -> str:
+    """A module that scripts do not have."""
+    instead = _INSTEAD_OF_MODULES.get(module.partition(".")[0])
+    return f"scripts cannot import {module[:60]!r}. {instead or 'They have: ' + ', '.join(sorted(MODULES)) + '.'}"
+
+
+def has_no_member(module: str, name: str) -> str:
+    """A name that a module of scripts does not have."""
+    return f"{module} has no {name[:60]!r} in scripts. {_INSTEAD_OF_MEMBERS.get(module, '')}".rstrip()
+
+
+def instead_of_name(name: str) -> str:
+    """What to write for a builtin name that scripts do not have; nothing if nobody knows."""
+    return _INSTEAD_OF_NAMES.get(name, "")
+
+
+def host_refusal(function: str) -> str:
+    """Why a script does not get what it asks of its host; nothing where the interpreter says it best."""
+    if function in ("os.environ", "os.getenv"):
+        return NO_ENVIRONMENT
+    return NO_FILES if function == "open" or function.startswith("Path.") else ""
