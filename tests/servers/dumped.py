@@ -1,8 +1,8 @@
 """An MCP server on stdio that plays a stored answer to tools/list: `python dumped.py FILE`.
 
-A call is answered with a result that fits the tool's outputSchema: lists hold two items, of which the second has only what the
-schema requires and null wherever that is allowed. A call with a cursor is answered with the last page. Without an
-outputSchema the answer is a text that is not JSON.
+A call is answered with a result that fits the tool's outputSchema: lists hold two items, of which the second has only
+what the schema requires and null wherever that is allowed. A call with a cursor is answered with the last page. Without
+an outputSchema the answer is a text that is not JSON.
 """
 
 from __future__ import annotations
@@ -31,10 +31,16 @@ def sample(schema: Any, root: Schema, full: bool, depth: int = 0) -> Any:
         return schema["enum"][0]
     for word in ("anyOf", "oneOf"):
         if word in schema:
-            return sample(_choice(schema[word], full), root, full, depth + 1)
+            return _beside(schema, sample(_choice(schema[word], full), root, full, depth + 1), root, full, depth)
     if "allOf" in schema:
         return sample({key: value for part in schema["allOf"] for key, value in part.items()}, root, full, depth + 1)
     return _of_type(schema, root, full, depth)
+
+
+def _beside(schema: Schema, chosen: Any, root: Schema, full: bool, depth: int) -> Any:
+    """What was chosen, with the properties that every choice has."""
+    others = _of_type(schema, root, full, depth) if "properties" in schema else {}
+    return {**others, **chosen} if isinstance(chosen, dict) and isinstance(others, dict) else chosen
 
 
 def _choice(options: list[Any], full: bool) -> Any:

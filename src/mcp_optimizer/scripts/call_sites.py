@@ -16,6 +16,7 @@ from mcp_optimizer.catalog import CatalogTool
 from mcp_optimizer.compression.validation import SchemaCheck
 from mcp_optimizer.domain.json_schema import properties_of, required_of
 from mcp_optimizer.scripts.names import Parameter, Toolbox, parameters_of, python_name
+from mcp_optimizer.scripts.own_values import OwnValues
 from mcp_optimizer.scripts.problems import Problem, hint, problem, shown
 from mcp_optimizer.scripts.stubs import takes_only_named
 from mcp_optimizer.scripts.syntax import bound_names
@@ -39,16 +40,18 @@ class CallSites:
 
     def __init__(self, tree: ast.Module, toolbox: Toolbox, variables: Collection[str] = ()) -> None:
         self._toolbox = toolbox
-        self._nodes = list(ast.walk(tree))
-        self.bound = frozenset([*bound_names(self._nodes), *variables])
+        self.nodes = list(ast.walk(tree))
+        names = [*bound_names(self.nodes), *variables]
+        self.bound = frozenset(names)
+        self.own = OwnValues(self.nodes, names)
         self.used: dict[tuple[str, str], None] = {}
         """The tools that the script names, by server and tool as it spells them."""
         self.problems: list[Problem] = []
         self.sites: list[CallSite] = []
-        for node in self._nodes:
+        for node in self.nodes:
             if isinstance(node, ast.Attribute):
                 self._read_attribute(node)
-        for node in self._nodes:
+        for node in self.nodes:
             if isinstance(node, ast.Call):
                 self._read_call(node)
 
@@ -97,8 +100,8 @@ class CallSites:
             self._unknown(node, first.value)
         elif how == "call" and len(node.args) == 1:
             self._add(node, tool, (), node.keywords)
-        elif how == "parallel" and len(node.args) == 2 and isinstance(node.args[1], ast.List):
-            for item in node.args[1].elts:
+        elif how == "parallel" and len(node.args) == 2:
+            for item in _items(self.own.resolved(node.args[1])):
                 if isinstance(item, ast.Dict) and (keywords := _keywords(item)) is not None:
                     self._add(node, tool, (), keywords)
 
@@ -118,11 +121,22 @@ class CallSites:
     ) -> None:
         spelling = self._toolbox.spelling(tool)
         self.sites.append(CallSite(tool, node))
-        for message in argument_problems(tool, spelling, args, keywords):
+        given = [ast.keyword(arg=one.arg, value=self.own.resolved(one.value) or one.value) for one in keywords]
+        for message in argument_problems(tool, spelling, args, given):
             self._note(node, message)
 
     def _note(self, node: ast.expr, message: str) -> None:
         self.problems.append(problem(node.lineno, message))
+
+
+def _items(given: ast.expr | None) -> Sequence[ast.expr]:
+    """The sets of arguments that `parallel` is given, as far as they are written out."""
+    match given:
+        case ast.List(elts=items):
+            return items
+        case ast.ListComp(elt=item) | ast.GeneratorExp(elt=item):
+            return [item]
+    return ()
 
 
 def _keywords(item: ast.Dict) -> list[ast.keyword] | None:
@@ -197,8 +211,6 @@ class _Written:
 
 def _literal(node: ast.expr) -> _Written | None:
     """The value of an argument that is written out as JSON has it."""
-    if (node.end_lineno or 0) - node.lineno > 200:
-        return None
     try:
         value = ast.literal_eval(node)
     except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):

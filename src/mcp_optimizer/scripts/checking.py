@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from mcp_optimizer.catalog import CatalogTool
 from mcp_optimizer.compression.shapes import Shape
 from mcp_optimizer.limits import DEFAULT_LIMITS, Limits
+from mcp_optimizer.scripts.attributes import attribute_problems
 from mcp_optimizer.scripts.call_sites import CallSites
 from mcp_optimizer.scripts.check_workers import CheckVerdict, CheckWorkers
 from mcp_optimizer.scripts.checked import Checked
@@ -89,7 +90,7 @@ class ScriptChecker:
         stubs = "\n".join([preamble(variables), exact.write(toolbox, used, shapes)])
         packed = {site.node.lineno for site in sites.sites if len(site.node.args) == 1}
         context = Context(toolbox, exact.results, _added_keys(tree), sites.bound, script.split("\n"), variables, packed)
-        found = (*sites.problems, *_untyped(tree, sites.bound))
+        found = (*sites.problems, *_untyped(tree, sites))
         calls_something = bool(used or sites.sites) or not _names(tree) <= _KNOWN | sites.bound
         return _Prepared(text, stubs, context, found, calls_something)
 
@@ -112,10 +113,11 @@ def _tools(used: Iterable[tuple[str, str]], toolbox: Toolbox) -> list[CatalogToo
     return [tool for server, name in used if (tool := toolbox.tool(server, name)) is not None]
 
 
-def _untyped(tree: ast.Module, bound: Collection[str]) -> list[Problem]:
-    """What scripts do not have and the type checker does not miss. An import that is tried is no mistake."""
-    tried = {id(inner) for node in ast.walk(tree) if isinstance(node, ast.Try) for inner in ast.walk(node)}
-    found = []
+def _untyped(tree: ast.Module, sites: CallSites) -> list[Problem]:
+    """What scripts do not have and the type checker does not miss. What is tried is no mistake."""
+    tried, bound = _tried(tree), sites.bound
+    unknown = attribute_problems(sites.nodes, lambda node: id(node) in tried or sites.is_server(node.value))
+    found = [problem(line, message) for line, message in (*sites.own.problems(sites.nodes), *unknown)]
     for node in ast.walk(tree):
         match node:
             case ast.Import(names=aliases, lineno=line):
@@ -136,6 +138,12 @@ def _untyped(tree: ast.Module, bound: Collection[str]) -> list[Problem]:
         missing = [name for name in imported if name.partition(".")[0] not in {*MODULES, "__future__"}]
         found += [problem(line, cannot_import(name)) for name in missing if id(node) not in tried]
     return found
+
+
+def _tried(tree: ast.Module) -> frozenset[int]:
+    """The ids of all nodes in the bodies of `try`."""
+    bodies = [part for node in ast.walk(tree) if isinstance(node, ast.Try) for part in node.body]
+    return frozenset(id(inner) for part in bodies for inner in ast.walk(part))
 
 
 def _added_keys(tree: ast.Module) -> frozenset[str]:

@@ -14,7 +14,7 @@ from typing import Any
 
 from mcp_optimizer.catalog import CatalogTool
 from mcp_optimizer.scripts.names import HELPERS, MODULES, Toolbox, parameters_of
-from mcp_optimizer.scripts.prepared import JOINED, KNOWN_AT_RUN_TIME, LINES_BEFORE
+from mcp_optimizer.scripts.prepared import JOINED, KNOWN_AT_RUN_TIME, LINES_BEFORE, LOADED
 from mcp_optimizer.scripts.problems import Problem, hint, nearest, problem, shown
 from mcp_optimizer.scripts.stubs import DECLARED, LEARNED, SERVER, ResultKeys
 from mcp_optimizer.scripts.unsupported import cannot_import, has_no_member, instead_of_name
@@ -175,6 +175,12 @@ def _measured(match: re.Match[str], _context: Context, _line: int) -> str:
     return f"len() of {match[1]} does not work."
 
 
+def _loaded(match: re.Match[str], _context: Context, _line: int) -> str:
+    """Results are parsed already."""
+    is_parsed = _kinds(match[1]) in ({"object"}, {"list"})
+    return "json.loads() takes a text; this is parsed already. Leave json.loads out." if is_parsed else ""
+
+
 def _own_call(match: re.Match[str], _context: Context, _line: int) -> str:
     """A call of a function of the script's own."""
     said = match[0]
@@ -272,6 +278,11 @@ _EXPLAINED: list[tuple[set[str], re.Pattern[str], _Explain]] = [
         {"invalid-argument-type"},
         re.compile(rf"function `{JOINED}` is incorrect: Expected `Iterable\[str\]`, found `\w+\[(\w+)[\],]"),
         _joined,
+    ),
+    (
+        {"invalid-argument-type"},
+        re.compile(rf"function `{LOADED}` is incorrect: Expected `.+`, found `(.+)`"),
+        _loaded,
     ),
     (
         {"invalid-argument-type"},

@@ -19,6 +19,9 @@ LINES_BEFORE = 1
 JOINED = "mcp_joined"
 """In the place of `", ".join`, of which the checker says less."""
 
+LOADED = "mcp_loaded"
+"""In the place of `json.loads`, whose parameter the checker does not mind."""
+
 _ANY, _ANYTHING, _ALL, _TOGETHER = "McpAny", "mcp_any", "mcp_gathered", "mcp_together_"
 _MOST_TOGETHER = 6
 
@@ -30,6 +33,7 @@ PREAMBLE = "\n".join(
         f"def {GATE}() -> Any: ...",
         f"def {_ANYTHING}(given: Any, *more: Any, **others: Any) -> Any: ...",
         f"def {JOINED}(texts: Iterable[str]) -> str: ...",
+        f"def {LOADED}(text: str | bytes) -> Any: ...",
         *(f'T{number} = TypeVar("T{number}")' for number in range(_MOST_TOGETHER)),
         f"def {_ALL}(*given: T0) -> list[T0]: ...",
         *(
@@ -99,6 +103,8 @@ class _Preparation:
                 func=ast.Attribute(value=ast.Constant(value=str()), attr="join") as func, args=[_], keywords=[]
             ):
                 self._text.put(func, JOINED)
+            case ast.Call(func=ast.Attribute(value=ast.Name(id="json"), attr="loads") as func, args=[_], keywords=[]):
+                self._text.put(func, LOADED)
             case ast.Call(func=ast.Name(id="sorted" | "max" | "min"), args=[over]):
                 self._applied(_keyed(node), over)
             case ast.Call(func=ast.Attribute(value=over, attr="sort"), args=[]):

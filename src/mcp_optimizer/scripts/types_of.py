@@ -22,6 +22,7 @@ _MOST_FIELDS = 120
 _MOST_CHOICES = 60
 _LONGEST_CHOICE = 200
 _MOST_BRANCHES = 12
+_ENVELOPE = "result"
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,9 +88,14 @@ def type_of_schema(schema: Any, root: Mapping[str, Any]) -> PyType:
 
 
 def result_type(output_schema: Mapping[str, Any] | None) -> PyType:
-    """What a tool declares to return; `ANY` without a schema, and where a server wraps what it returns."""
-    if output_schema is None or is_envelope(output_schema):
+    """What a tool declares to return, without the envelope that scripts do not see; `ANY` without a schema, and for a
+    text in an envelope, which may be JSON.
+    """
+    if output_schema is None:
         return ANY
+    if is_envelope(output_schema):
+        inner = type_of_schema(properties_of(output_schema).get(_ENVELOPE), output_schema)
+        return inner if isinstance(inner, ObjectType | MapType | ListType) else ANY
     found = type_of_schema(output_schema, output_schema)
     return found if isinstance(found, ObjectType | MapType) else ANY
 

@@ -168,7 +168,7 @@ class TestWhatIsChecked:
         assert "no argument 'name'" in _refusal(await _checker(workers).check("_3d.list(name=3)", toolbox))
 
     async def test_a_name_that_the_script_gives_to_something_else_is_no_server(self, workers: CheckWorkers) -> None:
-        script = "def show(kanban):\n    return kanban.anything(1)\nprint(sql.listTables())"
+        script = "def show(kanban):\n    return kanban.count(1)\nprint(sql.listTables())"
         assert await _checker(workers).check(script, TOOLBOX) == ()
 
     @pytest.mark.parametrize(
