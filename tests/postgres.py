@@ -11,9 +11,10 @@ import subprocess
 import tempfile
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 PASSWORD = "s3cret-of-tests"
@@ -33,6 +34,7 @@ class Postgres:
 
     programs: Path
     port: int
+    pid: int
 
     def url(self, name: str) -> str:
         return f"postgresql://optimizer:{PASSWORD}@127.0.0.1:{self.port}/{name}"
@@ -42,6 +44,25 @@ class Postgres:
         name = f"test_{uuid.uuid4().hex[:12]}"
         ask(self.url("postgres"), f"CREATE DATABASE {name} TEMPLATE template0")
         return self.url(name)
+
+    def restart(self) -> None:
+        """Have it drop all connections and recover, as after a crash: it does when one of its processes is killed."""
+        rows = ask(self.url("postgres"), "SELECT pid FROM pg_stat_activity WHERE backend_type = 'checkpointer'")
+        os.kill(int(rows[0][0]), signal.SIGKILL)
+
+    @contextlib.contextmanager
+    def stopped(self) -> Iterator[None]:
+        """Nothing answers meanwhile, and nothing refuses: connections stay open, and new ones are not served."""
+        # The parent first, so that no process is added meanwhile.
+        os.kill(self.pid, signal.SIGSTOP)
+        processes = [self.pid, *_children(self.pid)]
+        try:
+            for process in processes[1:]:
+                os.kill(process, signal.SIGSTOP)
+            yield
+        finally:
+            for process in processes:
+                os.kill(process, signal.SIGCONT)
 
 
 def ask(url: str, statement: str) -> list[tuple[str, ...]]:
@@ -69,18 +90,18 @@ def find_programs() -> Path | None:
 
 
 @contextlib.contextmanager
-def running_postgres(programs: Path) -> Iterator[Postgres]:
+def running_postgres(programs: Path, settings: Mapping[str, str] = MappingProxyType({})) -> Iterator[Postgres]:
     """A server that runs until the context exits."""
     folder = Path(tempfile.mkdtemp(prefix="mcp-optimizer-pg-"))
     try:
-        with _started(programs, folder) as postgres:
+        with _started(programs, folder, settings) as postgres:
             yield postgres
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
 
 @contextlib.contextmanager
-def _started(programs: Path, folder: Path) -> Iterator[Postgres]:
+def _started(programs: Path, folder: Path, more: Mapping[str, str]) -> Iterator[Postgres]:
     data, secret, log = folder / "data", folder / "password", folder / "log"
     secret.write_text(PASSWORD)
     options = _unprivileged(folder, secret)
@@ -90,18 +111,23 @@ def _started(programs: Path, folder: Path) -> Iterator[Postgres]:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    settings = [f"--{name}={value}" for name, value in {**_SETTINGS, "port": port}.items()]
+    settings = [f"--{name}={value}" for name, value in {**_SETTINGS, **more, "port": port}.items()]
     with log.open("wb") as output:
         command = [f"{programs}/postgres", "-D", str(data), *settings]
         process = subprocess.Popen(command, stdout=output, stderr=output, **options)
     try:
-        postgres = Postgres(programs, port)
+        postgres = Postgres(programs, port, process.pid)
         _wait_for(postgres, process, log)
         yield postgres
     finally:
         # SIGINT does not wait for clients that are still connected.
         process.send_signal(signal.SIGINT)
         process.wait(30)
+
+
+def _children(pid: int) -> list[int]:
+    listed = Path(f"/proc/{pid}/task/{pid}/children").read_text()
+    return [int(child) for child in listed.split()]
 
 
 def _wait_for(postgres: Postgres, process: subprocess.Popen[bytes], log: Path) -> None:

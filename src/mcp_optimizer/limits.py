@@ -107,6 +107,9 @@ class Limits(BaseModel):
         ge=0,
         description="Bytes of events kept for HTTP clients that lose a stream. The oldest are dropped.",
     )
+    waiting_results: int = Field(
+        default=64 * MEGABYTE, ge=0, description="Bytes of cut results that wait for the database. The oldest are lost."
+    )
     batch_messages: int = Field(
         default=1_000, ge=1, description="Messages in one batch from a server. The rest of a longer batch is dropped."
     )

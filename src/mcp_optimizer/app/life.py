@@ -37,6 +37,7 @@ class Life:
         # Ended from the last to the first, whether or not they were started: some are used without that.
         self._ending = Ending()
         self._ending.add("the database", parts.storage.close)
+        self._ending.add("the results that were cut", parts.kept_results.stop)
         if parts.trail is not None:
             self._ending.add("the audit", parts.trail.stop)
         self._ending.add("the logins", parts.logins.close)

@@ -24,11 +24,10 @@ from mcp_optimizer.app.options import (
     items,
     policy_of,
     pool_options,
-    price_of_results,
-    result_options,
     token_issuers,
     trust_modes,
 )
+from mcp_optimizer.app.results import result_store, results_of
 from mcp_optimizer.app.scripts import script_runner, script_stubs
 from mcp_optimizer.app.stored_scripts import stored_scripts
 from mcp_optimizer.audit.sessions import SessionLabels
@@ -61,9 +60,7 @@ from mcp_optimizer.profiles.refresher import ListRefresher
 from mcp_optimizer.profiles.written_descriptions import WrittenDescriptions
 from mcp_optimizer.relay.server import Relay
 from mcp_optimizer.results.cache import ResultCache
-from mcp_optimizer.results.estimates import Estimator
-from mcp_optimizer.results.pipeline import Results
-from mcp_optimizer.results.store import ResultStore, StoreLimits
+from mcp_optimizer.results.store import ResultStore
 from mcp_optimizer.runtime.foreground_first import ForegroundFirst
 from mcp_optimizer.search.lexical import Vocabulary
 from mcp_optimizer.serving.gate import Gate
@@ -96,6 +93,7 @@ class Parts:
     logins: Logins
     credentials: Credentials
     storage: Storage
+    kept_results: ResultStore
     ingestion: Ingestion
     catalog: LiveCatalog
     forms: ToolForms
@@ -135,7 +133,8 @@ def build_parts(
     forms = ToolForms(counter, Notes(settings.signature_notes), Dialect(settings.dialect), settings.groups)
     shapes = LearnedShapes(storage.shapes, settings.limits.learned_shapes) if settings.learn_shapes else None
     cache = ResultCache(settings.cache_megabytes)
-    results = _results(settings, counter, storage, shapes, cache)
+    kept = result_store(settings, storage)
+    results = results_of(settings, counter, kept, shapes, cache)
     use = LearnedUse(storage.use, settings.limits.learned_pairs) if settings.learn_from_use else None
     policy = policy_of(settings)
     permissions = Permissions(Views(policy), Rates(settings.calls_per_minute), patience=settings.answer_timeout)
@@ -190,6 +189,7 @@ def build_parts(
         logins=logins,
         credentials=_credentials(settings, storage),
         storage=storage,
+        kept_results=kept,
         ingestion=ingestion,
         catalog=catalog,
         forms=forms,
@@ -226,7 +226,7 @@ def _record_login(trail: AuditTrail | None, method: str, server: str) -> None:
 
 def _credentials(settings: Settings, storage: Storage) -> Credentials:
     """What callers over HTTP may prove who they are with."""
-    keys = None if settings.database_place is None else KnownKeys(storage.api_keys)
+    keys = None if settings.database_place is None else KnownKeys(storage.api_keys, breaker=storage.breaker)
     issuers = token_issuers(settings, os.environ)
     if not issuers:
         return Credentials(keys)
@@ -247,7 +247,7 @@ def _credentials(settings: Settings, storage: Storage) -> Credentials:
 def _kept_logins(settings: Settings, storage: Storage) -> SecretRows | None:
     """Where logins are kept; without a database they end with the process."""
     place = settings.database_place
-    return None if place is None else InVault(partial(_vault, place, storage))
+    return None if place is None else InVault(partial(_vault, place, storage), storage.breaker)
 
 
 def _vault(place: Path | str, storage: Storage) -> Vault:
@@ -255,20 +255,6 @@ def _vault(place: Path | str, storage: Storage) -> Vault:
     from mcp_optimizer.identity.vault import Vault
 
     return Vault(storage.secrets, keys_of(place, os.environ))
-
-
-def _results(
-    settings: Settings, counter: TokenCounter, storage: Storage, shapes: LearnedShapes | None, cache: ResultCache
-) -> Results:
-    return Results(
-        Estimator(settings.token_estimate, counter),
-        ResultStore(storage.kept_results, StoreLimits(settings.kept_hours, settings.kept_megabytes)),
-        result_options(settings),
-        cache,
-        price_of_results(settings),
-        settings.limits,
-        shapes.learn if shapes is not None else None,
-    )
 
 
 class _FirstStart:

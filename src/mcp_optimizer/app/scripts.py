@@ -60,5 +60,9 @@ def script_runner(
 
 async def _key(storage: Storage) -> bytes | None:
     """The key of the database, with which a later gateway recognises what this one wrote."""
-    stored = await storage.use()
-    return await stored.key() if stored is not None else None
+
+    async def read() -> bytes | None:
+        stored = await storage.use()
+        return await stored.key() if stored is not None else None
+
+    return await storage.breaker.within(read)

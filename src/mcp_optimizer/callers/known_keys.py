@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from mcp_optimizer.callers.keys import id_of, is_secret_of
 from mcp_optimizer.callers.outcomes import CannotVerify, Rejected
+from mcp_optimizer.db.breaker import Breaker
 from mcp_optimizer.domain.api_key import ApiKey
 from mcp_optimizer.domain.principal import Principal
 from mcp_optimizer.errors import CatalogError
@@ -68,9 +69,13 @@ class KnownKeys:
     """The living keys of a database."""
 
     def __init__(
-        self, stored: Callable[[], Awaitable[KeyStore | None]], clock: Callable[[], float] = time.monotonic
+        self,
+        stored: Callable[[], Awaitable[KeyStore | None]],
+        clock: Callable[[], float] = time.monotonic,
+        breaker: Breaker | None = None,
     ) -> None:
         self._stored = stored
+        self._breaker = breaker or Breaker()
         self._clock = clock
         self._known = _Known({}, None, float("-inf"))
         self._looking: asyncio.Task[None] | None = None
@@ -129,19 +134,23 @@ class KnownKeys:
         if begun - self._failed_at < _AFTER_FAILURE:
             raise CannotVerify(_NO_ANSWER)
         try:
-            stored = await self._stored()
-            if stored is None:
-                raise CatalogError("the database is not open")
-            # First the mark: what changes between the two is read again with the next look.
-            mark = await stored.mark()
-            keys = self._known.keys
-            if mark != self._known.mark:
-                keys = {key.id: key for key in await stored.living(_now_ms())}
-                self._noted = {key_id: at for key_id, at in self._noted.items() if key_id in keys}
+            keys, mark = await self._breaker.within(self._read_stored)
         except CatalogError as error:
             self._failed(begun, error)
             raise CannotVerify(_NO_ANSWER) from error
+        self._noted = {key_id: at for key_id, at in self._noted.items() if key_id in keys}
         self._known = _Known(keys, mark, begun)
+
+    async def _read_stored(self) -> tuple[Mapping[str, ApiKey], object]:
+        stored = await self._stored()
+        if stored is None:
+            raise CatalogError("the database is not open")
+        known = self._known
+        # First the mark: what changes between the two is read again with the next look.
+        mark = await stored.mark()
+        if mark == known.mark:
+            return known.keys, mark
+        return {key.id: key for key in await stored.living(_now_ms())}, mark
 
     def _failed(self, at: float, error: CatalogError) -> None:
         self._failed_at = at

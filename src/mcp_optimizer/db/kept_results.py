@@ -1,35 +1,44 @@
 """Reads and writes of kept results: who may read them, and their chunks in order.
 
-Written before a cut result is returned, read by read_result. A result is written in several transactions, so nobody
-waits long for the file; it becomes readable with the last one.
+Written beside a cut result, read by read_result. A large result is written in several transactions, so nobody waits
+long for the file; it becomes readable with the last one. Writing the same result twice changes nothing, so an attempt
+of which nobody knows how it ended can be made again.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from typing import Any
 
-from sqlalchemy import delete, insert, select, update
+from sqlalchemy import delete, select, update
+from sqlalchemy.ext.asyncio import AsyncConnection
 
 from mcp_optimizer.db.tables import kept_chunk, kept_result
-from mcp_optimizer.db.transactions import Transactions
+from mcp_optimizer.db.transactions import Transactions, upsert
 from mcp_optimizer.domain.kept_results import Chunk, KeptResult
 
 
 class KeptResults(Transactions):
     """The kept results in the catalog database."""
 
+    async def write(self, result: KeptResult, chunks: Sequence[Chunk]) -> None:
+        """A complete result in one transaction."""
+        await self._database.revive()
+        size = sum(chunk.size for chunk in chunks)
+        async with self._writing() as connection:
+            await _put(connection, result, {"pieces": result.pieces, "stored_bytes": size})
+            await _put_chunks(connection, result.id, chunks)
+
     async def begin(self, result: KeptResult) -> None:
         """Register a result; it cannot be read yet."""
         await self._database.revive()
-        values = {**vars(result), "pieces": 0, "stored_bytes": 0, "at_ms": _now()}
         async with self._writing() as connection:
-            await connection.execute(insert(kept_result), values)
+            await _put(connection, result, {"pieces": 0, "stored_bytes": 0})
 
     async def add(self, result_id: str, chunks: Sequence[Chunk]) -> None:
-        rows = [{"result_id": result_id, **vars(chunk)} for chunk in chunks]
         async with self._writing() as connection:
-            await connection.execute(insert(kept_chunk), rows)
+            await _put_chunks(connection, result_id, chunks)
 
     async def finish(self, result: KeptResult, stored_bytes: int) -> None:
         """All chunks are written: the result can be read."""
@@ -74,6 +83,17 @@ class KeptResults(Transactions):
                     gone.append(result_id)
             if gone:
                 await connection.execute(delete(kept_result).where(kept_result.c.id.in_(gone[:900])))
+
+
+async def _put(connection: AsyncConnection, result: KeptResult, written: dict[str, Any]) -> None:
+    values = {**vars(result), **written, "at_ms": _now()}
+    await connection.execute(upsert(connection, kept_result).on_conflict_do_nothing(), values)
+
+
+async def _put_chunks(connection: AsyncConnection, result_id: str, chunks: Sequence[Chunk]) -> None:
+    rows = [{"result_id": result_id, **vars(chunk)} for chunk in chunks]
+    if rows:
+        await connection.execute(upsert(connection, kept_chunk).on_conflict_do_nothing(), rows)
 
 
 def _now() -> int:

@@ -14,6 +14,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from mcp_optimizer.db.breaker import Breaker
 from mcp_optimizer.domain.events import ToolKey
 from mcp_optimizer.errors import CatalogError
 from mcp_optimizer.runtime.tasks import BackgroundTasks
@@ -57,6 +58,8 @@ class Storage:
         self._trying_again: asyncio.Task[None] | None = None
         self._tasks = BackgroundTasks(logger, "The catalog could not be opened")
         self._making_memory = asyncio.Lock()
+        self.breaker = Breaker(self._probe)
+        """For whatever a request waits for."""
         self.uses: Mapping[ToolKey, int] = {}
         """How often tools were called before the start. Read once, because lists that depend on it must not change."""
 
@@ -78,6 +81,7 @@ class Storage:
                 self._trying_again.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await self._trying_again
+        await self.breaker.close()
         for database in (self._database, self._memory):
             if database is not None:
                 await database.close()
@@ -172,19 +176,25 @@ class Storage:
 
         return StoredAudit(self._database)
 
-    async def kept_results(self) -> KeptResults:
-        """Where complete results are kept: here, or in memory without a database."""
+    async def kept_results(self) -> KeptResults | None:
+        """Where complete results are kept: here, or without a place in memory; None while it is not open."""
         await self.opened()
         from mcp_optimizer.db.database import open_database
         from mcp_optimizer.db.kept_results import KeptResults
 
-        async with self._making_memory:
-            # Results kept in memory will be read from there, so it stays memory even if the database opens later.
-            if self._memory is None and self._database is None:
-                self._memory = await open_database(None)
+        if self._place is None:
+            async with self._making_memory:
+                self._memory = self._memory or await open_database(None)
         database = self._memory or self._database
-        assert database is not None
-        return KeptResults(database)
+        return None if database is None else KeptResults(database)
+
+    async def _probe(self) -> None:
+        """Raises a CatalogError unless the database answers."""
+        if self._database is None:
+            raise CatalogError("the database is not open")
+        from mcp_optimizer.db.transactions import Transactions
+
+        await Transactions(self._database).probe()
 
     async def _open(self, place: Path | str, opened_late: OpenedLate | None) -> None:
         # Loaded in a thread, while servers start: nobody who asks for tools/list should wait for it.

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager, contextmanager
 from itertools import islice
 from typing import TYPE_CHECKING, TypeVar
 
-from sqlalchemy import Table, delete, select
+from sqlalchemy import Table, delete, select, text
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -51,6 +51,11 @@ class Transactions:
         with _translated_errors():
             async with engine.connect() as connection:
                 yield connection
+
+    async def probe(self) -> None:
+        """Raises a CatalogError unless the database can be read."""
+        async with self._reading() as connection:
+            await connection.execute(text("SELECT version_num FROM alembic_version"))
 
     async def _forget(self, table: Table, before: float) -> int:
         """Delete the rows of a table with `id` and `at_ms` that are older than a moment; returns how many."""

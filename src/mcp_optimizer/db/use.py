@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sqlalchemy import delete, func, select
 
-from mcp_optimizer.db.salt import TERM, salt
+from mcp_optimizer.db.salt import TERM, known_salt, salt
 from mcp_optimizer.db.tables import search_use
 from mcp_optimizer.db.transactions import Transactions, chunks, upsert
 
@@ -13,7 +13,11 @@ class StoredUse(Transactions):
     """Counts by term and tool. The key of the hashes is a row of its own: they mean nothing to another catalog."""
 
     async def key(self) -> bytes:
-        """The key alone, made at the first time."""
+        """The key alone, made at the first time. Reads first, because a reader need not wait for a writer."""
+        async with self._reading() as connection:
+            known = await known_salt(connection)
+        if known is not None:
+            return known
         async with self._writing() as connection:
             return await salt(connection)
 

@@ -30,6 +30,8 @@ class ToolChange(StrEnum):
     NEW = "new"
     SERVER = "server changed"
     """The tool is the same, but its server has another command or URL."""
+    UNKNOWN = "unknown"
+    """What was approved cannot be read, so nobody can say."""
 
 
 class PinState(StrEnum):

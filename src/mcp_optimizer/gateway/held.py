@@ -19,6 +19,7 @@ _WHY = {
     ToolChange.CHANGED: "it changed since it was approved",
     ToolChange.NEW: "it was added after the tools of its server were approved",
     ToolChange.SERVER: "the command or URL of its server changed since it was approved",
+    ToolChange.UNKNOWN: "what was approved of its server cannot be read from the database; it is tried again",
 }
 
 
@@ -26,11 +27,12 @@ def held_error(tool: HeldTool) -> ToolHeld:
     """Why a held tool cannot be called, and what a person can do about it."""
     server = shlex.quote(tool.server) if tool.server.isprintable() else "SERVER"
     name = tool.name if _PLAIN.fullmatch(tool.name) else "TOOL"
-    date = datetime.fromtimestamp(tool.approved_at_ms / 1000, UTC).date().isoformat()
+    date = f" ({datetime.fromtimestamp(tool.approved_at_ms / 1000, UTC).date().isoformat()})"
+    why = _WHY[tool.change] + ("" if tool.change is ToolChange.UNKNOWN else date)
     is_server = tool.change is ToolChange.SERVER
     see = f"mcp-optimizer trust diff {server}" + ("" if is_server else f" {name}")
     approve = f"mcp-optimizer trust approve {server} {'--all' if is_server else name}"
-    return ToolHeld(tool.server, tool.name, f"{_WHY[tool.change]} ({date})", see, approve)
+    return ToolHeld(tool.server, tool.name, why, see, approve)
 
 
 def waiting_note(held: Iterable[HeldTool]) -> str:

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
+from mcp_optimizer.db.breaker import Breaker
 from mcp_optimizer.errors import OptimizerError
 from mcp_optimizer.identity.login import Login, login_of
 from mcp_optimizer.runtime.lazy import lazy
@@ -62,28 +63,35 @@ class InMemory:
 class InVault:
     """Secrets in the database, sealed."""
 
-    def __init__(self, vault: Callable[[], Vault]) -> None:
+    def __init__(self, vault: Callable[[], Vault], breaker: Breaker | None = None) -> None:
         """`vault` is asked for when a secret is first needed."""
         self._make = vault
+        self._breaker = breaker or Breaker()
 
     @lazy
     def _vault(self) -> Vault:
         return self._make()
 
     async def read(self, kind: str, name: str) -> bytes | None:
-        return await self._vault.read(kind, name)
+        return await self._breaker.within(lambda: self._vault.read(kind, name))
 
     async def write(self, kind: str, name: str, body: bytes) -> None:
-        await self._vault.write(kind, name, body)
+        await self._breaker.begun(lambda: self._vault.write(kind, name, body))
 
     async def delete(self, kind: str, name: str) -> bool:
         return await (await self._vault.stored()).delete(kind, name)
 
     async def claim(self, kind: str, name: str, until_ms: int, now_ms: int) -> bool:
-        return await (await self._vault.stored()).claim(kind, name, until_ms, now_ms)
+        async def claim() -> bool:
+            return await (await self._vault.stored()).claim(kind, name, until_ms, now_ms)
+
+        return await self._breaker.within(claim)
 
     async def release(self, kind: str, name: str, until_ms: int) -> None:
-        await (await self._vault.stored()).release(kind, name, until_ms)
+        async def release() -> None:
+            await (await self._vault.stored()).release(kind, name, until_ms)
+
+        await self._breaker.begun(release)
 
 
 class LoginStore:

@@ -31,6 +31,9 @@ logger = logging.getLogger(__name__)
 _PATIENCE = 5.0
 """Seconds that a list waits, once, for servers that are still starting, because many clients never ask again."""
 
+_DATABASE = 1.0
+"""Seconds that a list waits for stored forms; without them they are made again."""
+
 _QUIET = 0.3
 """Seconds without changes before lists are rebuilt, so servers that start together cause one list, not a dozen."""
 
@@ -88,7 +91,10 @@ class ListRefresher:
         """The tools of a profile; waits briefly for servers that are still starting."""
         if self._settling is not None and not self._settling.done():
             await asyncio.wait([self._settling], timeout=_PATIENCE)
-        made = await self._make((profile, presentation))
+        # A slow database is waited for by whoever makes lists ahead, not by a client.
+        recalling = self._storing.spawn(self._recall(presentation.dialect))
+        await asyncio.wait([recalling], timeout=_DATABASE)
+        made = await self._made((profile, presentation), recalling.result() if recalling.done() else None)
         self._wanted[(profile, presentation)] = made
         return made
 
@@ -148,8 +154,10 @@ class ListRefresher:
         return [by_name[name] for name in sorted(names) if name in by_name]
 
     async def _make(self, wanted: Wanted) -> Registered:
+        return await self._made(wanted, await self._recall(wanted[1].dialect))
+
+    async def _made(self, wanted: Wanted, stored: StoredForms | None) -> Registered:
         profile, presentation = wanted
-        stored = await self._recall(presentation.dialect)
         with self._pace.working():
             made = await asyncio.to_thread(self._lists.listed, profile, presentation)
         if stored is not None and self._forms.has_new(presentation.dialect):

@@ -1,6 +1,7 @@
 """Keeps complete results for a while, each for the caller that made the call, so the rest of a cut result can be read.
 
-Between the pipeline and the database: decides what is kept, for how long, and how much.
+Between the pipeline and the database: decides what is kept, for how long, and how much. A call waits about a second for
+the database; then its result is kept in memory, and written when the database takes it.
 """
 
 from __future__ import annotations
@@ -9,14 +10,20 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar
 
+from mcp_optimizer.db.breaker import PATIENCE, Breaker
 from mcp_optimizer.domain.kept_results import Chunk, KeptResult
 from mcp_optimizer.errors import CatalogError, InvalidRequest, quoted
 from mcp_optimizer.results.pages import Pieces, unpacked
+from mcp_optimizer.results.waiting import HeldResult, WaitingResults
+from mcp_optimizer.runtime.tasks import BackgroundTasks
 
 if TYPE_CHECKING:
     from mcp_optimizer.db.kept_results import KeptResults
+
+T = TypeVar("T")
 
 logger = logging.getLogger(__name__)
 
@@ -24,46 +31,68 @@ _AT_ONCE = 4_000_000
 _CHUNKS_AT_ONCE = 1_000
 """Bytes and chunks per transaction, because others wait for the file meanwhile."""
 
+_WAITING_BYTES = 64_000_000
+_LAST_CHANCE = 2.0
+"""Seconds to write what waits for the database when the gateway ends."""
+
+Opened = Callable[[], Awaitable["KeptResults | None"]]
+"""The database once it is open; None if it cannot be opened."""
+
 
 @dataclass(frozen=True)
 class StoreLimits:
-    """How long results are kept, and how many bytes of them, as stored."""
+    """How long results are kept, and how many bytes of them, as stored; and how many wait for the database."""
 
     hours: float = 24.0
     megabytes: int = 256
+    waiting_bytes: int = _WAITING_BYTES
 
 
 class ResultStore:
-    """Complete results by id. `opened` returns the database once it is open."""
+    """Complete results by id, in the database or, until it takes them, in memory."""
 
-    def __init__(self, opened: Callable[[], Awaitable[KeptResults]], limits: StoreLimits | None = None) -> None:
+    def __init__(
+        self,
+        opened: Opened,
+        limits: StoreLimits | None = None,
+        breaker: Breaker | None = None,
+        patience: float = PATIENCE,
+    ) -> None:
         self._opened = opened
         self._limits = limits or StoreLimits()
+        self._breaker = breaker or Breaker()
+        self._patience = patience
+        self._waiting = WaitingResults(self._write, self._limits.waiting_bytes)
+        self._writing = BackgroundTasks(logger, "A result that was cut could not be written", (CatalogError,))
+        self._forgetting = BackgroundTasks(logger, "Old results could not be deleted", (CatalogError,))
+
+    @property
+    def waiting(self) -> int:
+        """Results that the database does not have yet."""
+        return len(self._waiting)
 
     async def keep(self, result_id: str, caller: str, pieces: Pieces, max_tokens: int) -> bool:
-        """Keep a result; False if the database refuses it."""
+        """Keep a result; False if it is too large to wait for a database that does not take it."""
         result = KeptResult(result_id, caller, pieces.unit, pieces.count, max_tokens, pieces.size)
-        try:
-            kept = await self._opened()
-            await kept.begin(result)
-            stored = 0
-            chunks = pieces.chunks()
-            while some := await asyncio.to_thread(_some, chunks):
-                await kept.add(result_id, some)
-                stored += sum(chunk.size for chunk in some)
-            await kept.finish(result, stored)
-            await kept.forget(self._limits.hours * 3_600, self._limits.megabytes * 1_000_000)
-        except CatalogError as error:
-            logger.warning("Cannot keep a result that was cut: %s.", error)
-            return False
-        return True
+        chunks = pieces.chunks()
+        held = HeldResult.of(result, await asyncio.to_thread(_held, chunks, self._waiting.most_bytes))
+        if held.size > self._waiting.most_bytes:
+            return await self._kept_in_steps(held, chunks)
+        if self._waiting:
+            return self._waiting.add(held)
+        task = self._writing.spawn(self._write(held))
+        await asyncio.wait({task}, timeout=self._patience)
+        if not task.done():
+            return self._waiting.add(held, task)
+        return task.exception() is None or self._waiting.add(held)
 
     async def find(self, result_id: str, caller: str) -> KeptResult:
         """A result of this caller. A missing result and another caller's give the same error."""
-        try:
-            found = await (await self._opened()).find(result_id, caller)
-        except CatalogError as error:
-            raise InvalidRequest(f"Results cannot be read now: {error}. Call the tool again.") from error
+        held = self._waiting.find(result_id)
+        if held is not None:
+            found = held.result if held.result.caller == caller else None
+        else:
+            found = await self._asked(lambda kept: kept.find(result_id, caller))
         if found is None:
             raise InvalidRequest(
                 f"No result {quoted(result_id)} is kept. Results are kept for {self._limits.hours:g} hours, for "
@@ -82,14 +111,84 @@ class ResultStore:
         """Pieces from a number on, each with its block, as stored together; none after the last."""
         if first >= result.pieces:
             return first, []
-        try:
-            chunk = await (await self._opened()).chunk(result.id, first)
-        except CatalogError as error:
-            raise InvalidRequest(f"Results cannot be read now: {error}. Call the tool again.") from error
+        held = self._waiting.find(result.id)
+        if held is not None:
+            chunk = held.chunk(first)
+        else:
+            chunk = await self._asked(lambda kept: kept.chunk(result.id, first))
         if chunk is None or chunk.after <= first:
             return first, []
         pieces = await asyncio.to_thread(unpacked, chunk)
         return chunk.after, [(chunk.block, piece) for piece in pieces[first - chunk.first :]]
+
+    async def stop(self) -> None:
+        """Write what waits, if that is quick."""
+        await self._waiting.stop(_LAST_CHANCE)
+        await self._forgetting.close()
+        await self._writing.close()
+
+    async def settled(self) -> None:
+        """Wait until old results are deleted."""
+        await self._forgetting.settled()
+
+    async def _asked(self, ask: Callable[[KeptResults], Awaitable[T]]) -> T:
+        async def work() -> T:
+            return await ask(await self._database())
+
+        try:
+            return await self._breaker.within(work)
+        except CatalogError as error:
+            raise InvalidRequest(f"Results cannot be read now: {error}. Try again, or call the tool again.") from error
+
+    async def _database(self) -> KeptResults:
+        if (kept := await self._opened()) is None:
+            raise CatalogError("the database is not open")
+        return kept
+
+    async def _write(self, held: HeldResult) -> None:
+        kept = await self._database()
+        if held.size <= _AT_ONCE:
+            await kept.write(held.result, held.chunks)
+        else:
+            await kept.begin(held.result)
+            chunks = iter(held.chunks)
+            while some := _some(chunks):
+                await kept.add(held.result.id, some)
+            await kept.finish(held.result, held.size)
+        self._forget_old(kept)
+
+    async def _kept_in_steps(self, begun: HeldResult, rest: Iterator[Chunk]) -> bool:
+        """A result that would not fit in memory: each step has its second, and there is nowhere else to keep it."""
+        result, stored = begun.result, 0
+        try:
+            kept = await self._breaker.within(self._database)
+            await self._breaker.within(lambda: kept.begin(result))
+            first = iter(begun.chunks)
+            while some := _some(first) or await asyncio.to_thread(_some, rest):
+                await self._breaker.within(partial(kept.add, result.id, some))
+                stored += sum(chunk.size for chunk in some)
+            await self._breaker.within(lambda: kept.finish(result, stored))
+        except CatalogError as error:
+            logger.warning("Cannot keep a result that was cut: %s.", error)
+            return False
+        self._forget_old(kept)
+        return True
+
+    def _forget_old(self, kept: KeptResults) -> None:
+        """Beside the call, which need not wait for it."""
+        if not self._forgetting:
+            limits = self._limits
+            self._forgetting.spawn(kept.forget(limits.hours * 3_600, limits.megabytes * 1_000_000))
+
+
+def _held(chunks: Iterator[Chunk], most_bytes: int) -> list[Chunk]:
+    """All chunks; of too many bytes of them, the first."""
+    held: list[Chunk] = []
+    size = 0
+    while size <= most_bytes and (some := _some(chunks)):
+        held += some
+        size += sum(chunk.size for chunk in some)
+    return held
 
 
 def _some(chunks: Iterator[Chunk]) -> list[Chunk]:

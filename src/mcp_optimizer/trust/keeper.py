@@ -62,6 +62,9 @@ class Keeper:
         # One listing at a time, so that what waits for approval is of the latest.
         async with self._turns[state.name]:
             store, pins = await self._approved(state.name)
+            if store is None and mode is TrustMode.BLOCK:
+                return self._held_until_known(state)
+            store = store or self._memory
             if pins.approved is None:
                 self._marks.pop(state.name, None)
                 self._beginning[state.name] = self._tasks.spawn(self._begin(store, state, server))
@@ -156,8 +159,8 @@ class Keeper:
     async def _store(self) -> PinStore:
         return await self._opened() or self._memory
 
-    async def _approved(self, server: str) -> tuple[PinStore, Pins]:
-        """What was approved of a server, and where that is kept."""
+    async def _approved(self, server: str) -> tuple[PinStore | None, Pins]:
+        """What was approved of a server, and where that is kept; nowhere if that is in a database that is not read."""
         store = await self._opened()
         if (beginning := self._beginning.pop(server, None)) is not None:
             await asyncio.wait({beginning})
@@ -168,7 +171,8 @@ class Keeper:
             pins = await store.read(server)
         except CatalogError as error:
             self._complain(server, error)
-            return self._memory, self._known.get(server, kept)
+            known = self._known.get(server, kept)
+            return None if known.approved is None else self._memory, known
         if pins.approved is not None or kept.approved is None:
             return store, pins
         try:
@@ -177,6 +181,17 @@ class Keeper:
         except CatalogError as error:
             self._complain_unstored(server, error)
             return self._memory, self._known.get(server, kept)
+
+    def _held_until_known(self, state: UpstreamState) -> Admitted:
+        """Nothing of a server is used before it is known what was approved of it."""
+        self._tasks.spawn(self._look_later(state.name))
+        tools = state.listing.tools
+        held = {tool.name: HeldTool(state.name, tool.name, ToolChange.UNKNOWN, 0) for tool in tools}
+        return Admitted((), held, tools)
+
+    async def _look_later(self, server: str) -> None:
+        await asyncio.sleep(self._pause)
+        self._decide(server)
 
     def _complain_unstored(self, server: str, error: CatalogError) -> None:
         """Once per server: every listing tries again."""

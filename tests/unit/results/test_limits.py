@@ -17,14 +17,14 @@ from hypothesis import strategies as st
 from mcp_optimizer.db.database import open_database
 from mcp_optimizer.db.kept_results import KeptResults
 from mcp_optimizer.domain.caller import LOCAL, Caller
-from mcp_optimizer.errors import CatalogError, InvalidRequest
+from mcp_optimizer.errors import InvalidRequest
 from mcp_optimizer.largejson.raw import LargeValue
 from mcp_optimizer.largejson.reading import read_large
 from mcp_optimizer.largejson.text import parsed
 from mcp_optimizer.results.calls import Call
 from mcp_optimizer.results.estimates import Estimator
 from mcp_optimizer.results.options import ResultOptions, Treatment
-from mcp_optimizer.results.pipeline import NOT_KEPT, RESULT_META_KEY, Results
+from mcp_optimizer.results.pipeline import RESULT_META_KEY, Results
 from mcp_optimizer.results.projection import Projection
 from mcp_optimizer.results.reader import PAGE_META_KEY
 from mcp_optimizer.results.reading import compact
@@ -42,6 +42,7 @@ class Gate:
 
     results: Results
     kept: KeptResults
+    store: ResultStore
 
     async def pass_through(self, result: dict[str, Any], **more: Any) -> dict[str, Any]:
         async def ask() -> dict[str, Any]:
@@ -71,7 +72,8 @@ async def gate(
             return kept
 
         options = ResultOptions(Treatment(max_rows=max_rows, max_tokens=max_tokens))
-        yield Gate(Results(Estimator("auto", COUNTER), ResultStore(opened, store), options), kept)
+        stored = ResultStore(opened, store)
+        yield Gate(Results(Estimator("auto", COUNTER), stored, options), kept, stored)
     finally:
         await database.close()
 
@@ -399,27 +401,13 @@ async def test_old_results_are_forgotten_and_the_oldest_go_first_when_there_are_
     noise = [{"id": number, "noise": str(hash((number, "noise")))} for number in range(40_000)]
     async with gate(max_rows=10, store=StoreLimits(megabytes=1), place=place) as opened:
         ids = [id_of(await opened.pass_through(text_result(json.dumps(noise)))) for _ in range(3)]
+        await opened.store.settled()
         with pytest.raises(InvalidRequest):
             await opened.results.read(ids[0])
         assert await opened.results.read(ids[-1])
         await opened.kept.forget(-1, 10**9)
         with pytest.raises(InvalidRequest):
             await opened.results.read(ids[-1])
-
-
-async def test_a_result_that_cannot_be_kept_says_so() -> None:
-    async def broken() -> KeptResults:
-        raise CatalogError("the disk is full")
-
-    results = Results(Estimator("auto", COUNTER), ResultStore(broken), ResultOptions(Treatment(max_rows=10)))
-
-    async def ask() -> dict[str, Any]:
-        return text_result(json.dumps(PEOPLE))
-
-    result = await results.answer(Call("s", "t"), ask)
-    assert texts(result)[1] == NOT_KEPT
-    with pytest.raises(InvalidRequest, match="the disk is full"):
-        await results.read("r123")
 
 
 async def test_a_projection_returns_only_what_it_selects_and_all_of_it_stays_readable() -> None:

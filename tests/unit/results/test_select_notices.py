@@ -16,7 +16,7 @@ from mcp_optimizer.results.options import ResultOptions
 from mcp_optimizer.results.pipeline import RESULT_META_KEY, SELECTION_META_KEY, Results
 from mcp_optimizer.results.projection import Projection
 from mcp_optimizer.results.selecting import AT_ONCE
-from mcp_optimizer.results.store import ResultStore
+from mcp_optimizer.results.store import ResultStore, StoreLimits
 from tests.unit.results.test_limits import COUNTER, as_it_came, gate, id_of, text_result, texts, tokens, whole
 
 SMALL = {"ok": True, "card": {"card_id": 7, "title": "Write the docs"}}
@@ -133,7 +133,7 @@ async def test_a_result_that_could_not_be_kept_is_not_offered() -> None:
     async def ask() -> dict[str, Any]:
         return text_result(json.dumps(BOARD))
 
-    for store in (ResultStore(broken), None):
+    for store in (ResultStore(broken, StoreLimits(waiting_bytes=10)), None):
         results = Results(Estimator("auto", COUNTER), store, ResultOptions())
         result = await results.answer(Call("s", "t", LOCAL, select=Projection("cards[0].title")), ask)
         assert texts(result) == ['"Card 0"']

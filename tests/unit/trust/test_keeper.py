@@ -153,6 +153,18 @@ async def test_a_database_that_fails_later_does_not_let_changes_through(caplog: 
     assert "the disk is full" in caplog.text
 
 
+async def test_nothing_of_a_blocked_server_is_used_while_nobody_can_say_what_was_approved() -> None:
+    opening = Opening(Broken())
+    kept = Keeper(opening, MODES, 0.02)
+    admitted = await kept.admit(running("far", READ))
+    assert (names(admitted), {tool.change for tool in admitted.held.values()}) == ([], {ToolChange.UNKNOWN})
+    assert names(await kept.admit(running("near", READ))) == ["read"]
+    opening.store = PinsInMemory()
+    async with asyncio.timeout(10):
+        assert set(await kept.decided()) == {"far"}
+    assert names(await kept.admit(running("far", READ))) == ["read"]
+
+
 async def test_a_database_that_opens_late_knows_better_than_memory(database: Database) -> None:
     stored = StoredPins(database)
     earlier = keeper(stored)

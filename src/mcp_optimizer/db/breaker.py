@@ -1,0 +1,93 @@
+"""Bounds how long a request waits for the database: a second, and not at all while it is known not to answer.
+
+Used by whatever a request waits for. Work that takes longer is not cancelled, because a connection that is cancelled in
+the middle has to be closed, which waits for the database too; only the request stops waiting. Knows no query.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, TypeVar
+
+from mcp_optimizer.errors import CatalogError
+from mcp_optimizer.runtime.tasks import BackgroundTasks
+
+T = TypeVar("T")
+
+logger = logging.getLogger(__name__)
+
+PATIENCE = 1.0
+"""Seconds that a request waits for the database."""
+
+_FIRST_PAUSE = 0.25
+_LONGEST_PAUSE = 5.0
+"""Seconds between two probes of a database that does not answer."""
+
+_AWAY = "the database does not answer"
+
+
+async def _no_probe() -> None:
+    """Without a probe, the next request is one."""
+
+
+class Breaker:
+    """Says whether a database answers. `probe` raises a CatalogError if it does not."""
+
+    def __init__(self, probe: Callable[[], Awaitable[None]] = _no_probe, patience: float = PATIENCE) -> None:
+        self._probe = probe
+        self._patience = patience
+        self._is_open = False
+        self._work = BackgroundTasks(logger, "Nobody waited any more for this of the database", (CatalogError,))
+        self._probing = BackgroundTasks(logger, "The database is not looked at any more")
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the database did not answer in time and has not answered a probe since."""
+        return self._is_open
+
+    async def within(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        """What the work returns; raises CatalogError if it fails, takes too long, or would have to wait for long."""
+        if self._is_open:
+            raise CatalogError(_AWAY)
+        task = self._work.spawn(work())
+        await asyncio.wait({task}, timeout=self._patience)
+        if task.done():
+            return task.result()
+        if not self._is_open:
+            self._is_open = True
+            logger.warning(
+                "The database did not answer within %g s. Nobody waits for it until it does.", self._patience
+            )
+            self._probing.spawn(self._probe_until_it_answers(), name="probe of the database")
+        raise CatalogError(f"{_AWAY} within {self._patience:g} s")
+
+    async def begun(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        """The same for what has to be written: it is begun in any case, and goes on when nobody waits any more."""
+        if not self._is_open:
+            return await self.within(work)
+        self._work.spawn(work())
+        raise CatalogError(_AWAY)
+
+    async def close(self) -> None:
+        """Wait briefly for what is under way: a connection that is cancelled while it is being made is lost."""
+        self._probing.cancel()
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._work.settled(), self._patience)
+        self._work.cancel()
+
+    async def _probe_until_it_answers(self) -> None:
+        pause = _FIRST_PAUSE
+        while True:
+            await asyncio.sleep(pause)
+            pause = min(pause * 2, _LONGEST_PAUSE)
+            try:
+                await self._probe()
+            except CatalogError as error:
+                logger.debug("The database does not answer: %s", error)
+            else:
+                break
+        self._is_open = False
+        logger.warning("The database answers again.")

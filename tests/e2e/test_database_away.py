@@ -1,0 +1,265 @@
+"""A database that hangs, is full, locked, restarted or without connections: nobody waits, and nothing is lost.
+
+Each fault begins while a gateway runs and lasts until the gateway has answered: whatever waited for it would not end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import sqlite3
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AbstractContextManager, asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import asyncpg
+import pytest
+
+from mcp_optimizer import Optimizer
+from mcp_optimizer.errors import InvalidRequest
+from mcp_optimizer.results.pipeline import RESULT_META_KEY
+from tests.conftest import WriteServers, plain_server
+from tests.postgres import Postgres, ask, find_programs, running_postgres
+from tests.waiting import until
+
+ROWS = [{"id": number, "name": f"Person {number}"} for number in range(400)]
+NO_WAIT = 5.0
+"""Seconds: far more than the gateway waits for its database, and far less than its database would take."""
+
+
+@asynccontextmanager
+async def gateway(config: Path, place: object) -> AsyncIterator[Optimizer]:
+    async with Optimizer.from_config(config, database=str(place), max_tokens=300, encoder="none") as optimizer:
+        await optimizer.storage.opened()
+        yield optimizer
+
+
+@pytest.fixture
+def config(write_servers: WriteServers) -> Path:
+    return write_servers({"one": plain_server("one", "--tools", 10)})
+
+
+async def cut(optimizer: Optimizer) -> str:
+    """The id of a result that was cut."""
+    async with asyncio.timeout(NO_WAIT):
+        result = await optimizer.call("echo", {"rows": ROWS})
+    about: dict[str, Any] = result["_meta"][RESULT_META_KEY]
+    return str(about["resultId"])
+
+
+async def rest(optimizer: Optimizer, result_id: str) -> str:
+    async with asyncio.timeout(NO_WAIT):
+        page = await optimizer.read_result(result_id, search="Person 399")
+    return str(page["content"][0]["text"])
+
+
+@contextlib.contextmanager
+def read_only(url: str) -> Iterator[None]:
+    server, _, name = url.rpartition("/")
+    ask(f"{server}/postgres", f"ALTER DATABASE {name} SET default_transaction_read_only = on")
+    drop_connections(url)
+    try:
+        yield
+    finally:
+        ask(f"{server}/postgres", f"ALTER DATABASE {name} RESET default_transaction_read_only")
+        drop_connections(url)
+
+
+@contextlib.contextmanager
+def full(url: str) -> Iterator[None]:
+    """Every row that is added meets what PostgreSQL reports when the disk is full."""
+    ask(
+        url,
+        "CREATE FUNCTION is_full() RETURNS trigger AS $$ BEGIN RAISE EXCEPTION 'no space left on device' "
+        "USING ERRCODE = '53100'; END $$ LANGUAGE plpgsql",
+    )
+    tables = ("kept_result", "kept_chunk", "event", "audit")
+    for table in tables:
+        ask(url, f"CREATE TRIGGER full_disk BEFORE INSERT ON {table} EXECUTE FUNCTION is_full()")
+    try:
+        yield
+    finally:
+        for table in tables:
+            ask(url, f"DROP TRIGGER full_disk ON {table}")
+
+
+@contextlib.contextmanager
+def table_locked(url: str) -> Iterator[None]:
+    """Somebody else holds a lock on the table and does not let go."""
+    with _other_session(url, "BEGIN; LOCK TABLE kept_result IN ACCESS EXCLUSIVE MODE"):
+        yield
+
+
+@contextlib.contextmanager
+def _other_session(url: str, statement: str) -> Iterator[None]:
+    async def connect() -> asyncpg.Connection[Any]:
+        connection = await asyncpg.connect(url)
+        await connection.execute(f"SET search_path = mcp_optimizer; {statement}")
+        return connection
+
+    loop = asyncio.new_event_loop()
+    connection = loop.run_until_complete(connect())
+    try:
+        yield
+    finally:
+        loop.run_until_complete(connection.close())
+        loop.close()
+
+
+def drop_connections(url: str) -> None:
+    ask(
+        url,
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+        "WHERE datname = current_database() AND pid <> pg_backend_pid()",
+    )
+
+
+Fault = Callable[[str], AbstractContextManager[None]]
+
+
+@pytest.mark.parametrize("fault", ["stopped", "read-only", "full", "locked"])
+async def test_no_call_waits_for_the_database_and_no_rest_is_lost(
+    fault: str, config: Path, postgres: Postgres, postgres_url: str
+) -> None:
+    faults: dict[str, Fault] = {
+        "stopped": lambda _url: postgres.stopped(),
+        "read-only": read_only,
+        "full": full,
+        "locked": table_locked,
+    }
+    async with gateway(config, postgres_url) as optimizer, gateway(config, postgres_url) as other:
+        before = await cut(optimizer)
+        with await asyncio.to_thread(_Entered, faults[fault](postgres_url)) as entered:
+            ids = [await cut(optimizer) for _ in range(3)]
+            for result_id in ids:
+                assert "Person 399" in await rest(optimizer, result_id)
+            async with asyncio.timeout(NO_WAIT):
+                assert (await optimizer.find("say something back")).tools
+            assert optimizer.parts.kept_results.waiting == 3
+            await asyncio.to_thread(entered.leave)
+        await until(lambda: optimizer.parts.kept_results.waiting == 0, timeout=20)
+        for result_id in (before, *ids):
+            # The other gateway has it from the database alone.
+            assert "Person 399" in await rest(other, result_id)
+        await until(lambda: optimizer.recorder.waiting == 0, timeout=30)
+        assert (optimizer.recorder.dropped, optimizer.parts.kept_results.waiting) == (0, 0)
+
+
+class _Entered:
+    """A fault that is entered and left in a thread, because the event loop belongs to the gateway."""
+
+    def __init__(self, fault: AbstractContextManager[None]) -> None:
+        self._stack = contextlib.ExitStack()
+        self._stack.enter_context(fault)
+
+    def leave(self) -> None:
+        self._stack.close()
+
+    def __enter__(self) -> _Entered:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+
+async def test_while_the_database_hangs_only_the_first_cut_result_waits_for_it(
+    config: Path, postgres: Postgres, postgres_url: str
+) -> None:
+    async with gateway(config, postgres_url) as optimizer:
+        before = await cut(optimizer)
+        with postgres.stopped():
+            await cut(optimizer)
+            started = time.perf_counter()
+            for _ in range(5):
+                await cut(optimizer)
+            later = time.perf_counter() - started
+            with pytest.raises(InvalidRequest, match="the database does not answer"):
+                await rest(optimizer, before)
+            started = time.perf_counter()
+            for _ in range(5):
+                with pytest.raises(InvalidRequest, match="the database does not answer"):
+                    await rest(optimizer, before)
+            refused = time.perf_counter() - started
+        # Five that each waited a second would take five.
+        assert later < 4
+        assert refused < 4
+        await until(lambda: not optimizer.storage.breaker.is_open, timeout=20)
+        assert "Person 399" in await rest(optimizer, before)
+
+
+async def test_a_postgresql_that_is_restarted_or_has_no_connection_left_costs_nothing(config: Path) -> None:
+    programs = find_programs()
+    if programs is None:
+        pytest.skip("PostgreSQL is not installed")
+    with running_postgres(programs, {"max_connections": "12", "superuser_reserved_connections": "0"}) as postgres:
+        url = postgres.new_database()
+        async with gateway(config, url) as optimizer:
+            await cut(optimizer)
+            held = await _take_all_connections(url)
+            ids = [await cut(optimizer) for _ in range(2)]
+            assert ["Person 399" in await rest(optimizer, result_id) for result_id in ids] == [True, True]
+            for connection in held:
+                await connection.close()
+            await until(lambda: optimizer.parts.kept_results.waiting == 0, timeout=20)
+            await asyncio.to_thread(postgres.restart)
+            ids += [await cut(optimizer) for _ in range(2)]
+            await until(lambda: optimizer.parts.kept_results.waiting == 0, timeout=20)
+            assert all(["Person 399" in await rest(optimizer, result_id) for result_id in ids])
+            await until(lambda: optimizer.recorder.waiting == 0, timeout=30)
+            assert optimizer.recorder.dropped == 0
+
+
+async def _take_all_connections(url: str) -> list[asyncpg.Connection[Any]]:
+    """Whatever connection the gateway loses is taken at once, and none is left."""
+    held = []
+    with contextlib.suppress(asyncpg.TooManyConnectionsError):
+        while True:
+            held.append(await asyncpg.connect(url))
+    mine = [await connection.fetchval("SELECT pg_backend_pid()") for connection in held]
+    theirs = "SELECT pid FROM pg_stat_activity WHERE backend_type = 'client backend' AND pid <> ALL($1)"
+    for row in await held[0].fetch(theirs, mine):
+        await held[0].execute("SELECT pg_terminate_backend($1)", row["pid"])
+    for _ in range(20):
+        with contextlib.suppress(asyncpg.TooManyConnectionsError):
+            held.append(await asyncpg.connect(url))
+    return held
+
+
+async def test_a_file_that_another_process_holds_delays_no_call_and_loses_no_rest(config: Path, tmp_path: Path) -> None:
+    place = tmp_path / "catalog.db"
+    async with gateway(config, place) as optimizer, gateway(config, place) as other:
+        before = await cut(optimizer)
+        with contextlib.closing(sqlite3.connect(place, isolation_level=None)) as holder:
+            holder.execute("BEGIN IMMEDIATE")
+            ids = [await cut(optimizer) for _ in range(3)]
+            # What was written before can be read all the time.
+            for result_id in (before, *ids):
+                assert "Person 399" in await rest(optimizer, result_id)
+            holder.execute("ROLLBACK")
+        await until(lambda: optimizer.parts.kept_results.waiting == 0, timeout=20)
+        for result_id in ids:
+            assert "Person 399" in await rest(other, result_id)
+
+
+async def test_a_full_file_loses_no_rest(config: Path, tmp_path: Path) -> None:
+    place = tmp_path / "catalog.db"
+    async with gateway(config, place) as optimizer:
+        await asyncio.to_thread(
+            _done_in_the_file,
+            place,
+            "CREATE TRIGGER full_disk BEFORE INSERT ON kept_result BEGIN "
+            "SELECT RAISE(ABORT, 'database or disk is full'); END",
+        )
+        ids = [await cut(optimizer) for _ in range(3)]
+        for result_id in ids:
+            assert "Person 399" in await rest(optimizer, result_id)
+        await asyncio.to_thread(_done_in_the_file, place, "DROP TRIGGER full_disk")
+        await until(lambda: optimizer.parts.kept_results.waiting == 0, timeout=20)
+
+
+def _done_in_the_file(place: Path, statement: str) -> None:
+    """In a thread: the gateway may hold the file, and lets go of it in the event loop."""
+    with contextlib.closing(sqlite3.connect(place, isolation_level=None, timeout=30)) as other:
+        other.execute(statement)
