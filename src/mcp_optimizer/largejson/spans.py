@@ -52,13 +52,37 @@ def first_filled(data: Buffer, at: int) -> int:
     return at
 
 
+class Structure:
+    """The brackets and commas of a JSON text outside strings, found once for all of its containers."""
+
+    def __init__(self, data: Buffer) -> None:
+        self.data = data
+        self._found = list(_structure(data, first_filled(data, 0)))
+
+    def items_of(self, at: int) -> Items | None:
+        """As the function of that name."""
+        return _items_in(self.data, at, self._since(at)) if _opens(self.data, at) else None
+
+    def _since(self, at: int) -> Iterator[tuple[Positions, npt.NDArray[np.uint8]]]:
+        for positions, codes in self._found:
+            first = int(np.searchsorted(positions, at))
+            if first < len(positions):
+                yield positions[first:], codes[first:]
+
+
 def items_of(data: Buffer, at: int) -> Items | None:
     """The items of the container that opens at `at`; None if none opens there, or it never closes."""
-    if at >= len(data) or data[at] not in _OPENING:
-        return None
+    return _items_in(data, at, _structure(data, at)) if _opens(data, at) else None
+
+
+def _opens(data: Buffer, at: int) -> bool:
+    return at < len(data) and data[at] in _OPENING
+
+
+def _items_in(data: Buffer, at: int, marks: Iterator[tuple[Positions, npt.NDArray[np.uint8]]]) -> Items | None:
     commas: list[Positions] = []
     depth = 0
-    for positions, codes in _structure(data, at):
+    for positions, codes in marks:
         depths = depth + np.cumsum(_STEP[codes])
         over = np.flatnonzero(depths == 0)
         stop = int(over[0]) if over.size else len(codes)

@@ -10,8 +10,10 @@ from dataclasses import dataclass
 
 from mcp_optimizer.largejson.spans import first_filled, value_start, whole_characters, whole_escapes
 from mcp_optimizer.results.layout import Layout, trunk
+from mcp_optimizer.results.room import Counted, Room
 
 Fits = Callable[[bytes], bool]
+"""Whether a text fits. A `Room` also says how much of a text fits without trying often."""
 
 _WORD_SEARCH = 200
 """Bytes before a cut that are searched for the end of a line or word."""
@@ -52,12 +54,29 @@ def most(count: int, fits: Callable[[int], bool]) -> int | None:
     return good
 
 
+def _most_kept(layout: Layout, fits: Fits) -> int | None:
+    if isinstance(fits, Room):
+        return fits.most(layout.counted)
+    return most(layout.count, lambda n: fits(layout.kept(n)))
+
+
+def _longest(data: bytes, kept: Callable[[int], bytes], fits: Fits) -> int | None:
+    """The most bytes of a string or text that fit, as `kept` shows them."""
+    if isinstance(fits, Room):
+        return fits.most(Counted(data, len(data), lambda n: n, kept, are_in_string=True))
+    return most(len(data), lambda n: fits(kept(n)))
+
+
+def _between(fits: Fits, head: bytes, tail: bytes) -> Fits:
+    return fits.around(head, tail) if isinstance(fits, Room) else lambda text: fits(head + text + tail)
+
+
 def cut_json(data: bytes, fits: Fits, rows: Layout | None = None) -> Cut:
     """Cut the rows or the largest container; if that is not enough, cut further out; cut inside an item that alone is
     too large.
     """
     for layout in _to_cut(data, rows):
-        kept = most(layout.count, lambda n, layout=layout: fits(layout.kept(n)))  # type: ignore[misc]
+        kept = _most_kept(layout, fits)
         if kept is not None:
             whole = Cut(layout.kept(kept), layout.shown_until(kept), layout, kept)
             next_size = int(layout.ends[kept] - layout.starts[kept]) if kept < layout.count else 0
@@ -67,7 +86,7 @@ def cut_json(data: bytes, fits: Fits, rows: Layout | None = None) -> Cut:
     at = first_filled(data, 0)
     opening = data[at : at + 1]
     if opening == b'"':
-        return Cut(_string_prefix(data[at:], fits), 0)
+        return Cut(b'"' + _string_prefix(data[at:].rstrip()[1:-1], _between(fits, b'"', b'"')) + b'"', 0)
     return Cut({b"{": b"{}", b"[": b"[]"}.get(opening, b"null"), 0)
 
 
@@ -85,29 +104,26 @@ def _with_part_of(layout: Layout, number: int, fits: Fits) -> Cut | None:
     tail = data[layout.tail :]
     if layout.unit == "lines":
         head = data[:start]
-        line = b'"' + data[start:end] + b'"'
-        part = _string_prefix(line, lambda text: fits(head + text[1:-1] + tail))[1:-1]
+        part = _string_prefix(data[start:end], _between(fits, head, tail))
         return Cut(head + part + tail, start, layout, number) if part else None
     at = value_start(data, start, in_object=layout.in_object)
     head, value = data[:at], data[at:end]
     empty = _EMPTY.get(value[:1])
     if empty is None or not fits(head + empty + tail):
         return None
-    inner = cut_json(value, lambda text: fits(head + text + tail))
+    inner = cut_json(value, _between(fits, head, tail))
     return Cut(head + inner.data + tail, start, layout, number)
 
 
 _EMPTY = {b"{": b"{}", b"[": b"[]", b'"': b'""'}
 
 
-def _string_prefix(string: bytes, fits: Fits) -> bytes:
-    """The beginning of a JSON string that fits, as a JSON string."""
-    body = string.rstrip()[1:-1]
-    length = most(len(body), lambda n: fits(b'"' + whole_escapes(body[:n]) + b'"'))
+def _string_prefix(body: bytes, fits: Fits) -> bytes:
+    """The beginning of what a JSON string contains that fits."""
+    length = _longest(body, lambda n: whole_escapes(body[:n]), fits)
     if not length:
-        return b'""'
-    part = whole_escapes(body[:length])
-    return b'"' + whole_escapes(at_word_end(part, (b"\\n", b" "))) + b'"'
+        return b""
+    return whole_escapes(at_word_end(whole_escapes(body[:length]), (b"\\n", b" ")))
 
 
 def at_word_end(part: bytes, ends: Sequence[bytes] = (b"\n", b" ")) -> bytes:
@@ -121,7 +137,7 @@ def at_word_end(part: bytes, ends: Sequence[bytes] = (b"\n", b" ")) -> bytes:
 
 def cut_text(layout: Layout, fits: Fits) -> Cut:
     """Cut at the end of a line or row; cut inside the first one only if not even that fits."""
-    kept = most(layout.count, lambda n: fits(layout.kept(n)))
+    kept = _most_kept(layout, fits)
     if kept:
         return Cut(layout.kept(kept), layout.shown_until(kept), layout, kept)
     # One line, the head of a table, or its tail is too long: cut at a word.
@@ -129,6 +145,6 @@ def cut_text(layout: Layout, fits: Fits) -> Cut:
 
 
 def _text_prefix(data: bytes, fits: Fits) -> Cut:
-    length = most(len(data), lambda n: fits(whole_characters(data[:n])))
+    length = _longest(data, lambda n: whole_characters(data[:n]), fits)
     part = at_word_end(whole_characters(data[: length or 0]))
     return Cut(part, len(part))

@@ -8,7 +8,6 @@ from __future__ import annotations
 import io
 import json
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any
 
 from mcp_optimizer.largejson.raw import LargeText
@@ -153,4 +152,5 @@ def _first_lines(data: bytes) -> list[str]:
     if len(data) > _LOOKED_AT and bounds[-1] == _LOOKED_AT:
         # The last row may continue, and may end inside a character.
         bounds.pop()
-    return [decoded(data[start:end]).rstrip("\n") for start, end in pairwise(bounds)]
+    lines = decoded(data[: bounds[-1]]).split("\n")
+    return lines[:-1] if lines[-1] == "" else lines

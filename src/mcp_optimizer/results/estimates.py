@@ -17,6 +17,7 @@ from functools import cache
 from mcp_optimizer.largejson.raw import LargeText
 from mcp_optimizer.results.metadata import TokenInfo
 from mcp_optimizer.results.reading import Reading, Text, size_of
+from mcp_optimizer.results.room import Count
 from mcp_optimizer.token_counter import TokenCounter
 
 
@@ -95,14 +96,16 @@ class Estimator:
         """The counter that limits use: the encoding that the method names, otherwise the configured one."""
         return self._counter
 
-    def estimate(self, texts: Sequence[Text], *, exactly: bool = False) -> TokenInfo:
-        """The tokens of several texts together. With `exactly`, `auto` counts them whatever their length."""
+    def estimate(self, texts: Sequence[Text], *, exactly: bool = False, count: Count | None = None) -> TokenInfo:
+        """The tokens of several texts together. With `exactly`, `auto` counts them whatever their length; `count`
+        remembers what was counted before.
+        """
         if self.method in (Method.DIV_4, Method.DIV_3):
             return _by_length(texts, self.method)
         exact = f"tiktoken:{self._counter.encoding_name}"
         try:
             if exactly or self.method is not Method.AUTO or sum(map(size_of, texts)) <= COUNTED_EXACTLY:
-                return TokenInfo(sum(self.count(text) for text in texts), exact)
+                return TokenInfo(sum(self.count(text, count) for text in texts), exact)
             return TokenInfo(self._sampled_counts(texts), f"sampled:{exact}")
         except ValueError:
             # The tokenizer gives up on some texts; the result must not be lost for that.
@@ -121,15 +124,16 @@ class Estimator:
             return False
         return are_at_most(reading.texts) and are_at_most([reading.structured_text])
 
-    def count(self, text: Text) -> int:
+    def count(self, text: Text, count: Count | None = None) -> int:
         """The tokens of a text of any length. Long texts are counted in chunks, because each chunk holds the
         interpreter.
         """
+        count = count or self._counter.count_tokens
         if isinstance(text, LargeText):
-            return sum(map(self._counter.count_tokens, text.parts(_CHUNK)))
+            return sum(map(count, text.parts(_CHUNK)))
         if len(text) <= _CHUNK:
-            return self._counter.count_tokens(text)
-        return sum(self._counter.count_tokens(text[at : at + _CHUNK]) for at in range(0, len(text), _CHUNK))
+            return count(text)
+        return sum(count(text[at : at + _CHUNK]) for at in range(0, len(text), _CHUNK))
 
     def _sampled_counts(self, texts: Sequence[Text]) -> int:
         some = texts[:: len(texts) // _TEXTS + 1]

@@ -16,13 +16,16 @@ import numpy as np
 from mcp_optimizer.largejson.spans import (
     Items,
     Positions,
+    Structure,
     first_filled,
     items_of,
     key_of,
     position_type,
     value_start,
 )
+from mcp_optimizer.results.room import Counted
 from mcp_optimizer.results.rows import LineTable, TextTable
+from mcp_optimizer.runtime.lazy import lazy
 
 _DOMINATES = 0.5
 """Share of its container above which an item counts as the main content."""
@@ -62,18 +65,31 @@ class Layout:
         kind = position_type(self.data)
         return np.concatenate([np.zeros(1, kind), self.starts[1:], np.array([len(self.data)], kind)])
 
+    @lazy
+    def counted(self) -> Counted:
+        """The items, to be counted one after the other."""
+        first = int(self.starts[0]) if self.count else self.tail
+
+        def end(number: int) -> int:
+            return int(self.ends[number - 1]) if number else first
+
+        return Counted(
+            self.data, self.count, end, self.kept, self.data[self.tail :], are_in_string=self.unit == "lines"
+        )
+
 
 def json_rows(data: bytes, path: Sequence[str]) -> Layout | None:
     """The rows of the table at a path of keys."""
     at = first_filled(data, 0)
+    structure = Structure(data)
     for key in path:
-        items = items_of(data, at)
+        items = structure.items_of(at)
         # If a key occurs twice, JSON parsers take the last.
         found = [] if items is None else [start for start in items.starts.tolist() if _has_key(data, start, key)]
         if not found:
             return None
         at = value_start(data, found[-1], in_object=True)
-    items = items_of(data, at)
+    items = structure.items_of(at)
     return None if items is None else _container(data, at, items, "rows")
 
 

@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from mcp_optimizer.largejson.raw import LargeText
 from mcp_optimizer.results.document import decoded
 from mcp_optimizer.results.reading import Text
+from mcp_optimizer.results.room import Count, Room, Shown, parts
 
 GAP = 2
 """Tokens that a client may put between two texts."""
 
 _COUNTED = 1 << 16
-"""Characters or bytes counted at once."""
-
-_CERTAINLY_TOO_LONG = 64
-"""Bytes per token of a limit beyond which a text is too long without measuring."""
-
-Count = Callable[[str], int]
-Shown = Callable[[bytes], bytes]
+"""Bytes of a large text counted at once."""
 
 
 class Measure:
@@ -32,10 +27,11 @@ class Measure:
 
     def fits(self, data: bytes, budget: int, shown: Shown = bytes) -> bool:
         """Whether the shown part of a text fits the budget."""
-        if len(data) <= budget:
-            # No encoding has more tokens than bytes.
-            return True
-        return len(data) <= budget * _CERTAINLY_TOO_LONG and self(shown(data)) <= budget
+        return self.room(budget, shown)(data)
+
+    def room(self, budget: int, shown: Shown = bytes) -> Room:
+        """Room for so many tokens of texts that are shown like that."""
+        return Room(budget, self._count, shown)
 
     def text_fits(self, texts: Sequence[Text], budget: int) -> bool:
         """Whether the texts fit the budget. Every text is measured, however well it compresses."""
@@ -49,9 +45,9 @@ class Measure:
                 counted += self._count(part)
                 if counted > budget:
                     return False
-        if all(isinstance(text, str) and len(text) <= _COUNTED for text in texts):
+        if all(isinstance(text, str) for text in texts):
             return True
-        # Splitting a text may change the count by a token.
+        # Splitting a large text anywhere may change the count by a token.
         return sum(self._count(text if isinstance(text, str) else text.parsed()) for text in texts) <= budget
 
 
@@ -64,4 +60,4 @@ def _bytes_of(text: Text) -> int:
 def _parts_of(text: Text) -> Iterator[str]:
     if isinstance(text, LargeText):
         return text.parts(_COUNTED)
-    return (text[at : at + _COUNTED] for at in range(0, len(text), _COUNTED))
+    return parts(text)

@@ -119,3 +119,9 @@ def with_metadata(result: Mapping[str, Any], metadata: ResponseMetadata, *, plai
         own = result.get("meta")
         written["meta"] = {**(own if isinstance(own, Mapping) else {}), **parts}
     return written
+
+
+def with_meta(result: Mapping[str, Any], key: str, value: Any) -> dict[str, Any]:
+    """The result with one more field in its `_meta`."""
+    meta = result.get("_meta")
+    return {**result, "_meta": {**(meta if isinstance(meta, Mapping) else {}), key: value}}

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from mcp_optimizer.results.encodings import Encoding
-from mcp_optimizer.results.limits import ResultLimits
+from mcp_optimizer.results.limit_values import ResultLimits
 
 
 @dataclass(frozen=True)

@@ -26,13 +26,15 @@ from mcp_optimizer.results.calls import Call
 from mcp_optimizer.results.encodings import Encoding, in_encoding
 from mcp_optimizer.results.estimates import Estimator
 from mcp_optimizer.results.examples import example
-from mcp_optimizer.results.limits import Limited, ResultLimits, limited, whole_pieces
+from mcp_optimizer.results.limit_values import Limited, ResultLimits
+from mcp_optimizer.results.limits import limited, whole_pieces
 from mcp_optimizer.results.metadata import (
     NOT_COUNTED,
     PerformanceInfo,
     ResponseMetadata,
     TokenInfo,
     of_a_tool,
+    with_meta,
     with_metadata,
 )
 from mcp_optimizer.results.notices import notice_block
@@ -42,6 +44,7 @@ from mcp_optimizer.results.price import Price
 from mcp_optimizer.results.projection import Projection
 from mcp_optimizer.results.reader import ResultReader, told
 from mcp_optimizer.results.reading import Reading
+from mcp_optimizer.results.room import PartwiseCount
 from mcp_optimizer.results.selecting import Selecting, selectable
 from mcp_optimizer.results.selection import NOT_WORTH_KEEPING, SELECTED_ROOM, SENT_WHOLE, Selection, not_selected
 from mcp_optimizer.results.store import ResultStore
@@ -221,7 +224,7 @@ class Results:
 
     def _limited(self, reading: Reading, limits: ResultLimits, encoding: Encoding, call: Call, notice: str) -> _Done:
         result_id = new_result_id()
-        count = self._estimator.counter.count_tokens
+        count = PartwiseCount(self._estimator.counter.count_tokens)
         is_compact = encoding is not Encoding.ORIGINAL
         done = limited(
             reading,
@@ -237,7 +240,7 @@ class Results:
             done = replace(done, result=_and_told(done.result, notice))
         is_cut = done.pieces is not None
         # A cut result was measured, so its tokens are exact.
-        tokens = self._estimate(Reading(done.result), exactly=is_cut)
+        tokens = self._estimate(Reading(done.result), count, exactly=is_cut)
         full = self._estimator.estimate(reading.texts).estimated if is_cut else tokens.estimated
         return _Done(done, result_id, tokens, full)
 
@@ -251,10 +254,10 @@ class Results:
             return {**result, "content": [*content, notice_block(NOT_KEPT)]}
         about = {"resultId": done.result_id, "unit": pieces.unit, "total": pieces.count}
         about |= {"nextOffset": done.limited.next_offset, "fullTokens": done.full_tokens}
-        return _with_meta(result, RESULT_META_KEY, about)
+        return with_meta(result, RESULT_META_KEY, about)
 
-    def _estimate(self, reading: Reading, *, exactly: bool) -> TokenInfo:
-        tokens = self._estimator.estimate(reading.texts, exactly=exactly)
+    def _estimate(self, reading: Reading, count: PartwiseCount, *, exactly: bool) -> TokenInfo:
+        tokens = self._estimator.estimate(reading.texts, exactly=exactly, count=count)
         return replace(tokens, warning=f"{tokens.warning}; {NOT_COUNTED}") if reading.has_uncounted else tokens
 
     async def _selected(
@@ -281,7 +284,7 @@ class Results:
         if pieces is not None:
             about = {"resultId": result_id, "unit": pieces.unit, "total": pieces.count, **about}
         key = RESULT_META_KEY if about else SELECTION_META_KEY
-        return _with_meta(found, key, {**about, "fullTokens": full_tokens})
+        return with_meta(found, key, {**about, "fullTokens": full_tokens})
 
     async def _kept_whole(self, result_id: str, reading: Reading, limits: ResultLimits, call: Call) -> Pieces | None:
         """The pieces of a complete result, if it could be kept."""
@@ -343,11 +346,6 @@ def new_result_id() -> str:
 
 def _and_told(result: dict[str, Any], notice: str) -> dict[str, Any]:
     return {**result, "content": [*result.get("content", ()), notice_block(notice)]}
-
-
-def _with_meta(result: Mapping[str, Any], key: str, value: Any) -> dict[str, Any]:
-    meta = result.get("_meta")
-    return {**result, "_meta": {**(meta if isinstance(meta, Mapping) else {}), key: value}}
 
 
 def _validity(schema: Mapping[str, Any] | None, most_steps: int) -> Callable[[Any], bool] | None:

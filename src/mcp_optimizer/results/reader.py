@@ -14,7 +14,7 @@ from mcp_optimizer.domain.kept_results import KeptResult
 from mcp_optimizer.errors import InvalidRequest
 from mcp_optimizer.results.cut import most
 from mcp_optimizer.results.document import decoded
-from mcp_optimizer.results.limits import NOTICE_ROOM, PAGE_TOKENS
+from mcp_optimizer.results.limit_values import NOTICE_ROOM, PAGE_TOKENS
 from mcp_optimizer.results.measure import Measure
 from mcp_optimizer.results.notices import Notice, notice_block
 from mcp_optimizer.results.pages import joined, page

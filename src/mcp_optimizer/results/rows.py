@@ -57,6 +57,10 @@ class LineTable:
     delimiter: str = ","
 
 
+_OBJECT = (dict, Mapping)
+"""`dict` first: to ask whether something is any kind of mapping takes ten times as long."""
+
+
 def find_table(value: Any) -> Table | None:
     """The table in a JSON value: itself, or one level down."""
     if (table := _direct(value, ())) is not None:
@@ -96,7 +100,7 @@ def columns_of(rows: Sequence[Any]) -> int | None:
     some = rows[:_LOOKED_AT]
     if not some:
         return None
-    if all(isinstance(row, Mapping) for row in some):
+    if all(isinstance(row, _OBJECT) for row in some):
         return len({key for row in some for key in row})
     if all(isinstance(row, list) for row in some):
         widths = {len(row) for row in some}
@@ -104,11 +108,19 @@ def columns_of(rows: Sequence[Any]) -> int | None:
     return None
 
 
+_DELIMITERS = (",", "\t", ";")
+
+
 def find_text_table(lines: Sequence[str]) -> LineTable | None:
     """The table in a text, given as lines; for CSV, records are counted."""
     if len(lines) < 2:
         return None
-    return _json_lines(lines) or _markdown(lines) or _csv(csv_records(lines))
+    return _json_lines(lines) or _markdown(lines) or (_csv(csv_records(lines)) if _may_be_csv(lines[0]) else None)
+
+
+def _may_be_csv(first: str) -> bool:
+    """Whether a first line may be a header: it has a delimiter, or a quote that a later line closes."""
+    return any(mark in first for mark in (*_DELIMITERS, '"'))
 
 
 def csv_records(lines: Sequence[str]) -> list[str]:
@@ -125,6 +137,9 @@ def csv_records(lines: Sequence[str]) -> list[str]:
 
 
 def _json_lines(lines: Sequence[str]) -> LineTable | None:
+    first = next((line for line in lines if line.strip()), "")
+    if not first.lstrip().startswith("{"):
+        return None
     filled = [line for line in lines if line.strip()]
     if len(filled) < 2 or not all(line.lstrip().startswith("{") and line.rstrip().endswith("}") for line in filled):
         return None
@@ -141,7 +156,7 @@ _RULE = re.compile(r"\s*\|?\s*:?-{2,}:?\s*(\|\s*:?-{2,}:?\s*)+\|?\s*$")
 def _markdown(lines: Sequence[str]) -> LineTable | None:
     """The longest Markdown table."""
     best: LineTable | None = None
-    for at in (number for number in range(1, len(lines)) if _RULE.match(lines[number])):
+    for at in (number for number, line in enumerate(lines) if number and "--" in line and _RULE.match(line)):
         columns = len(_cells(lines[at]))
         if len(_cells(lines[at - 1])) != columns:
             continue
@@ -167,7 +182,7 @@ def _csv(lines: Sequence[str]) -> LineTable | None:
         lines = lines[:-1]
     if len(lines) < 2:
         return None
-    for delimiter in (",", "\t", ";"):
+    for delimiter in _DELIMITERS:
         if delimiter not in lines[0]:
             continue
         try:
