@@ -32,10 +32,10 @@ async def test_a_fault_of_ours_in_one_servers_loop_ends_that_server_alone_and_is
 ) -> None:
     listing = UpstreamSession.list_tools
 
-    async def faulty(self: UpstreamSession, timeout: float) -> Any:
+    async def faulty(self: UpstreamSession, *given: Any) -> Any:
         if self.name == "cursed":
             raise KeyError(SAID)
-        return await listing(self, timeout)
+        return await listing(self, *given)
 
     monkeypatch.setattr(UpstreamSession, "list_tools", faulty)
     config = write_servers({"cursed": plain_server("cursed"), "well": plain_server("well")})

@@ -15,6 +15,7 @@ import time
 from collections.abc import Iterable, Sequence
 
 from mcp_optimizer.catalog.admitting import Admissions, AdmitsAll, ToolAdmission, summarised
+from mcp_optimizer.catalog.announcing import Announcements
 from mcp_optimizer.catalog.arriving import Arrivals
 from mcp_optimizer.catalog.building import Built, Plan, build, taken_over
 from mcp_optimizer.catalog.embedding import Embedding
@@ -77,7 +78,7 @@ class LiveCatalog:
         self._tasks = BackgroundTasks(logger, "Adding a server's tools to the catalog failed", on_idle=self._rested)
         self._indexing = asyncio.Lock()
         self._outdated = False
-        self._news: asyncio.Event | None = None
+        self._news = Announcements()
         # Searches read these six from threads while the event loop changes them.
         self._changing = threading.Lock()
         self._states: dict[str, UpstreamState] = {}
@@ -189,9 +190,7 @@ class LiveCatalog:
 
     async def changed(self) -> None:
         """Wait for the next snapshot."""
-        if self._news is None:
-            self._news = asyncio.Event()
-        await self._news.wait()
+        await self._news.changed()
 
     async def taken_in(self) -> None:
         """Wait until the tools that servers listed so far can be listed by us, for a limited time."""
@@ -201,9 +200,7 @@ class LiveCatalog:
                     await self.changed()
 
     def _tell(self) -> None:
-        if self._news is not None:
-            self._news.set()
-            self._news = None
+        self._news.tell(len(self._states))
 
     def _rested(self) -> None:
         if not self._is_closing:

@@ -6,10 +6,10 @@ with its name and the reason, and the others stay exactly as they were sent.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from pydantic import ValidationError
@@ -19,11 +19,12 @@ from mcp_optimizer.limits import DEFAULT_LIMITS, Limits
 from mcp_optimizer.upstream.cursor import Cursor
 from mcp_optimizer.upstream.messages import shortened
 from mcp_optimizer.upstream.selection import ToolSelection
+from mcp_optimizer.upstream.slices import Slices
 
 logger = logging.getLogger(__name__)
 
-_AT_A_TIME = 50
-"""Tools read in one turn of the event loop."""
+_AT_ONCE = 10
+"""Tools that are read in the event loop. A thread reads more, beside other work."""
 
 _MOST_REASONS = 1_000
 _SHOWN_NAME = 80
@@ -71,17 +72,19 @@ class Listing:
         return replace(self, tools=tuple(used.values()), turned_off=turned_off, idle=selection.idle(named))
 
 
-async def list_tools(request: Request, limits: Limits = DEFAULT_LIMITS) -> Listing:
-    """All tools of a server, page by page."""
+async def list_tools(request: Request, limits: Limits = DEFAULT_LIMITS, slices: Slices | None = None) -> Listing:
+    """All tools of a server, page by page; in the same `slices` as other servers' tools."""
+    slices = slices or Slices()
     reading, cursor = _Reading(limits), Cursor()
     while cursor.has_more and not reading.is_full:
         result = await request("tools/list", cursor.params)
         page = result.get("tools")
         if isinstance(page, list):
-            for start in range(0, len(page), _AT_A_TIME):
-                reading.read(page[start : start + _AT_A_TIME])
-                # Let other work run while thousands of tools are read.
-                await asyncio.sleep(0)
+            if len(page) > _AT_ONCE:
+                await slices.in_thread(partial(reading.read, page))
+            else:
+                await slices.to_go_on()
+                reading.read(page)
             # A connection keeps its last message alive, so empty it.
             page.clear()
         cursor.follow(result)
@@ -111,18 +114,23 @@ class _Reading:
 
     def read(self, entries: Iterable[Any]) -> None:
         for entry in entries:
-            self._position += 1
+            self._read(entry)
             if self.is_full:
                 return
-            try:
-                definition = _definition(entry, self._limits)
-            except ValueError as problem:
-                self._leave_out(_name(entry, self._position), str(problem))
-                continue
-            if definition.name in self._tools:
-                self._leave_out(definition.name, "the server lists this name twice; the first one is used")
-            else:
-                self._tools[definition.name] = definition
+
+    def _read(self, entry: Any) -> None:
+        self._position += 1
+        if self.is_full:
+            return
+        try:
+            definition = _definition(entry, self._limits)
+        except ValueError as problem:
+            self._leave_out(_name(entry, self._position), str(problem))
+            return
+        if definition.name in self._tools:
+            self._leave_out(definition.name, "the server lists this name twice; the first one is used")
+        else:
+            self._tools[definition.name] = definition
 
     def _leave_out(self, name: str, reason: str) -> None:
         if len(self._left_out) < _MOST_REASONS:

@@ -17,17 +17,17 @@ from typing import Any
 import anyio
 
 from mcp_optimizer.domain.caller import LOCAL, Caller, ClientLink
-from mcp_optimizer.domain.tools import ServerStatus
 from mcp_optimizer.errors import ConfigurationError, ServerUnavailable, UpstreamError, listed, quoted
 from mcp_optimizer.upstream import processes
 from mcp_optimizer.upstream.authorization import Authorize, nobody
-from mcp_optimizer.upstream.connecting import Connect, connecting
+from mcp_optimizer.upstream.connecting import Connect, connecting, one_by_one
 from mcp_optimizer.upstream.login_in_call import once_approved
 from mcp_optimizer.upstream.news import ServerNews
 from mcp_optimizer.upstream.only_client import OnlyClient
 from mcp_optimizer.upstream.parked import Parked, ParkedCalls, Request
 from mcp_optimizer.upstream.server_log import ServerLog
 from mcp_optimizer.upstream.spec import ServerSpec
+from mcp_optimizer.upstream.starting import Starting
 from mcp_optimizer.upstream.state import PoolOptions, UpstreamState
 from mcp_optimizer.upstream.supervisor import Supervisor
 from mcp_optimizer.upstream.term import Term
@@ -58,7 +58,7 @@ class UpstreamPool:
         """`news` is told what happens to the servers; `connect` is how they are reached; `authorize`, how they are told
         who calls.
         """
-        self._reach = connect or connecting(authorize)
+        self._reach = one_by_one(connect or connecting(authorize), options.slices)
         self._authorize = authorize
         self._options = options
         self._news = news or ServerNews()
@@ -73,7 +73,7 @@ class UpstreamPool:
         self._tasks: anyio.abc.TaskGroup | None = None
         self._running: asyncio.Task[None] | None = None
         self._stopping = asyncio.Event()
-        self._has_changed = asyncio.Event()
+        self._starting = Starting(self.states())
 
     def start(self) -> None:
         """Start every server in the background, and return at once."""
@@ -188,7 +188,7 @@ class UpstreamPool:
         self._end(self._terms.pop(name), f"The server {name!r} was removed")
         del self._logs[name]
         self._news.gone(name)
-        self._has_changed.set()
+        self._starting.gone(name)
 
     def _term(self, spec: ServerSpec, before: Term | None = None) -> Term:
         log = self._logs.setdefault(spec.name, ServerLog(self._options.limits))
@@ -231,11 +231,7 @@ class UpstreamPool:
 
     async def settled(self, timeout: float) -> None:
         """Wait until no server is starting any more, or until the time is up."""
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(timeout):
-                while any(state.status is ServerStatus.STARTING for state in self.states()):
-                    self._has_changed.clear()
-                    await self._has_changed.wait()
+        await self._starting.over(timeout)
 
     async def call(self, server: str, method: str, params: dict[str, Any], caller: Caller = LOCAL) -> dict[str, Any]:
         """One request to a running server, under its deadline; returns the raw result."""
@@ -295,5 +291,5 @@ class UpstreamPool:
                     await session.request("logging/setLevel", {"level": level}, self._options.call_timeout)
 
     def _changed(self, state: UpstreamState) -> None:
-        self._has_changed.set()
+        self._starting.changed(state)
         self._news.changed(state)

@@ -40,6 +40,7 @@ from mcp_optimizer.upstream.listing import Listing, list_tools
 from mcp_optimizer.upstream.notifications import OnNotice, ignored
 from mcp_optimizer.upstream.peer import Peer
 from mcp_optimizer.upstream.redaction import Redactor
+from mcp_optimizer.upstream.slices import Slices
 from mcp_optimizer.upstream.spec import ServerSpec, Transport
 
 logger = logging.getLogger(__name__)
@@ -104,19 +105,23 @@ class UpstreamSession:
         """Go on with an entry that is the same to the server: other tools of it are used."""
         self._spec = spec
 
-    async def list_tools(self, timeout: float) -> Listing:
-        """All tools, within one time limit for all pages together."""
+    async def list_tools(self, timeout: float, slices: Slices) -> Listing:
+        """All tools, within one time limit for all pages together; not counted is what we take to read them."""
         if self.agreement.capabilities and not self.can("tools"):
             return Listing()
 
+        loop, left = asyncio.get_running_loop(), timeout
+
         async def page(method: str, params: dict[str, Any]) -> dict[str, Any]:
-            result = await self._send(method, params, timeout, LOCAL)
+            nonlocal left
+            async with asyncio.timeout_at(loop.time() + left) as deadline:
+                result = await self._send(method, params, timeout, LOCAL)
+            left = (deadline.when() or 0.0) - loop.time()
             if self.is_modern and self._spec.transport is Transport.HTTP:
                 self._note_param_headers(result.get("tools"))
             return result
 
-        async with asyncio.timeout(timeout):
-            listing = await list_tools(page, self._peer.limits)
+        listing = await list_tools(page, self._peer.limits, slices)
         return listing.of(self._spec.tools) if self._spec.tools else listing
 
     def _note_param_headers(self, tools: Any) -> None:

@@ -11,6 +11,7 @@ from mcp_optimizer.limits import Limits
 from mcp_optimizer.upstream.failure import FailureKind
 from mcp_optimizer.upstream.listing import Listing
 from mcp_optimizer.upstream.parked import ParkingLimits
+from mcp_optimizer.upstream.slices import Slices
 from mcp_optimizer.upstream.spec import ServerSpec
 
 
@@ -36,6 +37,8 @@ class PoolOptions:
     """How much one server may send."""
     parking: ParkingLimits = field(default_factory=ParkingLimits)
     """How long calls wait for answers of clients that cannot be asked in the middle of a call."""
+    slices: Slices = field(default_factory=Slices, compare=False, repr=False)
+    """In which all servers of the pool are started and their listings read."""
 
 
 @dataclass(frozen=True)

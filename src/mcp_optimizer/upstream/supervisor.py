@@ -94,7 +94,7 @@ class Supervisor:
         self._session: UpstreamSession | None = None
         self._only_modern = False
         self._approach = Approach(spec)
-        self._relisting = Relisting(spec.name, options.start_timeout)
+        self._relisting = Relisting(spec.name, options.start_timeout, options.slices)
         self._suspicion = Suspicion()
         self.watched: set[str] = set(before.watched) if before is not None else set()
         """The resources that clients watch, whether or not the server runs."""
@@ -301,7 +301,7 @@ class Supervisor:
 
     async def _begin(self, session: UpstreamSession) -> Listing:
         """Agree on a protocol and list the tools, within the time a server has to start."""
-        with anyio.fail_after(self._options.start_timeout):
+        with anyio.fail_after(self._options.start_timeout) as scope:
             legacy = self._approach.is_legacy
             if self._options.has_one_client and (client := await self._only_client.known()) is not None:
                 session.own(asked_by(client, self._spec.name))
@@ -311,7 +311,7 @@ class Supervisor:
             for uri in self.watched:
                 with contextlib.suppress(UpstreamError):
                     await session.watch_resource(uri, self._timeout)
-            return await session.list_tools(self._options.start_timeout)
+        return await session.list_tools(scope.deadline - anyio.current_time(), self._options.slices)
 
     async def _watch(self, session: UpstreamSession, diagnostics: Diagnostics) -> None:
         """Until the session ends: list again when tools change, and check that an HTTP server still responds."""

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from mcp_optimizer.upstream.endings import ExchangeLost, RpcError, ServerGone
 from mcp_optimizer.upstream.listing import Listing
 from mcp_optimizer.upstream.session import UpstreamSession
+from mcp_optimizer.upstream.slices import Slices
 
 logger = logging.getLogger(__name__)
 
@@ -75,9 +76,10 @@ def _was_reached(error: ExchangeLost | ServerGone) -> bool:
 class Relisting:
     """Lists the tools again when the server announces changes. A failure leaves the old list in place."""
 
-    def __init__(self, server: str, timeout: float) -> None:
+    def __init__(self, server: str, timeout: float, slices: Slices | None = None) -> None:
         self._server = server
         self._timeout = timeout
+        self._slices = slices or Slices()
         self._changed = asyncio.Event()
         self._hurry = asyncio.Event()
 
@@ -103,7 +105,7 @@ class Relisting:
             self._hurry.clear()
             listed_at = loop.time()
             try:
-                listing = await session.list_tools(self._timeout)
+                listing = await session.list_tools(self._timeout, self._slices)
             except (RpcError, ExchangeLost, TimeoutError) as error:
                 kind = type(error).__name__
                 logger.warning("Server %s reports changed tools but does not list them (%s).", self._server, kind)
