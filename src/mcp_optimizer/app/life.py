@@ -56,6 +56,8 @@ class Life:
         if parts.stored_scripts is not None:
             self._ending.add("the stored scripts", parts.stored_scripts.stop)
         self._ending.add("the lists of tools", parts.refresher.stop)
+        self._ending.add("the lists of other gateways", parts.shared_lists.stop)
+        self._ending.add("the announcements", parts.announcements.stop)
         self._ending.first(self._leave_off)
 
     def start(self, listed: Sequence[UpstreamState] = ()) -> None:
@@ -64,6 +66,8 @@ class Life:
         parts = self._parts
         share_pools()
         parts.storage.open(self._opened_late)
+        parts.announcements.start()
+        parts.shared_lists.start()
         self._loading = self._tasks.spawn(self._load_encoder())
         self._tasks.spawn(asyncio.to_thread(parts.gateway.results.warm_up))
         for state in [*parts.pool.states(), *listed]:

@@ -29,6 +29,7 @@ from mcp_optimizer.app.options import (
 )
 from mcp_optimizer.app.results import result_store, results_of
 from mcp_optimizer.app.scripts import script_runner, script_stubs
+from mcp_optimizer.app.shared_lists import SharedLists
 from mcp_optimizer.app.stored_scripts import stored_scripts
 from mcp_optimizer.audit.sessions import SessionLabels
 from mcp_optimizer.audit.trail import AuditTrail
@@ -41,7 +42,9 @@ from mcp_optimizer.catalog.shapes import LearnedShapes
 from mcp_optimizer.catalog.use import LearnedUse
 from mcp_optimizer.compression.compress import Dialect
 from mcp_optimizer.compression.signature import Notes
+from mcp_optimizer.db.announcing import OtherGateways
 from mcp_optimizer.db.storage import Storage
+from mcp_optimizer.domain.announcements import News
 from mcp_optimizer.domain.audit import AuditEntry
 from mcp_optimizer.domain.own_tools import OWN_NAMES, own_tools
 from mcp_optimizer.domain.script_mode import ScriptMode
@@ -93,6 +96,8 @@ class Parts:
     logins: Logins
     credentials: Credentials
     storage: Storage
+    announcements: OtherGateways
+    shared_lists: SharedLists
     kept_results: ResultStore
     ingestion: Ingestion
     catalog: LiveCatalog
@@ -132,7 +137,9 @@ def build_parts(
     catalog = LiveCatalog(ingestion, vocabulary, counter, own_names, keeper)
     forms = ToolForms(counter, Notes(settings.signature_notes), Dialect(settings.dialect), settings.groups)
     shapes = LearnedShapes(storage.shapes, settings.limits.learned_shapes) if settings.learn_shapes else None
-    cache = ResultCache(settings.cache_megabytes)
+    announcements = OtherGateways(settings.database_place, storage.announced)
+    cache = ResultCache(settings.cache_megabytes, others=announcements)
+    announcements.listen(News.WRITTEN, cache.forget)
     kept = result_store(settings, storage)
     results = results_of(settings, counter, kept, shapes, cache)
     use = LearnedUse(storage.use, settings.limits.learned_pairs) if settings.learn_from_use else None
@@ -189,6 +196,8 @@ def build_parts(
         logins=logins,
         credentials=_credentials(settings, storage),
         storage=storage,
+        announcements=announcements,
+        shared_lists=SharedLists(storage, announcements, refresher, configuration),
         kept_results=kept,
         ingestion=ingestion,
         catalog=catalog,

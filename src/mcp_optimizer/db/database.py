@@ -26,7 +26,7 @@ from sqlalchemy.pool import AsyncAdaptedQueuePool, QueuePool
 
 from mcp_optimizer.db.private_files import make_file, make_folder, mend
 from mcp_optimizer.db.schema import APPLICATION_ID, migrate
-from mcp_optimizer.db.tables import metadata
+from mcp_optimizer.db.shared_tables import metadata
 from mcp_optimizer.errors import CatalogError
 from mcp_optimizer.settings import APP_NAME
 

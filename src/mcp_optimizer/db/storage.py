@@ -21,6 +21,7 @@ from mcp_optimizer.runtime.tasks import BackgroundTasks
 
 if TYPE_CHECKING:
     # At run time the database's libraries load in a thread, in parallel with everything else.
+    from mcp_optimizer.db.announced import StoredAnnouncements
     from mcp_optimizer.db.api_keys import StoredKeys
     from mcp_optimizer.db.audit import StoredAudit
     from mcp_optimizer.db.catalog import Catalog
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from mcp_optimizer.db.history import History
     from mcp_optimizer.db.kept_results import KeptResults
     from mcp_optimizer.db.pins import StoredPins
+    from mcp_optimizer.db.promoted import PromotedTools
     from mcp_optimizer.db.scripts import ScriptRows
     from mcp_optimizer.db.secrets import StoredSecrets
     from mcp_optimizer.db.shapes import StoredShapes
@@ -61,7 +63,9 @@ class Storage:
         self.breaker = Breaker(self._probe)
         """For whatever a request waits for."""
         self.uses: Mapping[ToolKey, int] = {}
-        """How often tools were called before the start. Read once, because lists that depend on it must not change."""
+        """How often tools were called, as all gateways use it. Rarely read, because lists that depend on it change."""
+        self.has_counted = False
+        """Whether this gateway counted them for all."""
 
     def open(self, opened_late: OpenedLate | None = None) -> None:
         """Begin to open it. `opened_late`: told when it was opened after all, and what was found out can be stored."""
@@ -176,6 +180,24 @@ class Storage:
 
         return StoredAudit(self._database)
 
+    async def announced(self) -> StoredAnnouncements | None:
+        """What gateways on one file tell each other."""
+        await self.opened()
+        if self._database is None:
+            return None
+        from mcp_optimizer.db.announced import StoredAnnouncements
+
+        return StoredAnnouncements(self._database)
+
+    async def promoted(self) -> PromotedTools | None:
+        """Tools that are registered since their first use."""
+        await self.opened()
+        if self._database is None:
+            return None
+        from mcp_optimizer.db.promoted import PromotedTools
+
+        return PromotedTools(self._database)
+
     async def kept_results(self) -> KeptResults | None:
         """Where complete results are kept: here, or without a place in memory; None while it is not open."""
         await self.opened()
@@ -211,11 +233,30 @@ class Storage:
 
     async def _read_uses(self, database: Database) -> None:
         from mcp_optimizer.db.history import History
+        from mcp_optimizer.db.shared_uses import SharedUses
 
+        counted = History(database, self._configuration).call_counts
         try:
-            self.uses = await History(database, self._configuration).call_counts()
+            if self._configuration is None:
+                self.uses = await counted()
+            else:
+                agreed = SharedUses(database).agreed(self._configuration, counted)
+                self.uses, self.has_counted = await agreed
         except CatalogError as error:
             logger.warning("Profiles ignore earlier use of tools: %s.", error)
+
+    async def read_uses(self) -> bool:
+        """Use the counts that another gateway made; whether they are others."""
+        if self._database is None or self._configuration is None:
+            return False
+        from mcp_optimizer.db.shared_uses import SharedUses
+
+        before = self.uses
+        try:
+            self.uses = await SharedUses(self._database).read(self._configuration) or before
+        except CatalogError as error:
+            logger.debug("Cannot read how often tools were used: %s", error)
+        return self.uses != before
 
     async def _open_later(self, place: Path | str, opened_late: OpenedLate | None) -> None:
         from mcp_optimizer.db.database import open_database

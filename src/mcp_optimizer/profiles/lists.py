@@ -156,6 +156,12 @@ class ToolLists:
             self._promoted[tool] = None
             return lists.listed(selected, self._promoted).definitions != before.definitions
 
+    def use_promoted(self, tools: Sequence[str]) -> bool:
+        """Exactly these tools are promoted, in this order; returns whether that is something else."""
+        with self._making:
+            before, self._promoted = self._promoted, dict.fromkeys(tools)
+            return list(before) != list(self._promoted)
+
     def use(self, pinned: Sequence[str], budgets: Mapping[ProfileName, int | None]) -> None:
         with self._making:
             self._pinned, self._budgets, self._lists = tuple(pinned), budgets, {}

@@ -58,6 +58,7 @@ class ListRefresher:
     ) -> None:
         """`on_change`: told when a list that somebody has is no longer what they would get."""
         self._on_change = on_change
+        self._promoted: list[Callable[[str], None]] = []
         self._pace = pace or ForegroundFirst()
         self._catalog = catalog
         self._lists = lists
@@ -100,7 +101,25 @@ class ListRefresher:
 
     async def promote(self, tool: str, profile: ProfileName, presentation: Presentation) -> bool:
         """Register a tool after its first use; returns whether the list changed."""
-        return await asyncio.to_thread(self._lists.promote, tool, profile, presentation)
+        if not await asyncio.to_thread(self._lists.promote, tool, profile, presentation):
+            return False
+        for told in self._promoted:
+            told(tool)
+        return True
+
+    def listen(self, promoted: Callable[[str], None]) -> None:
+        """Call it with each tool that is promoted here."""
+        self._promoted.append(promoted)
+
+    def use_promoted(self, tools: Sequence[str]) -> None:
+        """These tools are registered after their first use, here or at another gateway, in this order."""
+        if self._lists.use_promoted(tools):
+            self._making.spawn(self._renew())
+
+    def recount(self) -> None:
+        """Tools were used more or less often than was known: make the lists again."""
+        self._lists.renew()
+        self._making.spawn(self._renew())
 
     async def _settle(self) -> None:
         """Waits until no server is in its first start and the running ones are ingested."""

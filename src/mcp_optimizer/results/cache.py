@@ -1,7 +1,7 @@
 """Caches results of read-only tools and merges identical concurrent calls into one.
 
 In memory, per caller; does not know how results are made. A read that started before a write to its server is never
-cached.
+cached, whichever gateway wrote; while the others are not heard, nothing cached is served.
 """
 
 from __future__ import annotations
@@ -11,11 +11,21 @@ import hashlib
 import json
 import time
 from collections import OrderedDict, defaultdict
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
+
+from mcp_optimizer.domain.announcements import News
 
 Result = dict[str, Any]
+
+
+class Others(Protocol):
+    """The other gateways."""
+
+    def is_current(self) -> bool: ...
+
+    async def announce(self, news: News, *names: str) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -44,7 +54,11 @@ class _Entry:
 class ResultCache:
     """Results by key, evicting the least recently used, and the calls in progress."""
 
-    def __init__(self, megabytes: float = 64, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, megabytes: float = 64, clock: Callable[[], float] = time.monotonic, others: Others | None = None
+    ) -> None:
+        """`others`: gateways that may write to the same servers; None: there are none."""
+        self._others = others
         self._most = round(megabytes * 1_000_000)
         self._clock = clock
         self._entries: OrderedDict[CacheKey, _Entry] = OrderedDict()
@@ -53,6 +67,9 @@ class ResultCache:
         self._writes: defaultdict[str, int] = defaultdict(int)
 
     def get(self, key: CacheKey) -> Result | None:
+        if self._others is not None and not self._others.is_current():
+            # Somebody may have written to the server, and nobody here would know.
+            return None
         entry = self._entries.get(key)
         if entry is None:
             return None
@@ -83,6 +100,17 @@ class ResultCache:
         # Calls made from now on must not share a read that started earlier.
         for key in [key for key in self._under_way if key.server == server]:
             del self._under_way[key]
+
+    def forget(self, servers: Sequence[str]) -> None:
+        """Another gateway wrote to these servers; none: perhaps to any."""
+        for server in servers or {key.server for key in (*self._entries, *self._under_way)}:
+            self.clear(server)
+
+    async def written(self, server: str) -> None:
+        """Something was written to a server: nobody may be served what was read before, here or elsewhere."""
+        self.clear(server)
+        if self._others is not None:
+            await self._others.announce(News.WRITTEN, server)
 
     async def once(self, key: CacheKey, ask: Callable[[], Awaitable[Result]]) -> tuple[Result, bool, bool]:
         """The result, whether it was shared with another call, and whether it may be cached."""

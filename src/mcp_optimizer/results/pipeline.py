@@ -169,7 +169,7 @@ class Results:
         try:
             return await self._asked(call, ask, treatment)
         finally:
-            self._cache.clear(call.server)
+            await self._cache.written(call.server)
 
     async def _can_be_read(self, kept: Mapping[str, Any], call: Call) -> bool:
         """Whether the complete result behind a cached one is still kept."""

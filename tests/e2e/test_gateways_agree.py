@@ -1,0 +1,108 @@
+"""Two gateways on one database: what one writes, the other does not serve from its cache; both list the same tools."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mcp_optimizer import Optimizer
+from mcp_optimizer.profiles.lists import Presentation
+from mcp_optimizer.profiles.tiers import ProfileName
+from tests.conftest import WriteServers, plain_server
+from tests.postgres import Postgres, ask
+from tests.waiting import until
+
+CACHED = {"echo": {"cache_seconds": 600}}
+
+
+@asynccontextmanager
+async def two_gateways(
+    config: Path | None, place: Path | str, **more: Any
+) -> AsyncIterator[tuple[Optimizer, Optimizer]]:
+    options: dict[str, Any] = {"database": str(place), "encoder": "none", "tool_results": CACHED, **more}
+    async with Optimizer.from_config(config, **options) as one, Optimizer.from_config(config, **options) as two:
+        for optimizer in (one, two):
+            await until(optimizer.parts.announcements.is_current)
+        yield one, two
+
+
+@pytest.fixture
+def config(write_servers: WriteServers) -> Path:
+    return write_servers({"one": plain_server("one", "--tools", 40), "far": plain_server("far")})
+
+
+async def is_cached(optimizer: Optimizer, server: str = "one") -> bool:
+    result = await optimizer.call("echo", {"value": "x"}, server)
+    return bool(result["_meta"]["performance"].get("cachedResult"))
+
+
+async def test_after_a_write_no_gateway_serves_what_was_read_before(config: Path, place: Path | str) -> None:
+    async with two_gateways(config, place) as (one, two):
+        for optimizer in (one, two):
+            assert [await is_cached(optimizer) for _ in range(2)] == [False, True]
+            assert [await is_cached(optimizer, "far") for _ in range(2)] == [False, True]
+        await one.call("sleep", {"seconds": 0}, "one")
+        # At once: whoever has the reply to a write sees it everywhere.
+        assert not await is_cached(two)
+        assert [await is_cached(two), await is_cached(two, "far")] == [True, True]
+
+
+async def test_a_gateway_that_does_not_hear_the_others_serves_nothing_from_its_cache(
+    config: Path, postgres: Postgres, postgres_url: str
+) -> None:
+    async with two_gateways(config, postgres_url) as (one, two):
+        assert [await is_cached(two) for _ in range(2)] == [False, True]
+        with postgres.stopped():
+            await until(lambda: not two.parts.announcements.is_current())
+            assert not await is_cached(two)
+            async with asyncio.timeout(5):
+                await one.call("sleep", {"seconds": 0}, "one")
+        await until(two.parts.announcements.is_current, timeout=30)
+        await until(one.parts.announcements.is_current, timeout=30)
+        assert not await is_cached(two)
+        assert await is_cached(two)
+
+
+async def test_what_anybody_writes_to_the_channel_does_no_harm(config: Path, postgres_url: str) -> None:
+    async with two_gateways(config, postgres_url) as (_, two):
+        assert [await is_cached(two) for _ in range(2)] == [False, True]
+        for body in ("", "{", '{"v":1}', "x" * 7_900, '{"v":1,"by":"x","news":"written","names":["far"]}'):
+            await asyncio.to_thread(ask, postgres_url, f"NOTIFY mcp_optimizer, '{body}'")
+        await until(lambda: is_cached(two))
+
+
+async def test_a_tool_that_is_used_at_one_gateway_is_listed_by_both_in_the_same_order(
+    place: Path | str,
+) -> None:
+    async with two_gateways(None, place, demo=True) as (one, two):
+        shown, profile = Presentation(), ProfileName.STANDARD
+
+        async def listed(optimizer: Optimizer) -> str:
+            return json.dumps((await optimizer.parts.refresher.listed(profile, shown)).definitions)
+
+        before = await listed(one)
+        assert before == await listed(two)
+        tiers = one.lists.profiles().tier_of
+        later = sorted(name for name, tier in tiers.items() if tier is ProfileName.FULL)
+        # Each promotes another at the same time.
+        await asyncio.gather(
+            one.parts.refresher.promote(later[1], profile, shown), two.parts.refresher.promote(later[0], profile, shown)
+        )
+
+        async def is_same() -> bool:
+            first, second = await listed(one), await listed(two)
+            return first == second != before and later[0] in first and later[1] in first
+
+        await until(is_same)
+    async with Optimizer.from_config(demo=True, database=str(place), encoder="none") as third:
+
+        async def is_listed() -> bool:
+            return later[0] in await listed(third)
+
+        await until(is_listed)
