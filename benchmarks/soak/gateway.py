@@ -11,7 +11,8 @@ import sys
 from pathlib import Path
 
 from mcp_optimizer.cli.running import run
-from mcp_optimizer.cli.serve import _serve_http, make_room
+from mcp_optimizer.cli.serve import make_room
+from mcp_optimizer.cli.serve_http import serve_http
 from mcp_optimizer.settings import load_settings
 
 
@@ -22,7 +23,7 @@ async def main() -> None:
         path.write_text(str(len(asyncio.all_tasks())), encoding="utf-8")
 
     asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, count)
-    await _serve_http(load_settings(options))
+    await serve_http(load_settings(options))
 
 
 if __name__ == "__main__":

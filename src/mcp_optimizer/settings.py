@@ -15,6 +15,7 @@ from platformdirs import user_config_path, user_data_path
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from mcp_optimizer.domain.addresses import browser_address, readable_database
+from mcp_optimizer.domain.process_settings import ProcessSettings
 from mcp_optimizer.domain.reload_settings import ReloadSettings
 from mcp_optimizer.domain.result_settings import ResultEncoding, ResultSettings, enough_tokens
 from mcp_optimizer.domain.sharing_settings import SharingSettings
@@ -28,7 +29,7 @@ PREFIX = "MCP_OPTIMIZER_"
 DEPTH_VARIABLE = f"{PREFIX}DEPTH"
 """How many gateways a process is nested in. Passed to every server, which may be a gateway; not an option."""
 
-_NO_OPTIONS = ("settings", "depth", "child", "secret_key")
+_NO_OPTIONS = ("settings", "depth", "child", "worker", "secret_key")
 """Variables that name the settings file, that a gateway passes to its children, or that no flag or file may give."""
 
 SERVER_FILE = "mcp.json"
@@ -197,15 +198,6 @@ class GeneralSettings(BaseModel):
         description="Limits on what servers and clients may send, such as limits.message_bytes = 50000000. See "
         "limits.md.",
     )
-    shutdown_timeout: float = Field(
-        default=10.0, ge=0, description="Seconds that calls in progress have to finish when the gateway stops."
-    )
-    shutdown_delay: float = Field(
-        default=0.5,
-        ge=0,
-        description="Seconds, within shutdown_timeout, for which HTTP calls are still accepted after SIGTERM while "
-        "/ready already returns 503. Behind a load balancer: the time it takes to notice.",
-    )
     wait: float = Field(
         default=30.0, ge=0, description="Seconds that find, call, tools and the library wait for servers to start."
     )
@@ -304,7 +296,7 @@ class GeneralSettings(BaseModel):
         return host, int(port)
 
 
-class Settings(ReloadSettings, SharingSettings, GeneralSettings):
+class Settings(ReloadSettings, SharingSettings, ProcessSettings, GeneralSettings):
     """The options of mcp-optimizer."""
 
     @property

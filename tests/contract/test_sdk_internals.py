@@ -139,6 +139,7 @@ async def test_a_session_can_be_given_less_time_until_it_is_used() -> None:
             end_unless_used(manager, session["mcp-session-id"], 0.2)
         assert await ping(http, used) == 200
         await until(lambda: unused["mcp-session-id"] not in manager._server_instances)
+        assert len(manager) == 1
         assert await ping(http, unused) == 404
         assert await ping(http, used) == 200
         end_unless_used(manager, "no such session", 0.2)

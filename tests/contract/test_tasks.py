@@ -11,7 +11,9 @@ PACKAGE = Path(__file__).parents[2] / "src" / "mcp_optimizer"
 AWAITED = {
     "app/ending.py": (1, "the end of a part, waited for under a deadline"),
     "cli/running.py": (1, "waiting for servers, while their names are shown"),
-    "cli/serve.py": (4, "serving and stopping, which the command waits for"),
+    "cli/serve.py": (1, "serving and stopping, which the command waits for"),
+    "cli/serve_http.py": (2, "serving and stopping, which the command waits for"),
+    "cli/signals.py": (1, "the first signal, which the command waits for"),
     "dashboard/live_events.py": (2, "the next event and the end of a stream, whichever comes first"),
     "relay/listings.py": (1, "a server's list, whose answer or failure is given to whoever asked"),
     "results/cache.py": (1, "a call, whose answer is shared by whoever makes the same"),

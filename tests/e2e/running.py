@@ -122,7 +122,7 @@ async def _listening(
     try:
         address = ""
         while not address:
-            line = (await asyncio.wait_for(process.stderr.readline(), 20)).decode()
+            line = (await asyncio.wait_for(process.stderr.readline(), 60)).decode()
             assert line, "the gateway ended before it listened"
             found = re.search(r"http://\S+/mcp", line)
             address = found.group() if found else ""

@@ -46,7 +46,6 @@ async def served(optimizer: Optimizer, world: LoginWorld) -> AsyncIterator[str]:
         allowed_origins=(),
         version="1",
         is_ready=lambda: True,
-        takes_calls=lambda: True,
         door=Door(credentials, is_open=False, needed_scopes=needed),
     )
     listening = socket.create_server(("127.0.0.1", 0))

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import signal
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
 
 import httpx2
 import mcp_types as types
 import pytest
+from benchmarks.clients import PlainClient
 from mcp import Client
 
 from tests.conftest import Entry, WriteServers, plain_server
 from tests.e2e.running import gateway_at, http_gateway
 from tests.e2e.test_relay import until_up
+from tests.waiting import until
 
 SOAK_SERVER = Path(__file__).parents[2] / "benchmarks" / "soak" / "server.py"
 SLOW_MACHINE = 1.0
@@ -135,3 +139,130 @@ async def test_more_calls_than_may_wait_are_told_to_try_again(write_servers: Wri
         texts = [result.content[0].text for result in results]  # type: ignore[union-attr]
         assert sum(not result.is_error for result in results) == 3
         assert sum("is busy" in text and "Try again in about" in text for text in texts) == 3
+
+
+async def test_a_gateway_that_a_balancer_watches_takes_calls_until_the_balancer_has_noticed(
+    write_servers: WriteServers,
+) -> None:
+    config = write_servers({"one": plain_server("one")})
+    async with http_gateway(config, "--mode", "transparent", "--database", "none") as (address, process):
+        client = Client(address)
+        await client.__aenter__()
+        await until_up(client)
+        async with httpx2.AsyncClient() as http:
+            ready = address.removesuffix("mcp") + "ready"
+            assert (await http.get(ready)).json()["state"] == "ready"
+            process.send_signal(signal.SIGTERM)
+            await until(lambda: _says(http, ready, "stopping"))
+            # Longer than a balancer takes that asks every second.
+            noticed = time.monotonic() + 1.5
+            while time.monotonic() < noticed:
+                assert not (await client.call_tool("echo", {"value": "in time"})).is_error
+                response = await http.get(ready)
+                assert (response.status_code, response.headers["connection"]) == (503, "close")
+        assert await asyncio.wait_for(process.wait(), 10) == 0
+
+
+async def _says(http: httpx2.AsyncClient, ready: str, state: str) -> bool:
+    return bool((await http.get(ready)).json()["state"] == state)
+
+
+async def test_a_gateway_that_nobody_watches_ends_without_waiting(write_servers: WriteServers) -> None:
+    config = write_servers({"one": plain_server("one")})
+    async with http_gateway(config, "--database", "none") as (address, process):
+        async with Client(address) as client:
+            await client.list_tools()
+        started = time.monotonic()
+        process.send_signal(signal.SIGTERM)
+        assert await asyncio.wait_for(process.wait(), 10) == 0
+        # 3 s would be the time for a balancer to notice.
+        assert time.monotonic() - started < 2 + SLOW_MACHINE
+
+
+async def test_a_request_that_was_accepted_before_the_stop_is_answered_though_its_body_arrives_later(
+    write_servers: WriteServers,
+) -> None:
+    config = write_servers({"one": plain_server("one")})
+    options = ["--mode", "transparent", "--database", "none", "--shutdown-delay", "0"]
+    call = {"name": "echo", "arguments": {"value": "late but in time"}}
+    body, headers = modern_request("tools/call", call, name="echo")
+    async with http_gateway(config, *options) as (address, process):
+        async with Client(address) as client:
+            await until_up(client)
+        port = int(address.split(":")[2].split("/")[0])
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(f"POST /mcp HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n{headers}\r\n".encode() + body[:20])
+        await writer.drain()
+        async with httpx2.AsyncClient() as http:
+            # By the answer to this, the gateway has also seen what was sent before.
+            await http.get(address.removesuffix("mcp") + "health")
+            process.send_signal(signal.SIGTERM)
+            await until(lambda: _refuses(http, address))
+        writer.write(body[20:])
+        answer = await asyncio.wait_for(reader.read(), 10)
+        writer.close()
+        assert answer.startswith(b"HTTP/1.1 200"), answer
+        assert b"late but in time" in answer
+        assert await asyncio.wait_for(process.wait(), 10) == 0
+
+
+async def _refuses(http: httpx2.AsyncClient, address: str) -> bool:
+    response = await http.post(address, json={"jsonrpc": "2.0", "id": 1, "method": "ping"})
+    return response.status_code == 503
+
+
+def modern_request(method: str, params: Mapping[str, object], name: str) -> tuple[bytes, str]:
+    """A request's body, and the lines of its header."""
+    version = "2026-07-28"
+    prefix = "io.modelcontextprotocol"
+    meta = {f"{prefix}/protocolVersion": version, f"{prefix}/clientCapabilities": {}}
+    body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": method, "params": {**params, "_meta": meta}}).encode()
+    lines = {
+        "Content-Type": "application/json",
+        "Accept": "application/json, text/event-stream",
+        "Content-Length": len(body),
+        "Mcp-Protocol-Version": version,
+        "Mcp-Method": method,
+        "Mcp-Name": name,
+    }
+    return body, "".join(f"{key}: {value}\r\n" for key, value in lines.items())
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+async def test_a_second_signal_ends_the_gateway_and_its_servers_at_once(
+    write_servers: WriteServers, number: signal.Signals
+) -> None:
+    config = write_servers({"slow": plain_server("slow")})
+    options = ["--mode", "transparent", "--database", "none", "--shutdown-timeout", "60"]
+    async with (
+        http_gateway(config, *options) as (address, process),
+        httpx2.AsyncClient(timeout=60) as http,
+        httpx2.AsyncClient() as others,
+    ):
+        client = PlainClient(http, address, is_modern=True)
+        await client.connect()
+        await until(lambda: lists_tool(client, "sleep"))
+        children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+        call = asyncio.create_task(
+            client.attempt(1, "tools/call", {"name": "sleep", "arguments": {"seconds": 60}}),
+        )
+        await until(lambda: gauge(others, address, "calls_in_flight", 1))
+        process.send_signal(number)
+        await until(lambda: _refuses(others, address))
+        assert not call.done()
+        started = time.monotonic()
+        process.send_signal(number)
+        assert await asyncio.wait_for(process.wait(), 10) == 128 + number
+        assert time.monotonic() - started < 2 + SLOW_MACHINE
+        await call
+        await until(lambda: not [child for child in children if Path(f"/proc/{child}").exists()])
+
+
+async def lists_tool(client: PlainClient, tool: str) -> bool:
+    tools = (await client.request(0, "tools/list", {}))["result"]["tools"]
+    return any(one["name"] == tool for one in tools)
+
+
+async def gauge(http: httpx2.AsyncClient, address: str, name: str, value: int) -> bool:
+    text = (await http.get(address.removesuffix("mcp") + "metrics")).text
+    return f"mcp_optimizer_{name} {value:.1f}" in text.splitlines()

@@ -12,6 +12,7 @@ from mcp_optimizer.app.parts import Parts
 from mcp_optimizer.catalog.forms import Detail
 from mcp_optimizer.control.answers import Answers, AnswerSources, Operations
 from mcp_optimizer.control.listener import ControlListener
+from mcp_optimizer.runtime.worker_place import worker_name
 
 
 def command_answers(parts: Parts, life: Life, address: str = "", operations: Operations | None = None) -> Answers:
@@ -22,6 +23,8 @@ def command_answers(parts: Parts, life: Life, address: str = "", operations: Ope
         "server_file": None if settings.demo else os.path.realpath(settings.server_file),
         "address": address or "stdio",
     }
+    if worker := worker_name(os.environ):
+        about["worker"] = worker
     return Answers(
         AnswerSources(
             gateway=parts.gateway,

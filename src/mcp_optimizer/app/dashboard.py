@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from mcp_optimizer import __version__
 from mcp_optimizer.app.costs import Costs
+from mcp_optimizer.app.life import Life
 from mcp_optimizer.app.parts import Parts
 from mcp_optimizer.dashboard.acts import Acts
 from mcp_optimizer.dashboard.audit_routes import AuditRoutes, AuditSources
@@ -25,7 +27,9 @@ from mcp_optimizer.dashboard.server_routes import ServerRoutes, ServerSources
 from mcp_optimizer.dashboard.signing_in import SignInForms
 from mcp_optimizer.dashboard.trial_routes import TrialRoutes, TrialSources
 from mcp_optimizer.dashboard.trust_routes import TrustRoutes, TrustSources
+from mcp_optimizer.metrics.load_gauges import GatewayName, Load, LoadGauges
 from mcp_optimizer.metrics.prometheus import Meters
+from mcp_optimizer.runtime.worker_place import worker_name
 from mcp_optimizer.serving.http import is_loopback
 
 if TYPE_CHECKING:
@@ -37,7 +41,12 @@ if TYPE_CHECKING:
 
 
 def build_dashboard(
-    parts: Parts, costs: Costs, host: str, admitted: TransportSecuritySettings, reloading: Reloading | None = None
+    parts: Parts,
+    life: Life,
+    costs: Costs,
+    host: str,
+    admitted: TransportSecuritySettings,
+    reloading: Reloading | None = None,
 ) -> tuple[Dashboard, Sequence[Route]]:
     """The pages, and where they are. `reloading`: what takes in changes of the server file."""
     guard = _guard(parts, host, admitted)
@@ -51,7 +60,7 @@ def build_dashboard(
         *SignInForms(guard).routes(),
         *_login_pages(parts, guard).routes(),
         *_sharing(parts, guard),
-        metrics_route(_meters(parts, costs), guard),
+        metrics_route(_meters(parts, life, costs), guard),
     ]
 
 
@@ -138,8 +147,17 @@ def _sharing(parts: Parts, guard: Guard) -> list[Route]:
     ]
 
 
-def _meters(parts: Parts, costs: Costs) -> Meters:
+def _meters(parts: Parts, life: Life, costs: Costs) -> Meters:
     recorder, gate = parts.recorder, parts.gate
-    meters = Meters(lambda: parts.catalog.snapshot, recorder, lambda: costs.assumptions, lambda: gate.refused)
+
+    def load() -> Load:
+        admissions, requests = parts.pool.admissions(), life.requests
+        calls = sum(one.under_way for one in admissions)
+        waiting = sum(one.waiting for one in admissions)
+        return Load(len(requests), calls, waiting, requests.sessions, life.lag.longest, life.is_ready)
+
+    name = GatewayName(socket.gethostname(), os.getpid(), worker_name(os.environ), __version__)
+    gauges = LoadGauges(load, name)
+    meters = Meters(lambda: parts.catalog.snapshot, recorder, lambda: costs.assumptions, lambda: gate.refused, gauges)
     recorder.listen(meters.take)
     return meters

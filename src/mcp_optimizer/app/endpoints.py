@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +11,7 @@ from mcp_optimizer.app.costs import Costs
 from mcp_optimizer.app.life import Life
 from mcp_optimizer.app.options import is_open, is_transparent, items, server_options
 from mcp_optimizer.app.parts import Parts
+from mcp_optimizer.runtime.worker_place import worker_name
 from mcp_optimizer.serving.server import build_server
 
 if TYPE_CHECKING:
@@ -52,7 +54,7 @@ def http_app(
     if settings.dashboard:
         from mcp_optimizer.app.dashboard import build_dashboard
 
-        dashboard, routes = build_dashboard(parts, costs, host, admitted_hosts(hosts, origins), reloading)
+        dashboard, routes = build_dashboard(parts, life, costs, host, admitted_hosts(hosts, origins), reloading)
     app = build_http_app(
         mcp_server(parts),
         parts.catalog,
@@ -61,7 +63,8 @@ def http_app(
         allowed_origins=origins,
         version=__version__,
         is_ready=lambda: life.is_ready,
-        takes_calls=lambda: life.takes_calls,
+        requests=life.requests,
+        worker=worker_name(os.environ),
         gate=parts.gate,
         door=Door(
             parts.credentials,

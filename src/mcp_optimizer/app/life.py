@@ -14,8 +14,10 @@ from mcp_optimizer.app.options import is_transparent, profiles_in_use
 from mcp_optimizer.app.parts import FIRST_LISTS, Parts
 from mcp_optimizer.domain.tools import ServerStatus
 from mcp_optimizer.errors import NotStarted, OptimizerError
+from mcp_optimizer.runtime.loop_lag import LoopLag
 from mcp_optimizer.runtime.memory import share_pools
 from mcp_optimizer.runtime.tasks import BackgroundTasks
+from mcp_optimizer.serving.last_requests import LastRequests
 from mcp_optimizer.upstream.state import UpstreamState
 
 logger = logging.getLogger(__name__)
@@ -32,8 +34,9 @@ class Life:
         self._is_started = self._is_over = False
         self._is_settled = False
         self._stops_at: float | None = None
-        self.takes_calls = True
-        """Whether calls are accepted; not during shutdown."""
+        self.requests = LastRequests()
+        """Those over HTTP that are in progress; none more is taken during shutdown."""
+        self.lag = LoopLag()
         # Ended from the last to the first, whether or not they were started: some are used without that.
         self._ending = Ending()
         self._ending.add("the database", parts.storage.close)
@@ -65,6 +68,8 @@ class Life:
         self._is_started = True
         parts = self._parts
         share_pools()
+        if self._settings.http is not None:
+            self.lag.start()
         parts.storage.open(self._opened_late)
         parts.announcements.start()
         parts.shared_lists.start()
@@ -147,12 +152,14 @@ class Life:
         """Report not ready. Calls are still accepted, until `drained`."""
         if self._stops_at is None:
             self._stops_at = time.monotonic() + self._settings.shutdown_timeout
+            self.requests.announce_stop()
 
     async def drained(self) -> None:
         """Accept no more calls, and wait for those in progress: as long as the settings say, however often called."""
         self.announce_stop()
         assert self._stops_at is not None
-        self.takes_calls = False
+        # First whole requests: one that was accepted may still have calls to make.
+        await self.requests.finished(max(0.0, self._stops_at - time.monotonic()))
         await self._parts.pool.drained(max(0.0, self._stops_at - time.monotonic()))
 
     async def stop(self, seconds: float) -> None:
@@ -177,6 +184,7 @@ class Life:
 
     def _leave_off(self) -> None:
         self._is_over = True
+        self.lag.stop()
         self._parts.catalog.close()
         # A thread goes on by itself; nobody waits for what it loads.
         self._tasks.cancel()

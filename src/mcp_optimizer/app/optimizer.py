@@ -162,6 +162,11 @@ class Optimizer:
         """Report not ready. Calls are still accepted, until `drained`."""
         self._life.announce_stop()
 
+    @property
+    def is_watched(self) -> bool:
+        """Whether somebody, such as a load balancer, asks now and then whether it is ready."""
+        return self._life.requests.is_watched
+
     async def drained(self) -> None:
         """Accept no more calls, and wait for those in progress: as long as the settings say, however often called."""
         await self._stop_reloading()

@@ -15,7 +15,7 @@ from mcp_optimizer.runtime.logs import configure_logging
 from mcp_optimizer.settings import FILE_ONLY, Settings, load_settings
 
 SERVE_ONLY = frozenset(
-    "http allowed_hosts allowed_origins dashboard dashboard_token public_url otlp_endpoint shutdown_delay "
+    "http allowed_hosts allowed_origins dashboard dashboard_token public_url otlp_endpoint shutdown_delay workers "
     "require_auth open_to_anyone reload dashboard_changes".split()
 )
 ONE_SHOT_ONLY = frozenset({"wait"})

@@ -11,7 +11,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from itertools import accumulate
 
-from prometheus_client import CollectorRegistry
+from prometheus_client import CollectorRegistry, ProcessCollector
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
@@ -54,8 +54,9 @@ class Meters(Collector):
         recorder: Recorder,
         assumptions: Callable[[], Assumptions],
         refused: Callable[[], Mapping[str, int]] = dict,
+        load: Collector | None = None,
     ) -> None:
-        """`refused` returns the number of refused client messages by reason."""
+        """`refused` returns the number of refused client messages by reason; `load` says how busy the process is."""
         self._snapshot = snapshot
         self._refused = refused
         self._savings = RunningSavings(assumptions, _MOST_SESSIONS)
@@ -68,6 +69,10 @@ class Meters(Collector):
         self._registry = CollectorRegistry()
         self._registry.register(self)
         self._registry.register(_State(snapshot, recorder, lambda: assumptions().own_tokens))
+        if load is not None:
+            self._registry.register(load)
+        # Processor time, memory and open files, under the names that every monitor knows.
+        ProcessCollector(registry=self._registry)
 
     def take(self, event: Event) -> None:
         """Count an event."""

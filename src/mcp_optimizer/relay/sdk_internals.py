@@ -50,6 +50,10 @@ class OpenSessionManager(StreamableHTTPSessionManager, Generic[Events]):
         super().__init__(server, **options)
         self.asgi_app = gate(self._handle_request)  # type: ignore[assignment]
 
+    def __len__(self) -> int:
+        """How many sessions are open. The SDK bounds their number and does not tell it."""
+        return len(self._server_instances)
+
     def new_events(self) -> Events:
         """The store of a session that is about to begin."""
         raise NotImplementedError

@@ -7,7 +7,6 @@ client never used is ended soon.
 from __future__ import annotations
 
 import ipaddress
-import json
 from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -18,7 +17,6 @@ from mcp.server.lowlevel import Server
 from mcp.server.streamable_http import MCP_SESSION_ID_HEADER
 from mcp.server.streamable_http_manager import StreamableHTTPASGIApp, StreamableHTTPSessionManager
 from mcp.server.transport_security import TransportSecuritySettings
-from mcp_types import INTERNAL_ERROR
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
@@ -34,15 +32,12 @@ from mcp_optimizer.serving.first_events import HeldFirstEvents
 from mcp_optimizer.serving.gate import Gate
 from mcp_optimizer.serving.http_gate import HttpGate
 from mcp_optimizer.serving.large_bodies import LargeBodies, has_left, leave_large
+from mcp_optimizer.serving.last_requests import LastCalls, LastRequests
 from mcp_optimizer.serving.resource_metadata import metadata_routes
 
 _LOOPBACK_HOSTS = ("127.0.0.1:*", "localhost:*", "[::1]:*")
 _RETRY_MS = 1_000
 """Milliseconds after which a client that lost a stream should ask for the rest."""
-_RETRY_AFTER = 5
-"""Seconds after which a client of a stopping gateway should try again."""
-_USUAL_ANSWER = 1_000_000
-"""Bytes of a client's answer to a question; more is not waited for during shutdown."""
 _UNUSED = 60.0
 """Seconds after which an unused session ends: its client left before it received the session."""
 
@@ -56,15 +51,17 @@ def build_http_app(
     allowed_origins: Sequence[str],
     version: str,
     is_ready: Callable[[], bool],
-    takes_calls: Callable[[], bool],
+    requests: LastRequests | None = None,
+    worker: str = "",
     gate: Gate | None = None,
     door: Door | None = None,
     routes: Sequence[Route] = (),
 ) -> Starlette:
     """The ASGI application; its lifespan runs the MCP sessions.
 
-    `is_ready` says whether a tool can be found and called now. `takes_calls` becomes false when the stopping gateway
-    only finishes calls in progress. Without a `door`, everybody may call.
+    `is_ready` says whether a tool can be found and called now. `requests` counts those in progress, and says when the
+    stopping gateway takes no more. `worker` is this process among several at the same address. Without a `door`,
+    everybody may call.
     """
     if not is_loopback(host) and not allowed_hosts:
         raise ConfigurationError(
@@ -73,15 +70,21 @@ def build_http_app(
         )
 
     async def health(_request: Request) -> JSONResponse:
-        return JSONResponse({"status": "ok", "version": version})
+        return JSONResponse({"status": "ok", "version": version, **({"worker": worker} if worker else {})})
+
+    served = requests if requests is not None else LastRequests()
 
     async def ready(_request: Request) -> JSONResponse:
+        served.watched()
         counts = Counter(state.status.value for state in catalog.snapshot.states.values())
         can_call = is_ready()
-        return JSONResponse({"ready": can_call, "servers": dict(counts)}, status_code=200 if can_call else 503)
+        state = "stopping" if served.is_leaving else "ready" if can_call else "waiting for servers"
+        answer = {"ready": can_call, "state": state, "servers": dict(counts)}
+        return JSONResponse(answer, status_code=200 if can_call else 503)
 
     hosts = admitted_hosts(allowed_hosts, allowed_origins)
     sessions = Sessions(server, gate=gate or Gate(), hosts=hosts, door=door)
+    served.count_sessions_with(lambda: len(sessions))
     described = metadata_routes(door, hosts) if door is not None and door.has_issuers else ()
     server.middleware.insert(0, sessions.leave_large)
     mcp = Route("/mcp", endpoint=StreamableHTTPASGIApp(sessions))
@@ -92,7 +95,7 @@ def build_http_app(
     app.add_middleware(LargeBodies)
     app.add_middleware(HeldFirstEvents)
     app.add_middleware(StrippedHeaders)
-    app.add_middleware(LastCalls, takes_calls=takes_calls)
+    app.add_middleware(LastCalls, requests=served)
     return app
 
 
@@ -131,58 +134,6 @@ class Sessions(OpenSessionManager[SessionEvents]):
             if events is not None:
                 events.leave_out(str(ctx.request_id))
         return result
-
-
-class LastCalls:
-    """During shutdown, new MCP requests get 503 with Retry-After.
-
-    Answers to questions and notifications still pass, because calls in progress may need them to finish.
-    """
-
-    def __init__(self, app: ASGIApp, takes_calls: Callable[[], bool]) -> None:
-        self._app = app
-        self._takes_calls = takes_calls
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        is_call = scope["type"] == "http" and scope["path"] == "/mcp" and scope["method"] == "POST"
-        if not is_call or self._takes_calls():
-            await self._app(scope, receive, send)
-            return
-        read = await _beginning(receive)
-        body = b"".join(message.get("body", b"") for message in read)
-        if read[-1].get("more_body") or _is_request(body):
-            stopping = {"code": INTERNAL_ERROR, "message": "The gateway is stopping. Call again when it is back."}
-            answer = {"jsonrpc": "2.0", "id": None, "error": stopping}
-            refusal = JSONResponse(answer, status_code=503, headers={"retry-after": str(_RETRY_AFTER)})
-            await refusal(scope, receive, send)
-            return
-        await self._app(scope, _again(read, receive), send)
-
-
-async def _beginning(receive: Receive) -> list[Message]:
-    """The messages of a request's body, if it has a usual size."""
-    read, size = [await receive()], 0
-    while read[-1].get("more_body") and (size := size + len(read[-1].get("body", b""))) < _USUAL_ANSWER:
-        read.append(await receive())
-    return read
-
-
-def _is_request(body: bytes) -> bool:
-    """Whether the sender waits for a response. Unreadable messages get one too."""
-    try:
-        message = json.loads(body)
-    except ValueError:
-        return True
-    return not isinstance(message, dict) or ("method" in message and "id" in message)
-
-
-def _again(read: list[Message], receive: Receive) -> Receive:
-    waiting = iter(read)
-
-    async def next_message() -> Message:
-        return next(waiting, None) or await receive()
-
-    return next_message
 
 
 class StrippedHeaders:

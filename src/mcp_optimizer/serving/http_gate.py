@@ -27,6 +27,7 @@ from mcp_optimizer.domain.caller import Caller
 from mcp_optimizer.domain.principal import ANYONE, Principal
 from mcp_optimizer.relay.connected import PRINCIPAL_KEY, narrowed_by
 from mcp_optimizer.serving.gate import LARGE, PARAMS_KEY, Gate, Refused
+from mcp_optimizer.serving.last_requests import release_stream
 from mcp_optimizer.serving.lasting_streams import LastingStreams
 
 _FREE = 16_000
@@ -38,9 +39,7 @@ _AT_ONCE = 4
 _CLOSING = 1.0
 """Seconds for closing the stream of an answered request."""
 
-_DISCARDING = 5.0
-_SHORT = 10_000
-_RETRY_AFTER = 1
+_DISCARDING, _RETRY_AFTER, _SHORT = 5.0, 1, 10_000
 
 _STATUS = {"size": 413, "slow": 408, "busy": 429, "full": 503}
 """By the reason of a refusal; any other reason is a bad request."""
@@ -89,7 +88,8 @@ class HttpGate:
             await self._last(self._app(scope, receive, _with_retry(send)), request, principal)
 
     async def _last(self, stream: Awaitable[None], request: Request, principal: Principal) -> None:
-        """A stream that may last longer than its caller's credential."""
+        """A stream that may last longer than its caller's credential, and is not waited for when the gateway stops."""
+        release_stream(request.scope)
         if not principal.is_verified:
             await stream
             return

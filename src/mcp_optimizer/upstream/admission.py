@@ -29,6 +29,14 @@ class Admission:
         self._emptied = asyncio.Event()
         self._emptied.set()
 
+    @property
+    def under_way(self) -> int:
+        return self._under_way
+
+    @property
+    def waiting(self) -> int:
+        return self._waiting
+
     async def emptied(self) -> None:
         """Wait until no call is in progress or waiting."""
         await self._emptied.wait()

@@ -19,6 +19,7 @@ import anyio
 from mcp_optimizer.domain.caller import LOCAL, Caller, ClientLink
 from mcp_optimizer.errors import ConfigurationError, ServerUnavailable, UpstreamError, listed, quoted
 from mcp_optimizer.upstream import processes
+from mcp_optimizer.upstream.admission import Admission
 from mcp_optimizer.upstream.authorization import Authorize, nobody
 from mcp_optimizer.upstream.connecting import Connect, connecting, one_by_one
 from mcp_optimizer.upstream.login_in_call import once_approved
@@ -99,8 +100,8 @@ class UpstreamPool:
             term.server.take_no_more()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(timeout):
-                for server in list(self._everybody()):
-                    await server.admission.emptied()
+                for admission in self.admissions():
+                    await admission.emptied()
 
     async def _run(self) -> None:
         # One scope for all, ended from inside: cancelling a task from outside would interrupt the shielded end of its
@@ -135,8 +136,7 @@ class UpstreamPool:
         removed = [name for name in self._terms if name not in wanted]
         for name in removed:
             self._remove(name)
-        added = [name for name in wanted if name not in self._terms]
-        there = [name for name in wanted if name in self._terms]
+        added, there = ([name for name in wanted if (name in self._terms) is known] for known in (False, True))
         changed = [name for name in there if self._server(name).spec != wanted[name]]
         for name in changed:
             self._change(name, wanted[name])
@@ -228,6 +228,9 @@ class UpstreamPool:
 
     def states(self) -> list[UpstreamState]:
         return [term.server.state for term in self._terms.values()]
+
+    def admissions(self) -> list[Admission]:
+        return [server.admission for server in self._everybody()]
 
     async def settled(self, timeout: float) -> None:
         """Wait until no server is starting any more, or until the time is up."""

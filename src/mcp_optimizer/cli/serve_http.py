@@ -1,0 +1,138 @@
+"""The gateway over HTTP: from the socket it listens on to the last response of a stopping one."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import sys
+import time
+from typing import TYPE_CHECKING
+
+from mcp_optimizer.cli.listening import listen
+from mcp_optimizer.cli.reached import reached_by_commands
+from mcp_optimizer.cli.signals import AFTERWARDS, END, Signals, end_at_the_latest
+from mcp_optimizer.errors import CatalogError, ConfigurationError
+from mcp_optimizer.runtime.quick_imports import quick_imports
+from mcp_optimizer.runtime.terminal_text import counted
+from mcp_optimizer.runtime.worker_place import worker_place
+from mcp_optimizer.settings import Settings
+
+if TYPE_CHECKING:
+    from mcp_optimizer.app import Optimizer
+    from mcp_optimizer.runtime.http_server import HttpServer
+
+_KEEP_ALIVE = 75
+"""Seconds an idle connection is kept: longer than clients keep theirs, so none is closed while it is used."""
+_USUAL_NOTICE = 3.0
+"""Seconds in which a load balancer usually notices that `/ready` changed."""
+_LAST_WORDS = 0.5
+"""Seconds for the last responses to reach their clients on shutdown."""
+
+
+async def serve_http(settings: Settings) -> None:
+    with quick_imports():
+        import uvicorn
+
+        from mcp_optimizer.app import Optimizer
+        from mcp_optimizer.runtime.http_server import HttpServer
+        from mcp_optimizer.runtime.memory import kept_tidy
+        from mcp_optimizer.serving.http_connections import bounded_connections
+
+    signals = Signals()
+    host, port = settings.http_address
+    optimizer = Optimizer.from_settings(settings)
+    app = optimizer.http_app(host)
+    await _somebody_may_call(settings, host)
+    place = worker_place(os.environ)
+    sockets = list(place.sockets()) if place is not None else [listen(host, port)]
+    connections = bounded_connections(settings.limits)
+    http = HttpServer(
+        uvicorn.Config(app, http=connections, ws="none", log_level="critical", timeout_keep_alive=_KEEP_ALIVE)
+    )
+    optimizer.start()
+    signals.reload_with(optimizer)
+    shown = f"[{host}]" if ":" in host else host
+    address = f"http://{shown}:{sockets[0].getsockname()[1]}/mcp"
+    try:
+        serving = asyncio.create_task(http.serve(sockets=sockets[:2]))
+        if place is None:
+            _say_where(optimizer, address)
+        else:
+            _join(sockets[2], signals)
+        async with reached_by_commands(optimizer, address), kept_tidy():
+            await signals.until_asked(serving)
+        end_at_the_latest(settings.shutdown_timeout + AFTERWARDS)
+        await _stop_serving(optimizer, http, serving, _notice(optimizer, is_interactive=signals.is_interactive))
+    finally:
+        await optimizer.stop(END)
+
+
+def _say_where(optimizer: Optimizer, address: str) -> None:
+    looks = f", dashboard at {address.removesuffix('mcp')}" if optimizer.settings.dashboard else ""
+    servers = counted(len(optimizer.servers()), "server")
+    print(f"mcp-optimizer serves {servers} at {address}{looks}", file=sys.stderr, flush=True)
+
+
+def _join(link: socket.socket, signals: Signals) -> None:
+    """A worker tells the process that started it that it serves, and ends when that one does."""
+    link.send(b"1")
+    signals.stop_with(link)
+
+
+async def _somebody_may_call(settings: Settings, host: str) -> None:
+    """Beyond loopback, a gateway that nobody has a key for is a mistake, and better noticed now than by its users."""
+    from mcp_optimizer.app.options import is_open
+    from mcp_optimizer.serving.http import is_loopback
+
+    if is_loopback(host) or settings.token_issuers or is_open(settings, is_loopback=False):
+        return
+    how = "or say --open-to-anyone, if everybody who can reach it may call every tool"
+    place = settings.database_place
+    if place is None:
+        raise ConfigurationError(
+            f"Serving on {host} needs callers with keys, which are kept in the catalog database, and --database none "
+            f"stores nothing. Use a file or PostgreSQL, {how}."
+        )
+    from mcp_optimizer.callers.known_keys import opened_keys
+
+    try:
+        async with opened_keys(place) as keys:
+            found = await keys.living(time.time_ns() // 1_000_000)
+    except CatalogError as error:
+        # Until it can be read nobody is let in, so nothing is lost by going on.
+        print(f"warning: keys cannot be verified yet: {error}", file=sys.stderr)
+        return
+    if not found:
+        raise ConfigurationError(
+            f"Serving on {host} is reachable from other machines, and nobody has a key yet. Make one with "
+            f"`mcp-optimizer key create --name NAME`, {how}."
+        )
+
+
+def _notice(optimizer: Optimizer, *, is_interactive: bool) -> float:
+    """Seconds between saying that we stop and refusing calls. Somebody at a terminal does not wait for it."""
+    if is_interactive:
+        return 0.0
+    if optimizer.settings.shutdown_delay is not None:
+        return optimizer.settings.shutdown_delay
+    return _USUAL_NOTICE if optimizer.is_watched else 0.0
+
+
+async def _stop_serving(optimizer: Optimizer, http: HttpServer, serving: asyncio.Task[None], delay: float) -> None:
+    """First announce the shutdown, then accept no more calls, then finish those in progress, then end everything."""
+    optimizer.announce_stop()
+    if not serving.done():
+        # Load balancers poll /ready only now and then.
+        await asyncio.sleep(min(delay, optimizer.settings.shutdown_timeout))
+    await optimizer.drained()
+    optimizer.release_streams()
+    # Unfinished calls get their error now; the last responses are written while the servers end.
+    ending = asyncio.create_task(optimizer.stop(END))
+    await asyncio.sleep(0)
+    http.finish()
+    # A client that only listens would hold us up for ever.
+    await asyncio.wait({serving}, timeout=_LAST_WORDS)
+    http.break_off()
+    await asyncio.wait({serving, ending})
+    await serving
