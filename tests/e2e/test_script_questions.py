@@ -15,7 +15,7 @@ import pytest
 from mcp import Client
 
 from tests.conftest import WriteServers, plain_server
-from tests.e2e.running import WARM_PYTHON, gateway_at
+from tests.e2e.running import WARM_PYTHON, command, gateway_at
 from tests.e2e.test_relay import Person, client_on_stdio, until_up
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore::mcp.MCPDeprecationWarning")]
@@ -140,3 +140,30 @@ async def test_a_forged_or_repeated_answer_resumes_nothing(write_servers: WriteS
         assert "waits for" in await go_on(client, "print('another script')", asked.request_state)
         assert await go_on(client, once, asked.request_state) == "before True"
         assert "waited too long" in await go_on(client, once, asked.request_state)
+
+
+@pytest.mark.parametrize("transport", ["stdio", "http"])
+async def test_a_stored_script_that_a_rule_asks_about_is_asked_about_once_and_then_asks_its_own_questions(
+    write_servers: WriteServers, transport: str, tmp_path: Path
+) -> None:
+    class Approving(Person):
+        async def elicit(self, _context: Any, params: types.ElicitRequestParams) -> types.ElicitResult:
+            self.asked.append(params)
+            is_rule = "approve_for" in params.model_dump_json()
+            content: Any = {"approve_for": "this call"} if is_rule else {"who": "Ada"}
+            return types.ElicitResult(action="accept", content=content)
+
+    settings, source = tmp_path / "rules.toml", tmp_path / "asks.py"
+    settings.write_text('[[rules]]\neffect = "ask"\ntool = "asks"\n')
+    source.write_text(ASKS)
+    config, person = servers(write_servers), Approving()
+    options = ("--database", tmp_path / "catalog.db", "--settings", settings)
+    kept = ("--config", config, "--scripts", "write", "--encoder", "none", *options)
+    saved = await command("script", "save", "asks", source, "--description", "Asks", "--may-change", "sleep", *kept)
+    assert saved.code == 0, saved.err
+    async with client_of(config, transport, "auto", person, *options) as client:
+        while "asks" not in text(await client.call_tool("list_tools", {"server": "scripts"})):
+            pass
+        result = await client.call_tool("call_tool", {"tool_name": "asks", "parameters": {}})
+    assert text(result) == "before True"
+    assert ["approve_for" in asked.model_dump_json() for asked in person.asked] == [True, False, False]

@@ -124,7 +124,8 @@ class ScriptRunner:
         if refusals := checked.refusals:
             raise InvalidRequest("\n".join(["The script was not run, and nothing was called:", *refusals]))
         job = _Job(source, arguments, toolbox, allowed, checked, caller.conversation, started)
-        if caller.link is None or not caller.link.is_modern:
+        if caller.link is None or not caller.link.is_modern or caller.is_parked:
+            # A stored script whose caller was asked whether it may run is parked already.
             return await self._done(job, caller, ScriptAttempt())
         # Such a client is asked by the result of its request, which another request then continues.
         return await self._waiting.begin(params, caller, partial(self._done, job))

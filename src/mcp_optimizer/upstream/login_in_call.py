@@ -85,7 +85,7 @@ async def once_approved(call: Call, caller: Caller) -> dict[str, Any]:
     """Make a call after a person has agreed to it, who is asked like the server would ask."""
     assert caller.approval is not None
     await caller.approval(caller)
-    return await call(replace(caller, approval=None))
+    return await call(replace(caller, approval=None, is_parked=True))
 
 
 async def _made(authorization: Authorization, link: ClientLink, server: str) -> bool:
