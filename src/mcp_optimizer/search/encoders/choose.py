@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from importlib.util import find_spec
 from pathlib import Path
 
 from mcp_optimizer.search.engine import Encoder
@@ -22,12 +23,14 @@ def load_encoder(choice: str, key: str = "") -> Encoder | None:
         from mcp_optimizer.search.encoders.remote import RemoteEncoder
 
         return RemoteEncoder(choice, key)
-    try:
-        from mcp_optimizer.search.encoders.onnx import OnnxEncoder
-    except ImportError as error:
-        logger.warning("onnxruntime cannot be loaded (%s); the static encoder is used instead.", error)
+    if find_spec("onnxruntime") is None:
+        logger.warning("onnxruntime cannot be loaded (it is not installed); the static encoder is used instead.")
         return _static()
-    return OnnxEncoder(MODEL, "bundled") if choice == "bundled" else OnnxEncoder(Path(choice).expanduser(), "custom")
+    from mcp_optimizer.search.encoders.onnx import OnnxEncoder
+
+    if choice == "bundled":
+        return OnnxEncoder(MODEL, "bundled", is_known=True)
+    return OnnxEncoder(Path(choice).expanduser(), "custom")
 
 
 def _static() -> Encoder:

@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import hashlib
 import threading
+import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import onnxruntime
 
 from mcp_optimizer.errors import ConfigurationError
+from mcp_optimizer.runtime.memory import give_back
 from mcp_optimizer.search.encoders.wordpiece import WordPieces
 from mcp_optimizer.search.lexical import Floats
 
@@ -29,12 +30,23 @@ _HANDOVER = 0.05
 """Seconds to wait at most for the other thread to begin: it may still be embedding somebody else's request."""
 
 
+_UNUSED = 10.0
+"""Seconds after which the model is given back if nobody has searched yet. Loading it again takes a quarter of one."""
+
+_UNUSED_SINCE_A_SEARCH = 900.0
+"""The same once somebody has searched."""
+
+
 class OnnxEncoder:
-    """Embeds with the model in a folder. Runs on one thread, so that it never takes over the user's machine."""
+    """Embeds with the model in a folder. Runs on one thread, so that it never takes over the user's machine.
+
+    The model takes 50 MB. It is loaded when first used, and given back when nobody has used it for a while.
+    """
 
     fusion = "onnx"
 
-    def __init__(self, folder: Path, label: str) -> None:
+    def __init__(self, folder: Path, label: str, *, unused: float = _UNUSED, is_known: bool = False) -> None:
+        """`is_known`: the model is known to be suitable, so it need not be tried."""
         try:
             weights = _digest(folder / "model.onnx")
             vocabulary = (folder / "vocab.txt").read_text(encoding="utf-8").splitlines()
@@ -46,17 +58,26 @@ class OnnxEncoder:
         # wait for a batch of tools.
         self._for_tools = ThreadPoolExecutor(1, "embeds tools")
         self._for_queries = ThreadPoolExecutor(1, "embeds requests")
+        self._model = folder / "model.onnx"
+        self._using = threading.Lock()
+        self._session: Any = None
+        self._used, self._unused, self._is_watched = 0.0, unused, False
         try:
             self._pieces = WordPieces(vocabulary)
-            self._session = _session(folder / "model.onnx")
             # An unsuitable model should fail here, not at the first request, where nobody can do anything about it.
-            self.embed_queries([_EMPTY])
+            if not is_known:
+                self._embed([_EMPTY])
         except Exception as error:
             # onnxruntime's exceptions have no common base class.
             raise ConfigurationError(
                 f"The encoder folder {folder} has no usable model.onnx with its vocab.txt "
                 f"(inputs input_ids and attention_mask, one vector per text): {error!r}."
             ) from error
+
+    @property
+    def is_loaded(self) -> bool:
+        """Whether the model is in memory."""
+        return self._session is not None
 
     def embed_tools(self, texts: Sequence[str]) -> Floats:
         return self._for_tools.submit(self._embed, texts).result()
@@ -67,6 +88,7 @@ class OnnxEncoder:
     def begin_queries(self, texts: Sequence[str]) -> Callable[[], Floats]:
         # The interpreter is handed over here, until the model runs: whoever computes on without waiting would keep
         # the other thread from beginning.
+        self._unused = max(self._unused, _UNUSED_SINCE_A_SEARCH)
         is_running = threading.Event()
         begun = self._for_queries.submit(self._embed, texts, is_running)
         is_running.wait(_HANDOVER)
@@ -78,15 +100,42 @@ class OnnxEncoder:
         rows = self._pieces.rows([text or _EMPTY for text in texts], LONGEST)
         if is_running is not None:
             is_running.set()
-        vectors = [self._run(row) for row in rows]
+        session = self._loaded()
+        vectors = [_run(session, row) for row in rows]
+        self._used = time.monotonic()
         return np.stack(vectors) if vectors else np.zeros((0, 0), dtype=np.float32)
 
-    def _run(self, row: list[int]) -> Floats:
-        pieces = np.array([row], dtype=np.int64)
-        [found] = self._session.run(None, {"input_ids": pieces, "attention_mask": np.ones_like(pieces)})
-        [vector] = np.asarray(found, dtype=np.float32)
-        unit: Floats = vector / np.maximum(np.linalg.norm(vector), 1e-9)
-        return unit
+    def _loaded(self) -> Any:
+        with self._using:
+            self._used = time.monotonic()
+            if self._session is None:
+                self._session = _session(self._model)
+            if not self._is_watched:
+                self._is_watched = True
+                self._look_later(self._unused)
+            return self._session
+
+    def _look_later(self, seconds: float) -> None:
+        timer = threading.Timer(seconds, self._give_back_if_unused)
+        timer.daemon = True
+        timer.start()
+
+    def _give_back_if_unused(self) -> None:
+        with self._using:
+            left = self._used + self._unused - time.monotonic()
+            if left > 0:
+                self._look_later(left)
+                return
+            self._session, self._is_watched = None, False
+        give_back()
+
+
+def _run(session: Any, row: list[int]) -> Floats:
+    pieces = np.array([row], dtype=np.int64)
+    [found] = session.run(None, {"input_ids": pieces, "attention_mask": np.ones_like(pieces)})
+    [vector] = np.asarray(found, dtype=np.float32)
+    unit: Floats = vector / np.maximum(np.linalg.norm(vector), 1e-9)
+    return unit
 
 
 def _digest(path: Path) -> str:
@@ -95,6 +144,13 @@ def _digest(path: Path) -> str:
 
 
 def _session(model: Path) -> Any:
+    # Takes 19 MB, and a start whose tools are all embedded may never need it.
+    try:
+        import onnxruntime
+    except ImportError as error:
+        # As with an encoder that cannot be reached, tools are then found by their words.
+        raise OSError(f"onnxruntime cannot be loaded: {error}") from error
+
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 1
     options.inter_op_num_threads = 1
