@@ -9,10 +9,13 @@ import sqlite3
 from pathlib import Path
 
 import pytest
+from alembic.command import downgrade
 
 from mcp_optimizer import Optimizer
+from mcp_optimizer.db.database import open_database
 from mcp_optimizer.db.schema import HEAD
 from tests.conftest import WriteServers, plain_server
+from tests.contract.test_migrations import configured
 from tests.postgres import ask
 from tests.waiting import until
 
@@ -80,9 +83,11 @@ async def test_an_older_gateway_that_runs_on_a_catalog_does_not_keep_a_newer_one
     async with Optimizer.from_config(config, database=str(place), **LARGE) as older:
         await use(older)
         # What the last migration made is taken away, as if `older` had come before it.
-        await asyncio.to_thread(
-            run, place, "DROP TABLE oldest_reader", "UPDATE alembic_version SET version_num = '0010'"
-        )
+        database = await open_database(place)
+        async with database.engine.begin() as connection:
+            await connection.run_sync(lambda opened: downgrade(configured(opened), "-1"))
+        await database.close()
+        assert read(place, "SELECT version_num FROM alembic_version") < [(HEAD,)]
         async with Optimizer.from_config(config, database=str(place), **LARGE) as newer:
             await use(newer)
             await use(older)

@@ -161,7 +161,8 @@ async def test_a_worker_that_dies_again_and_again_ends_all_with_an_error(
 
         await until(is_over, timeout=PATIENCE * 2)
         assert gateway.process.returncode == 1
-        assert len(killed) == 5
+        # The first death counts only if it came soon after the start, which it need not on a busy machine.
+        assert len(killed) in (5, 6)
         await until(lambda: any("Worker 1 died 5 times in a row" in line for line in gateway.written))
 
 
