@@ -259,7 +259,7 @@ class Limits(BaseModel):
         default=16 * MEGABYTE,
         ge=10_000,
         description="Bytes of a result that a script receives, or of all results of one `parallel`. A larger one is an "
-        "error in the script; the calls were made.",
+        "error in the script; the calls were made. A script that lets more than twice that wait is ended.",
     )
     script_output: int = Field(
         default=MEGABYTE,

@@ -58,12 +58,15 @@ class ScriptChecker:
         self._workers = workers
         self._limits = limits
         self._learned = learned
+        self._reading = asyncio.Lock()
 
     async def check(self, script: str, toolbox: Toolbox, variables: Collection[str] = ()) -> Checked:
         """What is wrong with a script, by line. Those that are no warnings would end it. `variables` it is given."""
         if len(script) > self._limits.script_characters:
             return Checked()
-        read = await asyncio.to_thread(self._read, script, toolbox, variables)
+        # One at a time: threads that compute would take turns with the event loop, and everybody would wait.
+        async with self._reading:
+            read = await asyncio.to_thread(self._read, script, toolbox, variables)
         if read is None:
             return Checked()
         found, told = [*read.problems], {problem.line for problem in read.problems}

@@ -6,6 +6,7 @@ for the same caller.
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -35,6 +36,12 @@ from mcp_optimizer.scripts.workers import Workers
 
 REPLY_TOKENS = 5_000
 """Tokens of a script's result that are sent; read_result has the rest."""
+
+_QUICKLY_READ = 2_000
+"""Characters of a script that is read at once. A longer one goes to a thread."""
+
+_RESULTS_HELD = 2
+"""How many of the largest results wait in this process until their script takes them."""
 
 _MOST_NAMED = 50
 """Tools that a request may name in `may_change`."""
@@ -79,6 +86,7 @@ class ScriptRunner:
         self._workers = Workers(limits)
         self._waiting = waiting or WaitingScripts()
         self._checker = checker
+        self._reading = asyncio.Lock()
 
     async def close(self) -> None:
         """End the scripts that wait for answers, and the workers."""
@@ -94,7 +102,7 @@ class ScriptRunner:
     async def check(self, script: str, toolbox: Toolbox, variables: Collection[str] = ()) -> Checked:
         """What would keep a script from being run, given these tools and variables; nothing is called."""
         try:
-            source = read_source(script, toolbox, self._limits.script_characters, variables)
+            source = await self._source(script, toolbox, variables)
         except InvalidRequest as error:
             return Checked(unreadable=str(error).removesuffix(" Nothing was called."))
         return await self._check(source, toolbox, variables)
@@ -132,7 +140,7 @@ class ScriptRunner:
 
     async def _read(self, script: str, toolbox: Toolbox, variables: Collection[str], caller: Caller) -> ScriptSource:
         try:
-            return read_source(script, toolbox, self._limits.script_characters, variables)
+            return await self._source(script, toolbox, variables)
         except NoSuchTool as error:
             server = next(iter(toolbox.servers[error.server].values())).server
             try:
@@ -143,6 +151,14 @@ class ScriptRunner:
             except RequestError:
                 pass
             raise
+
+    async def _source(self, script: str, toolbox: Toolbox, variables: Collection[str]) -> ScriptSource:
+        longest = self._limits.script_characters
+        if not _QUICKLY_READ < len(script) <= longest:
+            return read_source(script, toolbox, longest, variables)
+        # One at a time: threads that compute would take turns with the event loop, and everybody would wait.
+        async with self._reading:
+            return await asyncio.to_thread(read_source, script, toolbox, longest, variables)
 
     async def _done(self, job: _Job, caller: Caller, attempt: ScriptAttempt) -> dict[str, Any]:
         """Run a script to its end."""
@@ -181,7 +197,8 @@ class ScriptRunner:
         before = setup(job.source.servers, job.arguments, limits.script_calls, limits.script_output)
         try:
             async with self._workers.session(caller) as session, clock:
-                value = await Driver(session, calls, printed, limits.script_memory).run(before, job.source.code)
+                held = _RESULTS_HELD * limits.script_result_bytes
+                value = await Driver(session, calls, printed, held).run(before, job.source.code)
         except _endings() as error:
             if isinstance(error, TimeoutError) and not clock.is_over:
                 raise
