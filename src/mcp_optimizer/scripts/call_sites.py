@@ -10,12 +10,14 @@ import ast
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 from mcp_optimizer.catalog import CatalogTool
-from mcp_optimizer.compression.validation import SchemaCheck
-from mcp_optimizer.domain.json_schema import properties_of, required_of
-from mcp_optimizer.scripts.names import Parameter, Toolbox, parameters_of, python_name
+from mcp_optimizer.compression.validation import SchemaCheck, parts
+from mcp_optimizer.domain.json_schema import properties_of
+from mcp_optimizer.runtime.lazy import lazy
+from mcp_optimizer.scripts.names import Parameter, Toolbox, by_any_name, parameters_of, python_name
 from mcp_optimizer.scripts.own_values import OwnValues
 from mcp_optimizer.scripts.problems import Problem, hint, problem, shown
 from mcp_optimizer.scripts.stubs import takes_only_named
@@ -23,6 +25,13 @@ from mcp_optimizer.scripts.syntax import bound_names
 
 _BY_NAME = ("call", "parallel")
 _LONGEST_LITERAL = 20_000
+_MOST_PROBLEMS = 50
+_MOST_OF_A_CALL = 10
+"""Further mistakes, in a script and in one call of it, are not looked for."""
+
+_MOST_PARTS = 100_000
+"""Parts of schemas that arguments are compared with; each costs some microseconds."""
+
 _LAST_PART = re.compile(r"__|[./:]")
 _ENVELOPING = frozenset({"definitions", "$defs", "$schema"})
 
@@ -48,11 +57,12 @@ class CallSites:
         """The tools that the script names, by server and tool as it spells them."""
         self.problems: list[Problem] = []
         self.sites: list[CallSite] = []
+        self._schemas = ArgumentSchemas()
         for node in self.nodes:
             if isinstance(node, ast.Attribute):
                 self._read_attribute(node)
         for node in self.nodes:
-            if isinstance(node, ast.Call):
+            if isinstance(node, ast.Call) and len(self.problems) < _MOST_PROBLEMS:
                 self._read_call(node)
 
     def is_server(self, node: ast.expr) -> bool:
@@ -108,13 +118,19 @@ class CallSites:
     def _unknown(self, node: ast.Call, name: str) -> None:
         """The gateway understands more spellings, so only a name that none of them can mean is a mistake."""
         last = python_name(_LAST_PART.split(name)[-1]).casefold()
-        spelt = [f"{server}.{tool}" for server, tools in self._toolbox.servers.items() for tool in tools]
-        ends = {one.partition(".")[2].casefold() for one in spelt} | {
-            python_name(tool.name).casefold() for tools in self._toolbox.servers.values() for tool in tools.values()
-        }
         whole = python_name(name).casefold()
-        if last not in ends and not any(whole.endswith(end) for end in ends):
-            self._note(node, f"there is no tool {shown(name)}.{hint(name, spelt, 'tools')}")
+        if last not in self._ends and not whole.endswith(self._ends):
+            self._note(node, f"there is no tool {shown(name)}.{hint(name, self._spelt, 'tools')}")
+
+    @lazy
+    def _spelt(self) -> Sequence[str]:
+        return [f"{server}.{tool}" for server, tools in self._toolbox.servers.items() for tool in tools]
+
+    @lazy
+    def _ends(self) -> tuple[str, ...]:
+        """What the spellings of all tools end with."""
+        tools = [(name, tool) for of_server in self._toolbox.servers.values() for name, tool in of_server.items()]
+        return tuple({spelt.casefold() for name, tool in tools for spelt in (name, python_name(tool.name))})
 
     def _add(
         self, node: ast.Call, tool: CatalogTool, args: Sequence[ast.expr], keywords: Sequence[ast.keyword]
@@ -122,7 +138,8 @@ class CallSites:
         spelling = self._toolbox.spelling(tool)
         self.sites.append(CallSite(tool, node))
         given = [ast.keyword(arg=one.arg, value=self.own.resolved(one.value) or one.value) for one in keywords]
-        for message in argument_problems(tool, spelling, args, given):
+        found = argument_problems(tool, spelling, args, given, self._schemas)
+        for message in islice(found, _MOST_OF_A_CALL):
             self._note(node, message)
 
     def _note(self, node: ast.expr, message: str) -> None:
@@ -150,7 +167,11 @@ def _keywords(item: ast.Dict) -> list[ast.keyword] | None:
 
 
 def argument_problems(
-    tool: CatalogTool, spelling: str, args: Sequence[ast.expr], keywords: Sequence[ast.keyword]
+    tool: CatalogTool,
+    spelling: str,
+    args: Sequence[ast.expr],
+    keywords: Sequence[ast.keyword],
+    schemas: ArgumentSchemas,
 ) -> Iterator[str]:
     """What is wrong with the arguments of one call. What it unpacks is not known."""
     parameters = parameters_of(tool)
@@ -162,7 +183,7 @@ def argument_problems(
         return
     schema = tool.record.details.input_schema
     given: dict[str, ast.expr] = {parameter.own: arg for parameter, arg in zip(parameters, args, strict=False)}
-    known = {parameter.python: parameter for parameter in parameters} | {one.own: one for one in parameters}
+    known = by_any_name(tool)
     for keyword in keywords:
         if keyword.arg is None:
             continue
@@ -171,34 +192,51 @@ def argument_problems(
         elif takes_only_named(schema) or (not parameters and schema.get("additionalProperties") is False):
             yield f"{spelling} has no argument {shown(keyword.arg)}.{_hint(keyword.arg, parameters, given)}"
     if all(keyword.arg is not None for keyword in keywords):
-        yield from _missing(spelling, parameters, given, schema)
-    yield from _invalid(spelling, given, schema)
+        yield from _missing(spelling, parameters, given)
+    yield from _invalid(spelling, given, tool, schemas)
 
 
 def _hint(name: str, parameters: Sequence[Parameter], given: Mapping[str, Any]) -> str:
     return hint(name, [one.python for one in parameters if one.own not in given], "others")
 
 
-def _missing(
-    spelling: str, parameters: Sequence[Parameter], given: Mapping[str, Any], schema: Mapping[str, Any]
+def _missing(spelling: str, parameters: Sequence[Parameter], given: Mapping[str, Any]) -> Iterator[str]:
+    for parameter in parameters:
+        if parameter.is_required and parameter.own not in given:
+            yield f"{spelling} needs the argument {shown(parameter.python)}."
+
+
+class ArgumentSchemas:
+    """The schemas of single arguments, each made once for a script; after so many parts of them, no more are made."""
+
+    def __init__(self) -> None:
+        self._made: dict[tuple[tuple[str, str], str], SchemaCheck | None] = {}
+        self._left = _MOST_PARTS
+
+    def of(self, tool: CatalogTool, name: str) -> SchemaCheck | None:
+        if (tool.key, name) not in self._made:
+            self._made[tool.key, name] = self._make(tool.record.details.input_schema, name)
+        return self._made[tool.key, name]
+
+    def _make(self, schema: Mapping[str, Any], name: str) -> SchemaCheck | None:
+        around = {key: schema[key] for key in _ENVELOPING if key in schema}
+        of_one = {**around, "type": "object", "properties": {name: properties_of(schema).get(name, True)}}
+        self._left -= parts(of_one, self._left)
+        return SchemaCheck(of_one) if self._left > 0 else None
+
+
+def _invalid(
+    spelling: str, given: Mapping[str, ast.expr], tool: CatalogTool, schemas: ArgumentSchemas
 ) -> Iterator[str]:
-    spelt = {parameter.own: parameter.python for parameter in parameters}
-    for name in required_of(schema):
-        if name not in given and name in spelt:
-            yield f"{spelling} needs the argument {shown(spelt[name])}."
-
-
-def _invalid(spelling: str, given: Mapping[str, ast.expr], schema: Mapping[str, Any]) -> Iterator[str]:
     """Arguments that are written out and that the schema does not admit."""
-    around = {key: schema[key] for key in _ENVELOPING if key in schema}
+    known = by_any_name(tool)
     for name, node in given.items():
         written = _literal(node)
-        if written is None or (written.value is None and name not in required_of(schema)):
+        if written is None or (written.value is None and not known[name].is_required):
             continue
-        of_one = {**around, "type": "object", "properties": {name: properties_of(schema).get(name, True)}}
-        check = SchemaCheck(of_one)
+        check = schemas.of(tool, name)
         value = {name: written.value}
-        if not check.admits(value):
+        if check is not None and not check.admits(value):
             messages = [message for _, message in check.problems(value, 1)]
             if messages:
                 yield f"{spelling}, argument {shown(name)}: {messages[0]}"

@@ -202,7 +202,8 @@ class InnerCalls:
             return await self._received(result, tool, note)
 
     async def _once(self, tool: CatalogTool, arguments: Mapping[str, Any], caller: Caller) -> dict[str, Any]:
-        most = self._allowed.mode.most
+        # Its server may have changed the tool since the script began: it is not called as what it was then.
+        most = self._allowed.mode.most if tool.key in self._allowed.named else Risk.READ
         return await self._gateway.call(tool.record.name, arguments, tool.server, caller, most=most, whole=True)
 
     async def _received(self, result: Mapping[str, Any], tool: CatalogTool, note: CallNote) -> str:

@@ -28,6 +28,9 @@ MODULES = frozenset(
 )
 """Modules that scripts can import; no server is spelt like one."""
 
+OURS = "_mo_"
+"""How the names begin that the code around a script uses; no server is spelt like that."""
+
 _TAKEN = HELPERS | MODULES | frozenset(dir(builtins))
 _NOT_IN_NAMES = re.compile(r"\W+")
 
@@ -66,6 +69,18 @@ def _parameters(definition: Definition) -> tuple[Parameter, ...]:
     needed = set(required_of(schema))
     own = sorted(properties_of(schema), key=lambda name: name not in needed)
     return tuple(Parameter(python, name, name in needed) for python, name in _spelt(own).items())
+
+
+def by_any_name(tool: CatalogTool) -> Mapping[str, Parameter]:
+    """A tool's parameters by their Python names and by their own."""
+    return _by_any_name(tool.record.definition)
+
+
+@lru_cache(maxsize=64)
+def _by_any_name(definition: Definition) -> Mapping[str, Parameter]:
+    """Kept, because there may be thousands, and as many calls that name some."""
+    parameters = _parameters(definition)
+    return {one.python: one for one in parameters} | {one.own: one for one in parameters}
 
 
 class Toolbox:
@@ -135,6 +150,8 @@ def _spelt(names: Iterable[str], taken: frozenset[str] = frozenset()) -> dict[st
     for name in sorted(names, key=lambda name: (python_name(name) != name, name)):
         plain = python_name(name)
         python = f"{plain}_" if plain in taken else plain
+        if taken and python.startswith(OURS):
+            python = plain = f"server{plain}"
         # Counted on from the last: thousands of names may be spelt alike.
         while python in given:
             last[plain] = last.get(plain, 1) + 1

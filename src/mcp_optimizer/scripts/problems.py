@@ -8,12 +8,17 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 from dataclasses import dataclass
+from heapq import nlargest
+from itertools import islice
 
 from mcp_optimizer.runtime.terminal_text import printable
 
 _LONGEST_NAME = 60
 _LONGEST_MESSAGE = 300
-_MOST_COMPARED = 2_000
+_MOST_SKIMMED = 5_000
+_MOST_COMPARED = 40
+"""Names that are compared letter by letter, which takes up to a millisecond each."""
+
 _MOST_LISTED = 12
 _CUTOFF = 0.6
 
@@ -43,11 +48,21 @@ def shown(name: str) -> str:
 
 def nearest(name: str, known: Iterable[str]) -> str:
     """The name that was probably meant, or nothing."""
-    candidates = [one for _, one in zip(range(_MOST_COMPARED), known, strict=False) if len(one) <= 2 * _LONGEST_NAME]
+    return next(iter(near_names(name, known, 1, _CUTOFF)), "")
+
+
+def near_names(name: str, known: Iterable[str], most: int, cutoff: float) -> list[str]:
+    """The names most like one. A server may have thousands, of any letters: those that share the most pairs of letters
+    with it are compared.
+    """
+    candidates = [one for one in islice(known, _MOST_SKIMMED) if len(one) <= 2 * _LONGEST_NAME]
     folded = {_folded(one): one for one in reversed(candidates)}
     wanted = _folded(name[: 2 * _LONGEST_NAME])
-    found = folded.get(wanted) or next(iter(difflib.get_close_matches(wanted, folded, n=1, cutoff=_CUTOFF)), "")
-    return folded.get(found, found)
+    if wanted in folded:
+        return [folded[wanted]]
+    pairs = _pairs(wanted)
+    likely = nlargest(_MOST_COMPARED, folded, key=lambda one: len(pairs & _pairs(one)) / (len(one) + len(wanted) + 1))
+    return [folded[one] for one in difflib.get_close_matches(wanted, likely, n=most, cutoff=cutoff)]
 
 
 def hint(name: str, known: Iterable[str], what: str) -> str:
@@ -59,6 +74,10 @@ def hint(name: str, known: Iterable[str], what: str) -> str:
         return f" There are no {what}."
     more = ", ..." if len(known) > _MOST_LISTED else ""
     return f" The {what}: {', '.join(shown(one)[1:-1] for one in known[:_MOST_LISTED])}{more}."
+
+
+def _pairs(name: str) -> set[str]:
+    return {name[at : at + 2] for at in range(len(name))}
 
 
 def _folded(name: str) -> str:

@@ -5,7 +5,6 @@ Called by `stored`, which knows where the tools come from and where the script g
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -18,6 +17,7 @@ from mcp_optimizer.errors import InvalidRequest, RequestError, UpstreamError, li
 from mcp_optimizer.gateway import resolving
 from mcp_optimizer.limits import Limits
 from mcp_optimizer.scripts.names import HELPERS, Toolbox, parameters_of
+from mcp_optimizer.scripts.problems import near_names
 from mcp_optimizer.scripts.stored_source import ReadSource, read_source
 from mcp_optimizer.scripts.stored_texts import (
     check_description,
@@ -168,5 +168,5 @@ def _derived(name: str, line: int, source: ReadSource, around: ToolsAtHand) -> S
 
 
 def _nearest(name: str, names: Iterable[str]) -> str:
-    near = difflib.get_close_matches(name[:_MOST_SHOWN], [one[:_MOST_SHOWN] for one in names], n=3)
+    near = near_names(name, names, 3, 0.6)
     return f" Nearest: {listed(near)}." if near else ""

@@ -8,7 +8,6 @@ parser is an error of the script.
 from __future__ import annotations
 
 import ast
-import difflib
 import textwrap
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ from mcp_optimizer.errors import InvalidRequest, quoted
 from mcp_optimizer.scripts.changed_text import ChangedText
 from mcp_optimizer.scripts.names import Toolbox
 from mcp_optimizer.scripts.plainer import plainer
+from mcp_optimizer.scripts.problems import near_names
 from mcp_optimizer.scripts.syntax import bound_names, called, imported, in_order, parsed
 
 _LATER = {"call": "_mo_call_later", "parallel": "_mo_parallel_later", "find": "_mo_find_later"}
@@ -183,7 +183,7 @@ class _Script:
             self._text.replace(node, f"{server}.{node.attr}", f'"{server}.{node.attr}"')
 
     def _nearest(self, server: str, name: str) -> str:
-        near = difflib.get_close_matches(name[:100], self._toolbox.servers[server], n=_SHOWN_NAMES, cutoff=0.5)
+        near = near_names(name, self._toolbox.servers[server], _SHOWN_NAMES, 0.5)
         return f" Similar: {', '.join(near)}." if near else ""
 
     def _read_call(self, node: ast.Call) -> None:

@@ -20,6 +20,7 @@ from mcp_optimizer.domain.json_schema import named, properties_of
 from mcp_optimizer.scripts.names import Parameter, Toolbox, Toolboxes, parameters_of
 from mcp_optimizer.scripts.types_of import (
     ANY,
+    Effort,
     ListType,
     LiteralType,
     MapType,
@@ -28,7 +29,6 @@ from mcp_optimizer.scripts.types_of import (
     PyType,
     UnionType,
     result_type,
-    type_of_schema,
     type_of_shape,
     without_none,
 )
@@ -49,6 +49,10 @@ _LEVELS = 2
 _LONGEST_TYPE = 200
 _LONGEST_STUB = 1_600
 _MOST_REMEMBERED = 5_000
+_SHORT_EFFORT = 1_000
+_EXACT_EFFORT = 10_000
+"""Parts of schemas that are read for the short stub of one tool, and for the check of one script."""
+
 _MOST_EXACT = 300
 _LONGEST_NAME = 200
 """A tool with more parameters, or a longer name of one, is not checked."""
@@ -62,7 +66,10 @@ def short_stub(tool: CatalogTool, spelling: str, shape: str = "") -> str:
     parameters = parameters_of(tool)
     # A parameter with a name beyond all reason has no place in a reply.
     short = [parameter for parameter in parameters if len(parameter.python) <= _LONGEST_NAME]
-    shown = [_shown(parameter, schema, is_typed=at < _MOST_TYPED) for at, parameter in enumerate(short[:_MOST_SHOWN])]
+    effort = Effort(_SHORT_EFFORT)
+    shown = [
+        _shown(parameter, schema, effort, is_typed=at < _MOST_TYPED) for at, parameter in enumerate(short[:_MOST_SHOWN])
+    ]
     if len(parameters) > len(shown) or _takes_others(schema):
         shown.append(MORE)
     while len(shown) > 1 and sum(map(len, shown)) > _LONGEST_STUB:
@@ -73,17 +80,17 @@ def short_stub(tool: CatalogTool, spelling: str, shape: str = "") -> str:
     return _line(f"{spelling}({', '.join(shown)}){returned}") + (f"  # {said}" if said else "")
 
 
-def _shown(parameter: Parameter, schema: Mapping[str, Any], *, is_typed: bool) -> str:
+def _shown(parameter: Parameter, schema: Mapping[str, Any], effort: Effort, *, is_typed: bool) -> str:
     own = properties_of(schema)[parameter.own]
     if parameter.is_required:
-        return f"{parameter.python}: {_brief(type_of_schema(own, schema))}"
+        return f"{parameter.python}: {_brief(effort.type(own, schema))}"
     default = own.get("default") if isinstance(own, dict) else None
     if isinstance(default, bool | int | float) or (isinstance(default, str) and 0 < len(default) <= _LONGEST_DEFAULT):
-        found = type_of_schema(own, schema)
+        found = effort.type(own, schema)
         if isinstance(found, LiteralType):
             return f"{parameter.python}: {_brief(found)} = {_literal(default)}"
         return f"{parameter.python}={_literal(default)}"
-    found = without_none(type_of_schema(own, schema))
+    found = without_none(effort.type(own, schema))
     if not is_typed and isinstance(found, PlainType):
         return f"{parameter.python}?"
     return f"{parameter.python}?: {_brief(found)}"
@@ -164,6 +171,7 @@ class ExactStubs:
     """By the name of the TypedDict."""
     _lines: list[str] = field(default_factory=list)
     _used: int = 0
+    _effort: Effort = field(default_factory=lambda: Effort(_EXACT_EFFORT))
 
     def write(self, toolbox: Toolbox, used: Sequence[tuple[str, str]], shapes: Mapping[tuple[str, str], Shape]) -> str:
         """The stubs of the tools that a script uses, by server and tool as it spells them. `shapes`: what was learned
@@ -174,13 +182,15 @@ class ExactStubs:
             tool = toolbox.tool(server, name)
             if tool is not None:
                 returned = self._returned(tool, f"{server}.{name}", shapes.get(tool.key))
-                methods.setdefault(server, []).append(f"    def {name}({_exact(tool)}) -> {returned}: ...")
+                methods.setdefault(server, []).append(
+                    f"    def {name}({_exact(tool, self._effort)}) -> {returned}: ..."
+                )
         for server, of_server in methods.items():
             self._lines += [f"class {SERVER}{server}:", *of_server, f"{server}: {SERVER}{server}"]
         return "\n".join(self._lines)
 
     def _returned(self, tool: CatalogTool, spelling: str, shape: Shape | None) -> str:
-        declared = result_type(tool.record.details.output_schema)
+        declared = result_type(tool.record.details.output_schema, self._effort)
         is_learned = declared == ANY and tool.record.details.output_schema is None
         found = type_of_shape(shape) if is_learned else declared
         before, names = len(self._lines), list(self.results)
@@ -221,7 +231,7 @@ class ExactStubs:
 SERVER, DECLARED, LEARNED = "McpServer_", "McpDeclared_", "McpLearned_"
 
 
-def _exact(tool: CatalogTool) -> str:
+def _exact(tool: CatalogTool, effort: Effort) -> str:
     """The parameters of a method: those that are needed first, all with or without their names."""
     schema = tool.record.details.input_schema
     parameters = parameters_of(tool)
@@ -232,7 +242,7 @@ def _exact(tool: CatalogTool) -> str:
         next(name for name in ("self", "self_", "_self", *map("self_{}".format, range(2, 999))) if name not in taken)
     ]
     for parameter in parameters:
-        given = _argument(type_of_schema(properties_of(schema)[parameter.own], schema))
+        given = _argument(effort.type(properties_of(schema)[parameter.own], schema))
         parts.append(f"{parameter.python}: {given}{'' if parameter.is_required else ' = ...'}")
     return ", ".join(parts if takes_only_named(schema) else [*parts, "**others: Any"])
 

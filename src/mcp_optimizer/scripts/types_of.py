@@ -79,24 +79,41 @@ _OPENING = ("patternProperties", "unevaluatedProperties", "if", "then", "else", 
 """Keywords beside `properties` that make an object more than the sum of its properties."""
 
 
+class Effort:
+    """The parts of schemas that are read at most for one purpose, such as the check of a script: tools may have
+    thousands of parameters, and each of these many parts.
+    """
+
+    def __init__(self, most: int = _MOST_NODES) -> None:
+        self._left = most
+
+    def type(self, schema: Any, root: Mapping[str, Any]) -> PyType:
+        """The type of the values that a schema admits. `root` is what its references are resolved in."""
+        reader = _Reader(dict(root), min(self._left, _MOST_NODES))
+        try:
+            return reader.type(schema, 0, ())
+        except RecursionError:
+            return ANY
+        finally:
+            self._left -= reader.used
+
+
 def type_of_schema(schema: Any, root: Mapping[str, Any]) -> PyType:
-    """The type of the values that a schema admits. `root` is what its references are resolved in."""
-    try:
-        return _Reader(dict(root)).type(schema, 0, ())
-    except RecursionError:
-        return ANY
+    """The type of one schema alone."""
+    return Effort().type(schema, root)
 
 
-def result_type(output_schema: Mapping[str, Any] | None) -> PyType:
+def result_type(output_schema: Mapping[str, Any] | None, effort: Effort | None = None) -> PyType:
     """What a tool declares to return, without the envelope that scripts do not see; `ANY` without a schema, and for a
     text in an envelope, which may be JSON.
     """
     if output_schema is None:
         return ANY
+    effort = effort or Effort()
     if is_envelope(output_schema):
-        inner = type_of_schema(properties_of(output_schema).get(_ENVELOPE), output_schema)
+        inner = effort.type(properties_of(output_schema).get(_ENVELOPE), output_schema)
         return inner if isinstance(inner, ObjectType | MapType | ListType) else ANY
-    found = type_of_schema(output_schema, output_schema)
+    found = effort.type(output_schema, output_schema)
     return found if isinstance(found, ObjectType | MapType) else ANY
 
 
@@ -120,9 +137,13 @@ def type_of_shape(shape: Shape | None) -> PyType:
 class _Reader:
     """Reads one schema, within a budget of nodes."""
 
-    def __init__(self, root: dict[str, Any]) -> None:
+    def __init__(self, root: dict[str, Any], most: int) -> None:
         self._root = root
-        self._left = _MOST_NODES
+        self._left = self._most = most
+
+    @property
+    def used(self) -> int:
+        return min(self._most, self._most - self._left)
 
     def type(self, schema: Any, depth: int, inside: tuple[str, ...]) -> PyType:
         """`inside`: the references that were followed on the way here."""
