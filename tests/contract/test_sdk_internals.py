@@ -211,7 +211,8 @@ def test_no_other_file_touches_a_private_member(path: Path) -> None:
 
 def test_the_private_members_in_use_are_found() -> None:
     found = {name.rpartition(".")[2] for _, name in private_uses(HOME)}
-    assert found == {"_connection", "_server_instances", "_handle_request", "_admit_session"}
+    of_sessions = {"_server_instances", "_session_owners", "_admit_session", "_discard_session"}
+    assert found == {"_connection", "_handle_request", "_handle_stateful_request", *of_sessions}
 
 
 def test_the_protocol_types_are_those_of_the_same_release() -> None:

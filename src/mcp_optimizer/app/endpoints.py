@@ -43,6 +43,7 @@ def http_app(
 ) -> tuple[Starlette, Dashboard | None]:
     """/mcp, /health, /ready, and, if the settings want it, the dashboard."""
     from mcp_optimizer.callers.door import Door
+    from mcp_optimizer.serving.ended_sessions import EndedSessions
     from mcp_optimizer.serving.http import admitted_hosts, build_http_app, is_loopback
     from mcp_optimizer.serving.step_up import StepUp
 
@@ -66,6 +67,8 @@ def http_app(
         requests=life.requests,
         worker=worker_name(os.environ),
         gate=parts.gate,
+        signatures=parts.storage.signatures,
+        ended=EndedSessions(parts.storage.gateways if settings.database_place is not None else None),
         door=Door(
             parts.credentials,
             is_open=is_for_all,

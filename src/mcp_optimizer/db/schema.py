@@ -18,7 +18,7 @@ from mcp_optimizer.errors import CatalogError
 
 logger = logging.getLogger(__name__)
 
-HEAD = "0012"
+HEAD = "0013"
 """The newest migration; a database already at it opens without loading Alembic."""
 
 APPLICATION_ID = 0x4D43504F

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from mcp_optimizer.db.breaker import Breaker
 from mcp_optimizer.domain.events import ToolKey
 from mcp_optimizer.errors import CatalogError
+from mcp_optimizer.runtime.signatures import Signatures
 from mcp_optimizer.runtime.tasks import BackgroundTasks
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from mcp_optimizer.db.catalog import Catalog
     from mcp_optimizer.db.database import Database
     from mcp_optimizer.db.forms import StoredForms
+    from mcp_optimizer.db.gateways import GatewayRows
     from mcp_optimizer.db.history import History
     from mcp_optimizer.db.kept_results import KeptResults
     from mcp_optimizer.db.pins import StoredPins
@@ -62,6 +64,8 @@ class Storage:
         self._making_memory = asyncio.Lock()
         self.breaker = Breaker(self._probe)
         """For whatever a request waits for."""
+        self.signatures = Signatures(self._key)
+        """For what clients carry from one gateway on this database to another."""
         self.uses: Mapping[ToolKey, int] = {}
         """How often tools were called, as all gateways use it. Rarely read, because lists that depend on it change."""
         self.has_counted = False
@@ -161,6 +165,22 @@ class Storage:
         from mcp_optimizer.db.api_keys import StoredKeys
 
         return StoredKeys(self._database)
+
+    async def gateways(self) -> GatewayRows | None:
+        """The gateways on this database, and the sessions that clients ended."""
+        await self.opened()
+        if self._database is None:
+            return None
+        from mcp_optimizer.db.gateways import GatewayRows
+
+        return GatewayRows(self._database)
+
+    async def _key(self) -> bytes | None:
+        stored = await self.use()
+        try:
+            return await stored.key() if stored is not None else None
+        except CatalogError:
+            return None
 
     async def history(self, *, everything: bool = False) -> History | None:
         """The stored events: those of our configuration, or with `everything` those of all."""

@@ -253,6 +253,26 @@ stored_script = Table(
     Column("saved_at_ms", BigInteger, nullable=False),
 )
 
+# The gateways that run on this database. A row is written again and again as long as its gateway lives; `address` is
+# where the others reach it.
+gateway = Table(
+    "gateway",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("address", Text, nullable=False),
+    Column("version", Text, nullable=False),
+    Column("started_at_ms", BigInteger, nullable=False),
+    Column("seen_at_ms", BigInteger, nullable=False),
+)
+
+# Sessions that their clients ended, by the hash of their ids, until the ids are too old to be used anyway.
+ended_session = Table(
+    "ended_session",
+    metadata,
+    Column("hash", Text, primary_key=True),
+    Column("until_ms", BigInteger, nullable=False),
+)
+
 # Complete results that were cut, in pieces; a chunk contains several. No pieces means not yet written.
 kept_result = Table(
     "kept_result",

@@ -139,6 +139,13 @@ class Caller:
         return self.link.key if self.link is not None else self.key
 
     @property
+    def reader(self) -> str:
+        """Whose kept results it reads: those of its principal, in whatever session and at whatever gateway. At an open
+        gateway nobody is told from another, and whoever knows the id of a result, which cannot be guessed, reads it.
+        """
+        return self.principal.id
+
+    @property
     def is_distinct(self) -> bool:
         """Whether nobody else can have the same `key`. Somebody unverified without a session has only a name."""
         return self.principal.is_verified or (self.link is not None and not self.link.is_modern)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from contextvars import ContextVar
 from typing import Any, Generic, TypeVar
 
 import anyio
@@ -15,9 +16,10 @@ from mcp.server.auth.middleware.bearer_auth import AuthorizationContext
 from mcp.server.connection import Connection
 from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel import Server
-from mcp.server.streamable_http import EventStore, StreamableHTTPServerTransport
+from mcp.server.streamable_http import MCP_SESSION_ID_HEADER, EventStore, StreamableHTTPServerTransport
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
-from starlette.types import ASGIApp
+from starlette.datastructures import Headers
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 Events = TypeVar("Events", bound=EventStore)
 
@@ -42,13 +44,20 @@ def end_unless_used(manager: StreamableHTTPSessionManager, session: str, seconds
         scope.deadline = min(scope.deadline, anyio.current_time() + seconds)
 
 
+def _is_idle(transport: StreamableHTTPServerTransport) -> bool:
+    """Whether it counts down its idle time, which it does while it has no request in progress."""
+    scope = transport.idle_scope
+    return scope is not None and scope.deadline != math.inf
+
+
 class OpenSessionManager(StreamableHTTPSessionManager, Generic[Events]):
-    """The SDK's sessions over HTTP, behind a gate of our own, and each with a store of events of its own."""
+    """The SDK's sessions over HTTP, behind a gate of our own, each with a store of events and an id of our own."""
 
     def __init__(self, server: Server[Any], *, gate: Callable[[ASGIApp], ASGIApp], **options: Any) -> None:
         """`gate`: put around the handling of requests, in the place of the SDK's own look at the size of bodies."""
         super().__init__(server, **options)
         self.asgi_app = gate(self._handle_request)  # type: ignore[assignment]
+        self._name: ContextVar[str] = ContextVar("session", default="")
 
     def __len__(self) -> int:
         """How many sessions are open. The SDK bounds their number and does not tell it."""
@@ -62,10 +71,66 @@ class OpenSessionManager(StreamableHTTPSessionManager, Generic[Events]):
         """A session began."""
         raise NotImplementedError
 
+    async def begin(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """A request without a session."""
+        await self.serve_session("", scope, receive, send)
+
+    async def go_on(self, session: str, scope: Scope, receive: Receive, send: Send) -> None:
+        """A request on a session, whether or not it is known here."""
+        await self.serve_session(session, scope, receive, send)
+
+    def has_session(self, session: str) -> bool:
+        return session in self._server_instances
+
+    async def serve_session(self, name: str, scope: Scope, receive: Receive, send: Send) -> None:
+        """As the SDK serves it. A session that begins with this request gets this name, if one is given."""
+        self._name.set(name)
+        if (transport := self._server_instances.pop(name, None)) is not None:
+            # The last in the order is the one that was used last.
+            self._server_instances[name] = transport
+        await super()._handle_stateful_request(scope, receive, send)
+
+    async def drop_unused(self) -> bool:
+        """End the session that was not used for the longest time, if one has no request in progress."""
+        idle = (name for name, one in self._server_instances.items() if _is_idle(one))
+        if (name := next(idle, None)) is None:
+            return False
+        await self._discard_session(name, self._server_instances[name])
+        return True
+
+    @property
+    def is_full(self) -> bool:
+        return self.max_sessions is not None and len(self._server_instances) >= self.max_sessions
+
+    async def _handle_stateful_request(self, scope: Scope, receive: Receive, send: Send) -> None:
+        session = Headers(scope=scope).get(MCP_SESSION_ID_HEADER)
+        if session is None:
+            await self.begin(scope, receive, send)
+        else:
+            await self.go_on(session, scope, receive, send)
+
     def _admit_session(self, requestor: AuthorizationContext | None) -> StreamableHTTPServerTransport | None:
         # The SDK gives all sessions one store, where streams of two sessions can have the same name.
         self.event_store = events = self.new_events()
-        transport = super()._admit_session(requestor)
+        name = self._name.get()
+        transport = self._admit_named(name, requestor) if name else super()._admit_session(requestor)
         if transport is not None:
             self.admitted(transport.mcp_session_id, events)
+        return transport
+
+    def _admit_named(self, name: str, requestor: AuthorizationContext | None) -> StreamableHTTPServerTransport | None:
+        """As the SDK does, which makes ids that nobody else can read, before it looks at the request."""
+        if self.is_full:
+            return None
+        transport = StreamableHTTPServerTransport(
+            mcp_session_id=name,
+            is_json_response_enabled=self.json_response,
+            event_store=self.event_store,
+            security_settings=self.security_settings,
+            retry_interval=self.retry_interval,
+            idle_timeout=self.session_idle_timeout,
+        )
+        if requestor is not None:
+            self._session_owners[name] = requestor
+        self._server_instances[name] = transport
         return transport

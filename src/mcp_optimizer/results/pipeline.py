@@ -130,7 +130,7 @@ class Results:
             return ""
         limits, result_id = ResultLimits(max_tokens=self._bounds.reply_tokens), new_result_id()
         pieces = await asyncio.to_thread(whole_pieces, Reading(told(text)), limits, self.count_tokens)
-        return result_id if await self._store.keep(result_id, caller.key, pieces, limits.max_tokens) else ""
+        return result_id if await self._store.keep(result_id, caller.reader, pieces, limits.max_tokens) else ""
 
     def warm_up(self) -> None:
         """Load the tokenizer, so the first call does not wait for it."""
@@ -174,7 +174,7 @@ class Results:
     async def _can_be_read(self, kept: Mapping[str, Any], call: Call) -> bool:
         """Whether the complete result behind a cached one is still kept."""
         about = kept["_meta"].get(RESULT_META_KEY)
-        return about is None or self._store is None or await self._store.has(about["resultId"], call.caller.key)
+        return about is None or self._store is None or await self._store.has(about["resultId"], call.caller.reader)
 
     def _served_again(self, kept: Mapping[str, Any], started: float) -> dict[str, Any]:
         metadata = ResponseMetadata(performance=replace(_performance(started), cached_result=True))
@@ -249,7 +249,7 @@ class Results:
         assert self._store is not None
         pieces, result = done.limited.pieces, done.limited.result
         assert pieces is not None
-        if not await self._store.keep(done.result_id, call.caller.key, pieces, limits.max_tokens):
+        if not await self._store.keep(done.result_id, call.caller.reader, pieces, limits.max_tokens):
             *content, _notice = result["content"]
             return {**result, "content": [*content, notice_block(NOT_KEPT)]}
         about = {"resultId": done.result_id, "unit": pieces.unit, "total": pieces.count}
@@ -292,7 +292,7 @@ class Results:
             return None
         count = self._estimator.counter.count_tokens
         pieces = await asyncio.to_thread(lambda: whole_pieces(selectable(reading), limits, count))
-        return pieces if await self._store.keep(result_id, call.caller.key, pieces, limits.max_tokens) else None
+        return pieces if await self._store.keep(result_id, call.caller.reader, pieces, limits.max_tokens) else None
 
     async def _told(
         self, selection: Selection, treatment: Treatment, call: Call, performance: PerformanceInfo, result_id: str = ""
@@ -324,7 +324,7 @@ class Results:
         projection = self.projection(select)
         if projection is not None and (search or offset):
             raise InvalidRequest("select applies to the complete result: omit search and offset.")
-        kept = await self._store.find(result_id, caller.key)
+        kept = await self._store.find(result_id, caller.reader)
         if projection is not None:
             selection = await self._reader.select(kept, projection)
             treatment = replace(_AS_IT_IS, max_tokens=kept.max_tokens)
@@ -341,7 +341,7 @@ def _performance(started: float) -> PerformanceInfo:
 
 
 def new_result_id() -> str:
-    return f"r{secrets.token_hex(5)}"
+    return f"r{secrets.token_hex(10)}"
 
 
 def _and_told(result: dict[str, Any], notice: str) -> dict[str, Any]:

@@ -45,10 +45,13 @@ class KeptEvents:
         seconds: float = _SECONDS,
         size: int = DEFAULT_LIMITS.kept_events,
         clock: Callable[[], float] = time.monotonic,
+        mark: str = "",
     ) -> None:
+        """`mark`: what its ids begin with, for a session whose events other gateways number too."""
         self._seconds = seconds
         self._most = size
         self._clock = clock
+        self._mark = f"{mark}-" if mark else ""
         self._events: OrderedDict[int, _Kept] = OrderedDict()
         self._last = 0
         self.size = 0
@@ -56,6 +59,11 @@ class KeptEvents:
     def of_session(self) -> SessionEvents:
         """The events of one session, new and empty."""
         return SessionEvents(self)
+
+    def is_elsewhere(self, event_id: str) -> bool:
+        """Whether an event was numbered by another gateway, or here in another life."""
+        mark, _, number = event_id.rpartition("-")
+        return len(mark) == len(self._mark) - 1 and mark.isalnum() and number.isdecimal() and f"{mark}-" != self._mark
 
     def keep(self, session: object, stream: str, message: JSONRPCMessage | None) -> str:
         self._last += 1
@@ -69,16 +77,17 @@ class KeptEvents:
                 break
             self._events.popitem(last=False)
             self.size -= oldest.size
-        return str(self._last)
+        return f"{self._mark}{self._last}"
 
     def after(self, session: object, event_id: str) -> tuple[str, list[tuple[str, JSONRPCMessage]]] | None:
         """The stream of an event, and what followed it on that stream; None if the event is no longer known."""
-        number = int(event_id) if event_id.isdecimal() and len(event_id) <= _LONGEST_ID else 0
+        digits = event_id.removeprefix(self._mark)
+        number = int(digits) if digits.isdecimal() and len(digits) <= _LONGEST_ID else 0
         last = self._events.get(number)
         if last is None or last.session is not session:
             return None
         following = [
-            (str(key), kept.message)
+            (f"{self._mark}{key}", kept.message)
             for key, kept in self._events.items()
             if key > number and kept.session is session and kept.stream == last.stream and kept.message is not None
         ]

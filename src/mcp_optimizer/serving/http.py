@@ -10,9 +10,7 @@ import ipaddress
 from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
-from weakref import WeakValueDictionary
 
-from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
 from mcp.server.lowlevel import Server
 from mcp.server.streamable_http import MCP_SESSION_ID_HEADER
 from mcp.server.streamable_http_manager import StreamableHTTPASGIApp, StreamableHTTPSessionManager
@@ -26,18 +24,17 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from mcp_optimizer.callers.door import Door
 from mcp_optimizer.catalog import LiveCatalog
 from mcp_optimizer.errors import ConfigurationError
-from mcp_optimizer.relay.sdk_internals import OpenSessionManager, end_unless_used
-from mcp_optimizer.serving.event_store import KeptEvents, SessionEvents
+from mcp_optimizer.relay.sdk_internals import end_unless_used
+from mcp_optimizer.runtime.signatures import Signatures
+from mcp_optimizer.serving.ended_sessions import EndedSessions
 from mcp_optimizer.serving.first_events import HeldFirstEvents
 from mcp_optimizer.serving.gate import Gate
-from mcp_optimizer.serving.http_gate import HttpGate
-from mcp_optimizer.serving.large_bodies import LargeBodies, has_left, leave_large
+from mcp_optimizer.serving.large_bodies import LargeBodies
 from mcp_optimizer.serving.last_requests import LastCalls, LastRequests
 from mcp_optimizer.serving.resource_metadata import metadata_routes
+from mcp_optimizer.serving.sessions import Sessions
 
 _LOOPBACK_HOSTS = ("127.0.0.1:*", "localhost:*", "[::1]:*")
-_RETRY_MS = 1_000
-"""Milliseconds after which a client that lost a stream should ask for the rest."""
 _UNUSED = 60.0
 """Seconds after which an unused session ends: its client left before it received the session."""
 
@@ -55,13 +52,16 @@ def build_http_app(
     worker: str = "",
     gate: Gate | None = None,
     door: Door | None = None,
+    signatures: Signatures | None = None,
+    ended: EndedSessions | None = None,
     routes: Sequence[Route] = (),
 ) -> Starlette:
     """The ASGI application; its lifespan runs the MCP sessions.
 
     `is_ready` says whether a tool can be found and called now. `requests` counts those in progress, and says when the
     stopping gateway takes no more. `worker` is this process among several at the same address. Without a `door`,
-    everybody may call.
+    everybody may call. `signatures` and `ended` are shared with the other gateways of an installation, which open each
+    other's sessions.
     """
     if not is_loopback(host) and not allowed_hosts:
         raise ConfigurationError(
@@ -83,7 +83,7 @@ def build_http_app(
         return JSONResponse(answer, status_code=200 if can_call else 503)
 
     hosts = admitted_hosts(allowed_hosts, allowed_origins)
-    sessions = Sessions(server, gate=gate or Gate(), hosts=hosts, door=door)
+    sessions = Sessions(server, gate=gate or Gate(), hosts=hosts, door=door, signatures=signatures, ended=ended)
     served.count_sessions_with(lambda: len(sessions))
     described = metadata_routes(door, hosts) if door is not None and door.has_issuers else ()
     server.middleware.insert(0, sessions.leave_large)
@@ -101,39 +101,6 @@ def build_http_app(
 
 async def _nowhere(_request: Request) -> Response:
     return PlainTextResponse("Not Found", status_code=404)
-
-
-class Sessions(OpenSessionManager[SessionEvents]):
-    """The SDK's sessions behind the gate, with resumable streams."""
-
-    def __init__(
-        self, server: Server[Any], *, gate: Gate, hosts: TransportSecuritySettings, door: Door | None = None
-    ) -> None:
-        limits = gate.limits
-        super().__init__(
-            server,
-            gate=lambda app: HttpGate(app, gate, hosts, door),
-            max_sessions=limits.sessions,
-            security_settings=hosts,
-            retry_interval=_RETRY_MS,
-        )
-        self._events = KeptEvents(size=limits.kept_events)
-        self._of_session: WeakValueDictionary[str | None, SessionEvents] = WeakValueDictionary()
-
-    def new_events(self) -> SessionEvents:
-        return self._events.of_session()
-
-    def admitted(self, session: str | None, events: SessionEvents) -> None:
-        self._of_session[session] = events
-
-    async def leave_large(self, ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
-        """A middleware of the MCP server: large values bypass the SDK and cannot be sent again."""
-        result = await leave_large(ctx, call_next)
-        if isinstance(ctx.request, Request) and has_left(ctx):
-            events = self._of_session.get(ctx.request.headers.get(MCP_SESSION_ID_HEADER))
-            if events is not None:
-                events.leave_out(str(ctx.request_id))
-        return result
 
 
 class StrippedHeaders:

@@ -277,15 +277,6 @@ async def test_an_error_of_a_tool_is_held_to_the_limit_too() -> None:
         assert tokens(result) <= 200
 
 
-async def test_nobody_reads_another_callers_result(place: Path | str) -> None:
-    async with gate(max_rows=10, place=place) as opened:
-        result = await opened.pass_through(text_result(json.dumps(PEOPLE)), caller=Caller("me", "http:1"))
-        await opened.results.read(id_of(result), Caller("me", "http:1"))
-        for stranger in (LOCAL, Caller("me", "http:2")):
-            with pytest.raises(InvalidRequest, match=r"No result 'r\w+' is kept"):
-                await opened.results.read(id_of(result), stranger)
-
-
 async def test_search_finds_rows_wherever_they_are() -> None:
     async with gate(max_rows=10) as opened:
         result = await opened.pass_through(text_result(json.dumps(PEOPLE)))

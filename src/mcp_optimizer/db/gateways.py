@@ -1,0 +1,55 @@
+"""Reads and writes of what gateways on one database know of each other: who runs, and which sessions were ended."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+
+from sqlalchemy import delete, select
+
+from mcp_optimizer.db.tables import ended_session, gateway
+from mcp_optimizer.db.transactions import Transactions, upsert
+from mcp_optimizer.domain.gateways import PeerGateway
+
+_FORGOTTEN_AFTER_MS = 86_400_000
+"""Rows of gateways that were killed."""
+
+
+class GatewayRows(Transactions):
+    """The gateways, and the sessions that clients ended."""
+
+    async def seen(self, one: PeerGateway, now_ms: int) -> None:
+        """This gateway lives."""
+        row = {**asdict(one), "seen_at_ms": now_ms}
+        async with self._writing() as connection:
+            statement = upsert(connection, gateway).values(row)
+            changed = {name: statement.excluded[name] for name in ("address", "seen_at_ms")}
+            await connection.execute(statement.on_conflict_do_update(index_elements=["id"], set_=changed))
+            await connection.execute(delete(gateway).where(gateway.c.seen_at_ms < now_ms - _FORGOTTEN_AFTER_MS))
+
+    async def living(self, since_ms: int) -> list[PeerGateway]:
+        """Those that were seen since a moment, by the time of their start."""
+        columns = gateway.c
+        wanted = (
+            select(columns.id, columns.address, columns.version, columns.started_at_ms)
+            .where(columns.seen_at_ms >= since_ms)
+            .order_by(columns.started_at_ms, columns.id)
+        )
+        async with self._reading() as connection:
+            return [PeerGateway(*row) for row in await connection.execute(wanted)]
+
+    async def leave(self, gateway_id: str) -> None:
+        """This gateway stops."""
+        async with self._writing() as connection:
+            await connection.execute(delete(gateway).where(gateway.c.id == gateway_id))
+
+    async def end_session(self, session_hash: str, until_ms: int, now_ms: int) -> None:
+        """No gateway opens this session again."""
+        row = {"hash": session_hash, "until_ms": until_ms}
+        async with self._writing() as connection:
+            await connection.execute(upsert(connection, ended_session).values(row).on_conflict_do_nothing())
+            await connection.execute(delete(ended_session).where(ended_session.c.until_ms < now_ms))
+
+    async def is_ended(self, session_hash: str) -> bool:
+        wanted = select(ended_session.c.hash).where(ended_session.c.hash == session_hash)
+        async with self._reading() as connection:
+            return (await connection.execute(wanted)).first() is not None

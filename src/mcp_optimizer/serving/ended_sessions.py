@@ -1,0 +1,75 @@
+"""The sessions that their clients ended: no gateway opens them again, though their ids are still well signed.
+
+Kept in the database for as long as an id is good, and the latest in memory. While the database cannot be asked, only
+what is in memory is known: nobody waits for it longer than a second.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+import time
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING
+
+from mcp_optimizer.errors import CatalogError
+from mcp_optimizer.runtime.tasks import BackgroundTasks
+from mcp_optimizer.serving.session_ids import SESSION_DAYS
+
+if TYPE_CHECKING:
+    from mcp_optimizer.db.gateways import GatewayRows
+
+logger = logging.getLogger(__name__)
+
+_PATIENCE = 1.0
+_MOST = 10_000
+_MOST_UNWRITTEN = 100
+_DAY_MS = 86_400_000
+
+
+async def _nowhere() -> GatewayRows | None:
+    return None
+
+
+class EndedSessions:
+    """Those of all gateways. `stored` returns the database once it is open."""
+
+    def __init__(self, stored: Callable[[], Awaitable[GatewayRows | None]] | None = None) -> None:
+        self._stored = stored or _nowhere
+        self._latest: OrderedDict[str, None] = OrderedDict()
+        self._tasks = BackgroundTasks(logger, "The end of a session could not be written")
+
+    async def add(self, session: str) -> None:
+        """Its client ends it. Written before the client hears of it; after a second, in the background."""
+        name = _hash(session)
+        self._latest[name] = None
+        if len(self._latest) > _MOST:
+            self._latest.popitem(last=False)
+        if len(self._tasks) < _MOST_UNWRITTEN:
+            await asyncio.wait([self._tasks.spawn(self._write(name))], timeout=_PATIENCE)
+
+    async def _write(self, name: str) -> None:
+        now = time.time_ns() // 1_000_000
+        try:
+            if (stored := await self._stored()) is not None:
+                await stored.end_session(name, now + SESSION_DAYS * _DAY_MS, now)
+        except CatalogError as error:
+            logger.warning("Other gateways may open a session again that its client ended: %s.", error)
+
+    async def has(self, session: str) -> bool:
+        name = _hash(session)
+        if name in self._latest:
+            return True
+        try:
+            async with asyncio.timeout(_PATIENCE):
+                stored = await self._stored()
+                return stored is not None and await stored.is_ended(name)
+        except (CatalogError, TimeoutError):
+            # Who ended a session can hardly be waiting for its answer; who uses one is.
+            return False
+
+
+def _hash(session: str) -> str:
+    return hashlib.sha256(session.encode("utf-8", "surrogatepass")).hexdigest()

@@ -1,0 +1,124 @@
+"""Session ids that any gateway of an installation can open a session from: signed, with what the client said of itself.
+
+An id is bound to its caller: signed together with the principal's id, so that for anybody else it is no id at all.
+Called by the sessions over HTTP; knows no transport.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import secrets
+import time
+import zlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, LATEST_HANDSHAKE_VERSION
+
+from mcp_optimizer.runtime.signatures import Signatures
+
+SESSION_DAYS: Final = 90
+"""How long after its beginning another gateway opens a session again."""
+
+LONGEST_ID: Final = 3_000
+"""Characters of an id: it comes with every request, and load balancers bound the headers of one."""
+
+_PURPOSE = "session"
+_MARK = "s1"
+_DAY = 86_400
+_LEFT_OUT_FIRST = ("experimental", "extensions")
+"""Capabilities that can have any size; an id that gets too long has none of them."""
+_LARGEST_HELLO = 200_000
+_SHOWN_VERSION = 64
+
+
+@dataclass(frozen=True)
+class Introduction:
+    """What a client said of itself in `initialize`."""
+
+    revision: str
+    name: str
+    version: str
+    capabilities: Mapping[str, Any]
+
+    @classmethod
+    def of(cls, params: Mapping[str, Any]) -> Introduction:
+        """From the parameters of `initialize`, whatever they are: the SDK checks them."""
+        info, declared = params.get("clientInfo"), params.get("capabilities")
+        known = info if isinstance(info, Mapping) else {}
+        asked = params.get("protocolVersion")
+        revision = asked if asked in HANDSHAKE_PROTOCOL_VERSIONS else LATEST_HANDSHAKE_VERSION
+        return cls(
+            str(revision),
+            str(known.get("name", "")),
+            str(known.get("version", ""))[:_SHOWN_VERSION],
+            declared if isinstance(declared, Mapping) else {},
+        )
+
+    @property
+    def params(self) -> dict[str, Any]:
+        """The parameters of the same `initialize` once more."""
+        info = {"name": self.name, "version": self.version}
+        return {"protocolVersion": self.revision, "clientInfo": info, "capabilities": dict(self.capabilities)}
+
+
+class SessionIds:
+    """Makes and reads session ids."""
+
+    def __init__(self, signatures: Signatures, clock: Callable[[], float] = time.time) -> None:
+        self._signatures = signatures
+        self._clock = clock
+
+    async def new(self, introduction: Introduction, principal: str) -> str:
+        """An id for the session that this caller begins; empty if what it said of itself is too long for one."""
+        for said in _shorter_and_shorter(introduction):
+            beginning = f"{_MARK}.{_packed(said, round(self._clock()))}"
+            made = f"{beginning}.{await self._signatures.sign(_PURPOSE, _signed(beginning, principal))}"
+            if len(made) <= LONGEST_ID:
+                return made
+        return ""
+
+    async def read(self, session_id: str, principal: str) -> Introduction | None:
+        """What the caller said when it began this session; None for an id that is not ours, not its own, or expired."""
+        beginning, _, signature = session_id.rpartition(".")
+        if len(session_id) > LONGEST_ID or not beginning.startswith(f"{_MARK}."):
+            return None
+        if not await self._signatures.is_ours(_PURPOSE, _signed(beginning, principal), signature):
+            return None
+        introduction, began = _unpacked(beginning.removeprefix(f"{_MARK}."))
+        age = self._clock() - began
+        return introduction if age < SESSION_DAYS * _DAY else None
+
+
+def _signed(beginning: str, principal: str) -> str:
+    return f"{principal}\0{beginning}"
+
+
+def _shorter_and_shorter(introduction: Introduction) -> list[Introduction]:
+    kept = {name: value for name, value in introduction.capabilities.items() if name not in _LEFT_OUT_FIRST}
+    named: dict[str, Any] = {name: {} for name in kept if name in ("roots", "sampling", "elicitation")}
+    return [introduction] + [
+        Introduction(introduction.revision, introduction.name, introduction.version, capabilities)
+        for capabilities in (kept, named)
+    ]
+
+
+def _packed(said: Introduction, began: int) -> str:
+    nonce = secrets.token_urlsafe(9)
+    whole = [nonce, began, said.revision, said.name, said.version, dict(said.capabilities)]
+    packed = zlib.compress(json.dumps(whole, separators=(",", ":")).encode(), 9)
+    return base64.urlsafe_b64encode(packed).decode().rstrip("=")
+
+
+def _unpacked(text: str) -> tuple[Introduction, int]:
+    """Of what a gateway signed, so that it can be read."""
+    try:
+        packed = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
+        plain = zlib.decompressobj().decompress(packed, _LARGEST_HELLO)
+    except (binascii.Error, zlib.error) as error:
+        raise AssertionError("signed, and not readable") from error
+    _, began, revision, name, version, capabilities = json.loads(plain)
+    return Introduction(revision, name, version, capabilities), began
