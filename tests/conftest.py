@@ -22,6 +22,12 @@ PLAIN_SERVER = Path(__file__).parent / "servers" / "plain.py"
 # `make check` uses this profile, so property tests try only a few cases; `make test` tries more.
 settings.register_profile("quick", max_examples=10)
 
+
+def pytest_xdist_auto_num_workers() -> int:
+    """One more than there are cores: a test that starts processes waits a fifth of its time."""
+    return (os.cpu_count() or 1) + 1
+
+
 Entry = dict[str, Any]
 WriteServers = Callable[[dict[str, Entry]], Path]
 

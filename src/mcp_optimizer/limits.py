@@ -285,7 +285,7 @@ class Limits(BaseModel):
         default=4,
         ge=1,
         description="Scripts that run at a time; one caller has at most one less. Further ones wait, and are refused "
-        "after 10 seconds.",
+        "after 10 seconds. As many more may wait for a person's answer; the questions of further ones are refused.",
     )
     stored_scripts: int = Field(default=200, ge=1, description="Scripts kept under a name. Further ones are not saved.")
     stored_script_description: int = Field(

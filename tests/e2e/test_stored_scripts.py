@@ -111,6 +111,10 @@ async def test_a_script_that_is_saved_while_a_gateway_runs_is_a_tool_of_it(
         assert wrong.is_error
         listed = await client.call_tool("list_tools", {"server": "scripts"})
         assert "busy_people" in text(listed)
+        asked = {"tool_description": "how many cards the busy people have", "detail": "python"}
+        assert "# busy_people: only with call_tool" in text(await client.call_tool("find_tool", asked))
+    reported = (await command("report", "--config", config, *options, "--json")).json["usage"]
+    assert reported["scripts"]["runs"] >= 2
 
 
 async def test_commands_list_show_run_and_delete_it(config: Path, options: tuple[object, ...], busy: Path) -> None:
@@ -165,7 +169,7 @@ async def test_what_is_wrong_with_a_script_is_said_before_it_is_kept(
         ("kanban.list_crads()", (), "Line 1: kanban has no tool 'list_crads'. Nearest: list_cards"),
         ("kanban.delete_card(card_id=1)", (), "--may-change"),
         ("1", ("--param", "x:tensor"), "unknown type"),
-        ("x = (", (), "no Python"),
+        ("x = (", (), "line 1: '(' was never closed"),
     ):
         path.write_text(source)
         done = await script(config, options, "save", "wrong", path, *SAID, *more)

@@ -88,6 +88,7 @@ class Gateway:
         self._pool = pool
         self._forms = forms
         self.results = results
+        stubs = stubs and stubs.but_not_of(self.built_in.has)
         self._finder = Finder(forms, results.count_or_most, find_limit, find_tokens, limits, use, self.shape, stubs)
         self.limits = limits
         self._check = ArgumentCheck(limits.check_steps)

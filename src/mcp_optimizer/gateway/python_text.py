@@ -34,6 +34,17 @@ class Stubs:
     stub: Callable[[Snapshot, CatalogTool, str], str]
     """`(view, tool, shape)`: one line; the shape is what is known of its results."""
 
+    def but_not_of(self, is_ours: Callable[[str], bool]) -> Stubs:
+        """The same, which says of the tools of some servers that no script calls them."""
+
+        def spelling(view: Snapshot, tool: CatalogTool) -> str:
+            return tool.name if is_ours(tool.server) else self.spelling(view, tool)
+
+        def stub(view: Snapshot, tool: CatalogTool, shape: str) -> str:
+            return f"# {tool.name}: only with call_tool" if is_ours(tool.server) else self.stub(view, tool, shape)
+
+        return Stubs(spelling, stub)
+
 
 @dataclass(frozen=True)
 class PythonSources:

@@ -245,6 +245,8 @@ class Accounts:
     def _event(self, answer: AccountedAnswer, tokens: int) -> Event:
         kept = answer.meta_part(RESULT_META_KEY)
         server, tool = answer.tool(self._gateway)
+        # Asked of the gateway whether it was a stored script: a server may say anything of its results.
+        kind = EventKind.SCRIPT if self._gateway.built_in.has(server) else answer.kind
         data, performance = answer.meta_part("data"), answer.meta_part("performance")
         snapshot = self._seen_by(answer.caller)
         session, client = self._labels.of(answer.caller)
@@ -254,13 +256,13 @@ class Accounts:
             found = tuple((hit.server, hit.record.name) for hit in hits if hit is not None)
         return Event(
             time.time(),
-            answer.kind,
+            kind,
             session,
             client,
             server,
             tool,
             tokens,
-            max(tokens, _full_tokens(answer)),
+            max(tokens, _full_tokens(answer, kind)),
             snapshot.baseline_tokens,
             float(performance.get("executionTimeMs", answer.milliseconds)),
             bool(performance.get("cachedResult")),
@@ -285,9 +287,9 @@ def _never_failing() -> Iterator[None]:
         logger.exception("Cannot record an event")
 
 
-def _full_tokens(answer: AccountedAnswer) -> int:
+def _full_tokens(answer: AccountedAnswer, kind: EventKind) -> int:
     """What the model would have read without limits; of a script, the results of its calls."""
-    if answer.kind is EventKind.SCRIPT:
+    if kind is EventKind.SCRIPT:
         return stated(answer.meta_part(SCRIPT_META_KEY), "innerTokens", 0)
     return stated(answer.meta_part(RESULT_META_KEY) or answer.meta_part(SELECTION_META_KEY), "fullTokens", 0)
 

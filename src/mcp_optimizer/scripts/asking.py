@@ -14,6 +14,7 @@ from mcp_optimizer.domain.caller import Caller, ClientLink
 from mcp_optimizer.domain.result_type import is_input_required
 from mcp_optimizer.errors import InvalidRequest, UpstreamRefusal
 from mcp_optimizer.scripts.clock import ScriptClock
+from mcp_optimizer.scripts.turns import ScriptTurn
 from mcp_optimizer.upstream.endings import RpcError
 from mcp_optimizer.upstream.questions import OwnQuestion
 
@@ -26,9 +27,10 @@ _MOST_QUESTIONS = 16
 class ScriptLink:
     """The client of a script: its own for as long as the script runs, whichever of its requests is open."""
 
-    def __init__(self, link: ClientLink, key: str, clock: ScriptClock) -> None:
+    def __init__(self, link: ClientLink, key: str, clock: ScriptClock, turn: ScriptTurn) -> None:
         self._link = link
         self._clock = clock
+        self._turn = turn
         self.key = key
 
     @property
@@ -48,6 +50,7 @@ class ScriptLink:
         return self._link.lasting
 
     async def ask(self, method: str, params: Mapping[str, Any]) -> dict[str, Any]:
+        self._turn.ask()
         with self._clock.stopped():
             return await self._link.ask(method, params)
 

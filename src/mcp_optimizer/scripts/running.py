@@ -31,6 +31,7 @@ from mcp_optimizer.scripts.progress import Progress
 from mcp_optimizer.scripts.replies import failure, reason_of, remarks_on, reply
 from mcp_optimizer.scripts.source import NoSuchTool, ScriptSource, read_source
 from mcp_optimizer.scripts.suspending import ScriptAttempt, WaitingScripts
+from mcp_optimizer.scripts.turns import ScriptTurn
 from mcp_optimizer.scripts.worker_code import setup
 from mcp_optimizer.scripts.workers import Workers
 
@@ -162,11 +163,11 @@ class ScriptRunner:
 
     async def _done(self, job: _Job, caller: Caller, attempt: ScriptAttempt) -> dict[str, Any]:
         """Run a script to its end."""
-        clock = ScriptClock(self._limits.script_seconds)
-        inner = _inner(caller, job.client, clock)
+        clock, turn = ScriptClock(self._limits.script_seconds), self._workers.turn(caller.key)
+        inner = _inner(caller, job.client, clock, turn)
         calls = InnerCalls(self._gateway, job.toolbox, inner, job.allowed, self._limits, Progress(caller))
         attempt.began(calls)
-        result = await self._run(job, caller.key, clock, calls)
+        result = await self._run(job, turn, clock, calls)
         return _with_account(await self._gateway.results.within(result, caller, job.started, REPLY_TOKENS), calls)
 
     async def _allowed(self, mode: ScriptMode, named: Sequence[str], toolbox: Toolbox, caller: Caller) -> Allowed:
@@ -191,12 +192,12 @@ class ScriptRunner:
     async def _check(self, source: ScriptSource, toolbox: Toolbox, variables: Collection[str]) -> Checked:
         return await self._checker.check(source.script, toolbox, variables) if self._checker is not None else Checked()
 
-    async def _run(self, job: _Job, caller: str, clock: ScriptClock, calls: InnerCalls) -> dict[str, Any]:
+    async def _run(self, job: _Job, turn: ScriptTurn, clock: ScriptClock, calls: InnerCalls) -> dict[str, Any]:
         limits = self._limits
         printed = Printed(limits.script_output)
         before = setup(job.source.servers, job.arguments, limits.script_calls, limits.script_output)
         try:
-            async with self._workers.session(caller) as session, clock:
+            async with self._workers.session(turn) as session, clock:
                 held = _RESULTS_HELD * limits.script_result_bytes
                 value = await Driver(session, calls, printed, held).run(before, job.source.code)
         except _endings() as error:
@@ -215,11 +216,11 @@ def _endings() -> tuple[type[Exception], ...]:
     return (MontyError, TooManyInnerCalls, TimeoutError)
 
 
-def _inner(caller: Caller, client: str, clock: ScriptClock) -> Caller:
+def _inner(caller: Caller, client: str, clock: ScriptClock, turn: ScriptTurn) -> Caller:
     """The caller of the script's calls: whatever of the request was about the script itself is not passed on."""
     meta = caller.passed_on.get("_meta")
     kept = {key: value for key, value in meta.items() if key != "progressToken"} if isinstance(meta, Mapping) else {}
-    link = None if caller.link is None else ScriptLink(caller.link, client, clock)
+    link = None if caller.link is None else ScriptLink(caller.link, client, clock, turn)
     return replace(caller, link=link, passed_on={"_meta": kept} if kept else {})
 
 

@@ -9,11 +9,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
-from mcp_optimizer.errors import ConfigurationError, InvalidRequest
+from mcp_optimizer.errors import ConfigurationError
 from mcp_optimizer.limits import Limits
+from mcp_optimizer.scripts.turns import ScriptTurn, ScriptTurns
 
 if TYPE_CHECKING:
     from pydantic_monty import AsyncMonty, AsyncMontySession
@@ -24,9 +25,6 @@ MISSING = (
     "Scripts need another package. Install it with: pip install 'mcp-optimizer-gateway[scripts]', or set scripts = "
     '"off".'
 )
-
-_PATIENCE = 10.0
-"""Seconds that a script waits for a worker."""
 
 _DEEPEST = 300
 """Function calls of a script inside each other."""
@@ -55,36 +53,19 @@ class Workers:
         self._limits = limits
         self._pool: AsyncMonty | None = None
         self._opening = asyncio.Lock()
-        self._free = asyncio.Semaphore(limits.script_workers)
-        self._shares: dict[str, _Share] = {}
+        self._turns = ScriptTurns(limits.script_workers)
+
+    def turn(self, caller: str) -> ScriptTurn:
+        """To be entered for a session."""
+        return self._turns.of(caller)
 
     @asynccontextmanager
-    async def session(self, caller: str) -> AsyncIterator[AsyncMontySession]:
+    async def session(self, turn: ScriptTurn) -> AsyncIterator[AsyncMontySession]:
         """A fresh interpreter for one script. Raises InvalidRequest if none becomes free."""
-        async with self._turn(caller):
+        async with turn:
             pool = await self._opened()
             async with pool.checkout(script_name="script", limits=self._resource_limits()) as session:
                 yield session
-
-    @asynccontextmanager
-    async def _turn(self, caller: str) -> AsyncIterator[None]:
-        """One of the scripts that run at a time. Whoever starts many leaves a worker for others."""
-        share = self._shares.setdefault(caller, _Share(max(1, self._limits.script_workers - 1)))
-        share.join()
-        async with AsyncExitStack() as taken:
-            try:
-                async with asyncio.timeout(_PATIENCE):
-                    await taken.enter_async_context(share.free)
-                    await taken.enter_async_context(self._free)
-            except TimeoutError:
-                raise InvalidRequest("Too many scripts are running at a time. Try again later.") from None
-            finally:
-                taken.callback(self._leave, caller, share)
-            yield
-
-    def _leave(self, caller: str, share: _Share) -> None:
-        if share.leave():
-            del self._shares[caller]
 
     def _resource_limits(self) -> Any:
         return {
@@ -111,7 +92,7 @@ class Workers:
         if unknown:
             raise ConfigurationError(f"This pydantic-monty does not know the limits {sorted(unknown)}. {MISSING}")
         pool = pydantic_monty.AsyncMonty(
-            min_processes=1, max_processes=self._limits.script_workers, feed_duration_limit_grace=_GRACE
+            min_processes=1, max_processes=self._turns.most, feed_duration_limit_grace=_GRACE
         )
         return await pool.__aenter__()
 
@@ -122,20 +103,3 @@ class Workers:
             if pool is not None:
                 await pool.__aexit__(None, None, None)
                 await asyncio.sleep(_AFTER_THE_END)
-
-
-class _Share:
-    """The workers that one caller may use at a time, and how many of its scripts want one."""
-
-    def __init__(self, most: int) -> None:
-        self.free = asyncio.Semaphore(most)
-        self._users = 0
-
-    def join(self) -> None:
-        """One more script of this caller."""
-        self._users += 1
-
-    def leave(self) -> bool:
-        """One script less; says whether it was the last."""
-        self._users -= 1
-        return not self._users

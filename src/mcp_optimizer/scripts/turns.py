@@ -1,0 +1,112 @@
+"""Whose script runs now: so many at a time, one caller's never all of them, and none that waits for a person.
+
+Entered around the run of a script. Knows nothing of scripts or workers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import AsyncExitStack
+from types import TracebackType
+from typing import Self
+
+import mcp_types as types
+
+from mcp_optimizer.errors import InvalidRequest
+from mcp_optimizer.upstream.endings import RpcError
+
+_PATIENCE = 10.0
+"""Seconds that a script waits for its turn."""
+
+
+class ScriptTurns:
+    """The turns of all callers."""
+
+    def __init__(self, at_once: int) -> None:
+        """`at_once`: how many scripts run. As many more may have asked a person something, and run on afterwards."""
+        self._free = asyncio.Semaphore(at_once)
+        self._share = max(1, at_once - 1)
+        self._shares: dict[str, _Share] = {}
+        self._places = at_once
+        self.most = 2 * at_once
+        """Scripts that run or wait for an answer."""
+
+    def of(self, caller: str) -> ScriptTurn:
+        return ScriptTurn(self, caller)
+
+    async def take(self, caller: str, taken: AsyncExitStack) -> None:
+        """Wait for a turn. Whoever starts many leaves one for others. Raises InvalidRequest if none becomes free."""
+        share = self._shares.setdefault(caller, _Share(self._share))
+        share.join()
+        taken.callback(self._leave, caller, share)
+        try:
+            async with asyncio.timeout(_PATIENCE):
+                await taken.enter_async_context(share.free)
+                await self._free.acquire()
+        except TimeoutError:
+            raise InvalidRequest("Too many scripts are running at a time. Try again later.") from None
+
+    def to_asking(self) -> None:
+        """One that runs will wait for a person. Raises RpcError if too many do."""
+        if not self._places:
+            raise RpcError(types.INTERNAL_ERROR, "Too many scripts wait for an answer. Try again later.")
+        self._places -= 1
+        self._free.release()
+
+    def end(self, *, has_asked: bool) -> None:
+        """A script has ended."""
+        if has_asked:
+            self._places += 1
+        else:
+            self._free.release()
+
+    def _leave(self, caller: str, share: _Share) -> None:
+        if share.leave():
+            del self._shares[caller]
+
+
+class ScriptTurn:
+    """One script's turn."""
+
+    def __init__(self, turns: ScriptTurns, caller: str) -> None:
+        self._turns = turns
+        self._caller = caller
+        self._taken = AsyncExitStack()
+        self._has_asked = False
+
+    async def __aenter__(self) -> Self:
+        try:
+            await self._turns.take(self._caller, self._taken)
+        except BaseException:
+            await self._taken.aclose()
+            raise
+        return self
+
+    async def __aexit__(
+        self, _kind: type[BaseException] | None, _error: BaseException | None, _where: TracebackType | None
+    ) -> None:
+        self._turns.end(has_asked=self._has_asked)
+        await self._taken.aclose()
+
+    def ask(self) -> None:
+        """A person will be asked, for as long as it takes: somebody else's script may run meanwhile."""
+        if not self._has_asked:
+            self._turns.to_asking()
+            self._has_asked = True
+
+
+class _Share:
+    """The turns that one caller may have at a time, and how many of its scripts want one."""
+
+    def __init__(self, most: int) -> None:
+        self.free = asyncio.Semaphore(most)
+        self._users = 0
+
+    def join(self) -> None:
+        """One more script of this caller."""
+        self._users += 1
+
+    def leave(self) -> bool:
+        """One script less; says whether it was the last."""
+        self._users -= 1
+        return not self._users
