@@ -5,6 +5,9 @@ on the demo servers and on servers that play real definitions with results that 
 anything was mended: 44 of 60 mistakes found before the first call, one right script refused (`next` of a generator),
 one that ran and returned nothing without a word (a tool in `map`), and two that failed on what their stubs said
 (results wrapped in `result`). One of the "mistakes" is none: `parallel` takes bare values.
+
+The files `third_*` are a later list of 40 and 40, made in the same way. No rule was added for its mistakes, so what it
+holds is the untuned figure: 29 of 40 found, and two of the others run as they were meant.
 """
 
 from __future__ import annotations
@@ -46,8 +49,25 @@ MISSED = {
     "parallel with bare values": "this is right",
     "a method of a deadline that may be missing": "it may also be there, as far as the check knows",
     "arithmetic with a mean that may be missing": "it may also be there, as far as the check knows",
+    "json without its import": "this is right: scripts have their modules without imports",
+    "return at the end of a script": "this is right: it is what the script returns",
+    "cards where their numbers are wanted": "not looked for: the items of a list that is an argument",
+    "a misspelt argument in unpacked arguments": "not looked for: the keys of a variable that is unpacked",
+    "a misspelt key in a helper": "a parameter without a type may be anything",
+    "a page of users is asked by position": "not looked for: a number as the key of a result",
+    "numbers are joined": "not looked for: the items of a list that join takes",
+    "a set has no append": "not looked for: methods of other types than texts, lists, dicts and numbers",
+    "a state that does not exist, in a loop": "not looked for: the values of a loop's variable",
+    "the due date as the old interface had it": "a script that asks with get knows that the key may be missing",
+    "the day is cut out of a number": "not looked for: what max with a key returns",
 }
 """What is not found before the first call, and why."""
+REFUSED = {
+    "commits by month": "the interpreter has no datetime.fromtimestamp, which is told before the first call",
+}
+"""Right scripts of plain Python that use what the scripts' interpreter lacks."""
+LISTED = {"": 60, "third_": 40}
+"""How the names of the lists begin, and how many of each kind they hold."""
 
 
 @dataclass(frozen=True)
@@ -81,35 +101,54 @@ async def servers(place: str) -> AsyncIterator[Optimizer]:
         yield optimizer
 
 
+async def refusals(name: str, place: str) -> tuple[dict[str, str], dict[str, str]]:
+    """What was said of the scripts that were not run, and of those that failed while they ran."""
+    refused, failed = {}, {}
+    async with servers(place) as optimizer:
+        for one in listed(name, place):
+            try:
+                result = await optimizer.run_script(one.text, CHANGING[place])
+            except OptimizerError as error:
+                refused[one.title] = str(error)
+                continue
+            if result.get("isError"):
+                failed[one.title] = result["content"][0]["text"]
+    return refused, failed
+
+
 @pytest.mark.process
+@pytest.mark.parametrize("which", LISTED)
 @pytest.mark.parametrize("place", ["demo", "real"])
 class TestScriptsByAnotherHand:
-    async def test_mistakes_are_found_before_the_first_call(self, place: str) -> None:
-        said = {}
-        async with servers(place) as optimizer:
-            for one in listed("mistakes.txt", place):
-                try:
-                    await optimizer.run_script(one.text, CHANGING[place])
-                except OptimizerError as error:
-                    said[one.title] = str(error)
+    async def test_mistakes_are_found_before_the_first_call(self, place: str, which: str) -> None:
+        said, _ = await refusals(f"{which}mistakes.txt", place)
         assert all("line " in text and "othing was called" in text for text in said.values())
-        missed = {one.title for one in listed("mistakes.txt", place)} - said.keys()
-        assert missed == {one.title for one in listed("mistakes.txt", place)} & MISSED.keys()
+        titles = {one.title for one in listed(f"{which}mistakes.txt", place)}
+        assert titles - said.keys() <= MISSED.keys()
 
-    async def test_right_scripts_run(self, place: str) -> None:
-        failed = {}
-        async with servers(place) as optimizer:
-            for one in listed("right.txt", place):
-                try:
-                    result = await optimizer.run_script(one.text, CHANGING[place])
-                except OptimizerError as error:
-                    failed[one.title] = str(error)
-                    continue
-                if result.get("isError"):
-                    failed[one.title] = result["content"][0]["text"]
+    async def test_right_scripts_run(self, place: str, which: str) -> None:
+        refused, failed = await refusals(f"{which}right.txt", place)
         assert failed == {}
+        assert refused.keys() == {one.title for one in listed(f"{which}right.txt", place)} & REFUSED.keys()
 
 
-def test_there_are_sixty_of_each() -> None:
-    for name in ("mistakes.txt", "right.txt"):
-        assert sum(len(listed(name, place)) for place in ("demo", "real")) == 60
+@pytest.mark.process
+async def test_a_wrong_server_is_told_by_its_name_and_not_by_the_tool_after_it() -> None:
+    said, _ = await refusals("third_mistakes.txt", "demo")
+    assert "'database' is not defined" in said["the kind of server instead of its name"]
+
+
+@pytest.mark.process
+async def test_what_the_interpreter_lacks_is_told_with_what_to_write() -> None:
+    async with servers("demo") as optimizer:
+        with pytest.raises(OptimizerError, match=r"'fromtimestamp' in scripts\. Use `datetime\(1970"):
+            await optimizer.run_script("from datetime import datetime\nkanban.list_boards()\ndatetime.fromtimestamp(5)")
+        instead = "(datetime(1970, 1, 1, tzinfo=timezone.utc) + timedelta(seconds=int(86400.5))).isoformat()"
+        result = await optimizer.run_script(f"from datetime import datetime, timedelta, timezone\n{instead}")
+    assert result["content"][0]["text"] == "1970-01-02T00:00:00+00:00"
+
+
+def test_the_lists_are_complete() -> None:
+    for which, number in LISTED.items():
+        for name in (f"{which}mistakes.txt", f"{which}right.txt"):
+            assert sum(len(listed(name, place)) for place in ("demo", "real")) == number

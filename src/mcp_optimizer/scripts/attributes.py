@@ -36,10 +36,24 @@ _MEANT = {
 }
 """What Python writes for words of other languages."""
 
+_EPOCH = "`datetime(1970, 1, 1, tzinfo=timezone.utc) + timedelta(seconds=int(number))`"
+_LACKING = {
+    "fromtimestamp": _EPOCH,
+    "utcfromtimestamp": _EPOCH,
+    "utcnow": "`datetime.now(timezone.utc)`",
+    "toordinal": "`(day - date(1, 1, 1)).days + 1`",
+    "fromordinal": "`date(1, 1, 1) + timedelta(days=number - 1)`",
+    "isocalendar": "weekday() and timedelta",
+    "fromisocalendar": "fromisoformat and timedelta",
+    "timetuple": "year, month and day",
+    "utctimetuple": "year, month and day",
+}
+"""Attributes that Python's dates have and those of the scripts' interpreter lack, and what to write there."""
+
 
 @cache
 def known_attributes() -> frozenset[str]:
-    """Those of every type and module that scripts have; Python has more of them than the scripts' interpreter."""
+    """Those of every type and module that scripts have; Python has a few more than the scripts' interpreter."""
     found: set[str] = set()
     for one in (*_TYPES, *_OTHERS):
         found.update(dir(one))
@@ -49,7 +63,7 @@ def known_attributes() -> frozenset[str]:
         for member in vars(module).values():
             if isinstance(member, type):
                 found.update(dir(member))
-    return frozenset(found)
+    return frozenset(found - _LACKING.keys())
 
 
 def attribute_problems(
@@ -78,8 +92,9 @@ def _own(nodes: Collection[ast.AST]) -> Iterator[str]:
 
 
 def _meant(name: str) -> str:
-    if name in _MEANT:
-        return f" Use {_MEANT[name]}."
+    meant = _MEANT.get(name) or _LACKING.get(name)
+    if meant:
+        return f" Use {meant}."
     plain = {one for kind in (str, list, dict, set) for one in dir(kind) if not one.startswith("_")}
     near = nearest(name, sorted(plain))
     return f" Did you mean {near}?" if near else ""

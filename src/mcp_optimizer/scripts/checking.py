@@ -21,7 +21,7 @@ from mcp_optimizer.scripts.call_sites import CallSites
 from mcp_optimizer.scripts.check_workers import CheckVerdict, CheckWorkers
 from mcp_optimizer.scripts.checked import Checked
 from mcp_optimizer.scripts.diagnostics import Context, problems_of
-from mcp_optimizer.scripts.names import MODULES, Toolbox
+from mcp_optimizer.scripts.names import HELPERS, MODULES, Toolbox
 from mcp_optimizer.scripts.prepared import LINES_BEFORE, UNKNOWN_AT_RUN_TIME, preamble, prepared
 from mcp_optimizer.scripts.problems import Problem, problem, shown
 from mcp_optimizer.scripts.stubs import ExactStubs
@@ -119,7 +119,9 @@ def _tools(used: Iterable[tuple[str, str]], toolbox: Toolbox) -> list[CatalogToo
 def _untyped(tree: ast.Module, sites: CallSites) -> list[Problem]:
     """What scripts do not have and the type checker does not miss. What is tried is no mistake."""
     tried, bound = _tried(tree), sites.bound
-    unknown = attribute_problems(sites.nodes, lambda node: id(node) in tried or sites.is_server(node.value))
+    unknown = attribute_problems(
+        sites.nodes, lambda node: id(node) in tried or sites.is_server(node.value) or _is_undefined(node.value, bound)
+    )
     found = [problem(line, message) for line, message in (*sites.own.problems(sites.nodes), *unknown)]
     for node in ast.walk(tree):
         match node:
@@ -141,6 +143,11 @@ def _untyped(tree: ast.Module, sites: CallSites) -> list[Problem]:
         missing = [name for name in imported if name.partition(".")[0] not in {*MODULES, "__future__"}]
         found += [problem(line, cannot_import(name)) for name in missing if id(node) not in tried]
     return found
+
+
+def _is_undefined(node: ast.expr, bound: Collection[str]) -> bool:
+    """Whether it is a name that nothing has, which the type checker tells better than its attributes do."""
+    return isinstance(node, ast.Name) and not any(node.id in names for names in (bound, _KNOWN, MODULES, HELPERS))
 
 
 def _tried(tree: ast.Module) -> frozenset[int]:
