@@ -158,7 +158,7 @@ async def test_health_ready_and_foreign_hosts_over_http(config: Path) -> None:
         await until_found(client, "draw a picture", "one__picture")
         await until_found(client, "draw a picture", "two__picture")
         ready = await http.get(f"{base}/ready")
-        assert (ready.status_code, ready.json()) == (200, {"ready": True, "servers": {"running": 2}})
+        assert (ready.status_code, ready.json()) == (200, {"ready": True, "state": "ready", "servers": {"running": 2}})
         ping = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
         assert (await http.post(address, json=ping, headers={"Host": "evil.example"})).status_code == 421
         assert (await http.post(address, json=ping, headers={"Origin": "https://evil.example"})).status_code == 403

@@ -119,7 +119,9 @@ def drop_connections(url: str) -> None:
 Fault = Callable[[str], AbstractContextManager[None]]
 
 
-@pytest.mark.parametrize("fault", ["stopped", "read-only", "full", "locked"])
+@pytest.mark.parametrize(
+    "fault", ["stopped", *(pytest.param(other, marks=pytest.mark.full) for other in ("read-only", "full", "locked"))]
+)
 async def test_no_call_waits_for_the_database_and_no_rest_is_lost(
     fault: str, config: Path, postgres: Postgres, postgres_url: str
 ) -> None:

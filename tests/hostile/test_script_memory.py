@@ -52,10 +52,10 @@ BOUNDS = {
     TOO_LARGE_RESULTS: CLIENTS * TOO_LARGE * _RECEIVED,
     GATHERED: CLIENTS * AT_ONCE * LARGE * _RECEIVED,
     PARALLEL: CLIENTS * AT_ONCE * LARGE * _RECEIVED,
-    FLOOD: CLIENTS * 20 * DEFAULT_LIMITS.script_output,
-    LONG_VALUE: CLIENTS * 20 * DEFAULT_LIMITS.script_output,
-    LONG_ERROR: CLIENTS * 20 * DEFAULT_LIMITS.script_output,
-    LONG_ARGUMENT: CLIENTS * 20 * DEFAULT_LIMITS.script_argument_bytes,
+    FLOOD: CLIENTS * 60 * DEFAULT_LIMITS.script_output,
+    LONG_VALUE: CLIENTS * 60 * DEFAULT_LIMITS.script_output,
+    LONG_ERROR: CLIENTS * 60 * DEFAULT_LIMITS.script_output,
+    LONG_ARGUMENT: CLIENTS * 60 * DEFAULT_LIMITS.script_argument_bytes,
 }
 """By how much the process may grow."""
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 SCRIPTS_OFF: Final = (
     'Scripts are off. Enable them with scripts = "read" in the settings file (or "write", for scripts that change '
-    'something), or with --scripts read. They need the extra: pip install "mcp-optimizer[scripts]".'
+    'something), or with --scripts read. They need the extra: pip install "mcp-optimizer-gateway[scripts]".'
 )
 
 NOT_CHECKED: Final = "not checked"

@@ -22,6 +22,9 @@ logger = logging.getLogger(__name__)
 PATIENCE = 1.0
 """Seconds that a request waits for the database."""
 
+_START_PATIENCE = 10.0
+"""Seconds that a request waits for the first attempt to open it, which loads libraries and may migrate."""
+
 _FIRST_PAUSE = 0.25
 _LONGEST_PAUSE = 5.0
 """Seconds between two probes of a database that does not answer."""
@@ -29,15 +32,23 @@ _LONGEST_PAUSE = 5.0
 _AWAY = "the database does not answer"
 
 
-async def _no_probe() -> None:
-    """Without a probe, the next request is one."""
+async def _nothing() -> None:
+    """Without a probe, the next request is one; what is not opened need not be waited for."""
 
 
 class Breaker:
-    """Says whether a database answers. `probe` raises a CatalogError if it does not."""
+    """Says whether a database answers. `probe` raises a CatalogError if it does not; `opened` returns when the first
+    attempt to open it is over.
+    """
 
-    def __init__(self, probe: Callable[[], Awaitable[None]] = _no_probe, patience: float = PATIENCE) -> None:
+    def __init__(
+        self,
+        probe: Callable[[], Awaitable[None]] = _nothing,
+        patience: float = PATIENCE,
+        opened: Callable[[], Awaitable[None]] = _nothing,
+    ) -> None:
         self._probe = probe
+        self._opened = opened
         self._patience = patience
         self._is_open = False
         self._work = BackgroundTasks(logger, "Nobody waited any more for this of the database", (CatalogError,))
@@ -52,6 +63,9 @@ class Breaker:
         """What the work returns; raises CatalogError if it fails, takes too long, or would have to wait for long."""
         if self._is_open:
             raise CatalogError(_AWAY)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_START_PATIENCE):
+                await self._opened()
         task = self._work.spawn(work())
         await asyncio.wait({task}, timeout=self._patience)
         if task.done():

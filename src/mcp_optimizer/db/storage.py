@@ -62,7 +62,7 @@ class Storage:
         self._trying_again: asyncio.Task[None] | None = None
         self._tasks = BackgroundTasks(logger, "The catalog could not be opened")
         self._making_memory = asyncio.Lock()
-        self.breaker = Breaker(self._probe)
+        self.breaker = Breaker(self._probe, opened=self.opened)
         """For whatever a request waits for."""
         self.signatures = Signatures(self._key)
         """For what clients carry from one gateway on this database to another."""

@@ -85,3 +85,22 @@ async def test_an_error_of_the_database_is_passed_on_and_nothing_else_changes() 
         with pytest.raises(CatalogError, match="the disk is full"):
             await breaker.within(full)
     assert not breaker.is_open
+
+
+async def test_the_time_that_opening_takes_does_not_count() -> None:
+    opening = Hanging()
+
+    async def opened() -> None:
+        await opening.ask()
+
+    async def answers() -> str:
+        await opened()
+        return "answer"
+
+    breaker = Breaker(patience=0.02, opened=opened)
+    asking = asyncio.create_task(breaker.within(answers))
+    await asyncio.wait({asking}, timeout=0.1)
+    assert not asking.done()
+    opening.answers.set()
+    assert await asking == "answer"
+    assert not breaker.is_open
