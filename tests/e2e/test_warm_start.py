@@ -77,3 +77,19 @@ async def test_commands_say_the_same_as_those_with_their_own_imports(tmp_path: P
         warm, cold = await asyncio.gather(run([*WARM, *arguments], tmp_path), run([*COMMAND, *arguments], tmp_path))
         assert warm == cold
     assert (await command("--version")).out == (await command("--version", cold=True)).out
+
+
+async def test_processes_that_are_ended_at_any_moment_harm_no_other(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(WAITING)
+
+    async def ended_after(delay: float, number: signal.Signals) -> int:
+        process = await asyncio.create_subprocess_exec(*WARM_PYTHON, script, stdout=-1, stderr=-3)
+        await asyncio.sleep(delay)
+        process.send_signal(number)
+        return await asyncio.wait_for(process.wait(), 20)
+
+    numbers = (signal.SIGTERM, signal.SIGKILL)
+    codes = await asyncio.gather(*(ended_after(step * 0.01, number) for step in range(15) for number in numbers))
+    assert codes == [-number for _ in range(15) for number in numbers]
+    assert (await command("--version")).code == 0

@@ -11,6 +11,7 @@ import os
 import signal
 import socket
 import sys
+import threading
 
 PASSED_ON = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGABRT)
 
@@ -25,14 +26,26 @@ def main(place: str, arguments: list[str]) -> int:
         connection.shutdown(socket.SHUT_WR)
         with connection.makefile("r") as answers:
             pid = int(answers.readline())
-            for number in PASSED_ON:
-                signal.signal(number, lambda number, _: os.kill(pid, number))
+            _pass_on_signals(pid)
             return int(answers.readline())
 
 
+def _pass_on_signals(pid: int) -> None:
+    # A thread waits for them: a handler would not run if one came just before the main thread begins to read.
+    def wait() -> None:
+        while True:
+            os.kill(pid, signal.sigwait(PASSED_ON))
+
+    threading.Thread(target=wait, daemon=True).start()
+
+
 if __name__ == "__main__":
+    # Kept until there is a process that can be sent them.
+    signal.pthread_sigmask(signal.SIG_BLOCK, PASSED_ON)
     code = main(sys.argv[1], sys.argv[2:])
     if code < 0:
-        signal.signal(-code, signal.SIG_DFL)
+        if -code != signal.SIGKILL:
+            signal.signal(-code, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, PASSED_ON)
         os.kill(os.getpid(), -code)
     sys.exit(code)

@@ -94,8 +94,9 @@ class Forks:
         if not (pid := os.fork()):
             for number, stream in enumerate(streams):
                 os.dup2(stream, number)
-            ours = [self._listener.detach(), connection.detach(), *streams, *self._waiting]
-            for number in [*ours, *(other.detach() for _, other in self._waiting.values())]:
+            for other in (self._listener, connection, *(waiting for _, waiting in self._waiting.values())):
+                other.close()
+            for number in (*streams, *self._waiting):
                 os.close(number)
             asked: dict[str, Any] = json.loads(data)
             return asked
@@ -106,7 +107,7 @@ class Forks:
         self._poll.register(ended, select.POLLIN)
         # Nothing more arrives there; but when whoever asked is killed, its process is killed.
         self._poll.register(connection, 0)
-        connection.sendall(b"%d\n" % pid)
+        _tell(connection, pid)
         return None
 
     def _report(self, ended: int) -> None:
@@ -116,8 +117,7 @@ class Forks:
         os.close(ended)
         if connection.fileno() >= 0:
             self._poll.unregister(connection)
-            with contextlib.suppress(OSError):
-                connection.sendall(b"%d\n" % code)
+            _tell(connection, code)
             connection.close()
 
     def _left(self, number: int) -> None:
@@ -129,9 +129,15 @@ class Forks:
                 return
 
 
+def _tell(connection: socket.socket, number: int) -> None:
+    # Whoever asked may have been killed meanwhile; that its connection has ended is noticed next.
+    with contextlib.suppress(OSError):
+        connection.sendall(b"%d\n" % number)
+
+
 def run(asked: dict[str, Any]) -> None:
     """As `python` with these arguments: `-m MODULE ...` or `SCRIPT ...`."""
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
     os.environ.clear()
     os.environ.update(asked["environment"])
     os.chdir(asked["folder"])
@@ -147,7 +153,8 @@ def run(asked: dict[str, Any]) -> None:
 
 
 if __name__ == "__main__":
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # Whoever interrupts the tests sends it to all of their processes; a new process keeps it until it can end by it.
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
     place = Path(sys.argv[1])
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(place))
