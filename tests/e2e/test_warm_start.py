@@ -85,8 +85,7 @@ async def test_processes_that_are_ended_at_any_moment_harm_no_other(tmp_path: Pa
 
     async def ended_after(delay: float, number: signal.Signals) -> int:
         process = await asyncio.create_subprocess_exec(*WARM_PYTHON, script, stdout=-1, stderr=-3)
-        await asyncio.sleep(delay)
-        process.send_signal(number)
+        asyncio.get_running_loop().call_later(delay, process.send_signal, number)
         return await asyncio.wait_for(process.wait(), 20)
 
     numbers = (signal.SIGTERM, signal.SIGKILL)

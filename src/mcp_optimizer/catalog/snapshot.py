@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import overload
 
 import numpy as np
 
@@ -27,7 +28,7 @@ class Snapshot:
     `table` and `mask` say where; without them, all tools must run.
     """
 
-    tools: tuple[CatalogTool | None, ...] = ()
+    tools: Sequence[CatalogTool | None] = ()
     index: SearchIndex = field(default_factory=lambda: SearchIndex((), Vocabulary()))
     states: Mapping[str, UpstreamState] = field(default_factory=dict)
     baseline_tokens: int = 0
@@ -74,12 +75,12 @@ class Snapshot:
     @lazy
     def by_name(self) -> Mapping[str, CatalogTool]:
         """The running tools by public name."""
-        return _ByName(self.tools, self.names)
+        return _ByName(self)
 
     @lazy
     def running(self) -> tuple[CatalogTool, ...]:
         """The tools of running servers, by server and name."""
-        return tuple(tool for tool in self.tools if tool is not None)
+        return tuple(self.at(np.flatnonzero(self.allowed).tolist()))
 
     def of_server(self, server: str) -> tuple[CatalogTool, ...]:
         """The tools of one server, if it runs."""
@@ -111,22 +112,40 @@ class Snapshot:
         )
 
 
+class FewTools(Sequence[CatalogTool | None]):
+    """Tools at some positions of a long index, None at all others; takes memory for the tools only."""
+
+    def __init__(self, tools: Mapping[int, CatalogTool], size: int) -> None:
+        self._tools = tools
+        self._size = size
+
+    @overload
+    def __getitem__(self, position: int) -> CatalogTool | None: ...
+    @overload
+    def __getitem__(self, position: slice) -> Sequence[CatalogTool | None]: ...
+    def __getitem__(self, position: int | slice) -> CatalogTool | Sequence[CatalogTool | None] | None:
+        if isinstance(position, slice):
+            return [self._tools.get(at) for at in range(*position.indices(self._size))]
+        return self._tools.get(range(self._size)[position])
+
+    def __len__(self) -> int:
+        return self._size
+
+
 class _ByName(Mapping[str, CatalogTool]):
     """Reads the table of names instead of building a dictionary for every snapshot."""
 
-    def __init__(self, tools: tuple[CatalogTool | None, ...], table: NameTable) -> None:
-        self._tools = tools
-        self._table = table
+    def __init__(self, snapshot: Snapshot) -> None:
+        self._snapshot = snapshot
 
     def __getitem__(self, name: str) -> CatalogTool:
-        for position in self._table.named(name):
-            tool = self._tools[position]
-            if tool is not None and tool.name == name:
+        for tool in self._snapshot.at(self._snapshot.names.named(name)):
+            if tool.name == name:
                 return tool
         raise KeyError(name)
 
     def __iter__(self) -> Iterator[str]:
-        return (tool.name for tool in self._tools if tool is not None)
+        return (tool.name for tool in self._snapshot.running)
 
     def __len__(self) -> int:
-        return sum(tool is not None for tool in self._tools)
+        return len(self._snapshot.running)

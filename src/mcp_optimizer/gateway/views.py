@@ -1,30 +1,38 @@
 """What each caller sees of the catalog: the tools that it may call, and nothing else.
 
 The one place that decides about tools, for find, list, profiles and calls alike. Views are snapshots themselves, made
-on demand and kept for the few callers that are active. Called by the gateway; knows no transport.
+on demand and kept for the callers that are active. A view of a caller with few servers costs what their tools cost,
+whatever the size of the catalog: so callers can be the tenants of one index. Called by the gateway; knows no transport.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from threading import Lock
 
 import numpy as np
 
-from mcp_optimizer.catalog import CatalogTool, Snapshot
+from mcp_optimizer.catalog import CatalogTool, FewTools, Snapshot
 from mcp_optimizer.domain.caller import Caller
 from mcp_optimizer.domain.decisions import Decision, Effect
 from mcp_optimizer.domain.principal import Principal
 from mcp_optimizer.errors import InvalidRequest, listed
 from mcp_optimizer.policy.access import Policy
 from mcp_optimizer.policy.rules import RuleBook
+from mcp_optimizer.search.ranker import Mask
 from mcp_optimizer.upstream.questions import ELICITATION, refusal
 
-_KEPT = 64
-"""Views that are kept. Each has a tuple as long as the catalog."""
+_KEPT = 64_000_000
+"""Bytes, estimated, of the views that are kept: those of the callers that were active last."""
+
+_EACH = 100
+"""Bytes for a tool of a view with few; each tool of the catalog takes one more, in its mask."""
+
+_WHOLE = 9
+"""Bytes for each tool of the catalog in the view of a caller that is not confined to some servers."""
 
 _FEW = 500
 """Tools up to which a view is made at once, and not in a thread."""
@@ -38,9 +46,11 @@ Keep = Callable[[CatalogTool], bool]
 class Views:
     """The catalog as each caller sees it."""
 
-    def __init__(self, policy: Policy) -> None:
+    def __init__(self, policy: Policy, kept: int = _KEPT) -> None:
         self._policy = policy
+        self._most = kept
         self._known: OrderedDict[_Key, tuple[Snapshot, RuleBook, Snapshot]] = OrderedDict()
+        self._size = 0
         # Searches make views in threads.
         self._changing = Lock()
 
@@ -81,10 +91,10 @@ class Views:
         """A connection can be narrowed only to servers that exist for its caller."""
         if caller.narrowed is None:
             return
-        known = [
-            name for name in snapshot.states if caller.principal.servers is None or name in caller.principal.servers
-        ]
-        if unknown := sorted(caller.narrowed.difference(known)):
+        permitted = caller.principal.servers
+        there_for_it = [name for name in caller.narrowed if permitted is None or name in permitted]
+        if unknown := sorted(caller.narrowed.difference(name for name in there_for_it if name in snapshot.states)):
+            known = [name for name in snapshot.states if permitted is None or name in permitted]
             missing, there = listed(unknown, 5), listed(known) or "none"
             raise InvalidRequest(f"The address asks for servers that are not there: {missing}. Servers: {there}.")
 
@@ -99,22 +109,24 @@ class Views:
         if known is None or known[0] is not snapshot or known[1] is not rulebook:
             known = (snapshot, rulebook, self._made(snapshot, caller, keep))
         with self._changing:
+            if (replaced := self._known.pop(key, None)) is not None:
+                self._size -= _weight(replaced[2])
             self._known[key] = known
-            self._known.move_to_end(key)
-            while len(self._known) > _KEPT:
-                self._known.popitem(last=False)
+            self._size += _weight(known[2])
+            while self._size > self._most and len(self._known) > 1:
+                self._size -= _weight(self._known.popitem(last=False)[1][2])
         return known[2]
 
     def _made(self, snapshot: Snapshot, caller: Caller, keep: Keep) -> Snapshot:
-        tools = tuple(tool if tool is not None and keep(tool) else None for tool in snapshot.tools)
         states = {name: state for name, state in snapshot.states.items() if self.permits_server(caller, name)}
+        tools, mask = _chosen(snapshot, caller, keep)
         return replace(
             snapshot,
             tools=tools,
             states=states,
-            baseline_tokens=sum(tool.tokens for tool in tools if tool is not None),
+            baseline_tokens=sum(tool.tokens for at in np.flatnonzero(mask).tolist() if (tool := tools[at])),
             table=snapshot.names,
-            mask=np.array([tool is not None for tool in tools], dtype=np.bool_),
+            mask=mask,
             unapproved=snapshot.unapproved.of(states),
         )
 
@@ -123,6 +135,25 @@ class Views:
             return False
         effect = self.decide(caller, tool).effect
         return effect is Effect.ALLOW or (effect is Effect.ASK and is_asked)
+
+
+def _chosen(snapshot: Snapshot, caller: Caller, keep: Keep) -> tuple[Sequence[CatalogTool | None], Mask]:
+    """The tools that are kept, at their positions, and where that is."""
+    given = [servers for servers in (caller.principal.servers, caller.narrowed) if servers is not None]
+    if not given:
+        tools = tuple(tool if tool is not None and keep(tool) else None for tool in snapshot.tools)
+        return tools, np.array([tool is not None for tool in tools], dtype=np.bool_)
+    positions = (at for server in frozenset.intersection(*given) for at in snapshot.names.of_server(server))
+    few = {at: tool for at in positions if (tool := snapshot.tools[at]) is not None and keep(tool)}
+    mask = np.zeros(len(snapshot.tools), dtype=np.bool_)
+    mask[list(few)] = True
+    return FewTools(few, len(snapshot.tools)), mask
+
+
+def _weight(view: Snapshot) -> int:
+    if isinstance(view.tools, FewTools):
+        return len(view.tools) + _EACH * int(np.count_nonzero(view.allowed))
+    return _WHOLE * len(view.tools)
 
 
 def can_ask(caller: Caller) -> bool:
