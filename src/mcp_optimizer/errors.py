@@ -20,6 +20,7 @@
         ├── AmbiguousTool         several servers have it; carries their names
         ├── InvalidArguments      the arguments do not match the tool's schema; carries the schema
         ├── CallNotWaiting        no call waits for the answers that were given
+        ├── CallGone              the call ended with the gateway at which it waited
         ├── CallRefused           the caller may not call this tool; says why and what would help
         ├── TooManyCalls          the caller has used up its calls; says when to try again
         └── InvalidRequest        one of the gateway's own tools was called wrongly
@@ -172,6 +173,17 @@ class CallNotWaiting(RequestError):
         super().__init__(
             "No call waits for these answers: the requestState is unknown, used, expired, or belongs to "
             "another client or another call. Call again without inputResponses and requestState."
+        )
+
+
+class CallGone(RequestError):
+    """The gateway at which a call waited for these answers has ended, or does not answer."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "The gateway at which this call waited has ended or does not answer, and the call is lost with it. Whether "
+            "it took effect is not known: look, if it may have changed something. Then call again without "
+            "inputResponses and requestState."
         )
 
 

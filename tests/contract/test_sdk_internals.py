@@ -23,7 +23,7 @@ from mcp.server.lowlevel import Server
 from mcp.server.streamable_http_manager import StreamableHTTPASGIApp
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from mcp_optimizer.relay.sdk_internals import OpenSessionManager, connection_of, end_unless_used
+from mcp_optimizer.relay.sdk_internals import OpenSessionManager, ask_client, connection_of, end_unless_used
 from mcp_optimizer.serving.event_store import KeptEvents, SessionEvents
 from tests.waiting import until
 
@@ -73,6 +73,30 @@ async def test_a_request_knows_its_connection_for_as_long_as_its_client_is_there
     assert seen[0] is seen[1]
     assert seen[1].state["mine"] == "kept"
     assert left == ["left"]
+
+
+@pytest.mark.parametrize("on_request", [True, False])
+async def test_a_question_to_a_client_can_have_an_id_of_our_own(on_request: bool) -> None:
+    ids: list[Any] = []
+
+    async def look(ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
+        if ctx.method == "tools/list":
+            answer = await ask_client(ctx.session, "roots/list", {}, on_request=on_request, request_id="our-q1")
+            assert answer["roots"][0]["uri"] == "file:///home"
+        return await call_next(ctx)
+
+    async def no_tools(_ctx: Any, _params: Any) -> types.ListToolsResult:
+        return types.ListToolsResult(tools=[])
+
+    async def roots(context: Any) -> types.ListRootsResult:
+        ids.append(context.request_id)
+        return types.ListRootsResult.model_validate({"roots": [{"uri": "file:///home"}]})
+
+    server: Server[Any] = Server("test", version="1", on_list_tools=no_tools)
+    server.middleware.append(look)
+    async with Client(server, mode="legacy", list_roots_callback=roots) as client:
+        await client.list_tools()
+    assert ids == ["our-q1"]
 
 
 class Manager(OpenSessionManager[SessionEvents]):
@@ -212,7 +236,7 @@ def test_no_other_file_touches_a_private_member(path: Path) -> None:
 def test_the_private_members_in_use_are_found() -> None:
     found = {name.rpartition(".")[2] for _, name in private_uses(HOME)}
     of_sessions = {"_server_instances", "_session_owners", "_admit_session", "_discard_session"}
-    assert found == {"_connection", "_handle_request", "_handle_stateful_request", *of_sessions}
+    assert found == {"_connection", "_request_outbound", "_handle_request", "_handle_stateful_request", *of_sessions}
 
 
 def test_the_protocol_types_are_those_of_the_same_release() -> None:

@@ -168,11 +168,19 @@ async def test_an_id_of_another_installation_and_one_that_is_too_old_are_refused
             assert await status(client, **{"Mcp-Session-Id": session}) == expected
 
 
-async def test_a_lost_stream_is_not_continued_by_a_gateway_that_did_not_send_it(cluster: Cluster) -> None:
-    async with session_at(cluster.gateways[0].address) as client:
+async def test_a_lost_stream_is_continued_at_any_gateway_for_as_long_as_the_one_that_sent_it_lives(
+    cluster: Cluster,
+) -> None:
+    first, second, _ = cluster.gateways
+    async with session_at(first.address) as client:
         response = await client.post(message("tools/list"))
         event = next(line.removeprefix("id: ") for line in response.text.splitlines() if line.startswith("id: "))
         headers = {**client.headers, "Accept": "text/event-stream", "Last-Event-ID": event}
-        refused = await client.http.get(cluster.gateways[1].address, headers=headers)
+        async with client.http.stream("GET", second.address, headers=headers) as there:
+            assert there.status_code == 200
+            assert there.headers["content-type"].startswith("text/event-stream")
+        await asyncio.to_thread(first.kill)
+        refused = await client.http.get(second.address, headers=headers)
         assert refused.status_code == 409
-        assert "load balancer" in answer_of(refused)["error"]["message"]
+        assert "has ended" in answer_of(refused)["error"]["message"]
+        await asyncio.to_thread(cluster.restart, first)

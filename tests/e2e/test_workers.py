@@ -11,16 +11,20 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import httpx2
+import mcp_types as types
 import pytest
 from benchmarks.clients import PlainClient
 from benchmarks.processes import children
 
 from tests.conftest import WriteServers, plain_server
-from tests.e2e.running import COMMAND, command
+from tests.e2e.raw_clients import ACCEPT, MODERN, answer_of, message
+from tests.e2e.running import COMMAND, WARM_PYTHON, command
 from tests.waiting import until
 
+ASKING = Path(__file__).parents[1] / "servers" / "conformant.py"
 PATIENCE = 90.0
 """Seconds for processes to start while other tests run."""
 
@@ -134,6 +138,33 @@ async def test_workers_finish_their_calls_when_the_gateway_stops_and_leave_nothi
         await until(lambda: not [pid for pid in (*workers, *servers) if Path(f"/proc/{pid}").exists()])
 
 
+async def test_an_answer_reaches_the_worker_that_asked(write_servers: WriteServers, tmp_path: Path) -> None:
+    asking = {"command": WARM_PYTHON[0], "args": [*WARM_PYTHON[1:], str(ASKING), "--era", "legacy"]}
+    meta: dict[str, Any] = {types.CLIENT_CAPABILITIES_META_KEY: {"elicitation": {"form": {}}}}
+    params = {"name": "ask_with_pid", "arguments": {}, "_meta": meta}
+    routing = {"MCP-Protocol-Version": MODERN, "Mcp-Method": "tools/call", "Mcp-Name": "ask_with_pid"}
+
+    async def call(gateway: Served, worker: str, **answers: object) -> dict[str, Any]:
+        """At one of the workers: the system chooses it for each connection."""
+        while True:
+            async with httpx2.AsyncClient(timeout=30) as http:
+                health = await http.get(gateway.address.removesuffix("mcp") + "health")
+                if health.json()["worker"] == worker:
+                    request = message("tools/call", {**params, **answers}, 1, MODERN)
+                    answer = answer_of(await http.post(gateway.address, json=request, headers={**ACCEPT, **routing}))
+                    result: dict[str, Any] = answer["result"]
+                    return result
+
+    config = write_servers({"old": asking})
+    async with served(config, tmp_path / "catalog.db", "--mode", "transparent") as gateway:
+        await until(lambda: gateway.all_serve(2), timeout=PATIENCE)
+        for asked, answered in (("1/2", "2/2"), ("2/2", "1/2")):
+            state = (await call(gateway, asked))["requestState"]
+            given = {"q1": {"action": "accept", "content": {"answer": "yes"}}}
+            result = await call(gateway, answered, inputResponses=given, requestState=state)
+            assert result["content"][0]["text"] == "Answered: accept"
+
+
 async def test_workers_end_when_the_process_that_started_them_is_killed(
     write_servers: WriteServers, tmp_path: Path
 ) -> None:
@@ -179,6 +210,7 @@ async def serves_first(gateway: Served) -> bool:
         (["--http", "127.0.0.1:0", "--database", "none"], "--workers needs a database"),
         ([], "--workers needs --http HOST:PORT"),
         (["--http", "127.0.0.1:0", "--workers", "0"], "workers"),
+        (["--http", "127.0.0.1:0", "--peer-address", "http://10.0.0.7:1"], "Serve beyond loopback too"),
     ],
 )
 async def test_workers_where_they_cannot_work_are_an_error_that_says_so(

@@ -27,10 +27,10 @@ from mcp_optimizer.dashboard.server_routes import ServerRoutes, ServerSources
 from mcp_optimizer.dashboard.signing_in import SignInForms
 from mcp_optimizer.dashboard.trial_routes import TrialRoutes, TrialSources
 from mcp_optimizer.dashboard.trust_routes import TrustRoutes, TrustSources
+from mcp_optimizer.domain.addresses import is_loopback
 from mcp_optimizer.metrics.load_gauges import GatewayName, Load, LoadGauges
 from mcp_optimizer.metrics.prometheus import Meters
 from mcp_optimizer.runtime.worker_place import worker_name
-from mcp_optimizer.serving.http import is_loopback
 
 if TYPE_CHECKING:
     from mcp.server.transport_security import TransportSecuritySettings

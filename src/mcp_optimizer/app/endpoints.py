@@ -43,8 +43,9 @@ def http_app(
 ) -> tuple[Starlette, Dashboard | None]:
     """/mcp, /health, /ready, and, if the settings want it, the dashboard."""
     from mcp_optimizer.callers.door import Door
+    from mcp_optimizer.domain.addresses import is_loopback
     from mcp_optimizer.serving.ended_sessions import EndedSessions
-    from mcp_optimizer.serving.http import admitted_hosts, build_http_app, is_loopback
+    from mcp_optimizer.serving.http import admitted_hosts, build_http_app
     from mcp_optimizer.serving.step_up import StepUp
 
     settings = parts.settings
@@ -68,6 +69,7 @@ def http_app(
         worker=worker_name(os.environ),
         gate=parts.gate,
         signatures=parts.storage.signatures,
+        forwarding=parts.neighbours.forwarding() if parts.neighbours is not None else None,
         ended=EndedSessions(parts.storage.gateways if settings.database_place is not None else None),
         door=Door(
             parts.credentials,

@@ -10,8 +10,9 @@ from collections.abc import Sequence
 from importlib import import_module
 
 from mcp_optimizer.app.ending import Ending
+from mcp_optimizer.app.first_start import FIRST_LISTS
 from mcp_optimizer.app.options import is_transparent, profiles_in_use
-from mcp_optimizer.app.parts import FIRST_LISTS, Parts
+from mcp_optimizer.app.parts import Parts
 from mcp_optimizer.domain.tools import ServerStatus
 from mcp_optimizer.errors import NotStarted, OptimizerError
 from mcp_optimizer.runtime.loop_lag import LoopLag
@@ -60,6 +61,8 @@ class Life:
             self._ending.add("the stored scripts", parts.stored_scripts.stop)
         self._ending.add("the lists of tools", parts.refresher.stop)
         self._ending.add("the lists of other gateways", parts.shared_lists.stop)
+        if parts.neighbours is not None:
+            self._ending.add("the other gateways", parts.neighbours.peers.leave)
         self._ending.add("the announcements", parts.announcements.stop)
         self._ending.first(self._leave_off)
 

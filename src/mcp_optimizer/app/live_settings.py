@@ -63,8 +63,8 @@ NEEDS_RESTART: Final = frozenset(
     "config demo database mode encoding encoder encoder_key learn_from_use learn_shapes detail signature_notes "
     "dialect groups tool_profile description_writer description_writer_key client_profiles token_estimate "
     "cache_megabytes kept_hours kept_megabytes start_timeout call_timeout restart_pause restart_pause_max "
-    "max_in_flight max_waiting client_sessions answer_timeout limits workers shutdown_timeout shutdown_delay wait "
-    "http allowed_hosts allowed_origins dashboard dashboard_token public_url history history_days "
+    "max_in_flight max_waiting client_sessions answer_timeout limits workers peer_address shutdown_timeout "
+    "shutdown_delay wait http allowed_hosts allowed_origins dashboard dashboard_token public_url history history_days "
     "requests_per_session price_model log_format otlp_endpoint split_calls scripts audit audit_file audit_megabytes "
     "audit_files audit_days audit_arguments require_auth open_to_anyone token_issuers reload dashboard_changes".split()
 )

@@ -242,6 +242,11 @@ class Optimizer:
         app, self._dashboard = http_app(self.parts, self._life, self._costs, host, self._reloading)
         return app
 
+    def join(self, address: str) -> None:
+        """From now on other gateways on the same database reach this one at this address."""
+        if self.parts.neighbours is not None:
+            self.parts.neighbours.peers.join(address)
+
     def answers(self) -> Answers:
         """What commands ask, answered here."""
         return command_answers(self.parts, self._life)

@@ -22,10 +22,11 @@ from mcp_optimizer.profiles.tiers import ProfileName
 from mcp_optimizer.results.encodings import Encoding
 from mcp_optimizer.results.options import ResultOptions, Treatment
 from mcp_optimizer.results.price import Price
+from mcp_optimizer.runtime.owned_names import OwnedNames
 from mcp_optimizer.serving.server import ServerOptions
 from mcp_optimizer.settings import Settings
 from mcp_optimizer.upstream.entry_values import UnusableEntry
-from mcp_optimizer.upstream.parked import ParkingLimits
+from mcp_optimizer.upstream.parking import ParkingLimits
 from mcp_optimizer.upstream.spec import ServerSpec, Transport
 from mcp_optimizer.upstream.state import PoolOptions
 from mcp_optimizer.upstream.variables import Variables, expanded
@@ -98,7 +99,7 @@ def place_of(settings: Settings, what: str) -> Path | str:
     return place
 
 
-def pool_options(settings: Settings, *, has_one_client: bool) -> PoolOptions:
+def pool_options(settings: Settings, names: OwnedNames | None = None, *, has_one_client: bool) -> PoolOptions:
     return PoolOptions(
         start_timeout=settings.start_timeout,
         call_timeout=settings.call_timeout,
@@ -110,6 +111,7 @@ def pool_options(settings: Settings, *, has_one_client: bool) -> PoolOptions:
         has_one_client=has_one_client,
         limits=settings.limits,
         parking=ParkingLimits(seconds=settings.answer_timeout),
+        name_call=names.waiting_call if names is not None else None,
     )
 
 

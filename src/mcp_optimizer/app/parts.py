@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 import logging
 import os
 import time
@@ -15,6 +13,8 @@ from typing import TYPE_CHECKING
 
 from mcp_optimizer import __version__
 from mcp_optimizer.app.configuration import configuration_of
+from mcp_optimizer.app.first_start import FirstStart
+from mcp_optimizer.app.neighbours import Neighbours, neighbours_of
 from mcp_optimizer.app.options import (
     audit_options,
     budgets,
@@ -79,9 +79,6 @@ if TYPE_CHECKING:
     from mcp_optimizer.scripts.running import ScriptRunner
     from mcp_optimizer.scripts.stored import StoredScripts
 
-FIRST_LISTS = 10.0
-"""Seconds that the first lists wait for servers that are starting; later arrivals are announced as a change."""
-
 
 @dataclass(frozen=True)
 class Parts:
@@ -96,6 +93,7 @@ class Parts:
     logins: Logins
     credentials: Credentials
     storage: Storage
+    neighbours: Neighbours | None
     announcements: OtherGateways
     shared_lists: SharedLists
     kept_results: ResultStore
@@ -129,7 +127,9 @@ def build_parts(
     labels = SessionLabels()
     trail = _trail(settings, storage, labels)
     logins = Logins(_kept_logins(settings, storage), told=partial(_record_login, trail))
-    options = pool_options(settings, has_one_client=has_one_client)
+    neighbours = neighbours_of(settings, storage)
+    names = neighbours.names if neighbours is not None else None
+    options = pool_options(settings, names, has_one_client=has_one_client)
     pool = UpstreamPool(specs, options, __version__, news, authorize=logins.of)
     ingestion = Ingestion(counter, vocabulary, storage.catalog, pace)
     keeper = Keeper(storage.pins, trust_modes(settings, specs))
@@ -163,11 +163,12 @@ def build_parts(
         pool,
         lambda: catalog.snapshot.states,
         catalog.taken_in if is_transparent(settings) else None,
-        _FirstStart(catalog),
+        FirstStart(catalog),
         settings.limits,
         permissions.views.permits_reading,
         trail,
         permissions.take_turn,
+        names.question if names is not None else None,
     )
     written = WrittenDescriptions(description_writer(settings), storage.forms)
     uses = _Uses(storage, catalog)
@@ -180,7 +181,7 @@ def build_parts(
     recorder = Recorder(storage.history, settings.history_days)
     if event_logger.isEnabledFor(logging.INFO):
         recorder.listen(log_event)
-    scripts = script_runner(settings, gateway, storage, shapes, has_one_client=has_one_client)
+    scripts = script_runner(settings, gateway, storage, shapes, names, has_one_client=has_one_client)
     kept_scripts = stored_scripts(settings, storage, catalog, gateway, policy, pool, news, scripts)
     # In this order: whoever is told of a change by the relay finds it in the catalog.
     news.listen(catalog.on_state, on_gone=catalog.forget)
@@ -196,6 +197,7 @@ def build_parts(
         logins=logins,
         credentials=_credentials(settings, storage),
         storage=storage,
+        neighbours=neighbours,
         announcements=announcements,
         shared_lists=SharedLists(storage, announcements, refresher, configuration),
         kept_results=kept,
@@ -264,23 +266,6 @@ def _vault(place: Path | str, storage: Storage) -> Vault:
     from mcp_optimizer.identity.vault import Vault
 
     return Vault(storage.secrets, keys_of(place, os.environ))
-
-
-class _FirstStart:
-    """Waits for the servers to start, the first time; later they may come and go."""
-
-    def __init__(self, catalog: LiveCatalog) -> None:
-        self._catalog = catalog
-        self._is_over = False
-
-    async def __call__(self) -> None:
-        if self._is_over:
-            return
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(FIRST_LISTS):
-                while self._catalog.snapshot.is_starting:
-                    await self._catalog.changed()
-        self._is_over = True
 
 
 class _Uses:

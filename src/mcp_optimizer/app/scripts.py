@@ -13,6 +13,7 @@ from mcp_optimizer.domain.script_mode import ScriptMode
 from mcp_optimizer.domain.tools import shape_key
 from mcp_optimizer.gateway.gateway import Gateway
 from mcp_optimizer.gateway.python_text import Stubs
+from mcp_optimizer.runtime.owned_names import OwnedNames
 from mcp_optimizer.settings import Settings
 
 if TYPE_CHECKING:
@@ -34,7 +35,13 @@ def script_stubs(settings: Settings) -> Stubs | None:
 
 
 def script_runner(
-    settings: Settings, gateway: Gateway, storage: Storage, shapes: LearnedShapes | None, *, has_one_client: bool
+    settings: Settings,
+    gateway: Gateway,
+    storage: Storage,
+    shapes: LearnedShapes | None,
+    names: OwnedNames | None,
+    *,
+    has_one_client: bool,
 ) -> ScriptRunner | None:
     """What runs scripts; None where there are none. Raises ConfigurationError if the extra is not installed."""
     if not has_scripts(settings):
@@ -44,7 +51,8 @@ def script_runner(
     from mcp_optimizer.scripts.running import ScriptRunner
     from mcp_optimizer.scripts.suspending import WaitingScripts
     from mcp_optimizer.scripts.workers import check_installed
-    from mcp_optimizer.upstream.parked import ParkedCalls, ParkingLimits
+    from mcp_optimizer.upstream.parked import ParkedCalls
+    from mcp_optimizer.upstream.parking import ParkingLimits
 
     check_installed()
     limits = settings.limits
@@ -53,7 +61,8 @@ def script_runner(
         return shapes.of(shape_key(tool.server, tool.record.definition_hash)) if shapes is not None else None
 
     checker = ScriptChecker(CheckWorkers(limits), limits, learned)
-    parked = ParkedCalls(ParkingLimits(seconds=settings.answer_timeout), has_one_client=has_one_client)
+    name = names.waiting_call if names is not None else None
+    parked = ParkedCalls(ParkingLimits(seconds=settings.answer_timeout), has_one_client=has_one_client, name=name)
     waiting = WaitingScripts(parked, partial(_key, storage))
     return ScriptRunner(gateway, ScriptMode(settings.scripts), limits, waiting, checker=checker)
 

@@ -9,13 +9,13 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
-from mcp_optimizer.cli.listening import listen
+from mcp_optimizer.cli.listening import listen, reached_from_outside
 from mcp_optimizer.cli.reached import reached_by_commands
 from mcp_optimizer.cli.signals import AFTERWARDS, END, Signals, end_at_the_latest
 from mcp_optimizer.errors import CatalogError, ConfigurationError
 from mcp_optimizer.runtime.quick_imports import quick_imports
 from mcp_optimizer.runtime.terminal_text import counted
-from mcp_optimizer.runtime.worker_place import worker_place
+from mcp_optimizer.runtime.worker_place import WorkerPlace, worker_place
 from mcp_optimizer.settings import Settings
 
 if TYPE_CHECKING:
@@ -51,6 +51,7 @@ async def serve_http(settings: Settings) -> None:
         uvicorn.Config(app, http=connections, ws="none", log_level="critical", timeout_keep_alive=_KEEP_ALIVE)
     )
     optimizer.start()
+    optimizer.join(await asyncio.to_thread(_peer_address, settings, place, sockets[0].getsockname()[1]))
     signals.reload_with(optimizer)
     shown = f"[{host}]" if ":" in host else host
     address = f"http://{shown}:{sockets[0].getsockname()[1]}/mcp"
@@ -68,6 +69,13 @@ async def serve_http(settings: Settings) -> None:
         await optimizer.stop(END)
 
 
+def _peer_address(settings: Settings, place: WorkerPlace | None, port: int) -> str:
+    """Where other gateways reach this one; a worker has a socket of its own for that."""
+    if place is not None:
+        return f"http://{place.address}"
+    return settings.peer_address or reached_from_outside(settings.http_address[0], port, settings.database_place)
+
+
 def _say_where(optimizer: Optimizer, address: str) -> None:
     looks = f", dashboard at {address.removesuffix('mcp')}" if optimizer.settings.dashboard else ""
     servers = counted(len(optimizer.servers()), "server")
@@ -83,7 +91,7 @@ def _join(link: socket.socket, signals: Signals) -> None:
 async def _somebody_may_call(settings: Settings, host: str) -> None:
     """Beyond loopback, a gateway that nobody has a key for is a mistake, and better noticed now than by its users."""
     from mcp_optimizer.app.options import is_open
-    from mcp_optimizer.serving.http import is_loopback
+    from mcp_optimizer.domain.addresses import is_loopback
 
     if is_loopback(host) or settings.token_issuers or is_open(settings, is_loopback=False):
         return

@@ -17,8 +17,9 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 
-from mcp_optimizer.cli.listening import listen
+from mcp_optimizer.cli.listening import listen, private_host, shown_address
 from mcp_optimizer.cli.signals import AFTERWARDS, has_terminal
+from mcp_optimizer.domain.addresses import is_loopback
 from mcp_optimizer.errors import ConfigurationError, OptimizerError
 from mcp_optimizer.runtime.tasks import BackgroundTasks
 from mcp_optimizer.runtime.worker_place import WorkerPlace
@@ -47,6 +48,11 @@ def check_workers(settings: Settings) -> None:
         raise ConfigurationError(
             "--workers needs a database, through which workers share sessions, results and keys. Leave out "
             "--database none, or serve with one worker."
+        )
+    if not is_loopback(private_host(settings.peer_address)) and is_loopback(settings.http_address[0]):
+        raise ConfigurationError(
+            "With --peer-address, the workers listen there for other gateways. Serve beyond loopback too, with --http "
+            "HOST:PORT, or leave out --peer-address."
         )
     if os.name != "posix":
         raise ConfigurationError("--workers needs a system with inherited sockets, such as Linux or macOS.")
@@ -98,8 +104,9 @@ class GatewayWorkers:
         first = listen(self._host, self._port, is_one_of_many=BALANCES)
         self._port = first.getsockname()[1]
         self._public = {1: first}
-        self._workers = [Worker(number, listen("127.0.0.1", 0)) for number in range(1, settings.workers + 1)]
-        self._addresses = tuple("{}:{}".format(*worker.private.getsockname()) for worker in self._workers)
+        private = private_host(settings.peer_address)
+        self._workers = [Worker(number, listen(private, 0)) for number in range(1, settings.workers + 1)]
+        self._addresses = tuple(shown_address(worker.private) for worker in self._workers)
         self._tasks = BackgroundTasks(logger, "A worker could not be started")
         self._asked: list[int] = []
         self._changed = asyncio.Event()

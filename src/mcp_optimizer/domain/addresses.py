@@ -1,7 +1,11 @@
-"""Which addresses the settings accept. An error never quotes an address, because it may contain a password. Pure."""
+"""Which addresses the settings accept, and which of them are this machine's alone. Pure.
+
+An error never quotes an address, because it may contain a password.
+"""
 
 from __future__ import annotations
 
+import ipaddress
 from urllib.parse import urlsplit
 
 
@@ -36,3 +40,12 @@ def browser_address(value: str) -> str:
     if not is_usable or any(mark in value for mark in "?#@\\ ") or not value.isascii() or not value.isprintable():
         raise ValueError("it must be http:// or https:// with a host, and without a user, blank, ? or #")
     return value.rstrip("/")
+
+
+def is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False

@@ -130,6 +130,8 @@ class Caller:
     """
     is_continuing: bool = field(default=False, compare=False)
     """The request answers a parked call, and may do nothing else."""
+    is_orphaned: bool = field(default=False, compare=False)
+    """The request answers a call that waited at a gateway which is gone."""
     is_parked: bool = field(default=False, compare=False)
     """The call waits for answers by itself, whichever request of its client is open."""
 

@@ -7,7 +7,7 @@ if there is none. A modern client has no connection, only requests.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import anyio
@@ -16,9 +16,8 @@ from mcp.server.context import ServerRequestContext
 from mcp.server.session import ServerSession
 from mcp.server.streamable_http import MCP_SESSION_ID_HEADER
 from mcp.shared.exceptions import MCPError
-from mcp.shared.message import ServerMessageMetadata
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
-from pydantic import RootModel, ValidationError
+from pydantic import ValidationError
 from starlette.requests import Request
 
 from mcp_optimizer.domain.caller import Caller, ClientLink
@@ -27,7 +26,7 @@ from mcp_optimizer.domain.result_type import ANSWERS
 from mcp_optimizer.limits import DEFAULT_LIMITS, Limits
 from mcp_optimizer.relay.outbox import Outbox
 from mcp_optimizer.relay.placed_bus import ResourcePlace
-from mcp_optimizer.relay.sdk_internals import connection_of
+from mcp_optimizer.relay.sdk_internals import ask_client, connection_of
 from mcp_optimizer.relay.sendable import TooDeep, sendable
 from mcp_optimizer.upstream.endings import RpcError
 from mcp_optimizer.upstream.questions import refusal
@@ -37,13 +36,12 @@ Context = ServerRequestContext[Any, Any]
 PRINCIPAL_KEY = "mcp_optimizer.principal"
 """The key under which an HTTP request carries whoever was verified."""
 
+ORPHANED_KEY = "mcp_optimizer.orphaned"
+"""The key that an HTTP request carries if it answers a call that waited at a gateway which is gone."""
+
 _STATE_KEY = "mcp-optimizer/client"
 _TASKS = "io.modelcontextprotocol/tasks"
 _PASSED_ON = ("_meta", *ANSWERS)
-
-
-class _Raw(RootModel[dict[str, Any]]):
-    """A client's answer, unchanged."""
 
 
 @dataclass
@@ -78,10 +76,12 @@ class _Link:
     """For notifications outside requests; None for modern clients, which have none."""
     close_stream: Callable[[], Awaitable[None]] | None = None
     """Ends the stream of the request, so the client asks for the rest; None if it cannot."""
+    name_question: Callable[[], str] | None = None
+    """Makes an id for a question, where other gateways may ask the same client; else the SDK counts."""
 
     @property
     def lasting(self) -> ClientLink:
-        return _Link(self.key, self.capabilities, self.is_modern, self.log_level, self.session, None, self.outbox)
+        return replace(self, request_id=None, close_stream=None)
 
     async def ask(self, method: str, params: Mapping[str, Any]) -> dict[str, Any]:
         if (refused := refusal(self.capabilities, method, params)) is not None:
@@ -93,12 +93,14 @@ class _Link:
                 "own tools/call, prompts/get or resources/read, and it is not known which of them this is about",
             )
         try:
-            request: Any = types.Request[dict[str, Any], str](method=method, params=sendable(dict(params)))
+            asked = sendable(dict(params))
         except TooDeep as error:
             raise RpcError(types.INVALID_PARAMS, f"{method}: the parameters are {error}") from error
-        related = ServerMessageMetadata(related_request_id=self.request_id) if self.request_id is not None else None
+        number = self.name_question() if self.name_question is not None else None
         try:
-            return (await self.session.send_request(request, _Raw, metadata=related)).root
+            return await ask_client(
+                self.session, method, asked, on_request=self.request_id is not None, request_id=number
+            )
         except MCPError as error:
             raise RpcError(error.code, error.message, error.error.data) from error
         except ValidationError as error:
@@ -139,8 +141,14 @@ async def _notify(
 class Clients:
     """All legacy clients, and how each request finds its caller."""
 
-    def __init__(self, left: Callable[[Client], None], limits: Limits = DEFAULT_LIMITS) -> None:
+    def __init__(
+        self,
+        left: Callable[[Client], None],
+        limits: Limits = DEFAULT_LIMITS,
+        name_question: Callable[[], str] | None = None,
+    ) -> None:
         self._left = left
+        self._name_question = name_question
         self._most_waiting = limits.pending_notifications
         self._connected: dict[int, Client] = {}
 
@@ -183,6 +191,7 @@ class Clients:
                 ctx.request_id,
                 client.outbox,
                 ctx.close_sse_stream,
+                self._name_question,
             )
         meta = _raw_meta(ctx)
         capabilities = meta.get(types.CLIENT_CAPABILITIES_META_KEY)
@@ -199,7 +208,8 @@ class Clients:
         params = ctx.params or {}
         passed_on = {name: params[name] for name in _PASSED_ON if name in params}
         principal, narrowed = principal_of(ctx), narrowed_by(ctx.request)
-        return Caller(client_name(ctx), _key(ctx, principal), self.link(ctx), passed_on, principal, narrowed)
+        key, is_orphaned = _key(ctx, principal), isinstance(ctx.request, Request) and ORPHANED_KEY in ctx.request.scope
+        return Caller(client_name(ctx), key, self.link(ctx), passed_on, principal, narrowed, is_orphaned=is_orphaned)
 
 
 def _declared(session: ServerSession) -> dict[str, Any]:

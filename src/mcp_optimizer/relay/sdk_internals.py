@@ -6,8 +6,9 @@ here is checked by `tests/contract/test_sdk_internals.py`, and `pyproject.toml` 
 
 from __future__ import annotations
 
+import contextlib
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from typing import Any, Generic, TypeVar
 
@@ -16,8 +17,12 @@ from mcp.server.auth.middleware.bearer_auth import AuthorizationContext
 from mcp.server.connection import Connection
 from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel import Server
+from mcp.server.session import ServerSession
 from mcp.server.streamable_http import MCP_SESSION_ID_HEADER, EventStore, StreamableHTTPServerTransport
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
+from mcp.shared.dispatcher import CallOptions
+from mcp_types import RequestId
+from mcp_types.methods import validate_client_result
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -29,7 +34,27 @@ def connection_of(ctx: ServerRequestContext[Any, Any]) -> Connection:
 
     Its `state` and `exit_stack` are public, but a request has no public way to it.
     """
-    return ctx.session._connection
+    return _connection(ctx.session)
+
+
+def _connection(session: ServerSession) -> Connection:
+    return session._connection
+
+
+async def ask_client(
+    session: ServerSession, method: str, params: Mapping[str, Any], *, on_request: bool, request_id: RequestId | None
+) -> dict[str, Any]:
+    """A client's raw answer to a question, on the stream of the request in progress or on the connection.
+
+    As the session's own `send_request` does, which has no way to give the question an id. Raises MCPError, and
+    ValidationError for an answer that the protocol does not have.
+    """
+    channel = session._request_outbound if on_request else _connection(session).outbound
+    options = CallOptions(request_id=request_id) if request_id is not None else None
+    answer = await channel.send_raw_request(method, params, options)
+    with contextlib.suppress(KeyError):
+        validate_client_result(method, session.protocol_version, answer)
+    return answer
 
 
 def end_unless_used(manager: StreamableHTTPSessionManager, session: str, seconds: float) -> None:

@@ -57,7 +57,6 @@ Handler = Callable[[Context, Mapping[str, Any]], Awaitable[dict[str, Any]]]
 Permits = Callable[[Caller, str], bool]
 """Whether a caller may use a server's resources and prompts."""
 
-
 Hidden = Callable[[str, Allowed], str | None]
 """The server that was meant by what was not found, if it does not exist for whoever asked."""
 
@@ -83,8 +82,9 @@ class Relay:
         permits: Permits = _everywhere,
         trail: AuditTrail | None = None,
         take_turn: Callable[[Caller], None] = _freely,
+        name_question: Callable[[], str] | None = None,
     ) -> None:
-        """`permits` says which servers a caller may use.
+        """`permits` says which servers a caller may use; `name_question` makes ids for questions to legacy clients.
 
         `take_turn` counts a request that is passed on; raises TooManyCalls.
 
@@ -101,7 +101,7 @@ class Relay:
         self.started = started or _at_once
         self._tools_ready = tools_ready
         self.bus = bus = PlacedBus()
-        self.clients = Clients(self._client_left, limits)
+        self.clients = Clients(self._client_left, limits, name_question)
         self.changes = Changes(bus, self.clients)
         self._directory = Directory(
             states,

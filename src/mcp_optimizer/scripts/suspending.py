@@ -110,7 +110,7 @@ class WaitingScripts:
         )
         if not said or not hmac.compare_digest(mac.encode(), (await self._mac(said, caller)).encode()):
             raise CallNotWaiting
-        state, life, calls, changes = said.split(".")
+        state, life, calls, changes = said.rsplit(".", 3)
         return _Left(state, life, int(calls), int(changes))
 
     async def _mac(self, said: str, caller: Caller) -> str:

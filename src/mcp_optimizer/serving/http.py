@@ -6,9 +6,9 @@ client never used is ended soon.
 
 from __future__ import annotations
 
-import ipaddress
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
 from typing import Any
 
 from mcp.server.lowlevel import Server
@@ -23,11 +23,13 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from mcp_optimizer.callers.door import Door
 from mcp_optimizer.catalog import LiveCatalog
+from mcp_optimizer.domain.addresses import is_loopback
 from mcp_optimizer.errors import ConfigurationError
 from mcp_optimizer.relay.sdk_internals import end_unless_used
 from mcp_optimizer.runtime.signatures import Signatures
 from mcp_optimizer.serving.ended_sessions import EndedSessions
 from mcp_optimizer.serving.first_events import HeldFirstEvents
+from mcp_optimizer.serving.forwarding import Forwarding
 from mcp_optimizer.serving.gate import Gate
 from mcp_optimizer.serving.large_bodies import LargeBodies
 from mcp_optimizer.serving.last_requests import LastCalls, LastRequests
@@ -54,6 +56,7 @@ def build_http_app(
     door: Door | None = None,
     signatures: Signatures | None = None,
     ended: EndedSessions | None = None,
+    forwarding: Forwarding | None = None,
     routes: Sequence[Route] = (),
 ) -> Starlette:
     """The ASGI application; its lifespan runs the MCP sessions.
@@ -61,7 +64,7 @@ def build_http_app(
     `is_ready` says whether a tool can be found and called now. `requests` counts those in progress, and says when the
     stopping gateway takes no more. `worker` is this process among several at the same address. Without a `door`,
     everybody may call. `signatures` and `ended` are shared with the other gateways of an installation, which open each
-    other's sessions.
+    other's sessions; `forwarding` passes on to them what only one of them can answer.
     """
     if not is_loopback(host) and not allowed_hosts:
         raise ConfigurationError(
@@ -83,20 +86,41 @@ def build_http_app(
         return JSONResponse(answer, status_code=200 if can_call else 503)
 
     hosts = admitted_hosts(allowed_hosts, allowed_origins)
-    sessions = Sessions(server, gate=gate or Gate(), hosts=hosts, door=door, signatures=signatures, ended=ended)
+    sessions = Sessions(
+        server,
+        gate=gate or Gate(),
+        hosts=hosts,
+        door=door,
+        signatures=signatures,
+        ended=ended,
+        forwarding=forwarding,
+    )
     served.count_sessions_with(lambda: len(sessions))
     described = metadata_routes(door, hosts) if door is not None and door.has_issuers else ()
+    between = forwarding.routes() if forwarding is not None else ()
     server.middleware.insert(0, sessions.leave_large)
     mcp = Route("/mcp", endpoint=StreamableHTTPASGIApp(sessions))
-    known = [mcp, Route("/health", health), Route("/ready", ready), *described, *routes]
+    known = [mcp, Route("/health", health), Route("/ready", ready), *described, *between, *routes]
     # The last one keeps Starlette from sending others to a similar address, at whatever host they name.
-    app = Starlette(routes=[*known, Route("/{path:path}", _nowhere)], lifespan=lambda _app: sessions.run())
+    app = Starlette(
+        routes=[*known, Route("/{path:path}", _nowhere)], lifespan=lambda _app: _running(sessions, forwarding)
+    )
     app.add_middleware(UnusedSessions, manager=sessions)
     app.add_middleware(LargeBodies)
     app.add_middleware(HeldFirstEvents)
     app.add_middleware(StrippedHeaders)
     app.add_middleware(LastCalls, requests=served)
     return app
+
+
+@asynccontextmanager
+async def _running(sessions: Sessions, forwarding: Forwarding | None) -> AsyncIterator[None]:
+    async with sessions.run():
+        try:
+            yield
+        finally:
+            if forwarding is not None:
+                await forwarding.close()
 
 
 async def _nowhere(_request: Request) -> Response:
@@ -153,12 +177,3 @@ def admitted_hosts(allowed_hosts: Sequence[str], allowed_origins: Sequence[str])
             *allowed_origins,
         ],
     )
-
-
-def is_loopback(host: str) -> bool:
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Mapping
-from typing import Any
+from collections.abc import Awaitable
 
 import mcp_types as types
 import pydantic_core
@@ -17,7 +16,7 @@ from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
 from mcp.server.auth.provider import AccessToken
 from mcp.server.streamable_http import MCP_SESSION_ID_HEADER
 from mcp.server.transport_security import TransportSecurityMiddleware, TransportSecuritySettings
-from mcp_types import JSONRPCError, JSONRPCMessage, JSONRPCRequest
+from mcp_types import JSONRPCError, JSONRPCMessage, JSONRPCNotification, JSONRPCRequest
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -26,20 +25,18 @@ from mcp_optimizer.callers.door import Denied, Door
 from mcp_optimizer.domain.caller import Caller
 from mcp_optimizer.domain.principal import ANYONE, Principal
 from mcp_optimizer.relay.connected import PRINCIPAL_KEY, narrowed_by
+from mcp_optimizer.serving.forwarded import FORWARDED_KEY
+from mcp_optimizer.serving.forwarding import Forwarding
 from mcp_optimizer.serving.gate import LARGE, PARAMS_KEY, Gate, Refused
+from mcp_optimizer.serving.held_bodies import RETRY_AFTER, HeldBody, RoomForBodies
 from mcp_optimizer.serving.last_requests import release_stream
 from mcp_optimizer.serving.lasting_streams import LastingStreams
-
-_FREE = 16_000
-"""Bytes of each body that are not counted, so ordinary requests are always accepted."""
-
-_AT_ONCE = 4
-"""Bodies of the maximum size that may be read at the same time."""
+from mcp_optimizer.serving.outlines import outlined
 
 _CLOSING = 1.0
 """Seconds for closing the stream of an answered request."""
 
-_DISCARDING, _RETRY_AFTER, _SHORT = 5.0, 1, 10_000
+_DISCARDING = 5.0
 
 _STATUS = {"size": 413, "slow": 408, "busy": 429, "full": 503}
 """By the reason of a refusal; any other reason is a bad request."""
@@ -57,15 +54,21 @@ class HttpGate:
     """Turns bodies into messages."""
 
     def __init__(
-        self, app: ASGIApp, gate: Gate, hosts: TransportSecuritySettings | None, door: Door | None = None
+        self,
+        app: ASGIApp,
+        gate: Gate,
+        hosts: TransportSecuritySettings | None,
+        door: Door | None = None,
+        forwarding: Forwarding | None = None,
     ) -> None:
-        """Without a `door`, everybody is ANYONE."""
+        """Without a `door`, everybody is ANYONE. `forwarding`: to other gateways, if there can be some."""
+        self._forwarding = forwarding
         self._app = app
         self._gate = gate
         self._door = door
         self._streams = LastingStreams()
         self._hosts = TransportSecurityMiddleware(hosts)
-        self._held = 0
+        self._room = RoomForBodies(gate)
         self._under_way: dict[str, dict[str, asyncio.Event]] = {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -73,6 +76,8 @@ class HttpGate:
         if (refusal := await self._hosts.validate_request(request, is_post=request.method == "POST")) is not None:
             await refusal(scope, receive, send)
             return
+        if self._forwarding is not None and (told := await self._forwarding.arrived(request)) is not None:
+            scope[FORWARDED_KEY] = told
         try:
             principal = await self._caller(request)
         except Denied as denied:
@@ -85,7 +90,12 @@ class HttpGate:
         if request.method == "POST":
             await self._post(request, principal, scope, receive, send)
         else:
-            await self._last(self._app(scope, receive, _with_retry(send)), request, principal)
+            await self._last(self._stream(request, scope, receive, _with_retry(send)), request, principal)
+
+    async def _stream(self, request: Request, scope: Scope, receive: Receive, send: Send) -> None:
+        others = self._forwarding
+        if others is None or not await others.took_stream(self._resource(request), scope, receive, send):
+            await self._app(scope, receive, send)
 
     async def _last(self, stream: Awaitable[None], request: Request, principal: Principal) -> None:
         """A stream that may last longer than its caller's credential, and is not waited for when the gateway stops."""
@@ -106,7 +116,13 @@ class HttpGate:
     async def _caller(self, request: Request) -> Principal:
         if self._door is None:
             return ANYONE
-        return await self._door.admit(request.scope["headers"], resource_of(self._door, request))
+        return await self._door.admit(request.scope["headers"], self._resource(request))
+
+    def _resource(self, request: Request) -> str:
+        """The address that the client used, at whichever gateway its request arrived first."""
+        if (told := request.scope.get(FORWARDED_KEY)) is not None:
+            return str(told.resource)
+        return resource_of(self._door, request) if self._door is not None else ""
 
     def _turned_away(self, denied: Denied, request: Request) -> Response:
         self._gate.count(_DENIALS.get(denied.status, "credential"))
@@ -118,7 +134,7 @@ class HttpGate:
         return JSONResponse(denied.body, denied.status, {**denied.headers, **more})
 
     async def _post(self, request: Request, principal: Principal, scope: Scope, receive: Receive, send: Send) -> None:
-        held = _Held(self)
+        held = self._room.body()
         try:
             body = await self._body(receive, held)
             if body is None:
@@ -126,7 +142,9 @@ class HttpGate:
             message = await self._gate.read(body)
             if self._door is not None:
                 asking = Caller(principal=principal, narrowed=narrowed_by(request))
-                self._door.check_scopes(asking, message, resource_of(self._door, request))
+                self._door.check_scopes(asking, message, self._resource(request))
+            if await self._is_elsewhere(request, message, body, scope, receive, send):
+                return
             await self._admit(request, message)
         except Denied as denied:
             await self._turned_away(denied, request)(scope, receive, send)
@@ -143,7 +161,7 @@ class HttpGate:
         finally:
             self._leave(request, message)
 
-    async def _body(self, receive: Receive, held: _Held) -> bytearray | None:
+    async def _body(self, receive: Receive, held: HeldBody) -> bytearray | None:
         """The complete body; None if the client left."""
         limits, body = self._gate.limits, bytearray()
         try:
@@ -165,13 +183,16 @@ class HttpGate:
             text = f"The body of a request must arrive within {limits.request_seconds:g} s."
             raise self._gate.refuse(Refused("slow", types.INVALID_REQUEST, text)) from None
 
-    def hold(self, more: int) -> None:
-        """Reserve room for more bytes of large bodies."""
-        if more > 0 and self._held + more > _AT_ONCE * self._gate.limits.request_bytes:
-            refused = Refused("full", types.INTERNAL_ERROR, "Too many large requests at a time. Try again shortly.")
-            refused.retry_after = _RETRY_AFTER
-            raise self._gate.refuse(refused)
-        self._held += more
+    async def _is_elsewhere(
+        self, request: Request, message: JSONRPCMessage, body: bytearray, scope: Scope, receive: Receive, send: Send
+    ) -> bool:
+        """Whether another gateway answers this message."""
+        if self._forwarding is None:
+            return False
+        resource, session = self._resource(request), _session_of(request)
+        if session is not None and _cancelled(message) not in self._under_way.get(session, {}):
+            self._forwarding.tell_others(message, body, resource, scope)
+        return await self._forwarding.took(message, body, resource, scope, receive, send)
 
     async def _admit(self, request: Request, message: JSONRPCMessage) -> None:
         session = _session_of(request)
@@ -191,7 +212,7 @@ class HttpGate:
                 f"{len(under_way):,} requests of this session are in progress. Wait for responses before sending more."
             )
             refused = Refused("busy", types.INTERNAL_ERROR, text, message.id)
-            refused.retry_after = _RETRY_AFTER
+            refused.retry_after = RETRY_AFTER
             raise self._gate.refuse(refused)
         under_way[number] = asyncio.Event()
 
@@ -210,7 +231,7 @@ class HttpGate:
             whole = message.model_dump_json(by_alias=True, exclude_unset=True).encode()
         elif params is not None and len(body) >= LARGE:
             scope[PARAMS_KEY] = params
-            whole = pydantic_core.to_json({**message.model_dump(exclude={"params"}), "params": _outline(params)})
+            whole = pydantic_core.to_json({**message.model_dump(exclude={"params"}), "params": outlined(params)})
         else:
             whole = bytes(body)
         body.clear()
@@ -238,44 +259,18 @@ def _session_of(request: Request) -> str | None:
     return None if session is None else f"{request.scope[PRINCIPAL_KEY].id}\n{session}"
 
 
+def _cancelled(message: JSONRPCMessage) -> str:
+    """The id of the request that a notification cancels."""
+    params = message.params if isinstance(message, JSONRPCNotification) else None
+    return str((params or {}).get("requestId"))
+
+
 async def _discard(receive: Receive) -> None:
     """Read the rest of a body if that is quick: a client still sending when we close never sees our response."""
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(_DISCARDING):
             while (message := await receive())["type"] == "http.request" and message.get("more_body", False):
                 pass
-
-
-class _Held:
-    """What one body takes of the room that all large bodies share."""
-
-    def __init__(self, gate: HttpGate) -> None:
-        self._gate = gate
-        self._counted = 0
-
-    def grow(self, size: int) -> None:
-        counted = max(0, size - _FREE)
-        self._gate.hold(counted - self._counted)
-        self._counted = counted
-
-    def release(self) -> None:
-        self._gate.hold(-self._counted)
-        self._counted = 0
-
-
-def _outline(params: Mapping[str, Any]) -> dict[str, Any]:
-    """The parts of a large request's parameters that the SDK reads; the rest is passed by `PARAMS_KEY`."""
-    return {name: value if name == "_meta" else _short(value) for name, value in params.items()}
-
-
-def _short(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {key: item for key, item in value.items() if _is_short(key) and _is_short(item)}
-    return value if _is_short(value) else None
-
-
-def _is_short(value: Any) -> bool:
-    return isinstance(value, bool | int | float) or (isinstance(value, str) and len(value) <= _SHORT)
 
 
 def _answer(refused: Refused) -> Response:
@@ -293,7 +288,7 @@ def _with_retry(send: Send) -> Send:
 
     async def sent(message: Message) -> None:
         if message["type"] == "http.response.start" and message["status"] == 503:
-            headers = [*message.get("headers", ()), (b"retry-after", str(_RETRY_AFTER).encode())]
+            headers = [*message.get("headers", ()), (b"retry-after", str(RETRY_AFTER).encode())]
             message = {**message, "headers": headers}
         await send(message)
 

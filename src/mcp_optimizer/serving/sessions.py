@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import secrets
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from typing import Any
@@ -28,9 +27,12 @@ from mcp_optimizer.callers.door import Door
 from mcp_optimizer.domain.principal import ANYONE, Principal
 from mcp_optimizer.relay.connected import PRINCIPAL_KEY
 from mcp_optimizer.relay.sdk_internals import OpenSessionManager
+from mcp_optimizer.runtime.owned_names import new_owner
 from mcp_optimizer.runtime.signatures import Signatures
 from mcp_optimizer.serving.ended_sessions import EndedSessions
 from mcp_optimizer.serving.event_store import KeptEvents, SessionEvents
+from mcp_optimizer.serving.forwarded import FORWARDED_KEY
+from mcp_optimizer.serving.forwarding import LAST_EVENT_ID, Forwarding
 from mcp_optimizer.serving.gate import Gate
 from mcp_optimizer.serving.http_gate import HttpGate
 from mcp_optimizer.serving.large_bodies import has_left, leave_large
@@ -39,13 +41,11 @@ from mcp_optimizer.serving.session_ids import Introduction, SessionIds
 _RETRY_MS = 1_000
 """Milliseconds after which a client that lost a stream should ask for the rest."""
 
-LAST_EVENT_ID = "last-event-id"
-
 _NOT_FOUND = "Session not found"
 """As the SDK says it of a session that is open here and another caller's: nobody learns which ids are good."""
 _ELSEWHERE = (
-    "This stream cannot be continued here: the gateway that sent it has ended, or is another one. The load balancer "
-    "has to send the requests of a session to one gateway, if its streams are to be continued."
+    "This stream cannot be continued: the gateway that sent it has ended, or cannot be reached by the other ones. Call "
+    "again what was not answered."
 )
 _FULL = "Too many open sessions"
 
@@ -62,11 +62,12 @@ class Sessions(OpenSessionManager[SessionEvents]):
         door: Door | None = None,
         signatures: Signatures | None = None,
         ended: EndedSessions | None = None,
+        forwarding: Forwarding | None = None,
     ) -> None:
         limits = gate.limits
         super().__init__(
             server,
-            gate=lambda app: HttpGate(app, gate, hosts, door),
+            gate=lambda app: HttpGate(app, gate, hosts, door, forwarding),
             max_sessions=limits.sessions,
             security_settings=hosts,
             retry_interval=_RETRY_MS,
@@ -75,7 +76,8 @@ class Sessions(OpenSessionManager[SessionEvents]):
         self._ended = ended or EndedSessions()
         self._most_of_hello = limits.introduction_bytes
         self._opening: dict[str, asyncio.Event] = {}
-        self._events = KeptEvents(size=limits.kept_events, mark=secrets.token_hex(4))
+        mark = forwarding.own if forwarding is not None else new_owner()
+        self._events = KeptEvents(size=limits.kept_events, mark=mark)
         self._of_session: WeakValueDictionary[str | None, SessionEvents] = WeakValueDictionary()
 
     def new_events(self) -> SessionEvents:
@@ -138,7 +140,8 @@ class Sessions(OpenSessionManager[SessionEvents]):
     async def _open_again(self, session: str, scope: Scope) -> JSONResponse | None:
         """Open a session that began at another gateway, or here in another life; why not, if that cannot be."""
         said = await self._ids.read(session, _principal(scope).id)
-        if said is None or await self._ended.has(session):
+        # What another gateway passed on is about something that began here, if anywhere.
+        if said is None or FORWARDED_KEY in scope or await self._ended.has(session):
             return _refusal(404, INVALID_REQUEST, _NOT_FOUND)
         if (other := self._opening.get(session)) is not None:
             await other.wait()

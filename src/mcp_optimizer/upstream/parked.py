@@ -18,8 +18,9 @@ import mcp_types as types
 
 from mcp_optimizer.domain.caller import Caller, ClientLink, LatestRecord
 from mcp_optimizer.domain.result_type import ANSWERS, INPUT_REQUIRED
-from mcp_optimizer.errors import CallNotWaiting
+from mcp_optimizer.errors import CallGone, CallNotWaiting
 from mcp_optimizer.upstream.endings import RpcError
+from mcp_optimizer.upstream.parking import NameCall, ParkingLimits, random_name
 from mcp_optimizer.upstream.questions import named, refusal
 
 _OLDER_ONLY = frozenset({"elicitationId", "task"})
@@ -32,15 +33,6 @@ _MOST_UNTOLD = 100
 """Notifications kept for the client's next request; beyond that, the oldest are dropped."""
 
 _LAST_WORDS = 5.0
-
-
-@dataclass(frozen=True)
-class ParkingLimits:
-    """How long a call waits for its client's answers, and how many calls may."""
-
-    seconds: float = 300.0
-    most: int = 256
-    most_of_one: int = 32
 
 
 @dataclass(frozen=True)
@@ -67,8 +59,11 @@ class Parked:
 class ParkedCalls:
     """The calls of all servers that are, or may become, parked."""
 
-    def __init__(self, limits: ParkingLimits | None = None, *, has_one_client: bool = False) -> None:
+    def __init__(
+        self, limits: ParkingLimits | None = None, *, has_one_client: bool = False, name: NameCall | None = None
+    ) -> None:
         self._limits = limits or ParkingLimits()
+        self._name = name or random_name
         self._has_one_client = has_one_client
         self._by_state: dict[str, _Call] = {}
         self._asking: set[_Call] = set()
@@ -100,6 +95,8 @@ class ParkedCalls:
 
         Called before any lookup, because a server that died can no longer be found.
         """
+        if caller.is_orphaned:
+            raise CallGone
         call = self._of(caller)
         if call is None:
             return None
@@ -127,13 +124,15 @@ class ParkedCalls:
     async def _next(self, call: _Call) -> dict[str, Any]:
         try:
             await call.news()
+            state = "" if call.task.done() else await self._name(call.principal)
+            # The server may have withdrawn its question meanwhile.
+            await call.news()
         except asyncio.CancelledError:
             self._end(call)
             raise
         if call.task.done():
             self._asking.discard(call)
             return call.task.result()
-        state = secrets.token_urlsafe(32)
         self._by_state[state] = call
         call.park(self._limits.seconds, lambda: self._expire(state))
         requests = {key: question.request for key, question in call.questions.items()}
@@ -189,6 +188,7 @@ class _Call:
         self.lasting = link.lasting
         self.request = request
         self.owner = caller.key
+        self.principal = caller.principal.id
         self.record = LatestRecord(caller.record)
         self.questions, self.seconds = dict[str, _Question](), 0.0
         self.task: asyncio.Task[dict[str, Any]]

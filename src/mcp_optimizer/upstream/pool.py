@@ -64,7 +64,7 @@ class UpstreamPool:
         self._options = options
         self._news = news or ServerNews()
         self._only_client = OnlyClient()
-        self._parked = ParkedCalls(options.parking, has_one_client=options.has_one_client)
+        self._parked = ParkedCalls(options.parking, has_one_client=options.has_one_client, name=options.name_call)
         self._client_info = {"name": "mcp-optimizer", "version": version}
         self._logs: dict[str, ServerLog] = {}
         self._ending: set[Term] = set()

@@ -10,7 +10,7 @@ from mcp_optimizer.domain.tools import ServerStatus
 from mcp_optimizer.limits import Limits
 from mcp_optimizer.upstream.failure import FailureKind
 from mcp_optimizer.upstream.listing import Listing
-from mcp_optimizer.upstream.parked import ParkingLimits
+from mcp_optimizer.upstream.parking import NameCall, ParkingLimits
 from mcp_optimizer.upstream.slices import Slices
 from mcp_optimizer.upstream.spec import ServerSpec
 
@@ -37,6 +37,8 @@ class PoolOptions:
     """How much one server may send."""
     parking: ParkingLimits = field(default_factory=ParkingLimits)
     """How long calls wait for answers of clients that cannot be asked in the middle of a call."""
+    name_call: NameCall | None = None
+    """Names calls that wait, if other gateways have to know whose they are."""
     slices: Slices = field(default_factory=Slices, compare=False, repr=False)
     """In which all servers of the pool are started and their listings read."""
 

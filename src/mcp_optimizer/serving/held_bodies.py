@@ -1,0 +1,52 @@
+"""The memory that bodies of requests may take while they are read, for all large ones together. Knows no HTTP."""
+
+from __future__ import annotations
+
+import mcp_types as types
+
+from mcp_optimizer.serving.gate import Gate, Refused
+
+RETRY_AFTER = 1
+"""Seconds after which somebody who was refused for want of room should try again."""
+
+_FREE = 16_000
+"""Bytes of each body that are not counted, so ordinary requests are always accepted."""
+
+_AT_ONCE = 4
+"""Bodies of the maximum size that may be read at the same time."""
+
+
+class RoomForBodies:
+    """What all bodies take together."""
+
+    def __init__(self, gate: Gate) -> None:
+        self._gate = gate
+        self._held = 0
+
+    def body(self) -> HeldBody:
+        return HeldBody(self)
+
+    def hold(self, more: int) -> None:
+        """Reserve room for more bytes of large bodies."""
+        if more > 0 and self._held + more > _AT_ONCE * self._gate.limits.request_bytes:
+            refused = Refused("full", types.INTERNAL_ERROR, "Too many large requests at a time. Try again shortly.")
+            refused.retry_after = RETRY_AFTER
+            raise self._gate.refuse(refused)
+        self._held += more
+
+
+class HeldBody:
+    """What one body takes of the room that all large bodies share."""
+
+    def __init__(self, room: RoomForBodies) -> None:
+        self._room = room
+        self._counted = 0
+
+    def grow(self, size: int) -> None:
+        counted = max(0, size - _FREE)
+        self._room.hold(counted - self._counted)
+        self._counted = counted
+
+    def release(self) -> None:
+        self._room.hold(-self._counted)
+        self._counted = 0
