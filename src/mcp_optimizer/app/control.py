@@ -37,6 +37,7 @@ def command_answers(parts: Parts, life: Life, address: str = "", operations: Ope
             about=about,
             operations=operations,
             scripts=parts.stored_scripts,
+            runner=parts.scripts,
         )
     )
 

@@ -1,4 +1,4 @@
-"""`script save`, `list`, `show`, `run` and `delete`: scripts that are kept under a name and called like tools.
+"""`script try`, `save`, `list`, `show`, `run` and `delete`: scripts, run once or kept under a name like a tool.
 
 A running gateway checks, saves and runs them if there is one; otherwise the servers are started for it. Looking and
 deleting need only the database, also while scripts are off.
@@ -7,7 +7,7 @@ deleting need only the database, also while scripts are off.
 from __future__ import annotations
 
 import sys
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -19,9 +19,10 @@ from mcp_optimizer.cli.groups import CommandGroup
 from mcp_optimizer.cli.inquiry import FreshFlag, Inquiry
 from mcp_optimizer.cli.options import JsonFlag, with_settings
 from mcp_optimizer.cli.running import run
-from mcp_optimizer.cli.show import console, print_json
+from mcp_optimizer.cli.script_texts import show_rows, show_script, tell_saved
+from mcp_optimizer.cli.show import print_json
 from mcp_optimizer.errors import ConfigurationError, listed, quoted
-from mcp_optimizer.runtime.terminal_text import counted, in_a_line, printable
+from mcp_optimizer.runtime.terminal_text import printable
 from mcp_optimizer.settings import Settings
 
 if TYPE_CHECKING:
@@ -52,11 +53,30 @@ _Source = Annotated[bool, typer.Option("--source", help="Print only the script i
 
 
 def register(app: typer.Typer) -> None:
-    group = CommandGroup(no_args_is_help=True, help="Scripts that are kept under a name and called like tools.")
-    commands = (("save", save), ("list", list_scripts), ("show", show), ("run", run_script), ("delete", delete))
-    for name, command in commands:
+    group = CommandGroup(no_args_is_help=True, help="Scripts that call tools: try one, or keep it as a tool.")
+    kept = (("save", save), ("list", list_scripts), ("show", show), ("run", run_script), ("delete", delete))
+    for name, command in (("try", try_script), *kept):
         group.command(name)(command)
     app.add_typer(group, name="script")
+
+
+@with_settings()
+def try_script(
+    file: _File,
+    *,
+    settings: Settings,
+    flags: frozenset[str],
+    may_change: _MayChange = None,
+    fresh: FreshFlag = False,
+    as_json: JsonFlag = False,
+) -> None:
+    """Run a script once, as a model does with run_script. Exit code 1 if it fails."""
+    from mcp_optimizer.cli.tools import answer
+    from mcp_optimizer.control.requests import TryScriptRequest
+
+    inquiry = _inquiry(settings, flags, fresh=fresh)
+    text = _text(file, settings.limits.script_characters)
+    answer(inquiry.answer(TryScriptRequest(script=text, may_change=tuple(may_change or ()))), as_json)
 
 
 @with_settings()
@@ -90,7 +110,7 @@ def save(
     if as_json:
         print_json(saved)
     else:
-        _tell_saved(saved)
+        tell_saved(saved)
 
 
 @with_settings()
@@ -102,7 +122,7 @@ def list_scripts(
     if as_json:
         print_json({"scripts": rows})
     else:
-        _show_rows(rows)
+        show_rows(rows)
     _note_off(settings)
 
 
@@ -117,7 +137,7 @@ def show(name: _Name, *, settings: Settings, only_source: _Source = False, as_js
     elif only_source:
         sys.stdout.write(printable(script.source) + ("" if script.source.endswith("\n") else "\n"))
     else:
-        _show_script(script_facts(script), script.source)
+        show_script(script_facts(script), script.source)
     _note_off(settings)
 
 
@@ -245,44 +265,3 @@ async def _stored_rows(settings: Settings) -> list[dict[str, Any]]:
     async with _stored(settings) as stored:
         found = await stored.all(_MOST_LISTED)
     return [{**script_facts(script), "state": NOT_CHECKED, "reason": ""} for script in found]
-
-
-def _tell_saved(saved: dict[str, Any]) -> None:
-    takes = ", ".join(saved["parameters"]) or "nothing"
-    uses = ", ".join(saved["uses"]) or "no tools"
-    print(in_a_line(f"Saved. It is the tool {saved['name']} of the server {saved['server']}."))
-    print(in_a_line(f"It takes {takes}; it uses {uses}; it counts as {saved['risk']}."))
-
-
-def _show_rows(rows: Sequence[dict[str, Any]]) -> None:
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(box=None, pad_edge=False, expand=True, header_style="bold")
-    for title in ("script", "state", "class", "parameters"):
-        table.add_column(title, overflow="fold")
-    table.add_column("description", overflow="fold", ratio=1)
-    for row in rows:
-        texts = (row["name"], row["state"], row["risk"], ", ".join(row["parameters"]), row["description"])
-        table.add_row(*map(Text, map(in_a_line, texts)))
-    out = console()
-    if rows:
-        out.print(table)
-    for row in rows:
-        if row["reason"]:
-            out.print(Text(in_a_line(f"{row['name']}: {row['reason']}"), style="yellow"), soft_wrap=True)
-    out.print(counted(len(rows), "stored script"), markup=False)
-
-
-def _show_script(facts: dict[str, Any], source: str) -> None:
-    for title, value in (
-        ("name", facts["name"]),
-        ("description", facts["description"]),
-        ("parameters", ", ".join(facts["parameters"]) or "none"),
-        ("uses", ", ".join(facts["uses"]) or "no tools"),
-        ("may change", ", ".join(facts["may_change"]) or "nothing"),
-        ("class", facts["risk"]),
-        ("saved", facts["saved_at"]),
-    ):
-        print(f"{title + ':':<13}{in_a_line(value)}")
-    print(f"\n{printable(source)}")

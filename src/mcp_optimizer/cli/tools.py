@@ -16,6 +16,7 @@ from mcp_optimizer.cli.inquiry import FreshFlag, Inquiry
 from mcp_optimizer.cli.options import JsonFlag, with_settings
 from mcp_optimizer.cli.running import started
 from mcp_optimizer.cli.show import console, print_json
+from mcp_optimizer.errors import ConfigurationError
 from mcp_optimizer.runtime.terminal_text import counted, in_a_line, printable, printable_json
 from mcp_optimizer.settings import Settings
 
@@ -25,6 +26,14 @@ if TYPE_CHECKING:
     from mcp_optimizer.app import Optimizer
 
 _Tool = Annotated[str, typer.Argument(help="The tool's name, or server__tool.", autocompletion=complete_tool)]
+
+_OWN = {
+    "find_tool": "`mcp-optimizer find`",
+    "call_tool": "`mcp-optimizer call TOOL`, with that tool's arguments",
+    "list_tools": "`mcp-optimizer tools`",
+    "read_result": "`mcp-optimizer read`",
+    "run_script": "`mcp-optimizer script try FILE`",
+}
 
 
 def register(app: typer.Typer) -> None:
@@ -116,6 +125,8 @@ def call(
     from mcp_optimizer.cli.given_arguments import given_arguments, pairs
     from mcp_optimizer.control.requests import CallRequest
 
+    if (command := _OWN.get(tool)) is not None and server is None:
+        raise ConfigurationError(f"{tool} is one of the gateway's own tools. Here it is the command {command}.")
     plain = pairs(arg or [])
     given = given_arguments(arguments, args, is_object=bool(plain))
     request = CallRequest(tool=tool, arguments=given, plain=plain, server=server, select=select)

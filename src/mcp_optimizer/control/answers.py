@@ -37,7 +37,7 @@ from mcp_optimizer.upstream.state import UpstreamState
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
-    from mcp_optimizer.scripts.stored import StoredScripts
+    from mcp_optimizer.scripts.stored import Runner, StoredScripts
 
 _LONGEST_WAIT = 600.0
 _COMMAND_LINE = Caller(client="mcp-optimizer command line")
@@ -75,7 +75,8 @@ class AnswerSources:
     """What a status says beyond what changes: the server file, the address."""
     operations: Operations | None = None
     scripts: StoredScripts | None = None
-    """None where scripts are off."""
+    runner: Runner | None = None
+    """Both are None where scripts are off."""
 
 
 class Answers:
@@ -124,6 +125,8 @@ class Answers:
                 return await script_rows(self._scripts)
             case requests.RunScriptRequest():
                 return await self._run_script(request)
+            case requests.TryScriptRequest():
+                return await self._try_script(request)
 
     async def _find(self, request: requests.FindRequest) -> dict[str, Any]:
         gateway = self._of.gateway
@@ -160,6 +163,14 @@ class Answers:
                 server=scripts.server,
                 select=request.select,
             )
+        )
+
+    async def _try_script(self, request: requests.TryScriptRequest) -> dict[str, Any]:
+        if self._of.runner is None:
+            raise ConfigurationError(SCRIPTS_OFF)
+        await self._of.gateway.taken_in()
+        return result_facts(
+            await self._of.runner.run(request.script, _COMMAND_LINE, may_change=list(request.may_change))
         )
 
     async def _read(self, request: requests.ReadRequest) -> dict[str, Any]:

@@ -96,6 +96,12 @@ class RunScriptRequest(_Request):
     select: str = ""
 
 
+class TryScriptRequest(_Request):
+    method: Literal["try_script"] = "try_script"
+    script: str
+    may_change: tuple[str, ...] = ()
+
+
 Request = (
     FindRequest
     | ToolsRequest
@@ -110,6 +116,7 @@ Request = (
     | SaveScriptRequest
     | ScriptsRequest
     | RunScriptRequest
+    | TryScriptRequest
 )
 
 REQUESTS: TypeAdapter[Request] = TypeAdapter(Annotated[Request, Field(discriminator="method")])

@@ -18,7 +18,7 @@ _M_ARENA_MAX = -8
 _ARENAS = 2
 
 _MANY = 4_000
-"""Number of objects from which it pays to exclude them from garbage collection."""
+"""By how many tools a catalog grows until it pays to exclude their objects from garbage collection."""
 
 _SETTLED = 30.0
 """Seconds after which a gateway has loaded what it needs to run."""
@@ -58,8 +58,12 @@ class LongLived:
         self._left_alone = 0
 
     def grown(self, count: int) -> None:
-        """There are so many now. Only growth counts: objects that are replaced repeatedly would never be freed."""
-        if count > self._left_alone * 5 // 4 + _MANY:
+        """There are so many now. Only growth counts: objects that are replaced repeatedly would never be freed.
+
+        Steps do not get longer as the number grows: what came since the last one is looked at by every full collection,
+        and sixty thousand tools stopped everything for a quarter of a second.
+        """
+        if count > self._left_alone + _MANY:
             self._left_alone = count
             leave_alone()
 

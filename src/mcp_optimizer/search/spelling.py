@@ -17,6 +17,7 @@ from mcp_optimizer.search.words import terms
 
 _WORD = re.compile(r"(?<![\w@/.:\\-])[a-z]{3,30}(?![\w@/\\]|[.:-]\w)")
 _QUOTED = re.compile(r"[\"'`“‘«].*?[\"'`”’»]|https?://\S+")
+_PLAIN_LINE = re.compile(r"^[A-Za-z]{3,}$", re.MULTILINE)
 _MOST_REPAIRED: Final = 12
 """A request with more unknown words than this is in another language, not mistyped, and stays as it is."""
 
@@ -46,8 +47,8 @@ def grouped(words: Iterable[str]) -> Grouped:
 def _all_usual() -> Mapping[str, None]:
     """The words for actions and the whole words of the bundled vocabulary, more common ones first."""
     stored = resources.files("mcp_optimizer") / "search" / "model" / "vocab.txt"
-    words = [*CLASSES, *stored.read_text(encoding="utf-8").splitlines()]
-    return dict.fromkeys(word for word in words if _is_plain(word))
+    # The first search waits for this: one pass over the file instead of thirty thousand looks at a word.
+    return dict.fromkeys([*filter(_is_plain, CLASSES), *_PLAIN_LINE.findall(stored.read_text(encoding="utf-8"))])
 
 
 @cache
