@@ -20,6 +20,7 @@ import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
+from benchmarks.stops import Stops, quantile
 from benchmarks.tools import QUERIES, varied
 from mcp_optimizer import Optimizer
 from mcp_optimizer.cli.serve import make_room
@@ -30,35 +31,15 @@ from mcp_optimizer.upstream.listing import Listing
 from mcp_optimizer.upstream.spec import ServerSpec, Transport
 from mcp_optimizer.upstream.state import UpstreamState
 
-TICK = 0.001
 SHARED = 200
 """Tools that servers have in common, so that they share names, and names change as servers come and go."""
 CAPABILITIES = {"tools": {}, "prompts": {"listChanged": True}}
 
 
-@dataclass
-class Stops:
-    """By how many seconds each sleep was too long, and for how many of them this process was working.
-
-    On a busy machine, a process also waits for a processor. Unless several of its threads work at once, it never works
-    longer during a stop than the stop would last on an idle machine.
-    """
-
-    measured: list[tuple[float, float]] = field(default_factory=list)
-
-    async def watch(self) -> None:
-        while True:
-            started, at_work = time.perf_counter(), time.process_time()
-            await asyncio.sleep(TICK)
-            stop = time.perf_counter() - started - TICK
-            self.measured.append((stop, min(stop, time.process_time() - at_work)))
-
-    def line(self) -> str:
-        return "   ".join(f"{longest:7.0f} {often:7.0f}" for longest, often in map(self._of, (0, 1)))
-
-    def _of(self, which: int) -> tuple[float, float]:
-        ordered = sorted(stop[which] for stop in self.measured)
-        return ordered[-1] * 1e3, ordered[int(len(ordered) * 0.999)] * 1e3
+def line_of(stops: Stops) -> str:
+    """The longest stop and the longest of a thousand; then the same of the work during stops."""
+    both = (stops.whole, stops.work)
+    return "   ".join(f"{ordered[-1] * 1e3:7.0f} {quantile(ordered, 0.999) * 1e3:7.0f}" for ordered in both)
 
 
 @dataclass
@@ -156,7 +137,7 @@ async def measure(title: str, listings: dict[str, tuple[Definition, ...]], secon
         watching.cancel()
         slowest = max(finds, default=0.0) * 1e3
         print(
-            f"  {what:34}{time.perf_counter() - started:7.1f} s   {stops.line()}   slowest find {slowest:.0f} ms",
+            f"  {what:34}{time.perf_counter() - started:7.1f} s   {line_of(stops)}   slowest find {slowest:.0f} ms",
             flush=True,
         )
 

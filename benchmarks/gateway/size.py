@@ -28,13 +28,12 @@ import tempfile
 import time
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from benchmarks.gateway.simulated_servers import FakeEncoder, Listings, Simulated, write_listings
+from benchmarks.stops import TICK, Stops, quantile
 
-TICK = 0.001
 PROBE = 0.25
 """Seconds between two questions whether the gateway is ready."""
 REQUESTS = (
@@ -52,28 +51,15 @@ REQUESTS = (
 # What is measured.
 
 
-@dataclass
-class Stops:
-    """By how many seconds each sleep was too long, and for how many of them this process worked."""
-
-    measured: list[tuple[float, float]] = field(default_factory=list)
-
-    async def watch(self) -> None:
-        while True:
-            started, at_work = time.perf_counter(), time.process_time()
-            await asyncio.sleep(TICK)
-            stop = time.perf_counter() - started - TICK
-            self.measured.append((stop, min(stop, time.process_time() - at_work)))
-
-    def figures(self) -> dict[str, float]:
-        whole, work = (sorted(column) for column in zip(*self.measured, strict=True))
-        return {
-            "longest_ms": whole[-1] * 1e3,
-            "longest_work_ms": work[-1] * 1e3,
-            "p99_ms": whole[int(len(whole) * 0.99)] * 1e3,
-            "p99_work_ms": work[int(len(work) * 0.99)] * 1e3,
-            "over_200_ms": sum(stop > 0.2 for stop in work),
-        }
+def figures_of(stops: Stops) -> dict[str, float]:
+    whole, work = stops.whole, stops.work
+    return {
+        "longest_ms": whole[-1] * 1e3,
+        "longest_work_ms": work[-1] * 1e3,
+        "p99_ms": quantile(whole, 0.99) * 1e3,
+        "p99_work_ms": quantile(work, 0.99) * 1e3,
+        "over_200_ms": sum(stop > 0.2 for stop in work),
+    }
 
 
 @asynccontextmanager
@@ -85,7 +71,7 @@ async def watched(figures: dict[str, Any], what: str) -> AsyncIterator[None]:
     await asyncio.sleep(2 * TICK)
     watching.cancel()
     seconds, work = time.perf_counter() - started, time.process_time() - at_work
-    figures[what] = {"seconds": seconds, "work_s": work, "mb": _resident(), **stops.figures()}
+    figures[what] = {"seconds": seconds, "work_s": work, "mb": _resident(), **figures_of(stops)}
     print(f"  {what}: {json.dumps({key: round(value, 1) for key, value in figures[what].items()})}", file=sys.stderr)
 
 
