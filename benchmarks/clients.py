@@ -11,6 +11,8 @@ from typing import Any
 import httpx2
 
 _MODERN = "2026-07-28"
+_LEGACY = "2025-11-25"
+HELLO = {"protocolVersion": _LEGACY, "capabilities": {}, "clientInfo": {"name": "many", "version": "1"}}
 _CAPABILITIES = "io.modelcontextprotocol/clientCapabilities"
 _ACCEPT = {"accept": "application/json, text/event-stream", "content-type": "application/json"}
 
@@ -29,21 +31,17 @@ class PlainClient:
         if self._is_modern:
             self._headers["mcp-protocol-version"] = _MODERN
             return
-        params = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "many", "version": "1"}}
-        response = await self._post({"id": 0, "method": "initialize", "params": params})
-        self._headers["mcp-session-id"] = response.headers["mcp-session-id"]
-        self._headers["mcp-protocol-version"] = "2025-11-25"
+        self.use_session(await self._post({"id": 0, "method": "initialize", "params": HELLO}))
         await self._post({"method": "notifications/initialized"})
+
+    def use_session(self, response: httpx2.Response) -> None:
+        """Send what follows in the session that this response to `initialize` opened."""
+        self._headers["mcp-session-id"] = response.headers["mcp-session-id"]
+        self._headers["mcp-protocol-version"] = _LEGACY
 
     async def request(self, number: int, method: str, params: dict[str, Any]) -> dict[str, Any]:
         """Send a request and return its response: the message with the result or the error."""
-        response = await self._post({"id": number, "method": method, "params": params})
-        body = response.text
-        if response.headers["content-type"].startswith("text/event-stream"):
-            body = [line.removeprefix("data:") for line in body.splitlines() if line.startswith("data:")][-1]
-        assert body.strip(), f"a stream without a response: {response.text[-500:]!r}"
-        message: dict[str, Any] = json.loads(body)
-        return message
+        return message_of(await self._post({"id": number, "method": method, "params": params}))
 
     async def attempt(self, number: int, method: str, params: dict[str, Any]) -> None:
         """Send a request and ignore its response, or that none arrives."""
@@ -72,18 +70,32 @@ class PlainClient:
         return time.perf_counter() - started
 
     async def _post(self, message: dict[str, Any]) -> httpx2.Response:
-        headers = self._headers
+        response = await self._http.send(self.made(message))
+        assert response.status_code in (200, 202, 400), response.text
+        return response
+
+    def made(self, message: dict[str, Any], **more: str) -> httpx2.Request:
+        """The HTTP request that carries a message, for whoever sends it; with more headers."""
+        headers = {**self._headers, **more}
         if self._is_modern:
             params = message.setdefault("params", {})
             params["_meta"] = {"io.modelcontextprotocol/protocolVersion": _MODERN, _CAPABILITIES: {}}
             headers = {**headers, "mcp-method": message["method"]}
             if "name" in params:
                 headers["mcp-name"] = params["name"]
-        response = await self._http.post(self._url, json={"jsonrpc": "2.0", **message}, headers=headers)
-        assert response.status_code in (200, 202, 400), response.text
-        return response
+        return self._http.build_request("POST", self._url, json={"jsonrpc": "2.0", **message}, headers=headers)
 
     async def leave(self) -> None:
         """End the session, as clients do when they close."""
         if "mcp-session-id" in self._headers:
             await self._http.delete(self._url, headers=self._headers)
+
+
+def message_of(response: httpx2.Response) -> dict[str, Any]:
+    """The message with the result or the error."""
+    body = response.text
+    if response.headers["content-type"].startswith("text/event-stream"):
+        body = [line.removeprefix("data:") for line in body.splitlines() if line.startswith("data:")][-1]
+    assert body.strip(), f"a stream without a response: {response.text[-500:]!r}"
+    message: dict[str, Any] = json.loads(body)
+    return message

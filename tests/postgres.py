@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
 import shutil
@@ -11,11 +12,13 @@ import subprocess
 import tempfile
 import time
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
+
+from tests.waiting import until
 
 PASSWORD = "s3cret-of-tests"
 _SETTINGS = {
@@ -63,6 +66,68 @@ class Postgres:
         finally:
             for process in processes:
                 os.kill(process, signal.SIGCONT)
+
+
+@contextlib.asynccontextmanager
+async def without_connections(url: str) -> AsyncIterator[None]:
+    """Everybody loses their connections, and gets no other: all that the server allows are taken meanwhile."""
+    import asyncpg
+
+    held: list[asyncpg.Connection[Any]] = []
+
+    async def take() -> None:
+        with contextlib.suppress(asyncpg.TooManyConnectionsError):
+            while True:
+                held.append(await asyncpg.connect(url))
+
+    over = asyncio.Event()
+
+    async def take_what_becomes_free() -> None:
+        # Not cancelled: a connection that is being made would be lost.
+        while not over.is_set():
+            await take()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(0.02):
+                    await over.wait()
+
+    await take()
+    mine = [await connection.fetchval("SELECT pg_backend_pid()") for connection in held]
+    theirs = "SELECT pid FROM pg_stat_activity WHERE backend_type = 'client backend' AND pid <> ALL($1)"
+    others = [row["pid"] for row in await held[0].fetch(theirs, mine)]
+    taking = asyncio.create_task(take_what_becomes_free())
+    try:
+        for pid in others:
+            await held[0].execute("SELECT pg_terminate_backend($1)", pid)
+        left = "SELECT count(*) FROM pg_stat_activity WHERE pid = ANY($1)"
+
+        async def are_gone() -> bool:
+            return not await held[0].fetchval(left, others)
+
+        await until(are_gone, timeout=60)
+        yield
+    finally:
+        over.set()
+        await asyncio.wait({taking})
+        for connection in held:
+            await connection.close()
+
+
+@contextlib.contextmanager
+def full_disk(url: str, tables: Sequence[str] = ("kept_result", "kept_chunk", "event", "audit")) -> Iterator[None]:
+    """Every row that is added meets what PostgreSQL reports when the disk is full."""
+    ask(
+        url,
+        "CREATE FUNCTION is_full() RETURNS trigger AS $$ BEGIN RAISE EXCEPTION 'no space left on device' "
+        "USING ERRCODE = '53100'; END $$ LANGUAGE plpgsql",
+    )
+    for table in tables:
+        ask(url, f"CREATE TRIGGER full_disk BEFORE INSERT ON {table} EXECUTE FUNCTION is_full()")
+    try:
+        yield
+    finally:
+        for table in tables:
+            ask(url, f"DROP TRIGGER full_disk ON {table}")
+        ask(url, "DROP FUNCTION is_full()")
 
 
 def ask(url: str, statement: str) -> list[tuple[str, ...]]:

@@ -16,10 +16,9 @@ import sys
 import tempfile
 from pathlib import Path
 
-from benchmarks.paths import RESULTS
+from benchmarks.soak.result import RESULT, write_part
 from benchmarks.soak.run import Soak
 
-RESULT = RESULTS / "soak.md"
 _GROWTH = 1.05
 
 
@@ -77,7 +76,7 @@ async def main() -> int:
     print(text, *found, *soak.log.lost[:5], sep="\n", flush=True)
     if options.write:
         verdict = "Nothing lost, nothing twice, nothing left over." if not found else "\n".join(found)
-        RESULT.write_text(f"# Soak\n\n`python -m benchmarks.soak`\n\n{text}\n\n{verdict}\n", encoding="utf-8")
+        write_part("One gateway, whose servers are killed", "python -m benchmarks.soak", f"{text}\n\n{verdict}")
     return 1 if found else 0
 
 

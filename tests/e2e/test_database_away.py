@@ -21,7 +21,7 @@ from mcp_optimizer import Optimizer
 from mcp_optimizer.errors import InvalidRequest
 from mcp_optimizer.results.pipeline import RESULT_META_KEY
 from tests.conftest import WriteServers, plain_server
-from tests.postgres import Postgres, ask, find_programs, running_postgres
+from tests.postgres import Postgres, ask, find_programs, full_disk, running_postgres, without_connections
 from tests.waiting import until
 
 ROWS = [{"id": number, "name": f"Person {number}"} for number in range(400)]
@@ -68,24 +68,6 @@ def read_only(url: str) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def full(url: str) -> Iterator[None]:
-    """Every row that is added meets what PostgreSQL reports when the disk is full."""
-    ask(
-        url,
-        "CREATE FUNCTION is_full() RETURNS trigger AS $$ BEGIN RAISE EXCEPTION 'no space left on device' "
-        "USING ERRCODE = '53100'; END $$ LANGUAGE plpgsql",
-    )
-    tables = ("kept_result", "kept_chunk", "event", "audit")
-    for table in tables:
-        ask(url, f"CREATE TRIGGER full_disk BEFORE INSERT ON {table} EXECUTE FUNCTION is_full()")
-    try:
-        yield
-    finally:
-        for table in tables:
-            ask(url, f"DROP TRIGGER full_disk ON {table}")
-
-
-@contextlib.contextmanager
 def table_locked(url: str) -> Iterator[None]:
     """Somebody else holds a lock on the table and does not let go."""
     with _other_session(url, "BEGIN; LOCK TABLE kept_result IN ACCESS EXCLUSIVE MODE"):
@@ -128,7 +110,7 @@ async def test_no_call_waits_for_the_database_and_no_rest_is_lost(
     faults: dict[str, Fault] = {
         "stopped": lambda _url: postgres.stopped(),
         "read-only": read_only,
-        "full": full,
+        "full": full_disk,
         "locked": table_locked,
     }
     async with gateway(config, postgres_url) as optimizer, gateway(config, postgres_url) as other:
@@ -199,11 +181,9 @@ async def test_a_postgresql_that_is_restarted_or_has_no_connection_left_costs_no
         url = postgres.new_database()
         async with gateway(config, url) as optimizer:
             await cut(optimizer)
-            held = await _take_all_connections(url)
-            ids = [await cut(optimizer) for _ in range(2)]
-            assert ["Person 399" in await rest(optimizer, result_id) for result_id in ids] == [True, True]
-            for connection in held:
-                await connection.close()
+            async with without_connections(url):
+                ids = [await cut(optimizer) for _ in range(2)]
+                assert ["Person 399" in await rest(optimizer, result_id) for result_id in ids] == [True, True]
             await until(lambda: optimizer.parts.kept_results.waiting == 0, timeout=20)
             await asyncio.to_thread(postgres.restart)
             ids += [await cut(optimizer) for _ in range(2)]
@@ -211,22 +191,6 @@ async def test_a_postgresql_that_is_restarted_or_has_no_connection_left_costs_no
             assert all(["Person 399" in await rest(optimizer, result_id) for result_id in ids])
             await until(lambda: optimizer.recorder.waiting == 0, timeout=30)
             assert optimizer.recorder.dropped == 0
-
-
-async def _take_all_connections(url: str) -> list[asyncpg.Connection[Any]]:
-    """Whatever connection the gateway loses is taken at once, and none is left."""
-    held = []
-    with contextlib.suppress(asyncpg.TooManyConnectionsError):
-        while True:
-            held.append(await asyncpg.connect(url))
-    mine = [await connection.fetchval("SELECT pg_backend_pid()") for connection in held]
-    theirs = "SELECT pid FROM pg_stat_activity WHERE backend_type = 'client backend' AND pid <> ALL($1)"
-    for row in await held[0].fetch(theirs, mine):
-        await held[0].execute("SELECT pg_terminate_backend($1)", row["pid"])
-    for _ in range(20):
-        with contextlib.suppress(asyncpg.TooManyConnectionsError):
-            held.append(await asyncpg.connect(url))
-    return held
 
 
 async def test_a_file_that_another_process_holds_delays_no_call_and_loses_no_rest(config: Path, tmp_path: Path) -> None:

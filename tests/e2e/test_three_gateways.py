@@ -9,6 +9,7 @@ from collections.abc import Iterator
 import pytest
 from mcp import Client
 
+from tests.cluster import NAMES
 from tests.conftest import plain_server
 from tests.e2e.three_gateways import Cluster, three_gateways
 from tests.postgres import Postgres, ask
@@ -41,7 +42,7 @@ async def test_a_modern_client_calls_through_all_of_them_and_the_accounts_have_e
         assert [await call(client) for _ in range(9)] == [True] * 9
     counted = "SELECT count(*) FROM event WHERE tool = 'picture'"
     await until(lambda: ask(database, counted) == [("9",)])
-    assert cluster.up() == {"g1", "g2", "g3"}
+    assert cluster.up() == set(NAMES)
 
 
 async def test_a_killed_gateway_is_left_out_and_has_its_turn_again_when_it_is_back(cluster: Cluster) -> None:

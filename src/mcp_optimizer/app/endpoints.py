@@ -70,7 +70,9 @@ def http_app(
         gate=parts.gate,
         signatures=parts.storage.signatures,
         forwarding=parts.neighbours.forwarding() if parts.neighbours is not None else None,
-        ended=EndedSessions(parts.storage.gateways if settings.database_place is not None else None),
+        ended=EndedSessions(
+            parts.storage.gateways if settings.database_place is not None else None, parts.storage.breaker
+        ),
         door=Door(
             parts.credentials,
             is_open=is_for_all,

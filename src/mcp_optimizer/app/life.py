@@ -110,7 +110,18 @@ class Life:
         await self._parts.pool.settled(FIRST_LISTS)
         while any(state.status is ServerStatus.RUNNING for state in catalog.snapshot.missing()):
             await catalog.changed()
+        await self._know_other_gateways()
         self._is_settled = True
+
+    async def _know_other_gateways(self) -> None:
+        """Whoever is ready gets the sessions of other gateways, which it knows by a key in the database."""
+        storage = self._parts.storage
+        if self._settings.http is None:
+            return
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(FIRST_LISTS):
+                await storage.opened()
+                await storage.signatures.look()
 
     async def _opened_late(self) -> None:
         await self._parts.catalog.store()

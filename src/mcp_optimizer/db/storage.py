@@ -64,7 +64,7 @@ class Storage:
         self._making_memory = asyncio.Lock()
         self.breaker = Breaker(self._probe, opened=self.opened)
         """For whatever a request waits for."""
-        self.signatures = Signatures(self._key)
+        self.signatures = Signatures(None if place is None else self._key)
         """For what clients carry from one gateway on this database to another."""
         self.uses: Mapping[ToolKey, int] = {}
         """How often tools were called, as all gateways use it. Rarely read, because lists that depend on it change."""
@@ -89,6 +89,7 @@ class Storage:
                 self._trying_again.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await self._trying_again
+        self.signatures.stop()
         await self.breaker.close()
         for database in (self._database, self._memory):
             if database is not None:

@@ -78,7 +78,7 @@ class ResultStore:
         held = HeldResult.of(result, await asyncio.to_thread(_held, chunks, self._waiting.most_bytes))
         if held.size > self._waiting.most_bytes:
             return await self._kept_in_steps(held, chunks)
-        if self._waiting:
+        if self._waiting or self._breaker.is_open:
             return self._waiting.add(held)
         task = self._writing.spawn(self._write(held))
         await asyncio.wait({task}, timeout=self._patience)

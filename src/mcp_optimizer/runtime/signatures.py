@@ -10,55 +10,88 @@ import asyncio
 import base64
 import hashlib
 import hmac
+import logging
 import secrets
 import time
 from collections.abc import Awaitable, Callable
+
+from mcp_optimizer.runtime.tasks import BackgroundTasks
+
+logger = logging.getLogger(__name__)
 
 ReadKey = Callable[[], Awaitable[bytes | None]]
 """Reads the key of the installation; None: it cannot be read now, or there is none."""
 
 _PATIENCE = 1.0
-_PAUSE = 5.0
-"""Seconds for one attempt to read the key, and between two."""
+"""Seconds that anybody waits for an attempt to read the key, counted from its beginning."""
+_PAUSE = 1.0
+"""Seconds between two attempts."""
 
 _BYTES = 18
-
-
-async def _none() -> bytes | None:
-    return None
 
 
 class Signatures:
     """Makes and checks signatures, each for one purpose."""
 
-    def __init__(self, read: ReadKey = _none, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        read: ReadKey | None = None,
+        clock: Callable[[], float] = time.monotonic,
+        *,
+        patience: float = _PATIENCE,
+        pause: float = _PAUSE,
+    ) -> None:
+        """Without `read` nothing is shared with anybody."""
         self._read = read
         self._clock = clock
+        self._patience = patience
+        self._pause = pause
         self._own = secrets.token_bytes(32)
         self._shared: bytes | None = None
-        self._next_attempt = float("-inf")
+        self._reading: asyncio.Task[None] | None = None
+        self._begun = float("-inf")
+        self._tasks = BackgroundTasks(logger, "The key that gateways share could not be read")
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether there is a shared key that could not be read yet: what others signed cannot be told from forgery."""
+        return self._read is not None and self._shared is None
 
     async def sign(self, purpose: str, text: str) -> str:
         """A signature, in letters, digits, `-` and `_`."""
-        await self._look()
+        await self.look()
         return _mac(self._shared or self._own, purpose, text)
 
     async def is_ours(self, purpose: str, text: str, signature: str) -> bool:
         """Whether a gateway of this installation signed this text for this purpose."""
-        await self._look()
+        await self.look()
         given = signature.encode("utf-8", "surrogatepass")
         keys = [self._own] if self._shared is None else [self._shared, self._own]
         return any(hmac.compare_digest(given, _mac(key, purpose, text).encode()) for key in keys)
 
-    async def _look(self) -> None:
-        if self._shared is not None or self._clock() < self._next_attempt:
+    async def look(self) -> None:
+        """Read the key, unless it is known. All who come meanwhile wait for the same attempt, and none for long."""
+        if self._shared is not None or self._read is None:
             return
-        self._next_attempt = self._clock() + _PAUSE
+        if self._reading is None:
+            if self._clock() < self._begun + self._pause:
+                return
+            self._begun = self._clock()
+            self._reading = self._tasks.spawn(self._take(self._read))
+        left = self._begun + self._patience - self._clock()
+        if left > 0:
+            # It is not cancelled, because the next one would have to begin it again.
+            await asyncio.wait({self._reading}, timeout=left)
+
+    def stop(self) -> None:
+        """Read nothing any more. Nobody waits for an attempt that is under way: the database may not answer."""
+        self._tasks.cancel()
+
+    async def _take(self, read: ReadKey) -> None:
         try:
-            async with asyncio.timeout(_PATIENCE):
-                self._shared = await self._read()
-        except TimeoutError:
-            return
+            self._shared = await read()
+        finally:
+            self._reading = None
 
 
 def _mac(key: bytes, purpose: str, text: str) -> str:

@@ -14,6 +14,7 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
+from mcp_optimizer.db.breaker import Breaker
 from mcp_optimizer.errors import CatalogError
 from mcp_optimizer.runtime.tasks import BackgroundTasks
 from mcp_optimizer.serving.session_ids import SESSION_DAYS
@@ -34,10 +35,13 @@ async def _nowhere() -> GatewayRows | None:
 
 
 class EndedSessions:
-    """Those of all gateways. `stored` returns the database once it is open."""
+    """Those of all gateways. `stored` returns the database once it is open; `breaker` bounds the wait for it."""
 
-    def __init__(self, stored: Callable[[], Awaitable[GatewayRows | None]] | None = None) -> None:
+    def __init__(
+        self, stored: Callable[[], Awaitable[GatewayRows | None]] | None = None, breaker: Breaker | None = None
+    ) -> None:
         self._stored = stored or _nowhere
+        self._breaker = breaker or Breaker()
         self._latest: OrderedDict[str, None] = OrderedDict()
         self._tasks = BackgroundTasks(logger, "The end of a session could not be written")
 
@@ -62,11 +66,14 @@ class EndedSessions:
         name = _hash(session)
         if name in self._latest:
             return True
+
+        async def ask() -> bool:
+            stored = await self._stored()
+            return stored is not None and await stored.is_ended(name)
+
         try:
-            async with asyncio.timeout(_PATIENCE):
-                stored = await self._stored()
-                return stored is not None and await stored.is_ended(name)
-        except (CatalogError, TimeoutError):
+            return await self._breaker.within(ask)
+        except CatalogError:
             # Who ended a session can hardly be waiting for its answer; who uses one is.
             return False
 

@@ -72,6 +72,10 @@ class SessionIds:
         self._signatures = signatures
         self._clock = clock
 
+    def is_unreadable_now(self, session_id: str) -> bool:
+        """Whether an id that means nothing now may be another gateway's: nobody knows before the key is read."""
+        return self._signatures.is_waiting and session_id.startswith(f"{_MARK}.") and len(session_id) <= LONGEST_ID
+
     async def new(self, introduction: Introduction, principal: str) -> str:
         """An id for the session that this caller begins; empty if what it said of itself is too long for one."""
         for said in _shorter_and_shorter(introduction):

@@ -48,6 +48,7 @@ _ELSEWHERE = (
     "again what was not answered."
 )
 _FULL = "Too many open sessions"
+_UNREADABLE = "This session began at another gateway, which cannot be verified until the database answers. Try again."
 
 
 class Sessions(OpenSessionManager[SessionEvents]):
@@ -140,6 +141,8 @@ class Sessions(OpenSessionManager[SessionEvents]):
     async def _open_again(self, session: str, scope: Scope) -> JSONResponse | None:
         """Open a session that began at another gateway, or here in another life; why not, if that cannot be."""
         said = await self._ids.read(session, _principal(scope).id)
+        if said is None and self._ids.is_unreadable_now(session):
+            return _refusal(503, INTERNAL_ERROR, _UNREADABLE)
         # What another gateway passed on is about something that began here, if anywhere.
         if said is None or FORWARDED_KEY in scope or await self._ended.has(session):
             return _refusal(404, INVALID_REQUEST, _NOT_FOUND)
@@ -171,9 +174,9 @@ def _principal(scope: Scope) -> Principal:
 
 
 def _refusal(status: int, code: int, text: str) -> JSONResponse:
+    # The gate adds Retry-After.
     error = {"code": code, "message": text}
-    headers = {"retry-after": "1"} if status == 503 else {}
-    return JSONResponse({"jsonrpc": "2.0", "id": None, "error": error}, status_code=status, headers=headers)
+    return JSONResponse({"jsonrpc": "2.0", "id": None, "error": error}, status_code=status)
 
 
 def _posted(

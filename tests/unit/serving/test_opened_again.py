@@ -14,11 +14,12 @@ from mcp.server.transport_security import TransportSecuritySettings
 
 from mcp_optimizer.domain.principal import ANYONE
 from mcp_optimizer.limits import Limits
-from mcp_optimizer.runtime.signatures import Signatures
+from mcp_optimizer.runtime.signatures import ReadKey, Signatures
 from mcp_optimizer.serving.gate import Gate
 from mcp_optimizer.serving.session_ids import Introduction, SessionIds
 from mcp_optimizer.serving.sessions import Sessions
 from tests.e2e.raw_clients import ACCEPT, HELLO, LEGACY, answer_of, message
+from tests.waiting import until
 
 MOST = 5
 
@@ -34,12 +35,12 @@ async def no_tools(
 
 
 @asynccontextmanager
-async def gateway() -> AsyncIterator[tuple[Sessions, httpx2.AsyncClient]]:
+async def gateway(read: ReadKey = key) -> AsyncIterator[tuple[Sessions, httpx2.AsyncClient]]:
     sessions = Sessions(
         Server("test", version="1", on_list_tools=no_tools),
         gate=Gate(Limits(sessions=MOST)),
         hosts=TransportSecuritySettings(enable_dns_rebinding_protection=False),
-        signatures=Signatures(key),
+        signatures=Signatures(read),
     )
     transport = httpx2.ASGITransport(app=StreamableHTTPASGIApp(sessions))
     async with (
@@ -72,3 +73,24 @@ async def test_ids_that_nobody_signed_leave_nothing_behind() -> None:
         began = await http.post("/mcp", json=message("initialize", HELLO), headers={"MCP-Protocol-Version": LEGACY})
         assert began.status_code == 200
         assert await SessionIds(Signatures(key)).read(began.headers["mcp-session-id"], ANYONE.id) is not None
+
+
+async def test_a_session_of_another_gateway_is_not_gone_while_it_cannot_be_verified() -> None:
+    can_be_read = False
+
+    async def read() -> bytes | None:
+        return await key() if can_be_read else None
+
+    session = await SessionIds(Signatures(key)).new(Introduction.of(HELLO), ANYONE.id)
+    async with gateway(read) as (_, http):
+        refused = await listed(http, session)
+        # 404 would tell the client that it has to begin anew.
+        assert (refused.status_code, refused.headers["retry-after"]) == (503, "1")
+        assert "until the database answers" in answer_of(refused)["error"]["message"]
+        assert [(await listed(http, name)).status_code for name in ("other", "s1." + "x" * 5_000)] == [404, 404]
+        can_be_read = True
+
+        async def is_served() -> bool:
+            return (await listed(http, session)).status_code == 200
+
+        await until(is_served)
