@@ -21,7 +21,8 @@ from mcp_optimizer.cli.options import JsonFlag, with_settings
 from mcp_optimizer.cli.running import run
 from mcp_optimizer.cli.script_texts import show_rows, show_script, tell_saved
 from mcp_optimizer.cli.show import print_json
-from mcp_optimizer.errors import ConfigurationError, listed, quoted
+from mcp_optimizer.domain.script_mode import SCRIPTS_OFF
+from mcp_optimizer.errors import ConfigurationError, GatewayFailure, listed, quoted
 from mcp_optimizer.runtime.terminal_text import printable
 from mcp_optimizer.settings import Settings
 
@@ -118,12 +119,14 @@ def list_scripts(
     *, settings: Settings, flags: frozenset[str], fresh: FreshFlag = False, as_json: JsonFlag = False
 ) -> None:
     """List the stored scripts. A running gateway says which can be called; so do the servers, with --fresh."""
-    rows = _rows(Inquiry(settings, flags, fresh))
+    found = _states(Inquiry(settings, flags, fresh))
+    rows = run(_stored_rows(settings)) if found is None else found
     if as_json:
         print_json({"scripts": rows})
     else:
         show_rows(rows)
-    _note_off(settings)
+    if found is None and settings.scripts == "off":
+        print(f"note: {SCRIPTS_OFF}", file=sys.stderr)
 
 
 @with_settings()
@@ -138,7 +141,6 @@ def show(name: _Name, *, settings: Settings, only_source: _Source = False, as_js
         sys.stdout.write(printable(script.source) + ("" if script.source.endswith("\n") else "\n"))
     else:
         show_script(script_facts(script), script.source)
-    _note_off(settings)
 
 
 @with_settings()
@@ -175,24 +177,14 @@ def delete(name: _Name, *, settings: Settings) -> None:
     """Delete a stored script. A gateway that is running forgets it after two seconds."""
     run(_delete(settings, name))
     print("Deleted. A gateway that is running forgets it after two seconds.")
-    _note_off(settings)
 
 
 def _inquiry(settings: Settings, flags: frozenset[str], *, fresh: bool) -> Inquiry:
     """Whom to ask; where scripts are off here and no gateway is running, nobody."""
-    from mcp_optimizer.control.script_facts import SCRIPTS_OFF
-
     inquiry = Inquiry(settings, flags, fresh)
     if settings.scripts == "off" and not inquiry.is_running:
         raise ConfigurationError(SCRIPTS_OFF)
     return inquiry
-
-
-def _note_off(settings: Settings) -> None:
-    from mcp_optimizer.control.script_facts import SCRIPTS_OFF
-
-    if settings.scripts == "off":
-        print(f"note: {SCRIPTS_OFF}", file=sys.stderr)
 
 
 def _text(file: str, most: int) -> str:
@@ -249,14 +241,19 @@ async def _unknown(stored: ScriptRows, name: str) -> ConfigurationError:
     return ConfigurationError(f"There is no stored script {quoted(name)}. Stored: {listed(known) or 'none'}.")
 
 
-def _rows(inquiry: Inquiry) -> list[dict[str, Any]]:
-    """With states, if somebody knows the tools; otherwise as they are stored."""
+def _states(inquiry: Inquiry) -> list[dict[str, Any]] | None:
+    """All scripts with their states; None if nobody knows the tools, or scripts are off there."""
     from mcp_optimizer.control.requests import ScriptsRequest
 
-    if (inquiry.fresh or inquiry.is_running) and inquiry.settings.scripts != "off":
+    if not inquiry.is_running and (not inquiry.fresh or inquiry.settings.scripts == "off"):
+        return None
+    try:
         rows: list[dict[str, Any]] = inquiry.answer(ScriptsRequest())
-        return rows
-    return run(_stored_rows(inquiry.settings))
+    except GatewayFailure as failure:
+        if str(failure) == SCRIPTS_OFF:
+            return None
+        raise
+    return rows
 
 
 async def _stored_rows(settings: Settings) -> list[dict[str, Any]]:

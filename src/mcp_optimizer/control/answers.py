@@ -24,8 +24,9 @@ from mcp_optimizer.control.facts import (
     tool_rows,
 )
 from mcp_optimizer.control.plain_arguments import typed_arguments
-from mcp_optimizer.control.script_facts import SCRIPTS_OFF, save_script, script_rows
+from mcp_optimizer.control.script_facts import save_script, script_rows
 from mcp_optimizer.domain.caller import Caller
+from mcp_optimizer.domain.script_mode import SCRIPTS_OFF
 from mcp_optimizer.domain.tools import ServerStatus
 from mcp_optimizer.errors import ConfigurationError, InvalidRequest, quoted
 from mcp_optimizer.gateway.gateway import Gateway

@@ -12,11 +12,6 @@ if TYPE_CHECKING:
     from mcp_optimizer.scripts.standing import ScriptStanding
     from mcp_optimizer.scripts.stored import StoredScripts
 
-SCRIPTS_OFF: Final = (
-    'Scripts are off. Enable them with scripts = "read" in the settings file (or "write", for scripts that change '
-    'something), or with --scripts read. They need the extra: pip install "mcp-optimizer-gateway[scripts]".'
-)
-
 NOT_CHECKED: Final = "not checked"
 
 

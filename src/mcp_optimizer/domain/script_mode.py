@@ -24,3 +24,9 @@ class ScriptMode(StrEnum):
     def most(self) -> Risk:
         """The worst class of tools that a script calls."""
         return Risk.DESTRUCTIVE if self is ScriptMode.WRITE else Risk.READ
+
+
+SCRIPTS_OFF = (
+    'Scripts are off. Enable them with scripts = "read" in the settings file (or "write", for scripts that change '
+    'something), or with --scripts read. They need the extra: pip install "mcp-optimizer-gateway[scripts]".'
+)
