@@ -11,8 +11,7 @@ import base64
 import hashlib
 import logging
 import lzma
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 from importlib import resources
@@ -98,16 +97,11 @@ def load_encoding(name: str) -> tiktoken.Encoding:
     return encoding
 
 
-@contextmanager
-def _panic_as_error() -> Iterator[None]:
+def _raise_panic(error: BaseException) -> None:
     """A panic in tiktoken's Rust part is not an `Exception` and would escape every handler."""
-    try:
-        yield
-    except BaseException as panic:
-        # Its class cannot be imported.
-        if type(panic).__name__ != "PanicException":
-            raise
-        raise ValueError(f"the tokenizer gave up on a text: {panic}") from panic
+    # Its class cannot be imported.
+    if type(error).__name__ == "PanicException":
+        raise ValueError(f"the tokenizer gave up on a text: {error}") from error
 
 
 class TokenCounter:
@@ -127,8 +121,11 @@ class TokenCounter:
 
     def count_tokens(self, text: str) -> int:
         """Count the tokens of a text."""
-        with _panic_as_error():
+        try:
             return len(self.encoding.encode_ordinary(text))
+        except BaseException as error:
+            _raise_panic(error)
+            raise
 
     def count_or_zero(self, text: str, what: str = "") -> int:
         """The same; 0 for a text that the tokenizer gives up on, and a line in the log if `what` says what that was."""
@@ -149,5 +146,8 @@ class TokenCounter:
         One after the other: tiktoken's own multi-threaded batches take half as long again for texts of this size.
         """
         encode = self.encoding.encode_ordinary
-        with _panic_as_error():
+        try:
             return [len(encode(text)) for text in texts]
+        except BaseException as error:
+            _raise_panic(error)
+            raise

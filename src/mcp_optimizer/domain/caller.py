@@ -135,6 +135,20 @@ class Caller:
     is_parked: bool = field(default=False, compare=False)
     """The call waits for answers by itself, whichever request of its client is open."""
 
+    def noted(self, record: CallRecord, *, is_continuing: bool) -> Caller:
+        """The same caller, whose call is noted there."""
+        return self._but(record=record, is_continuing=is_continuing)
+
+    def through(self, link: ClientLink) -> Caller:
+        """The same caller, reached through another link."""
+        return self._but(link=link)
+
+    def _but(self, **changes: Any) -> Caller:
+        """Like `replace`, in a third of the time; every call needs it twice."""
+        other = object.__new__(Caller)
+        other.__dict__.update(self.__dict__, **changes)
+        return other
+
     @property
     def conversation(self) -> str:
         """Identifies the connection: one key may have several at a time."""

@@ -248,7 +248,7 @@ class Gateway:
         parked = self._pool.parked(caller)
         if parked is None:
             self.permissions.take_turn(caller)
-        return parked, replace(caller, record=record, is_continuing=parked is not None)
+        return parked, caller.noted(record, is_continuing=parked is not None)
 
     def definition(self, tool: CatalogTool) -> dict[str, Any]:
         """A tool as its server sent it, under its public name."""

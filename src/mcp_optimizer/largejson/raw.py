@@ -269,13 +269,20 @@ def has_large(result: Mapping[str, Any]) -> bool:
         return True
     if isinstance(structured, dict) and any(isinstance(value, RawJson) for value in structured.values()):
         return True
-    lists = [blocks for key in _BLOCK_LISTS if isinstance(blocks := result.get(key), list)]
-    return any(len(blocks) > _MANY or any(map(_is_large_block, blocks)) for blocks in lists)
+    for key in _BLOCK_LISTS:
+        blocks = result.get(key)
+        if isinstance(blocks, list) and (len(blocks) > _MANY or any(map(_is_large_block, blocks))):
+            return True
+    return False
 
 
 def _is_large_block(block: Any) -> bool:
+    # Written out, because every result is looked at several times.
     return isinstance(block, dict) and (
-        any(isinstance(block.get(key), RawJson) for key in _IN_BLOCKS) or _is_large_block(block.get("resource"))
+        isinstance(block.get("text"), RawJson)
+        or isinstance(block.get("data"), RawJson)
+        or isinstance(block.get("blob"), RawJson)
+        or ("resource" in block and _is_large_block(block["resource"]))
     )
 
 

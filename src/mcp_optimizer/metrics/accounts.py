@@ -104,12 +104,11 @@ class AccountedAnswer:
     def milliseconds(self) -> float:
         return (time.perf_counter() - self._started) * 1_000
 
-    def tool(self, gateway: Gateway) -> ToolKey:
-        """The tool, if it exists; a name that a model made up is not recorded."""
+    def tool(self, view: Snapshot) -> ToolKey:
+        """The tool, if its caller sees it; a name that a model made up is not recorded."""
         name, server = self._asked
         if self.kind is not EventKind.CALL or not isinstance(name, str):
             return ("", "")
-        view = gateway.permissions.views.of(gateway.snapshot, self.caller)
         if not server and (listed := view.by_name.get(name)) is not None:
             return (listed.server, listed.record.name)
         if origin := self.meta_part(TOOL_META_KEY):
@@ -244,11 +243,11 @@ class Accounts:
 
     def _event(self, answer: AccountedAnswer, tokens: int) -> Event:
         kept = answer.meta_part(RESULT_META_KEY)
-        server, tool = answer.tool(self._gateway)
+        snapshot = self._seen_by(answer.caller)
+        server, tool = answer.tool(snapshot)
         # Asked of the gateway whether it was a stored script: a server may say anything of its results.
         kind = EventKind.SCRIPT if self._gateway.built_in.has(server) else answer.kind
         data, performance = answer.meta_part("data"), answer.meta_part("performance")
-        snapshot = self._seen_by(answer.caller)
         session, client = self._labels.of(answer.caller)
         found: tuple[ToolKey, ...] = ()
         if scores := answer.meta_part(SCORES_META_KEY):

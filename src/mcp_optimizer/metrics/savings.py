@@ -122,6 +122,7 @@ class Conversation:
         self._theirs = _Side()
         self._baseline = 0
         self._last_at: float | None = None
+        self._told = Savings()
 
     def is_over(self, at: float) -> bool:
         """Whether so much silence lies before this time that what is said then begins another conversation."""
@@ -140,6 +141,13 @@ class Conversation:
         self._ours.turn(self._list_tokens, event.tokens)
         if event.kind in _CALLING and event.outcome is not Outcome.BAD_REQUEST:
             self._theirs.turn(event.baseline_tokens, event.full_tokens)
+
+    def gained_by(self, event: Event) -> Savings:
+        """Add an event; returns the change of the savings since this was last asked."""
+        before = self._told
+        self.add(event)
+        self._told = self.savings
+        return self._told - before
 
     @property
     def _list_tokens(self) -> int:
@@ -219,9 +227,7 @@ class RunningSavings:
 
     def take(self, event: Event) -> None:
         conversation = self._conversations.of(event)
-        before = conversation.savings
-        conversation.add(event)
-        self.total = self.total + conversation.savings - before
+        self.total = self.total + conversation.gained_by(event)
         self.with_us = max(self.with_us, self.total.with_us.tokens)
         self.without = max(self.without, self.total.without.tokens)
 

@@ -59,6 +59,8 @@ class RuleBook:
 
     def limits(self, principal: Principal) -> bool:
         """Whether any rule may refuse this caller something, or have a person asked."""
+        if not self._limited_callers:
+            return False
         return any(glob(pattern).matches(principal.name) for pattern in self._limited_callers)
 
 

@@ -243,7 +243,9 @@ def principal_of(ctx: Context) -> Principal:
 
 def narrowed_by(request: Any) -> frozenset[str] | None:
     """The servers that the address of a request asks for, `/mcp?servers=a,b`; None: no particular ones."""
-    asked = request.query_params.get("servers", "") if isinstance(request, Request) else ""
+    if not isinstance(request, Request) or not request.scope.get("query_string"):
+        return None
+    asked = request.query_params.get("servers", "")
     return frozenset(name.strip() for name in asked.split(",") if name.strip()) or None
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import mcp_types as types
@@ -16,7 +16,7 @@ _ONLY_MODERN = frozenset({"resultType", "ttlMs", "cacheScope"})
 def for_era(
     result: Mapping[str, Any],
     version: str,
-    server_info: Mapping[str, Any],
+    server_info: Callable[[], Mapping[str, Any]],
     *,
     ttl_ms: int | None = None,
     scope: str = "private",
@@ -28,7 +28,7 @@ def for_era(
         return {key: value for key, value in result.items() if key not in _ONLY_MODERN}
     hints = {} if ttl_ms is None or is_input_required(result) else {"ttlMs": ttl_ms, "cacheScope": scope}
     meta = result.get("_meta")
-    stamped = {types.SERVER_INFO_META_KEY: server_info, **(meta if isinstance(meta, dict) else {})}
+    stamped = {types.SERVER_INFO_META_KEY: server_info(), **(meta if isinstance(meta, dict) else {})}
     return {"resultType": "complete", **hints, **result, "_meta": stamped}
 
 

@@ -29,9 +29,12 @@ def sendable(value: dict[str, Any]) -> dict[str, Any]:
         for item in level:
             kind = type(item)
             if kind is str:
-                mended = mended or not _is_text(item)
+                mended = mended or not (item.isascii() or _is_text(item))
             elif kind is dict:
-                mended = mended or not all(map(_is_text, item))
+                # Not by a call for each key: nearly all are short names.
+                for key in item:
+                    if type(key) is not str or not key.isascii():
+                        mended = mended or not _is_text(key)
                 below.extend(item.values())
             elif kind is list or kind is tuple:
                 below.extend(item)

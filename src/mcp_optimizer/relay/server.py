@@ -138,7 +138,7 @@ class Relay:
         if handler is not None and (ctx.method, ctx.protocol_version) in CLIENT_REQUESTS:
             result = await self._answer(ctx, handler)
             ttl_ms = 0 if ctx.method == "resources/read" else None
-            return for_era(result, ctx.protocol_version, server_info(), ttl_ms=ttl_ms)
+            return for_era(result, ctx.protocol_version, server_info, ttl_ms=ttl_ms)
         if ctx.method == "subscriptions/listen":
             self._client_connected(ctx)
             return await self._subscriptions.listen(ctx, call_next)
@@ -163,7 +163,7 @@ class Relay:
     def _client_connected(self, ctx: Context) -> None:
         """Register the client, because even one that only listens is notified of changes."""
         if self.clients.of(ctx) is not None or ctx.protocol_version in MODERN_PROTOCOL_VERSIONS:
-            self._pool.client_connected(self.clients.link(ctx).lasting)
+            self._pool.client_connected(lambda: self.clients.link(ctx).lasting)
 
     async def _answer(self, ctx: Context, handler: Handler) -> dict[str, Any]:
         """Answers from the raw request, which the gate has checked, with the raw result."""

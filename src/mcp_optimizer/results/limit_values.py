@@ -7,6 +7,7 @@ from typing import Any
 
 from mcp_optimizer.results.metadata import DataInfo
 from mcp_optimizer.results.pages import Pieces
+from mcp_optimizer.results.reading import Reading
 
 NOTICE_ROOM = 80
 """Tokens reserved for the notice."""
@@ -57,3 +58,5 @@ class Limited:
     data: DataInfo | None
     pieces: Pieces | None = None
     next_offset: int = 0
+    shown: Reading | None = None
+    """The same result as it was read, if that is known."""

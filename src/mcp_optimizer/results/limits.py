@@ -6,9 +6,10 @@ in the encoding used for counting. Pure; the caller keeps the pieces.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
+from mcp_optimizer.compression.validation import SchemaCheck
 from mcp_optimizer.results.cutting import Cutting, anything, are_within
 from mcp_optimizer.results.document import read_document
 from mcp_optimizer.results.limit_values import STRUCTURED, Limited, ResultLimits
@@ -42,7 +43,7 @@ def limited(
         shown = None if cutting.is_surely_over() else cutting.whole()
         is_within = shown is not None and are_within(shown, limits, measure)
         if shown is not None and is_within and not too_many:
-            return Limited(dict(shown.result), data)
+            return Limited(dict(shown.result), data, shown=shown)
         is_over = True
     elif limits == ResultLimits() and len(reading.slots) > 1:
         # Nothing to cut, and several texts are not a table.
@@ -59,3 +60,14 @@ def whole_pieces(reading: Reading, limits: ResultLimits, count: Count) -> Pieces
     if not documents:
         documents = [(STRUCTURED, read_document(reading.structured_text, reading.structured))]
     return divide(documents, limits.piece_tokens, Measure(count))
+
+
+def validity(schema: Mapping[str, Any] | None, most_steps: int) -> Callable[[Any], bool] | None:
+    """Whether structured content matches its tool's schema; a broken schema accepts everything."""
+    if schema is None:
+        return None
+
+    def is_valid(value: Any) -> bool:
+        return SchemaCheck(schema, most_steps).admits(value)
+
+    return is_valid

@@ -14,7 +14,6 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from mcp_optimizer.compression.validation import SchemaCheck
 from mcp_optimizer.domain.caller import LOCAL, Caller
 from mcp_optimizer.domain.result_type import is_input_required
 from mcp_optimizer.domain.tools import shape_key
@@ -27,7 +26,7 @@ from mcp_optimizer.results.encodings import Encoding, in_encoding
 from mcp_optimizer.results.estimates import Estimator
 from mcp_optimizer.results.examples import example
 from mcp_optimizer.results.limit_values import Limited, ResultLimits
-from mcp_optimizer.results.limits import limited, whole_pieces
+from mcp_optimizer.results.limits import limited, validity, whole_pieces
 from mcp_optimizer.results.metadata import (
     NOT_COUNTED,
     PerformanceInfo,
@@ -64,6 +63,7 @@ _SAMPLE = 400
 _INLINE = 32 * 1024
 """Characters of text handled directly. More would delay other calls and goes to a thread."""
 
+_NO_LIMITS = ResultLimits()
 _AS_IT_IS = Treatment(max_rows=0, max_tokens=0, encoding=Encoding.ORIGINAL)
 
 Ask = Callable[[], Awaitable[dict[str, Any]]]
@@ -207,8 +207,9 @@ class Results:
     async def _finished(
         self, reading: Reading, treatment: Treatment, call: Call, performance: PerformanceInfo, notice: str = ""
     ) -> dict[str, Any]:
-        limits = treatment.limits if self._store is not None else ResultLimits()
-        limits = replace(limits, reserved=SELECTED_ROOM if notice and limits.max_tokens else 0)
+        limits = treatment.limits if self._store is not None else _NO_LIMITS
+        if (reserved := SELECTED_ROOM if notice and limits.max_tokens else 0) != limits.reserved:
+            limits = replace(limits, reserved=reserved)
         work = partial(self._limited, reading, limits, treatment.encoding, call, notice)
         is_large = has_large(reading.result) or reading.size > _INLINE
         done = await asyncio.to_thread(work) if is_large else work()
@@ -223,7 +224,8 @@ class Results:
         return with_metadata(result, metadata, plain=self._options.plain_meta)
 
     def _limited(self, reading: Reading, limits: ResultLimits, encoding: Encoding, call: Call, notice: str) -> _Done:
-        result_id = new_result_id()
+        # Nothing is cut without limits, and an id that cannot be guessed costs a system call.
+        result_id = new_result_id() if limits != _NO_LIMITS else ""
         count = PartwiseCount(self._estimator.counter.count_tokens)
         is_compact = encoding is not Encoding.ORIGINAL
         done = limited(
@@ -231,16 +233,16 @@ class Results:
             limits,
             count,
             result_id,
-            _validity(call.output_schema, self._bounds.check_steps),
+            validity(call.output_schema, self._bounds.check_steps),
             compact_json=is_compact,
         )
         if encoding in (Encoding.CSV, Encoding.TOON) and len(reading.slots) == 1:
-            done = replace(done, result=in_encoding(done.result, encoding, count))
+            done = replace(done, result=in_encoding(done.result, encoding, count), shown=None)
         if notice:
-            done = replace(done, result=_and_told(done.result, notice))
+            done = replace(done, result=_and_told(done.result, notice), shown=None)
         is_cut = done.pieces is not None
         # A cut result was measured, so its tokens are exact.
-        tokens = self._estimate(Reading(done.result), count, exactly=is_cut)
+        tokens = self._estimate(done.shown or Reading(done.result), count, exactly=is_cut)
         full = self._estimator.estimate(reading.texts).estimated if is_cut else tokens.estimated
         return _Done(done, result_id, tokens, full)
 
@@ -346,14 +348,3 @@ def new_result_id() -> str:
 
 def _and_told(result: dict[str, Any], notice: str) -> dict[str, Any]:
     return {**result, "content": [*result.get("content", ()), notice_block(notice)]}
-
-
-def _validity(schema: Mapping[str, Any] | None, most_steps: int) -> Callable[[Any], bool] | None:
-    """Whether structured content matches its tool's schema; a broken schema accepts everything."""
-    if schema is None:
-        return None
-
-    def is_valid(value: Any) -> bool:
-        return SchemaCheck(schema, most_steps).admits(value)
-
-    return is_valid

@@ -26,6 +26,8 @@ _EVENT = 256
 _LONGEST_ID = 20
 """Maximum digits of an event's id."""
 _MOST_NOT_WHOLE = 1_000
+_PLAIN = frozenset({str, int, float, bool, type(None)})
+"""Values with nothing in them, as nearly all are."""
 
 
 @dataclass(frozen=True)
@@ -140,10 +142,20 @@ def _bytes_of(value: Any) -> int:
     size, waiting = 0, [value]
     while waiting:
         item = waiting.pop()
-        size += len(item.json) if isinstance(item, RawJson) else sys.getsizeof(item)
-        if isinstance(item, Mapping):
+        kind = type(item)
+        if kind is dict:
+            size += sys.getsizeof(item)
             waiting.extend(item)
             waiting.extend(item.values())
-        elif isinstance(item, list | tuple):
-            waiting.extend(item)
+        elif kind in _PLAIN:
+            size += sys.getsizeof(item)
+        elif isinstance(item, RawJson):
+            size += len(item.json)
+        else:
+            size += sys.getsizeof(item)
+            waiting.extend([*item, *item.values()] if isinstance(item, Mapping) else item if _is_list(item) else ())
     return size
+
+
+def _is_list(item: Any) -> bool:
+    return isinstance(item, list | tuple)

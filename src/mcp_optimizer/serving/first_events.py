@@ -25,37 +25,39 @@ class HeldFirstEvents:
         if scope["type"] != "http" or scope["method"] != "POST":
             await self._app(scope, receive, send)
             return
+        # A timer, because a task for each request would cost more than the event, which is nearly never sent.
+        due: asyncio.TimerHandle | None = None
         releasing: asyncio.Task[None] | None = None
         held: Message | None = None
         has_begun = False
 
-        async def release() -> None:
-            nonlocal held
-            await asyncio.sleep(self._seconds)
-            message, held = held, None
-            if message is not None:
-                await send(message)
+        def release() -> None:
+            nonlocal releasing, held
+            assert held is not None
+            releasing, held = asyncio.ensure_future(send(held)), None
 
         async def pass_on(message: Message) -> None:
-            nonlocal releasing, held, has_begun
+            nonlocal due, releasing, held, has_begun
             if not has_begun and _is_empty_event(message):
-                has_begun, held, releasing = True, message, asyncio.create_task(release())
+                has_begun, held = True, message
+                due = asyncio.get_running_loop().call_later(self._seconds, release)
                 return
             if releasing is not None:
-                first, held = held, None
-                if first is None:
-                    await asyncio.wait({releasing})
-                else:
-                    releasing.cancel()
-                    if not message.get("body") and not message.get("more_body"):
-                        # The stream ends without a response, and the client will ask for it.
-                        await send(first)
+                await asyncio.wait({releasing})
                 releasing = None
+            elif held is not None and due is not None:
+                due.cancel()
+                first, held = held, None
+                if not message.get("body") and not message.get("more_body"):
+                    # The stream ends without a response, and the client will ask for it.
+                    await send(first)
             await send(message)
 
         try:
             await self._app(scope, receive, pass_on)
         finally:
+            if due is not None:
+                due.cancel()
             if releasing is not None:
                 releasing.cancel()
 

@@ -134,18 +134,18 @@ class HttpGate:
         return JSONResponse(denied.body, denied.status, {**denied.headers, **more})
 
     async def _post(self, request: Request, principal: Principal, scope: Scope, receive: Receive, send: Send) -> None:
-        held = self._room.body()
+        held, session = self._room.body(), _session_of(request)
         try:
             body = await self._body(receive, held)
             if body is None:
                 return
             message = await self._gate.read(body)
-            if self._door is not None:
+            if self._door is not None and principal.scopes is not None:
                 asking = Caller(principal=principal, narrowed=narrowed_by(request))
                 self._door.check_scopes(asking, message, self._resource(request))
             if await self._is_elsewhere(request, message, body, scope, receive, send):
                 return
-            await self._admit(request, message)
+            await self._admit(session, message)
         except Denied as denied:
             await self._turned_away(denied, request)(scope, receive, send)
             return
@@ -155,11 +155,12 @@ class HttpGate:
         finally:
             held.release()
         try:
-            answering = self._pass(message, body, scope, receive, _with_retry(send))
+            # Only a request that begins a session can be one too many.
+            answering = self._pass(message, body, scope, receive, _with_retry(send) if session is None else send)
             lasts = isinstance(message, JSONRPCRequest) and message.method == _LISTEN
             await (self._last(answering, request, principal) if lasts else answering)
         finally:
-            self._leave(request, message)
+            self._leave(session, message)
 
     async def _body(self, receive: Receive, held: HeldBody) -> bytearray | None:
         """The complete body; None if the client left."""
@@ -194,8 +195,7 @@ class HttpGate:
             self._forwarding.tell_others(message, body, resource, scope)
         return await self._forwarding.took(message, body, resource, scope, receive, send)
 
-    async def _admit(self, request: Request, message: JSONRPCMessage) -> None:
-        session = _session_of(request)
+    async def _admit(self, session: str | None, message: JSONRPCMessage) -> None:
         if session is None or not isinstance(message, JSONRPCRequest):
             return
         number = str(message.id)
@@ -216,8 +216,7 @@ class HttpGate:
             raise self._gate.refuse(refused)
         under_way[number] = asyncio.Event()
 
-    def _leave(self, request: Request, message: JSONRPCMessage) -> None:
-        session = _session_of(request)
+    def _leave(self, session: str | None, message: JSONRPCMessage) -> None:
         if session is None or not isinstance(message, JSONRPCRequest):
             return
         self._under_way[session].pop(str(message.id)).set()

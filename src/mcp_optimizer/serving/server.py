@@ -267,7 +267,7 @@ class _Answers:
     def _for_era(
         self, result: dict[str, Any], version: str, ttl_ms: int | None = None, scope: str = "private"
     ) -> dict[str, Any]:
-        return for_era(result, version, self._server.server_info_stamp, ttl_ms=ttl_ms, scope=scope)
+        return for_era(result, version, lambda: self._server.server_info_stamp, ttl_ms=ttl_ms, scope=scope)
 
 
 def read_profile(text: str) -> ProfileName:

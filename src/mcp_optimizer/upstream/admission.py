@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 
 from mcp_optimizer.errors import ServerBusy
 
@@ -41,9 +39,12 @@ class Admission:
         """Wait until no call is in progress or waiting."""
         await self._emptied.wait()
 
-    @asynccontextmanager
-    async def admit(self) -> AsyncIterator[None]:
+    def admit(self) -> _Place:
         """Held during one call; raises ServerBusy if too many are already waiting."""
+        return _Place(self)
+
+    async def begin(self) -> None:
+        """A call begins, as soon as there is a place."""
         if self._places.locked() and self._waiting >= self._most_waiting:
             turns = 1 + self._waiting / self._most_under_way
             raise ServerBusy(self._server, self._under_way, self._waiting, max(1.0, self._usual_seconds * turns))
@@ -56,15 +57,30 @@ class Admission:
             self._see_if_empty()
         self._emptied.clear()
         self._under_way += 1
-        started = time.monotonic()
-        try:
-            yield
-        finally:
-            self._under_way -= 1
-            self._places.release()
-            self._see_if_empty()
-            self._usual_seconds += _SMOOTHING * (time.monotonic() - started - self._usual_seconds)
+
+    def end(self, seconds: float) -> None:
+        """A call is over that took so long."""
+        self._under_way -= 1
+        self._places.release()
+        self._see_if_empty()
+        self._usual_seconds += _SMOOTHING * (seconds - self._usual_seconds)
 
     def _see_if_empty(self) -> None:
         if not self._under_way and not self._waiting:
             self._emptied.set()
+
+
+class _Place:
+    """One call. A class, because a generator takes twice as long and every call has one."""
+
+    __slots__ = ("_admission", "_started")
+
+    def __init__(self, admission: Admission) -> None:
+        self._admission = admission
+
+    async def __aenter__(self) -> None:
+        await self._admission.begin()
+        self._started = time.monotonic()
+
+    async def __aexit__(self, *_error: object) -> None:
+        self._admission.end(time.monotonic() - self._started)

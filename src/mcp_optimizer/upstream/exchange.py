@@ -18,7 +18,8 @@ _LAST_WORDS = 5.0
 class Exchange:
     """Ends after `timeout` seconds without a sign of life, and after `call_seconds` in any case, if set."""
 
-    __slots__ = ("_asking", "_ends_at", "_telling", "answer", "deadline", "link", "progress_token", "timeout")
+    __slots__ = ("_asking", "_ends_at", "_most_untold", "_telling", "answer", "deadline", "link", "progress_token",
+                 "timeout")  # fmt: skip
 
     def __init__(self, link: ClientLink | None, timeout: float | None, progress_token: Any, limits: Limits) -> None:
         loop = asyncio.get_running_loop()
@@ -29,7 +30,8 @@ class Exchange:
         self.deadline = asyncio.timeout(None if timeout is None else min(timeout, limits.call_seconds))
         self._asking = 0
         self._ends_at = loop.time() + limits.call_seconds
-        self._telling = InOrder(link.tell, limits.pending_notifications) if link is not None else None
+        self._telling: InOrder | None = None
+        self._most_untold = limits.pending_notifications
 
     @property
     def was_long_enough(self) -> bool:
@@ -60,8 +62,12 @@ class Exchange:
 
     def tell(self, method: str, params: Mapping[str, Any]) -> None:
         """Pass a notification on, in order, without waiting for the client."""
-        if self._telling is not None:
-            self._telling.put(method, params)
+        if self.link is None:
+            return
+        if self._telling is None:
+            # Nearly no call has any.
+            self._telling = InOrder(self.link.tell, self._most_untold)
+        self._telling.put(method, params)
 
     async def told(self) -> None:
         """Wait until the client received everything that came before the response."""

@@ -12,6 +12,8 @@ from typing import Any
 import mcp_types as types
 from mcp.shared.inbound import MCP_METHOD_HEADER, MCP_PROTOCOL_VERSION_HEADER
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, LATEST_HANDSHAKE_VERSION, MODERN_PROTOCOL_VERSIONS
+from opentelemetry.propagate import inject
+from opentelemetry.trace import get_current_span
 
 from mcp_optimizer.domain.caller import LOCAL, Caller
 from mcp_optimizer.limits import Limits
@@ -140,6 +142,12 @@ def envelope(version: str, client_info: Mapping[str, Any], caller: Caller) -> di
     if link is not None and link.log_level is not None:
         said[types.LOG_LEVEL_META_KEY] = link.log_level
     return said
+
+
+def continue_trace(meta: dict[str, Any]) -> None:
+    """Say in a request's metadata which trace it belongs to, if any does."""
+    if meta or get_current_span().get_span_context().is_valid:
+        inject(meta)
 
 
 def _mutual(error: RpcError) -> str | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections.abc import Callable
 
 from mcp_optimizer.domain.caller import ClientLink
 
@@ -18,9 +19,10 @@ class OnlyClient:
         self.link: ClientLink | None = None
         self._met = asyncio.Event()
 
-    def client_connected(self, link: ClientLink) -> None:
+    def client_connected(self, link: Callable[[], ClientLink]) -> None:
+        """The link is made only for the first, because every request comes here."""
         if self.link is None:
-            self.link = link
+            self.link = link()
             self._met.set()
 
     async def known(self) -> ClientLink | None:

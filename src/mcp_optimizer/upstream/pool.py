@@ -271,7 +271,7 @@ class UpstreamPool:
         if server in self._terms:
             await self._server(server).unwatch(uri)
 
-    def client_connected(self, client: ClientLink) -> None:
+    def client_connected(self, client: Callable[[], ClientLink]) -> None:
         """The one client of a gateway on stdio has introduced itself."""
         self._only_client.client_connected(client)
 

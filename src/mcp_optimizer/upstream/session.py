@@ -25,7 +25,6 @@ from mcp.shared.inbound import (
     mcp_param_headers,
     x_mcp_header_map,
 )
-from opentelemetry.propagate import inject
 
 from mcp_optimizer.domain.caller import LOCAL, Caller, ClientLink
 from mcp_optimizer.errors import CallInterrupted, CallLost, CallTimeout, LoginRequired, UpstreamRefusal
@@ -35,7 +34,7 @@ from mcp_optimizer.upstream.connecting import Connect, connected
 from mcp_optimizer.upstream.diagnostics import Diagnostics
 from mcp_optimizer.upstream.endings import ExchangeLost, LoginNeeded, RpcError, RpcTimeout, ServerGone
 from mcp_optimizer.upstream.failure import CONNECTION_CLOSED, Failure
-from mcp_optimizer.upstream.handshake import Agreement, Handshake, envelope
+from mcp_optimizer.upstream.handshake import Agreement, Handshake, continue_trace, envelope
 from mcp_optimizer.upstream.listing import Listing, list_tools
 from mcp_optimizer.upstream.notifications import OnNotice, ignored
 from mcp_optimizer.upstream.peer import Peer
@@ -152,7 +151,7 @@ class UpstreamSession:
         )
         token = meta.pop("progressToken", None)
         # The server's spans become children of ours; without tracing, the caller's context passes unchanged.
-        inject(meta)
+        continue_trace(meta)
         extra = {key: value for key, value in caller.passed_on.items() if key not in ("_meta", *params)}
         if self.is_modern:
             meta |= envelope(self.agreement.protocol_version, self._client_info, caller)

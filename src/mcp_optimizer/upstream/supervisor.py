@@ -11,7 +11,6 @@ import logging
 import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -125,7 +124,7 @@ class Supervisor:
         if self._closing:
             raise ServerUnavailable(self._spec.name, f"{self._closing}. Call again when it is back.")
         if caller.link is not None:
-            caller = replace(caller, link=asked_by(caller.link, self._spec.name))
+            caller = caller.through(asked_by(caller.link, self._spec.name))
         request = Request.of(self._spec.name, method, params)
         # A parked call takes no place: its server works on it only while a request of its client is open.
         async with self.admission.admit():

@@ -116,11 +116,11 @@ def test_pages_follow_their_cursor_and_a_strange_cursor_is_refused() -> None:
 
 def test_a_result_says_what_its_revision_requires_and_nothing_that_it_does_not_know() -> None:
     result = {"resultType": "complete", "ttlMs": 5, "cacheScope": "public", "content": [], "_meta": {"a": 1}}
-    assert for_era(result, "2025-11-25", {"name": "g"}) == {"content": [], "_meta": {"a": 1}}
-    modern = for_era({"content": []}, "2026-07-28", {"name": "g"}, ttl_ms=7)
+    assert for_era(result, "2025-11-25", lambda: {"name": "g"}) == {"content": [], "_meta": {"a": 1}}
+    modern = for_era({"content": []}, "2026-07-28", lambda: {"name": "g"}, ttl_ms=7)
     assert modern["resultType"] == "complete"
     assert (modern["ttlMs"], modern["cacheScope"]) == (7, "private")
-    asking = for_era({"resultType": "input_required"}, "2026-07-28", {"name": "g"}, ttl_ms=7)
+    asking = for_era({"resultType": "input_required"}, "2026-07-28", lambda: {"name": "g"}, ttl_ms=7)
     assert "ttlMs" not in asking
 
 
