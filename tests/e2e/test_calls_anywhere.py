@@ -23,7 +23,7 @@ from mcp_optimizer.domain.gateways import PeerGateway
 from mcp_optimizer.domain.principal import Risk
 from mcp_optimizer.runtime.owned_names import OwnedNames, new_owner
 from mcp_optimizer.runtime.signatures import Signatures
-from tests.e2e.made_keys import made_key
+from tests.e2e.made_keys import made_key, revoke
 from tests.e2e.raw_clients import ACCEPT, HELLO, LEGACY, MODERN, answer_of, message
 from tests.e2e.running import WARM_PYTHON
 from tests.e2e.test_relay import Person, text
@@ -213,3 +213,24 @@ async def test_a_legacy_call_is_cancelled_at_another_gateway_than_the_one_that_m
                 return "ask_with_pid" in json.dumps(answer_of(answer)["result"]["content"])
 
             await until(is_cancelled)
+
+
+async def test_a_revoked_key_opens_no_gateway_any_more(
+    cluster: Cluster, database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MCP_OPTIMIZER_DATABASE", database)
+    eve = await made_key("eve")
+
+    async def statuses() -> set[int]:
+        request, routing = message("tools/list", {}, 1, MODERN), {"Mcp-Method": "tools/list"}
+        headers = {**ACCEPT, **routing, "MCP-Protocol-Version": MODERN, "Authorization": f"Bearer {eve}"}
+        async with httpx2.AsyncClient(headers=headers) as http:
+            return {(await http.post(gateway.address, json=request)).status_code for gateway in cluster.gateways}
+
+    assert await statuses() == {200}
+    await revoke("eve")
+
+    async def is_over() -> bool:
+        return await statuses() == {401}
+
+    await until(is_over)

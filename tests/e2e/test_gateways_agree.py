@@ -1,20 +1,27 @@
-"""Two gateways on one database: what one writes, the other does not serve from its cache; both list the same tools."""
+"""Two gateways on one database: what one writes or decides holds at the other, and both list the same tools."""
 
 from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from mcp_optimizer import Optimizer
+from mcp_optimizer.callers.keys import Wanted, new_key
+from mcp_optimizer.callers.known_keys import opened_keys
+from mcp_optimizer.domain.announcements import News
+from mcp_optimizer.domain.principal import Risk, Role
 from mcp_optimizer.profiles.lists import Presentation
 from mcp_optimizer.profiles.tiers import ProfileName
 from tests.conftest import WriteServers, plain_server
+from tests.e2e.test_rug_pull import POISONED, RELIST, World
 from tests.postgres import Postgres, ask
 from tests.waiting import until
 
@@ -107,3 +114,43 @@ async def test_a_tool_that_is_used_at_one_gateway_is_listed_by_both_in_the_same_
             return later[0] in await listed(third)
 
         await until(is_listed)
+
+
+def hear(heard: list[tuple[str, ...]], names: Sequence[str]) -> None:
+    heard.append(tuple(names))
+
+
+def is_held(optimizer: Optimizer) -> bool:
+    return "send_letter" not in optimizer.snapshot.by_name
+
+
+async def test_what_is_decided_at_one_gateway_or_by_a_command_is_told_to_all(
+    place: Path | str, tmp_path: Path, write_servers: WriteServers
+) -> None:
+    world = World(tmp_path)
+    config = write_servers({"post": world.local})
+    async with two_gateways(config, place, trust_local="block") as (one, two):
+        told: dict[News, list[tuple[str, ...]]] = {news: [] for news in (News.APPROVED, News.KEYS, News.ENDED)}
+        for news, heard in told.items():
+            two.parts.announcements.listen(news, partial(hear, heard))
+        world.lists(RELIST, POISONED)
+        for optimizer in (one, two):
+            await optimizer.call("relist")
+            await until(partial(is_held, optimizer))
+        waiting = (await one.keeper.pins("post")).waiting_tools
+        assert await one.keeper.approve("post", {"send_letter": waiting["send_letter"].hash}, "ada") == ["send_letter"]
+        await until(lambda: ("post",) in told[News.APPROVED])
+        await until(lambda: "send_letter" in two.snapshot.by_name)
+
+        async with opened_keys(place) as keys:
+            key, _ = new_key(Wanted("ada", None, Risk.READ, Role.NONE), datetime.now(UTC))
+            assert await keys.add(key, 10) == ""
+            await until(lambda: len(told[News.KEYS]) == 1)
+            assert await keys.revoke("ada", key.created_at_ms + 1)
+            await until(lambda: len(told[News.KEYS]) == 2)
+
+        stored = await one.storage.gateways()
+        assert stored is not None
+        await stored.end_session("a hash", 2**40, 0)
+        await until(lambda: ("a hash",) in told[News.ENDED])
+        assert await stored.ended_among(["a hash", "another"]) == {"a hash"}

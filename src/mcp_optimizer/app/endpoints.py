@@ -11,6 +11,7 @@ from mcp_optimizer.app.costs import Costs
 from mcp_optimizer.app.life import Life
 from mcp_optimizer.app.options import is_open, is_transparent, items, server_options
 from mcp_optimizer.app.parts import Parts
+from mcp_optimizer.domain.announcements import News
 from mcp_optimizer.runtime.worker_place import worker_name
 from mcp_optimizer.serving.server import build_server
 
@@ -57,6 +58,9 @@ def http_app(
         from mcp_optimizer.app.dashboard import build_dashboard
 
         dashboard, routes = build_dashboard(parts, life, costs, host, admitted_hosts(hosts, origins), reloading)
+    stored = parts.storage.gateways if settings.database_place is not None else None
+    ended = EndedSessions(stored, parts.storage.breaker)
+    parts.announcements.listen(News.ENDED, ended.told)
     app = build_http_app(
         mcp_server(parts),
         parts.catalog,
@@ -70,9 +74,7 @@ def http_app(
         gate=parts.gate,
         signatures=parts.storage.signatures,
         forwarding=parts.neighbours.forwarding() if parts.neighbours is not None else None,
-        ended=EndedSessions(
-            parts.storage.gateways if settings.database_place is not None else None, parts.storage.breaker
-        ),
+        ended=ended,
         door=Door(
             parts.credentials,
             is_open=is_for_all,

@@ -132,6 +132,7 @@ def build_parts(
     options = pool_options(settings, names, has_one_client=has_one_client)
     pool = UpstreamPool(specs, options, __version__, news, authorize=logins.of)
     ingestion = Ingestion(counter, vocabulary, storage.catalog, pace)
+    credentials = _credentials(settings, storage)
     keeper = Keeper(storage.pins, trust_modes(settings, specs))
     own_names = () if is_transparent(settings) else OWN_NAMES
     catalog = LiveCatalog(ingestion, vocabulary, counter, own_names, keeper)
@@ -188,6 +189,8 @@ def build_parts(
     news.listen(relay.on_state, relay.on_notice, relay.on_gone)
     for forget in (logins.forget, cache.clear, permissions.server_gone):
         news.listen(on_gone=forget)
+    announcements.listen(News.KEYS, credentials.keys_changed)
+    announcements.listen(News.APPROVED, keeper.look)
     return Parts(
         settings=settings,
         configuration=configuration,
@@ -195,7 +198,7 @@ def build_parts(
         news=news,
         pool=pool,
         logins=logins,
-        credentials=_credentials(settings, storage),
+        credentials=credentials,
         storage=storage,
         neighbours=neighbours,
         announcements=announcements,

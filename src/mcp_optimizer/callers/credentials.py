@@ -40,6 +40,11 @@ class Credentials:
         asked = [one.issuer for one in issuers if one.introspection_url]
         self._of_opaque = asked[0] if len(asked) == 1 else None
 
+    def keys_changed(self, names: Sequence[str]) -> None:
+        """Somebody made or revoked a key."""
+        if self._keys is not None:
+            self._keys.changed(names)
+
     @property
     def scopes(self) -> tuple[str, ...]:
         """Every scope that means something here."""

@@ -82,7 +82,12 @@ class KnownKeys:
         self._looks = BackgroundTasks(logger, "Cannot read the keys", expected=(CannotVerify,))
         self._writes = BackgroundTasks(logger, "Cannot write when keys were used", expected=(CatalogError,))
         self._noted: dict[str, float] = {}
-        self._failed_at = self._warned_at = float("-inf")
+        self._failed_at = self._warned_at = self._changed_at = float("-inf")
+
+    def changed(self, _names: Sequence[str] = ()) -> None:
+        """Somebody made or revoked a key: nothing that was read until now is believed any more."""
+        self._changed_at = self._clock()
+        self._known = self._known._replace(at=float("-inf"))
 
     async def principal(self, text: str) -> Principal:
         """Whose key this is; raises Rejected if nobody's, and CannotVerify if the database does not answer."""
@@ -139,7 +144,7 @@ class KnownKeys:
             self._failed(begun, error)
             raise CannotVerify(_NO_ANSWER) from error
         self._noted = {key_id: at for key_id, at in self._noted.items() if key_id in keys}
-        self._known = _Known(keys, mark, begun)
+        self._known = _Known(keys, mark, begun if begun >= self._changed_at else float("-inf"))
 
     async def _read_stored(self) -> tuple[Mapping[str, ApiKey], object]:
         stored = await self._stored()

@@ -8,8 +8,10 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import ColumnElement, and_, case, func, insert, or_, select, update
 
+from mcp_optimizer.db.announced import announce
 from mcp_optimizer.db.tables import api_key
 from mcp_optimizer.db.transactions import Transactions
+from mcp_optimizer.domain.announcements import News
 from mcp_optimizer.domain.api_key import ApiKey
 from mcp_optimizer.domain.principal import Risk, Role
 
@@ -60,19 +62,23 @@ class StoredKeys(Transactions):
             if (await connection.execute(count)).scalar_one() >= most:
                 return "many"
             await connection.execute(insert(api_key).values(_row(key)))
+            await announce(connection, News.KEYS)
         return ""
 
     async def revoke(self, name: str, now_ms: int) -> bool:
         """Whether there was a living key of this name."""
         ending = update(api_key).where(_is_living(now_ms), api_key.c.name == name).values(revoked_at_ms=now_ms)
         async with self._writing(alone=True) as connection:
-            return (await connection.execute(ending.returning(api_key.c.id))).first() is not None
+            found = (await connection.execute(ending.returning(api_key.c.id))).first()
+            await announce(connection, News.KEYS)
+        return found is not None
 
     async def revoke_id(self, key_id: str, now_ms: int) -> str | None:
         """The name of the key that ends with this; None if there is no living key with the id."""
         ending = update(api_key).where(_is_living(now_ms), api_key.c.id == key_id).values(revoked_at_ms=now_ms)
         async with self._writing(alone=True) as connection:
             found = (await connection.execute(ending.returning(api_key.c.name))).first()
+            await announce(connection, News.KEYS)
         return None if found is None else str(found.name)
 
     async def write_used(self, used: Mapping[str, int]) -> None:

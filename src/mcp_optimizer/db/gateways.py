@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import asdict
 
 from sqlalchemy import delete, select
 
+from mcp_optimizer.db.announced import announce
 from mcp_optimizer.db.tables import ended_session, gateway
-from mcp_optimizer.db.transactions import Transactions, upsert
+from mcp_optimizer.db.transactions import Transactions, chunks, upsert
+from mcp_optimizer.domain.announcements import News
 from mcp_optimizer.domain.gateways import PeerGateway
 
 _FORGOTTEN_AFTER_MS = 86_400_000
@@ -48,8 +51,18 @@ class GatewayRows(Transactions):
         async with self._writing() as connection:
             await connection.execute(upsert(connection, ended_session).values(row).on_conflict_do_nothing())
             await connection.execute(delete(ended_session).where(ended_session.c.until_ms < now_ms))
+            await announce(connection, News.ENDED, session_hash)
 
     async def is_ended(self, session_hash: str) -> bool:
         wanted = select(ended_session.c.hash).where(ended_session.c.hash == session_hash)
         async with self._reading() as connection:
             return (await connection.execute(wanted)).first() is not None
+
+    async def ended_among(self, hashes: Iterable[str]) -> set[str]:
+        """Those of sessions that were ended."""
+        found: set[str] = set()
+        async with self._reading() as connection:
+            for chunk in chunks(hashes):
+                wanted = select(ended_session.c.hash).where(ended_session.c.hash.in_(chunk))
+                found |= set((await connection.execute(wanted)).scalars())
+        return found

@@ -14,11 +14,10 @@ from typing import Any
 
 import asyncpg
 
+from mcp_optimizer.db.announced import CHANNEL
 from mcp_optimizer.errors import CatalogError
 
 logger = logging.getLogger(__name__)
-
-CHANNEL = "mcp_optimizer"
 
 _CONNECT_SECONDS = 5.0
 _ANSWER_SECONDS = 1.0

@@ -25,6 +25,12 @@ class News(StrEnum):
     """A tool was registered after its first use."""
     COUNTED = "counted"
     """How often tools were used was counted anew."""
+    KEYS = "keys"
+    """A key was made or revoked."""
+    APPROVED = "approved"
+    """Somebody decided about tools of these servers that waited for approval."""
+    ENDED = "ended"
+    """Clients ended the sessions with these hashes."""
 
 
 @dataclass(frozen=True)

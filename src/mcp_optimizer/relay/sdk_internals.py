@@ -120,8 +120,16 @@ class OpenSessionManager(StreamableHTTPSessionManager, Generic[Events]):
         idle = (name for name, one in self._server_instances.items() if _is_idle(one))
         if (name := next(idle, None)) is None:
             return False
-        await self._discard_session(name, self._server_instances[name])
+        await self.discard(name)
         return True
+
+    def open_sessions(self) -> list[str]:
+        return list(self._server_instances)
+
+    async def discard(self, session: str) -> None:
+        """End a session, with its streams, if it is open."""
+        if (transport := self._server_instances.get(session)) is not None:
+            await self._discard_session(session, transport)
 
     @property
     def is_full(self) -> bool:

@@ -11,7 +11,7 @@ import hashlib
 import logging
 import time
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING
 
 from mcp_optimizer.db.breaker import Breaker
@@ -30,6 +30,10 @@ _MOST_UNWRITTEN = 100
 _DAY_MS = 86_400_000
 
 
+def _of_nobody(_is_ended: Callable[[str], bool]) -> None:
+    """No session is open."""
+
+
 async def _nowhere() -> GatewayRows | None:
     return None
 
@@ -44,13 +48,39 @@ class EndedSessions:
         self._breaker = breaker or Breaker()
         self._latest: OrderedDict[str, None] = OrderedDict()
         self._tasks = BackgroundTasks(logger, "The end of a session could not be written")
+        self._end: Callable[[Callable[[str], bool]], None] = _of_nobody
+        self._open: Callable[[], list[str]] = list
+
+    def over(self, sessions: Callable[[], list[str]], end: Callable[[Callable[[str], bool]], None]) -> None:
+        """`sessions` are those that are open here; `end` ends each of them of which what it is given is true."""
+        self._open, self._end = sessions, end
+
+    def told(self, hashes: Sequence[str]) -> None:
+        """Other gateways got the end of these sessions; with none: of some that are not known."""
+        if not hashes:
+            self._tasks.spawn(self._look())
+            return
+        for name in hashes:
+            self._remember(name)
+        self._end(lambda session: _hash(session) in hashes)
+
+    async def _look(self) -> None:
+        try:
+            stored, hashes = await self._stored(), [_hash(session) for session in self._open()]
+            if stored is not None and (ended := await stored.ended_among(hashes)):
+                self.told(sorted(ended))
+        except CatalogError as error:
+            logger.debug("Whether sessions were ended is not known: %s", error)
+
+    def _remember(self, name: str) -> None:
+        self._latest[name] = None
+        if len(self._latest) > _MOST:
+            self._latest.popitem(last=False)
 
     async def add(self, session: str) -> None:
         """Its client ends it. Written before the client hears of it; after a second, in the background."""
         name = _hash(session)
-        self._latest[name] = None
-        if len(self._latest) > _MOST:
-            self._latest.popitem(last=False)
+        self._remember(name)
         if len(self._tasks) < _MOST_UNWRITTEN:
             await asyncio.wait([self._tasks.spawn(self._write(name))], timeout=_PATIENCE)
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Iterable, Mapping
+import logging
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from typing import Any
 from weakref import WeakValueDictionary
@@ -29,6 +30,7 @@ from mcp_optimizer.relay.connected import PRINCIPAL_KEY
 from mcp_optimizer.relay.sdk_internals import OpenSessionManager
 from mcp_optimizer.runtime.owned_names import new_owner
 from mcp_optimizer.runtime.signatures import Signatures
+from mcp_optimizer.runtime.tasks import BackgroundTasks
 from mcp_optimizer.serving.ended_sessions import EndedSessions
 from mcp_optimizer.serving.event_store import KeptEvents, SessionEvents
 from mcp_optimizer.serving.forwarded import FORWARDED_KEY
@@ -37,6 +39,8 @@ from mcp_optimizer.serving.gate import Gate
 from mcp_optimizer.serving.http_gate import HttpGate
 from mcp_optimizer.serving.large_bodies import has_left, leave_large
 from mcp_optimizer.serving.session_ids import Introduction, SessionIds
+
+logger = logging.getLogger(__name__)
 
 _RETRY_MS = 1_000
 """Milliseconds after which a client that lost a stream should ask for the rest."""
@@ -75,11 +79,20 @@ class Sessions(OpenSessionManager[SessionEvents]):
         )
         self._ids = SessionIds(signatures or Signatures())
         self._ended = ended or EndedSessions()
+        self._ended.over(self.open_sessions, self._end)
+        self._ending = BackgroundTasks(logger, "A session that its client ended elsewhere is still open")
+        self._ending_here: set[str] = set()
         self._most_of_hello = limits.introduction_bytes
         self._opening: dict[str, asyncio.Event] = {}
         mark = forwarding.own if forwarding is not None else new_owner()
         self._events = KeptEvents(size=limits.kept_events, mark=mark)
         self._of_session: WeakValueDictionary[str | None, SessionEvents] = WeakValueDictionary()
+
+    def _end(self, is_ended: Callable[[str], bool]) -> None:
+        """Another gateway got the end of sessions."""
+        for session in self.open_sessions():
+            if session not in self._ending_here and is_ended(session):
+                self._ending.spawn(self.discard(session))
 
     def new_events(self) -> SessionEvents:
         return self._events.of_session()
@@ -103,9 +116,15 @@ class Sessions(OpenSessionManager[SessionEvents]):
         if refusal is not None:
             await refusal(scope, receive, send)
             return
-        if scope["method"] == "DELETE" and await self._ids.read(session, _principal(scope).id) is not None:
+        if scope["method"] != "DELETE" or await self._ids.read(session, _principal(scope).id) is None:
+            await self.serve_session(session, scope, receive, send)
+            return
+        self._ending_here.add(session)
+        try:
             await self._ended.add(session)
-        await self.serve_session(session, scope, receive, send)
+            await self.serve_session(session, scope, receive, send)
+        finally:
+            self._ending_here.discard(session)
 
     async def leave_large(self, ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
         """A middleware of the MCP server: large values bypass the SDK and cannot be sent again."""

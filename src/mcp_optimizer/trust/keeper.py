@@ -14,10 +14,9 @@ from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 
 from mcp_optimizer.domain.pins import Admitted, HeldTool, Mark, Pins, ServerPin, ToolChange, ToolPin, TrustMode
-from mcp_optimizer.domain.tools import Definition
 from mcp_optimizer.errors import CatalogError, listed, quoted
 from mcp_optimizer.runtime.tasks import BackgroundTasks
-from mcp_optimizer.trust.pins import Verdict, baseline, compare, definition_hash, identity_of, pin_of
+from mcp_optimizer.trust.pins import Verdict, baseline, compare, hashes_by_name, identity_of, pins_by_name
 from mcp_optimizer.trust.store import PinsInMemory, PinStore
 from mcp_optimizer.upstream.state import UpstreamState
 
@@ -26,9 +25,8 @@ logger = logging.getLogger(__name__)
 _PAUSE = 2.0
 """Seconds between two looks for approvals by other processes, while there is something to approve."""
 
-_MOST_NAMED = 5
-_MOST_LOGGED = 20
-"""Log lines about one server: it may change its tools a million times."""
+_MOST_NAMED, _MOST_LOGGED = 5, 20
+"""Tools named, and log lines about one server: it may change its tools a million times."""
 
 OpenedPins = Callable[[], Awaitable[PinStore | None]]
 """Waits until the database is open, or could not be opened; None if there is none."""
@@ -69,7 +67,7 @@ class Keeper:
                 self._marks.pop(state.name, None)
                 self._beginning[state.name] = self._tasks.spawn(self._begin(store, state, server))
                 return Admitted(definitions)
-            hashes = await asyncio.to_thread(_hashes, definitions)
+            hashes = await asyncio.to_thread(hashes_by_name, definitions)
             verdict = compare(pins, server, hashes)
             await self._write_down(store, state, server, verdict, pins)
         unapproved = _unapproved(state, verdict, pins)
@@ -137,6 +135,10 @@ class Keeper:
         """The database is open after all: what it says of any server counts from now on."""
         for server in self._turns:
             self._decide(server)
+
+    def look(self, _names: Sequence[str] = ()) -> None:
+        """Somebody decided elsewhere: look now, and not after the next pause."""
+        self._stirred.set()
 
     async def settled(self) -> None:
         """Wait until all first listings are stored."""
@@ -218,7 +220,7 @@ class Keeper:
     ) -> None:
         """What waits for approval, for those who approve. Nothing is written if it waits already."""
         wanted = {*verdict.changes, *verdict.first_seen}
-        made = await asyncio.to_thread(_pins_of, [tool for tool in state.listing.tools if tool.name in wanted])
+        made = await asyncio.to_thread(pins_by_name, [tool for tool in state.listing.tools if tool.name in wanted])
         waiting = {name: made[name] for name in verdict.changes}
         moved = server if verdict.is_other_server else None
         is_same = _hashes_of(waiting) == _hashes_of(pins.waiting_tools)
@@ -257,17 +259,18 @@ class Keeper:
         """Once per change: which tools of which server, and how to see what changed."""
         now = {(name, hashes[name]) for name in verdict.changes} | ({("", "")} if verdict.is_other_server else set())
         new = now - self._logged.get(server, frozenset())
-        self._logged[server] = frozenset(now)
-        if not new or self._times_logged[server] > _MOST_LOGGED:
+        self._logged[server], times = frozenset(now), self._times_logged[server] + 1
+        if not new or times > _MOST_LOGGED + 1:
             return
-        self._times_logged[server] += 1
+        self._times_logged[server] = times
         names = sorted(name for name, _ in new if name)
         said = ["its command or URL is not the approved one"] if ("", "") in new else []
         said += [f"changed or new since its tools were approved: {_named(names)}"] if names else []
-        effect = "They wait for approval" if mode is TrustMode.BLOCK else "They are used"
-        logger.warning("Server %s: %s. %s; see `mcp-optimizer trust list`.", quoted(server), "; ".join(said), effect)
-        if self._times_logged[server] > _MOST_LOGGED:
-            logger.warning("Server %s: further changes are not logged.", quoted(server))
+        effect = (
+            f"They {'are used' if mode is TrustMode.WARN else 'wait for approval'}; see `mcp-optimizer trust list`."
+        )
+        effect += " Further changes are not logged." if times > _MOST_LOGGED else ""
+        logger.warning("Server %s: %s. %s", quoted(server), "; ".join(said), effect)
 
 
 def _unapproved(state: UpstreamState, verdict: Verdict, pins: Pins) -> dict[str, HeldTool]:
@@ -280,14 +283,6 @@ def _unapproved(state: UpstreamState, verdict: Verdict, pins: Pins) -> dict[str,
             at_ms = known.at_ms if known is not None and change is ToolChange.CHANGED else begun
             found[tool.name] = HeldTool(state.name, tool.name, change, at_ms)
     return found
-
-
-def _hashes(definitions: Sequence[Definition]) -> dict[str, str]:
-    return {definition.name: definition_hash(definition) for definition in definitions}
-
-
-def _pins_of(definitions: Sequence[Definition]) -> dict[str, ToolPin]:
-    return {definition.name: pin_of(definition) for definition in definitions}
 
 
 def _hashes_of(tools: Mapping[str, ToolPin]) -> dict[str, str]:

@@ -11,7 +11,7 @@ import hashlib
 import json
 import shlex
 import zlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -118,3 +118,11 @@ def _ordered(value: Any, key: str = "") -> Any:
 
 def _hash(text: str) -> str:
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def hashes_by_name(definitions: Sequence[Definition]) -> dict[str, str]:
+    return {definition.name: definition_hash(definition) for definition in definitions}
+
+
+def pins_by_name(definitions: Sequence[Definition]) -> dict[str, ToolPin]:
+    return {definition.name: pin_of(definition) for definition in definitions}

@@ -101,6 +101,17 @@ async def test_what_another_process_did_is_known_after_two_seconds(tmp_path: Pat
         assert (await here.known.principal(new)).name == "key:new"
 
 
+async def test_what_another_process_did_is_known_at_the_next_use_if_it_was_announced(tmp_path: Path) -> None:
+    async with world(tmp_path) as here:
+        _, text = await here.made()
+        await here.known.principal(text)
+        await here.stored.revoke("ci", time.time_ns() // 1_000_000)
+        await here.known.principal(text)
+        here.known.changed()
+        with pytest.raises(Rejected):
+            await here.known.principal(text)
+
+
 async def test_whoever_showed_a_key_before_holds_it_until_it_ends(tmp_path: Path) -> None:
     async with world(tmp_path) as here:
         key, text = await here.made()

@@ -220,6 +220,22 @@ async def test_nobody_looks_for_approvals_while_nothing_waits() -> None:
     waiting.cancel()
 
 
+async def test_what_was_approved_elsewhere_is_found_at_once_if_it_was_announced(database: Database) -> None:
+    one, other = (keeper(StoredPins(database), pause=3_600) for _ in range(2))
+    await one.admit(running("far", READ))
+    await one.settled()
+    for kept in (one, other):
+        await kept.admit(running("far", POISONED))
+    waiting = asyncio.create_task(other.decided())
+    # Once it has looked because of the listing.
+    assert not (await asyncio.wait({waiting}, timeout=0.05))[0]
+    await one.approve("far", {"read": pin_of(Definition.of(POISONED)).hash}, "ada")
+    assert not (await asyncio.wait({waiting}, timeout=0.05))[0]
+    other.look(["far"])
+    assert await waiting == {"far"}
+    await database.close()
+
+
 async def test_several_listings_at_once_leave_what_the_last_one_says(database: Database) -> None:
     kept = keeper(StoredPins(database))
     await kept.admit(running("far", READ))
