@@ -14,9 +14,8 @@ from itertools import islice
 from typing import Any
 
 from mcp_optimizer.catalog import CatalogTool
-from mcp_optimizer.compression.validation import SchemaCheck, parts
-from mcp_optimizer.domain.json_schema import properties_of
 from mcp_optimizer.runtime.lazy import lazy
+from mcp_optimizer.scripts.argument_schemas import ArgumentSchemas
 from mcp_optimizer.scripts.names import Parameter, Toolbox, by_any_name, parameters_of, python_name
 from mcp_optimizer.scripts.own_values import OwnValues
 from mcp_optimizer.scripts.problems import Problem, hint, problem, shown
@@ -29,11 +28,7 @@ _MOST_PROBLEMS = 50
 _MOST_OF_A_CALL = 10
 """Further mistakes, in a script and in one call of it, are not looked for."""
 
-_MOST_PARTS = 100_000
-"""Parts of schemas that arguments are compared with; each costs some microseconds."""
-
 _LAST_PART = re.compile(r"__|[./:]")
-_ENVELOPING = frozenset({"definitions", "$defs", "$schema"})
 
 
 @dataclass(frozen=True)
@@ -52,12 +47,14 @@ class CallSites:
         self.nodes = list(ast.walk(tree))
         names = [*bound_names(self.nodes), *variables]
         self.bound = frozenset(names)
+        self.given = frozenset(variables)
+        """The variables that the script is given."""
         self.own = OwnValues(self.nodes, names)
         self.used: dict[tuple[str, str], None] = {}
         """The tools that the script names, by server and tool as it spells them."""
         self.problems: list[Problem] = []
         self.sites: list[CallSite] = []
-        self._schemas = ArgumentSchemas()
+        self.schemas = ArgumentSchemas()
         for node in self.nodes:
             if isinstance(node, ast.Attribute):
                 self._read_attribute(node)
@@ -107,7 +104,8 @@ class CallSites:
             return
         tool = self._toolbox.named(first.value)
         if tool is None:
-            self._unknown(node, first.value)
+            if said := self.unknown(first.value):
+                self._note(node, said)
         elif how == "call" and len(node.args) == 1:
             self._add(node, tool, (), node.keywords)
         elif how == "parallel" and len(node.args) == 2:
@@ -115,12 +113,17 @@ class CallSites:
                 if isinstance(item, ast.Dict) and (keywords := _keywords(item)) is not None:
                     self._add(node, tool, (), keywords)
 
-    def _unknown(self, node: ast.Call, name: str) -> None:
-        """The gateway understands more spellings, so only a name that none of them can mean is a mistake."""
+    def unknown(self, name: str) -> str:
+        """What is wrong with the name of a tool. The gateway understands more spellings, so only one that none of them
+        can mean is a mistake.
+        """
+        if self._toolbox.named(name) is not None:
+            return ""
         last = python_name(_LAST_PART.split(name)[-1]).casefold()
         whole = python_name(name).casefold()
-        if last not in self._ends and not whole.endswith(self._ends):
-            self._note(node, f"there is no tool {shown(name)}.{hint(name, self._spelt, 'tools')}")
+        if last in self._ends or whole.endswith(self._ends):
+            return ""
+        return f"there is no tool {shown(name)}.{hint(name, self._spelt, 'tools')}"
 
     @lazy
     def _spelt(self) -> Sequence[str]:
@@ -138,7 +141,7 @@ class CallSites:
         spelling = self._toolbox.spelling(tool)
         self.sites.append(CallSite(tool, node))
         given = [ast.keyword(arg=one.arg, value=self.own.resolved(one.value) or one.value) for one in keywords]
-        found = argument_problems(tool, spelling, args, given, self._schemas)
+        found = argument_problems(tool, spelling, args, given, self.schemas)
         for message in islice(found, _MOST_OF_A_CALL):
             self._note(node, message)
 
@@ -204,25 +207,6 @@ def _missing(spelling: str, parameters: Sequence[Parameter], given: Mapping[str,
     for parameter in parameters:
         if parameter.is_required and parameter.own not in given:
             yield f"{spelling} needs the argument {shown(parameter.python)}."
-
-
-class ArgumentSchemas:
-    """The schemas of single arguments, each made once for a script; after so many parts of them, no more are made."""
-
-    def __init__(self) -> None:
-        self._made: dict[tuple[tuple[str, str], str], SchemaCheck | None] = {}
-        self._left = _MOST_PARTS
-
-    def of(self, tool: CatalogTool, name: str) -> SchemaCheck | None:
-        if (tool.key, name) not in self._made:
-            self._made[tool.key, name] = self._make(tool.record.details.input_schema, name)
-        return self._made[tool.key, name]
-
-    def _make(self, schema: Mapping[str, Any], name: str) -> SchemaCheck | None:
-        around = {key: schema[key] for key in _ENVELOPING if key in schema}
-        of_one = {**around, "type": "object", "properties": {name: properties_of(schema).get(name, True)}}
-        self._left -= parts(of_one, self._left)
-        return SchemaCheck(of_one) if self._left > 0 else None
 
 
 def _invalid(

@@ -24,6 +24,7 @@ from mcp_optimizer.scripts.diagnostics import Context, problems_of
 from mcp_optimizer.scripts.names import HELPERS, MODULES, Toolbox
 from mcp_optimizer.scripts.prepared import LINES_BEFORE, UNKNOWN_AT_RUN_TIME, preamble, prepared
 from mcp_optimizer.scripts.problems import Problem, problem, shown
+from mcp_optimizer.scripts.rehearsal.rehearsal import rehearsed
 from mcp_optimizer.scripts.stubs import ExactStubs
 from mcp_optimizer.scripts.syntax import parsed_quietly
 from mcp_optimizer.scripts.unsupported import NO_ENVIRONMENT, NO_FILES, cannot_import, instead_of_name, told
@@ -92,10 +93,15 @@ class ScriptChecker:
         shapes = {tool.key: shape for tool in _tools(used, toolbox) if (shape := self._learned(tool)) is not None}
         stubs = "\n".join([preamble(variables), exact.write(toolbox, used, shapes)])
         packed = {site.node.lineno for site in sites.sites if len(site.node.args) == 1}
-        context = Context(toolbox, exact.results, _added_keys(tree), sites.bound, script.split("\n"), variables, packed)
-        found = (*sites.problems, *_untyped(tree, sites))
+        found = [*sites.problems, *_untyped(tree, sites)]
+        told = {problem.line for problem in found}
+        seen = rehearsed(tree, sites, toolbox)
+        found += [problem for problem in seen or () if problem.line not in told]
+        lines = script.split("\n")
+        keys, is_rehearsed = _added_keys(tree), seen is not None
+        context = Context(toolbox, exact.results, keys, sites.bound, lines, variables, packed, is_rehearsed)
         calls_something = bool(used or sites.sites) or not _names(tree) <= _KNOWN | sites.bound
-        return _Prepared(text, stubs, context, found, calls_something)
+        return _Prepared(text, stubs, context, tuple(found), calls_something)
 
     async def close(self) -> None:
         await self._workers.close()

@@ -1,7 +1,8 @@
 """Ordinary Python that the scripts' interpreter lacks, written in Python that it has, on the same lines. Pure.
 
-`del` becomes `pop`, and a generator that somebody takes single elements of becomes an iterator: the interpreter makes
-a list of it. Called before a script is read, so that the type check sees the same text.
+`del` becomes `pop`; a generator that somebody takes single elements of becomes an iterator, because the interpreter
+makes a list of it; and a method that is given to `sorted` or `map` becomes a function, because it can only be called.
+Called before a script is read, so that the type check sees the same text.
 """
 
 from __future__ import annotations
@@ -9,8 +10,11 @@ from __future__ import annotations
 import ast
 
 from mcp_optimizer.scripts.changed_text import ChangedText
+from mcp_optimizer.scripts.names import MODULES
 from mcp_optimizer.scripts.syntax import called, in_order
 
+_TYPES = {"str": str, "dict": dict, "list": list, "set": set}
+_METHODS = frozenset(name for one in _TYPES.values() for name in dir(one) if not name.startswith("_"))
 _GONE = "_mo_gone = "
 """What was popped is nobody's last expression."""
 
@@ -26,6 +30,10 @@ def plainer(script: str, tree: ast.Module) -> str:
                 text.wrap(made, "iter(", ")")
             case ast.Call(args=[ast.GeneratorExp() as made, *more]) if called(node) == "next":
                 _take_one(node, made, text, is_alone=not more)
+            case ast.keyword(arg="key", value=ast.Attribute() as method):
+                _as_function(method, text)
+            case ast.Call(func=ast.Name(id="map" | "filter"), args=[ast.Attribute() as method, _]):
+                _as_function(method, text)
     return text.changed()
 
 
@@ -36,6 +44,17 @@ def _take_one(node: ast.Call, made: ast.GeneratorExp, text: ChangedText, *, is_a
             text.wrap(node, "", ")")
     else:
         text.wrap(made, "iter(", ")")
+
+
+def _as_function(method: ast.Attribute, text: ChangedText) -> None:
+    """`str.lower` and `counts.get`, which are given to a function that calls them with one value."""
+    of, name = method.value, method.attr
+    if not isinstance(of, ast.Name) or name not in _METHODS or method.lineno != method.end_lineno:
+        return
+    if of.id in _TYPES:
+        text.replace(method, f"{of.id}.{name}", f"(lambda _mo_x: _mo_x.{name}())")
+    elif of.id not in MODULES and text.has(method, f"{of.id}.{name}"):
+        text.wrap(method, "(lambda _mo_x: ", "(_mo_x))")
 
 
 def _delete(node: ast.Delete, targets: list[ast.expr], script: str, text: ChangedText) -> None:

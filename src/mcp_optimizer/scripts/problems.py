@@ -21,6 +21,7 @@ _MOST_COMPARED = 40
 
 _MOST_LISTED = 12
 _CUTOFF = 0.6
+_SHORTEST_SLIP = 5
 
 
 @dataclass(frozen=True)
@@ -63,6 +64,18 @@ def near_names(name: str, known: Iterable[str], most: int, cutoff: float) -> lis
     pairs = _pairs(wanted)
     likely = nlargest(_MOST_COMPARED, folded, key=lambda one: len(pairs & _pairs(one)) / (len(one) + len(wanted) + 1))
     return [folded[one] for one in difflib.get_close_matches(wanted, likely, n=most, cutoff=cutoff)]
+
+
+def is_slip(name: str, meant: str) -> bool:
+    """Whether a name is another one, misspelt in its capitals or in one letter of several; a plural is not."""
+    one, other = sorted((_folded(name), _folded(meant)), key=len)
+    if one == other:
+        return name != meant
+    if len(one) < _SHORTEST_SLIP or len(other) - len(one) > 1 or f"{one}s" == other:
+        return False
+    if len(one) == len(other):
+        return sorted(one) == sorted(other) or sum(a != b for a, b in zip(one, other, strict=True)) == 1
+    return any(other[:at] + other[at + 1 :] == one for at in range(len(other)))
 
 
 def hint(name: str, known: Iterable[str], what: str) -> str:

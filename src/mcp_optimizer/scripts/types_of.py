@@ -60,9 +60,10 @@ class ObjectField:
 
 @dataclass(frozen=True, slots=True)
 class ObjectType:
-    """An object with known keys, and no others."""
+    """An object with known keys, and no others unless it is open."""
 
     fields: tuple[ObjectField, ...]
+    is_open: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,15 +82,17 @@ _OPENING = ("patternProperties", "unevaluatedProperties", "if", "then", "else", 
 
 class Effort:
     """The parts of schemas that are read at most for one purpose, such as the check of a script: tools may have
-    thousands of parameters, and each of these many parts.
+    thousands of parameters, and each of these many parts. `keeps_open`: the known keys of objects that may have others
+    count; else such an object is a map of anything.
     """
 
-    def __init__(self, most: int = _MOST_NODES) -> None:
+    def __init__(self, most: int = _MOST_NODES, *, keeps_open: bool = False) -> None:
         self._left = most
+        self._keeps_open = keeps_open
 
     def type(self, schema: Any, root: Mapping[str, Any]) -> PyType:
         """The type of the values that a schema admits. `root` is what its references are resolved in."""
-        reader = _Reader(dict(root), min(self._left, _MOST_NODES))
+        reader = _Reader(dict(root), min(self._left, _MOST_NODES), keeps_open=self._keeps_open)
         try:
             return reader.type(schema, 0, ())
         except RecursionError:
@@ -137,8 +140,9 @@ def type_of_shape(shape: Shape | None) -> PyType:
 class _Reader:
     """Reads one schema, within a budget of nodes."""
 
-    def __init__(self, root: dict[str, Any], most: int) -> None:
+    def __init__(self, root: dict[str, Any], most: int, *, keeps_open: bool) -> None:
         self._root = root
+        self._keeps_open = keeps_open
         self._left = self._most = most
 
     @property
@@ -197,13 +201,13 @@ class _Reader:
             is_map = isinstance(others, dict) and not named(schema, "patternProperties")
             return MapType(self.type(others, depth + 1, inside) if is_map else ANY)
         is_open = others not in (None, False) or any(keyword in schema for keyword in _OPENING)
-        if is_open or len(properties) > _MOST_FIELDS:
+        if (is_open and not self._keeps_open) or len(properties) > _MOST_FIELDS:
             return MapType(ANY)
         required = frozenset(required_of(schema))
         fields = tuple(
             ObjectField(name, self.type(of, depth + 1, inside), name in required) for name, of in properties.items()
         )
-        return ObjectType(fields) if self._left > 0 else MapType(ANY)
+        return ObjectType(fields, is_open) if self._left > 0 else MapType(ANY)
 
 
 def one_of(parts: Iterable[PyType]) -> PyType:

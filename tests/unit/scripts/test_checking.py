@@ -28,6 +28,7 @@ from mcp_optimizer.scripts.checking import ScriptChecker
 from mcp_optimizer.scripts.names import MODULES, Toolbox
 from mcp_optimizer.scripts.prepared import KNOWN_AT_RUN_TIME, UNKNOWN_AT_RUN_TIME
 from mcp_optimizer.scripts.problems import Problem
+from mcp_optimizer.scripts.stubs import ExactStubs
 from tests.unit.scripts.tools import catalog_tool, of_details
 
 HERE = Path(__file__).parent
@@ -221,7 +222,7 @@ class TestHostileScripts:
     async def test_a_check_that_takes_too_long_finds_nothing_says_so_and_is_made_again(self) -> None:
         limits: Any = SimpleNamespace(script_check_seconds=30.0)
         workers = CheckWorkers(limits)
-        checker, script = ScriptChecker(workers), "print(kanban.list_boards()['tot'])"
+        checker, script = ScriptChecker(workers), "print(kanban.list_boards(), boards)"
         await checker.check("kanban.list_boards()", TOOLBOX)
         limits.script_check_seconds = 0.000_1
         checked = await checker.check(script, TOOLBOX)
@@ -232,12 +233,11 @@ class TestHostileScripts:
         assert (len(checked.problems), checked.is_complete) == (1, True)
         await workers.close()
 
-    async def test_results_beyond_the_limit_of_declarations_are_not_checked(self, workers: CheckWorkers) -> None:
-        limits = Limits(script_stub_characters=1_000)
+    async def test_results_beyond_the_limit_of_declarations_are_not_given_to_the_type_checker(self) -> None:
         wide = {f"key_{number}": {"type": "string"} for number in range(100)}
         tool = catalog_tool("crm", "list", ANY_OBJECT, outputSchema={"type": "object", "properties": wide})
-        assert await _checker(workers, limits).check("crm.list()['key']", Toolbox([tool])) == ()
-        assert await _checker(workers).check("crm.list()['key']", Toolbox([tool])) != ()
+        assert "-> Any" in ExactStubs(1_000).write(Toolbox([tool]), [("crm", "list")], {})
+        assert "-> Any" not in ExactStubs(10_000).write(Toolbox([tool]), [("crm", "list")], {})
 
     async def test_schemas_that_try_to_break_out_do_not(self, workers: CheckWorkers) -> None:
         evil = '"})\nimport os\nx = ("'

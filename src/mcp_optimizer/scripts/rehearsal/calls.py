@@ -1,0 +1,276 @@
+"""Calls of functions in a script: Python's own, and the script's, which are gone through with what they are given. The
+base of `expressions`.
+"""
+
+from __future__ import annotations
+
+import ast
+from abc import abstractmethod
+from collections.abc import Sequence
+
+from mcp_optimizer.scripts.names import MODULES
+from mcp_optimizer.scripts.rehearsal.bindings import Bindings
+from mcp_optimizer.scripts.rehearsal.functions import Handed, function, of_module
+from mcp_optimizer.scripts.rehearsal.methods import ADDING, method
+from mcp_optimizer.scripts.rehearsal.scopes import Env, Frame
+from mcp_optimizer.scripts.rehearsal.uses import Outcome, ResultChanges, Wrong, attribute_of, each, elements
+from mcp_optimizer.scripts.rehearsal.values import (
+    DATE,
+    DATES,
+    DEFAULTS,
+    INT,
+    NUMBER,
+    NUMBERS,
+    STR,
+    UNKNOWN,
+    Anything,
+    Atom,
+    Coroutine,
+    Function,
+    Own,
+    Result,
+    Tuple,
+    Value,
+    constant,
+    join,
+    kind,
+    kinds,
+    loosen,
+)
+from mcp_optimizer.scripts.rehearsal.words import called, named
+
+_DEEPEST_CALL = 5
+_MAKING_DATES = frozenset({"now", "today", "fromisoformat", "strptime", "combine"})
+_HARMLESS = frozenset({"loads", "dumps"})
+
+
+class Calls(Bindings):
+    """The calls of one script."""
+
+    @abstractmethod
+    def _tool_call(self, node: ast.Call) -> Value | None:
+        """What a tool returns; None if no tool is called."""
+
+    @abstractmethod
+    def _tool(self, node: ast.expr) -> str:
+        """The spelling of a tool that is named and not called."""
+
+    @abstractmethod
+    def _body_of(self, scope: ast.FunctionDef | ast.AsyncFunctionDef) -> Value:
+        """What the statements of a function return."""
+
+    def call(self, node: ast.Call) -> Value:
+        """What a call returns."""
+        if (found := self._tool_call(node)) is not None:
+            return found
+        match node.func:
+            case ast.Name(id=name) if name not in self._bound:
+                return self._builtin(node, name)
+            case ast.Attribute(value=ast.Name(id=module), attr=name) if self._is_module(module):
+                if (module, name) in (("asyncio", "run"), ("asyncio", "gather")):
+                    return self._gathered(node, name)
+                given = self._given(node)
+                for value in (*given.args, *given.named.values()):
+                    loosen(frozenset() if name in _HARMLESS else value)
+                return self._told(node, of_module(module, name, given))
+            case ast.Attribute(value=of, attr=name) if not self._tool(node.func):
+                return self._date(node, name) if self._class(of) == DATES else self._method(node, node.func)
+        to = self._class(node.func)
+        if to == DEFAULTS:
+            return self._defaulted(node)
+        if to == DATES:
+            return DATE
+        return self.apply(to, *self._arguments(node), node=node)
+
+    def _class(self, node: ast.expr) -> Value:
+        """A value; also a class of a module."""
+        match node:
+            case ast.Attribute(value=ast.Name(id="datetime"), attr="datetime" | "date") if self._is_module("datetime"):
+                return DATES
+            case ast.Attribute(value=ast.Name(id=module)) if self._is_module(module):
+                return UNKNOWN
+        return self.value(node)
+
+    def _date(self, node: ast.Call, name: str) -> Value:
+        given = self._given(node)
+        found = kinds(given.args[0]) if given.args else frozenset()
+        if name in ("fromisoformat", "strptime") and found and "str" not in found:
+            self._note(node, f"{name}() takes a text, not {named(given.args[0])}.")
+        return DATE if name in _MAKING_DATES else UNKNOWN
+
+    def _defaulted(self, node: ast.Call) -> Value:
+        """A `defaultdict`."""
+        found = self._made(node, "dict")
+        site = self._sites[node, "dict"]
+        match node.args:
+            case [ast.Name(id="list" | "set" | "dict" as of)] if of not in self._bound:
+                site.give(self._made(node, of, part="default"))
+            case [ast.Name(id="int" | "float" | "str" as of)] if of not in self._bound:
+                site.give({"int": INT, "float": NUMBER, "str": STR}[of])
+            case [ast.Lambda() as made]:
+                site.give(self.apply(self.value(made), []))
+            case _:
+                self._arguments(node)
+                site.give(UNKNOWN)
+        return found
+
+    def _builtin(self, node: ast.Call, name: str) -> Value:
+        given = self._given(node)
+        if name == "dict":
+            return self._as_dict(node, given)
+        return self._told(node, function(name, given))
+
+    def _as_dict(self, node: ast.Call, given: Handed) -> Value:
+        """`dict(...)` of names, or of pairs."""
+        found = self._made(node, "dict")
+        site = self._sites[node, "dict"]
+        if len(given.args) > 1 or len(given.args) + len(given.named) < len(node.args) + len(node.keywords):
+            site.put(UNKNOWN, UNKNOWN)
+        for name, value in given.named.items():
+            site.put(constant(name), value)
+        for atom in self._told(node, given.items()) if len(given.args) == 1 else ():
+            if isinstance(atom, Tuple) and len(atom.parts) == 2:
+                site.put(atom.parts[0], atom.parts[1])
+            else:
+                site.put(UNKNOWN, UNKNOWN)
+        return found
+
+    def _is_module(self, name: str) -> bool:
+        return name in MODULES and self._scopes.find(name, self._frames) is None
+
+    def _given(self, node: ast.Call) -> Handed:
+        args, named, is_known = self._arguments(node)
+        if not is_known:
+            args, named = [], {}
+        return Handed(
+            args,
+            named,
+            lambda of, item: self._made(node, of, item),
+            lambda to, given: self.apply(to, given),
+            self.changes,
+        )
+
+    def _arguments(self, node: ast.Call) -> tuple[list[Value], dict[str, Value], bool]:
+        """By position and by name, and whether these are all."""
+        is_known = not any(isinstance(arg, ast.Starred) for arg in node.args)
+        args = [self.value(arg.value if isinstance(arg, ast.Starred) else arg) for arg in node.args]
+        by_name = {keyword.arg or "": self.value(keyword.value) for keyword in node.keywords}
+        if not is_known or "" in by_name:
+            for value in (*args, *by_name.values()):
+                loosen(value)
+        return args, by_name, is_known and "" not in by_name
+
+    def _gathered(self, node: ast.Call, name: str) -> Value:
+        parts = [
+            self._elements(arg, self.value(arg.value)) if isinstance(arg, ast.Starred) else self.value(arg)
+            for arg in node.args
+        ]
+        waited = [awaited(part) for part in parts]
+        if name == "run":
+            return waited[0] if waited else UNKNOWN
+        if node.keywords:
+            return UNKNOWN
+        if any(isinstance(arg, ast.Starred) for arg in node.args):
+            return self._made(node, "list", join(*waited))
+        return frozenset({Tuple(tuple(waited))})
+
+    def _method(self, node: ast.Call, into: ast.Attribute) -> Value:
+        of, given = self.value(into.value), self._given(node)
+        if Anything() in of:
+            for value in (*given.args, *given.named.values()):
+                loosen(value)
+            loosen(frozenset(atom for atom in of if isinstance(atom, Own)))
+            for value in given.named.values():
+                self.apply(value, [UNKNOWN])
+            return UNKNOWN
+        if into.attr in ADDING and any(isinstance(atom, Result) for atom in of):
+            self._mixed(of, given.args)
+
+        def use(atom: Atom) -> Outcome:
+            there = attribute_of(atom, into.attr)
+            return there if isinstance(there, Wrong) else method(atom, into.attr, given)
+
+        return self._told(node, each(of, use))
+
+    def _mixed(self, of: Value, args: Sequence[Value]) -> None:
+        """Elements of another kind are put into a list of a result: nothing is certain about results then."""
+        inner = each(of, lambda atom: elements(atom, self.changes))
+        added = join(*args[-1:])
+        more = each(added, lambda atom: elements(atom, self.changes))
+        fits = [one for one in (added, more) if not isinstance(one, Wrong)]
+        if isinstance(inner, Wrong) or not any(one <= inner for one in fits):
+            self.changes = ResultChanges(self.changes.keys, True)
+
+    def apply(
+        self,
+        to: Value,
+        args: Sequence[Value],
+        by_name: dict[str, Value] | None = None,
+        is_known: bool = True,
+        node: ast.Call | None = None,
+    ) -> Value:
+        """What a call of a value returns."""
+        by_name = by_name or {}
+        found = []
+        for atom in to:
+            if isinstance(atom, Function):
+                found.append(self._called(self._scopes.numbers[atom.number], args, by_name, is_known))
+                continue
+            if node is not None and len(to) == 1 and kind(atom) in NUMBERS | {"str", "None", "list", "dict", "set"}:
+                self._note(node, f"{called(atom)} cannot be called.")
+            for value in (*args, *by_name.values()):
+                loosen(value)
+                for inner in value:
+                    if isinstance(inner, Function):
+                        self.apply(frozenset({inner}), [], is_known=False)
+            found.append(UNKNOWN)
+        return join(*found)
+
+    def _called(
+        self,
+        scope: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda,
+        args: Sequence[Value],
+        by_name: dict[str, Value],
+        is_known: bool,
+    ) -> Value:
+        is_deep = len(self._frames) > _DEEPEST_CALL or sum(one.scope is scope for one in self._frames) > 1
+        if is_deep:
+            for value in (*args, *by_name.values()):
+                loosen(value)
+            return UNKNOWN
+        frame = Frame(scope, self._bound_arguments(scope.args, args, by_name, is_known))
+        self._frames.append(frame)
+        try:
+            found = self.value(scope.body) if isinstance(scope, ast.Lambda) else self._body_of(scope)
+        finally:
+            self._frames.pop()
+        if isinstance(scope, ast.AsyncFunctionDef):
+            return frozenset({Coroutine(found, scope.name)})
+        return found
+
+    def _bound_arguments(
+        self, names: ast.arguments, args: Sequence[Value], by_name: dict[str, Value], is_known: bool
+    ) -> Env:
+        plain = [*names.posonlyargs, *names.args]
+        env: Env = {one.arg: UNKNOWN for one in (*plain, *names.kwonlyargs)}
+        defaults = {one.arg: value for one, value in zip(plain[::-1], names.defaults[::-1], strict=False)}
+        defaults |= {one.arg: value for one, value in zip(names.kwonlyargs, names.kw_defaults, strict=True) if value}
+        for extra in (names.vararg, names.kwarg):
+            if extra is not None:
+                env[extra.arg] = UNKNOWN
+        if not is_known or names.vararg or names.kwarg:
+            for value in (*args, *by_name.values()):
+                loosen(value)
+            return env
+        given = {one.arg: value for one, value in zip(plain, args, strict=False)} | by_name
+        for name in env:
+            if name in given:
+                env[name] = given[name]
+            elif name in defaults:
+                env[name] = self.value(defaults[name])
+        return env
+
+
+def awaited(value: Value) -> Value:
+    """What `await` makes of a value, which may be a result already."""
+    return join(*(atom.value if isinstance(atom, Coroutine) else frozenset({atom}) for atom in value))

@@ -1,0 +1,175 @@
+"""What operators make of two values, or why they certainly fail. Pure."""
+
+from __future__ import annotations
+
+import ast
+import re
+from itertools import product
+
+from mcp_optimizer.scripts.problems import nearest, shown
+from mcp_optimizer.scripts.rehearsal.uses import Outcome, ResultChanges, Wrong, elements
+from mcp_optimizer.scripts.rehearsal.values import (
+    BOOL,
+    INT,
+    NUMBER,
+    NUMBERS,
+    STR,
+    UNKNOWN,
+    Anything,
+    Atom,
+    OneOf,
+    Own,
+    Result,
+    Value,
+    join,
+    kind,
+    kinds,
+    texts,
+    without_constants,
+)
+from mcp_optimizer.scripts.rehearsal.words import called
+from mcp_optimizer.scripts.types_of import ObjectType
+
+_SIGNS: dict[type[ast.AST], str] = {
+    **{ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.FloorDiv: "//", ast.Mod: "%", ast.Pow: "**"},
+    **{ast.BitOr: "|", ast.BitAnd: "&", ast.BitXor: "^", ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">="},
+}
+_KNOWN = NUMBERS | {"str", "list", "tuple", "dict", "set", "None", "function", "tool", "coroutine", "date"}
+_ORDERED = frozenset({"str", "list", "tuple", "set", "date"})
+_NUMERIC = re.compile(r"[,.0-9<>+\- =^]*[dfeEgGn%,]")
+
+
+def combined(sign: ast.AST, left: Value, right: Value) -> Outcome:
+    """`left + right`. Wrong if it fails however the two come together."""
+    pairs = product(without_constants(left), without_constants(right))
+    found = [_combined(sign, one, other) for one, other in pairs]
+    good = [one for one in found if not isinstance(one, Wrong)]
+    bad = [one for one in found if isinstance(one, Wrong)]
+    return bad[0] if bad and not good else join(*good)
+
+
+def _combined(sign: ast.AST, left: Atom, right: Atom) -> Outcome:
+    one, other = kind(left), kind(right)
+    if one not in _KNOWN or other not in _KNOWN or type(sign) not in _SIGNS:
+        return UNKNOWN
+    if one in NUMBERS and other in NUMBERS:
+        is_whole = {one, other} <= {"int", "bool"} and not isinstance(sign, ast.Div | ast.Pow)
+        return INT if is_whole else NUMBER
+    match sign:
+        case ast.Sub() if one == other == "date":
+            return UNKNOWN
+        case ast.Add() if one == other and one in ("str", "list", "tuple"):
+            return STR if one == "str" else UNKNOWN
+        case ast.Mult() if {one, other} & {"str", "list", "tuple"} and {one, other} & {"int", "bool", "number"}:
+            return STR if "str" in (one, other) else UNKNOWN
+        case ast.Mod() if one == "str":
+            return STR
+        case ast.BitOr() if one == other and one in ("dict", "set"):
+            return UNKNOWN
+        case ast.Sub() | ast.BitAnd() | ast.BitXor() if one == other == "set":
+            return UNKNOWN
+    return Wrong(f"{_pair(sign, left, right)} does not work.{_advice(sign, one, other)}")
+
+
+def _pair(sign: ast.AST, left: Atom, right: Atom) -> str:
+    return f"{called(left)} {_SIGNS[type(sign)]} {called(right)}"
+
+
+def _advice(sign: ast.AST, one: str, other: str) -> str:
+    if {one, other} == {"str", "date"}:
+        return " Use datetime.fromisoformat(text), or isoformat() of the date."
+    if isinstance(sign, ast.Add) and "str" in (one, other):
+        return " Use str(...) or an f-string."
+    if isinstance(sign, ast.Add) and one == other == "dict":
+        return " Use {**a, **b}."
+    return " Use int(...) or float(...)." if "str" in (one, other) and {one, other} & NUMBERS else ""
+
+
+def compared(sign: ast.AST, left: Value, right: Value) -> Outcome:
+    """`left < right`, `left == right`, `left in right`."""
+    match sign:
+        case ast.Lt() | ast.LtE() | ast.Gt() | ast.GtE():
+            found = [_ordered(sign, one, other) for one, other in product(*map(without_constants, (left, right)))]
+            return found[0] or BOOL if found and all(found) else BOOL
+        case ast.Eq() | ast.NotEq():
+            if {kinds(left), kinds(right)} == {frozenset({"str"}), frozenset({"date"})}:
+                return Wrong(f"a text is never equal to a date.{_advice(sign, 'str', 'date')}")
+            return _never(left, right) or _never(right, left) or BOOL
+        case ast.In() | ast.NotIn():
+            return _contained(left, right) or BOOL
+    return BOOL
+
+
+def _ordered(sign: ast.AST, left: Atom, right: Atom) -> Wrong | None:
+    one, other = kind(left), kind(right)
+    if one not in _KNOWN or other not in _KNOWN or (one in NUMBERS and other in NUMBERS):
+        return None
+    if one == other and one in _ORDERED:
+        return None
+    return Wrong(f"{_pair(sign, left, right)} cannot be compared.{_advice(sign, one, other)}")
+
+
+def _never(declared: Value, written: Value) -> Wrong | None:
+    """A declared value that is compared with a text that it never is."""
+    names = texts(written)
+    if names is None or not declared:
+        return None
+    if all(isinstance(atom, OneOf) for atom in declared):
+        known = [text for atom in declared if isinstance(atom, OneOf) for text in atom.texts]
+        if not set(names) & set(known):
+            near = nearest(names[0], known)
+            end = f" Did you mean {near!r}?" if near else f" It is one of {', '.join(map(shown, known[:12]))}."
+            return Wrong(f"this is never {shown(names[0])}.{end}")
+    found = kinds(declared)
+    if found and found <= NUMBERS - {"bool"}:
+        return Wrong(f"{called(next(iter(declared)))} is never equal to the text {shown(names[0])}.")
+    if all(isinstance(atom, Result) for atom in declared):
+        return Wrong(f"{called(next(iter(declared)))} is never equal to the text {shown(names[0])}.")
+    return None
+
+
+def _contained(left: Value, right: Value) -> Wrong | None:
+    found = kinds(right)
+    if found and found <= NUMBERS | {"None", "function", "tool", "coroutine"}:
+        return Wrong(f"{called(next(iter(right)))} contains nothing: `in` fails.")
+    if found == {"str"} and (inner := kinds(left)) and "str" not in inner:
+        return Wrong(f"a text contains only texts, not {called(next(iter(left)))}: use str(...).")
+    if found == {"list"} and len(right) == 1 and (names := texts(left)) is not None:
+        # Objects are looked through by their keys, not by a text that one of them holds.
+        inner_value = elements(next(iter(right)), ResultChanges())
+        if isinstance(inner_value, Wrong) or not all(_is_object(atom) for atom in inner_value) or not inner_value:
+            return None
+        return Wrong(f"a list of dicts never contains the text {shown(names[0])}: compare one of their keys.")
+    if found <= {"list", "set", "tuple"} and found and len(right) == 1:
+        return _of_choices(left, next(iter(right)))
+    return None
+
+
+def _is_object(atom: Atom) -> bool:
+    return isinstance(atom, Result) and isinstance(atom.type, ObjectType)
+
+
+def _of_choices(left: Value, right: Atom) -> Wrong | None:
+    """A declared choice that is looked for among texts, none of which it can be."""
+    inner = elements(right, ResultChanges())
+    if isinstance(inner, Wrong) or (isinstance(right, Own) and Anything() in inner):
+        return None
+    return _never(left, inner)
+
+
+def formatted(value: Value, spec: str) -> Wrong | None:
+    """`f"{value:spec}"`, of kinds whose formats are few."""
+    found = kinds(value)
+    if not found or not _NUMERIC.fullmatch(spec):
+        return None
+    if found <= {"str", "None", "list", "dict", "tuple", "set"}:
+        return Wrong(f"{called(next(iter(value)))} has no format {shown(spec)}, which is for numbers.")
+    return Wrong(f"the format {shown(spec)} is for whole numbers.") if found == {"float"} and spec[-1] == "d" else None
+
+
+def sortable(value: Value) -> Wrong | None:
+    """Elements that have no order."""
+    found = kinds(value)
+    if found and found <= {"dict", "None"}:
+        return Wrong("dicts have no order: give a key=lambda ..., such as key=lambda x: x['name'].")
+    return None
