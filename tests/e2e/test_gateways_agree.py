@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -16,6 +16,7 @@ import pytest
 from mcp_optimizer import Optimizer
 from mcp_optimizer.callers.keys import Wanted, new_key
 from mcp_optimizer.callers.known_keys import opened_keys
+from mcp_optimizer.catalog.embedding_turns import EmbeddingTurns
 from mcp_optimizer.domain.announcements import News
 from mcp_optimizer.domain.principal import Risk, Role
 from mcp_optimizer.profiles.lists import Presentation
@@ -154,3 +155,38 @@ async def test_what_is_decided_at_one_gateway_or_by_a_command_is_told_to_all(
         await stored.end_session("a hash", 2**40, 0)
         await until(lambda: ("a hash",) in told[News.ENDED])
         assert await stored.ended_among(["a hash", "another"]) == {"a hash"}
+
+
+async def test_three_gateways_that_start_together_embed_each_tool_once(postgres_url: str) -> None:
+    options: dict[str, Any] = {"database": postgres_url, "encoder": "static", "demo": True}
+    gateways = [Optimizer.from_config(**options) for _ in range(3)]
+    async with AsyncExitStack() as stack:
+        await asyncio.gather(*(stack.enter_async_context(gateway) for gateway in gateways))
+        for gateway in gateways:
+            await until(partial(knows_all_meanings, gateway), timeout=30)
+        assert sum(gateway.ingestion.embedded for gateway in gateways) == len(gateways[0].snapshot.tools)
+
+
+def knows_all_meanings(optimizer: Optimizer) -> bool:
+    index = optimizer.snapshot.index
+    return index.size > 0 and not index.by_words_only
+
+
+async def test_nobody_waits_for_a_gateway_that_embeds_nothing_in_its_turn(postgres_url: str) -> None:
+    now = 0.0
+    async with Optimizer.from_config(database=postgres_url, encoder="none", demo=True) as holder:
+        catalog = await holder.storage.catalog()
+        assert catalog is not None
+        turns = EmbeddingTurns(holder.storage.catalog, clock=lambda: now)
+        held = await catalog.embedding_turn()
+        assert held is not None
+        async with turns.next() as is_ours:
+            assert not is_ours
+        now = 21.0
+        async with turns.next() as is_ours:
+            assert is_ours
+        turns.progressed()
+        await held.release()
+        async with turns.next() as is_ours:
+            assert is_ours
+            assert await catalog.embedding_turn() is None

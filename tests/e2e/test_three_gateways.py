@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Iterator
+from typing import Literal
 
+import mcp_types as types
 import pytest
 from mcp import Client
 
@@ -35,13 +37,15 @@ async def call(client: Client) -> bool:
     return not result.is_error
 
 
-async def test_a_modern_client_calls_through_all_of_them_and_the_accounts_have_every_call_once(
-    cluster: Cluster, database: str
+@pytest.mark.parametrize("mode", ["auto", "legacy"])
+async def test_a_client_calls_through_all_of_them_and_the_accounts_have_every_call_once_in_one_conversation(
+    cluster: Cluster, database: str, mode: Literal["auto", "legacy"]
 ) -> None:
-    async with Client(cluster.address, mode="auto") as client:
+    info = types.Implementation(name=mode, version="1")
+    async with Client(cluster.address, mode=mode, client_info=info) as client:
         assert [await call(client) for _ in range(9)] == [True] * 9
-    counted = "SELECT count(*) FROM event WHERE tool = 'picture'"
-    await until(lambda: ask(database, counted) == [("9",)])
+    counted = "SELECT client, count(*), count(DISTINCT session) FROM event WHERE tool = 'picture' GROUP BY client"
+    await until(lambda: (mode, "9", "1") in ask(database, counted))
     assert cluster.up() == set(NAMES)
 
 

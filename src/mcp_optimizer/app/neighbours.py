@@ -26,6 +26,10 @@ class Neighbours:
     peers: Peers
     signatures: Signatures
 
+    def conversations(self) -> str:
+        """What every gateway hashes the names of conversations with, so that a client has one at all of them."""
+        return self.signatures.shared_mark("conversation")
+
     def forwarding(self) -> Forwarding:
         """Passes on to them what only one of them can answer."""
         from mcp_optimizer.serving.forwarding import Forwarding

@@ -124,10 +124,10 @@ def build_parts(
     counter, vocabulary, news, pace = TokenCounter(settings.encoding), Vocabulary(), ServerNews(), ForegroundFirst()
     configuration = configuration_of(settings, specs if is_given else None)
     storage = Storage(settings.database_place, configuration=configuration)
-    labels = SessionLabels()
+    neighbours = neighbours_of(settings, storage)
+    labels = SessionLabels(neighbours.conversations) if neighbours is not None else SessionLabels()
     trail = _trail(settings, storage, labels)
     logins = Logins(_kept_logins(settings, storage), told=partial(_record_login, trail))
-    neighbours = neighbours_of(settings, storage)
     names = neighbours.names if neighbours is not None else None
     options = pool_options(settings, names, has_one_client=has_one_client)
     pool = UpstreamPool(specs, options, __version__, news, authorize=logins.of)

@@ -4,33 +4,45 @@ from __future__ import annotations
 
 import hashlib
 import secrets
+import time
+from collections.abc import Callable
 
 from mcp_optimizer.domain.caller import Caller
 from mcp_optimizer.runtime.terminal_text import printable
 
 _LONGEST_NAME = 80
 _MOST_KNOWN = 10_000
+_DAY = 86_400
 
 
 class SessionLabels:
     """A hash for each conversation, which does not say whose it is, and the client's own name, made printable."""
 
-    def __init__(self) -> None:
+    def __init__(self, shared: Callable[[], str] = str) -> None:
+        """`shared` is known to all gateways that share their clients, so that a client has one conversation at all of
+        them; empty where there is only this one, or it is not known yet.
+        """
+        self._shared = shared
         # On stdio every process is one conversation, and its caller is always "local".
         self._process = secrets.token_hex(8)
         # Keyed by the caller's names, never by the caller itself, which holds its client's complete connection.
-        self._known: dict[tuple[str, str], tuple[str, str]] = {}
+        self._known: dict[tuple[str, str, str], tuple[str, str]] = {}
 
     def of(self, caller: Caller) -> tuple[str, str]:
         """The conversation and the client."""
-        key = (caller.conversation, caller.client)
+        salt = self._salt(caller)
+        key = (salt, caller.conversation, caller.client)
         known = self._known.get(key)
         if known is None:
-            session = hashlib.sha256(f"{self._process} {caller.conversation}".encode("utf-8", "replace")).hexdigest()[
-                :16
-            ]
+            session = hashlib.sha256(f"{salt} {caller.conversation}".encode("utf-8", "replace")).hexdigest()[:16]
             known = (session, printable(caller.client)[:_LONGEST_NAME])
             if len(self._known) >= _MOST_KNOWN:
                 self._known.clear()
             self._known[key] = known
         return known
+
+    def _salt(self, caller: Caller) -> str:
+        if caller.link is None or not (shared := self._shared()):
+            return self._process
+        # A modern client has only its name, and would be one conversation for ever.
+        return f"{shared} {round(time.time()) // _DAY}" if caller.link.is_modern else shared

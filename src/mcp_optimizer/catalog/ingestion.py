@@ -11,6 +11,7 @@ import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from mcp_optimizer.catalog.embedding_turns import EmbeddingTurns
 from mcp_optimizer.catalog.record import NOTHING_SAID, ServerText, ToolRecord, make_records
 from mcp_optimizer.domain.tools import Definition, ServerStatus, ToolRow
 from mcp_optimizer.errors import CatalogError
@@ -119,16 +120,24 @@ class Ingestion:
         if known:
             yield known
         missing = [key for key in by_key if key not in known]
-        for start in range(0, len(missing), _EMBED_BATCH):
-            keys = missing[start : start + _EMBED_BATCH]
-            texts = [by_key[key].text for key in keys]
-            vectors = await asyncio.to_thread(encoder.embed_tools, texts)
-            self.embedded += len(keys)
-            if len(missing) > _EMBED_BATCH:
-                logger.info("Embedded %d of %d tools", start + len(keys), len(missing))
-            new = dict(zip(keys, vectors, strict=True))
-            await self.store_vectors(new, encoder)
-            yield new
+        turns = EmbeddingTurns(self._opened)
+        while missing:
+            async with turns.next() as is_ours:
+                # Another gateway may have embedded them meanwhile.
+                keys = missing[:_EMBED_BATCH]
+                new = await self._known_vectors(keys, encoder) if turns.has_others else {}
+                if is_ours and (left := [key for key in keys if key not in new]):
+                    vectors = await asyncio.to_thread(encoder.embed_tools, [by_key[key].text for key in left])
+                    self.embedded += len(left)
+                    made = dict(zip(left, vectors, strict=True))
+                    await self.store_vectors(made, encoder)
+                    new |= made
+            if new:
+                turns.progressed()
+                missing = [key for key in missing if key not in new]
+                if len(by_key) > _EMBED_BATCH:
+                    logger.info("Embedded %d of %d tools", len(by_key) - len(missing), len(by_key))
+                yield new
 
     async def _known_vectors(self, keys: Sequence[str], encoder: Encoder) -> dict[str, Floats]:
         catalog = await self._opened()

@@ -18,6 +18,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from mcp_optimizer.db.tables import definition_tokens, definition_vector, mcpserver, tool
 from mcp_optimizer.db.transactions import Transactions, chunks, upsert
+from mcp_optimizer.db.turns import Turn, embedding_turn
 from mcp_optimizer.domain.tools import McpServer, McpTool, ServerStatus, Tool, ToolRow, ToolUpdateDetails
 from mcp_optimizer.token_counter import TokenCounter
 
@@ -28,6 +29,10 @@ class Catalog(Transactions):
     async def revive(self) -> None:
         """Before writing: create a new file if the old one was deleted meanwhile."""
         await self._database.revive()
+
+    async def embedding_turn(self) -> Turn | None:
+        """The right to embed tools; None while another gateway has it."""
+        return await embedding_turn(self._database)
 
     async def token_counts(self, hashes: Iterable[str], encoding: str) -> dict[str, int]:
         """The stored counts of these definitions; missing ones were never counted."""

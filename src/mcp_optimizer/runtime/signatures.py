@@ -69,6 +69,12 @@ class Signatures:
         keys = [self._own] if self._shared is None else [self._shared, self._own]
         return any(hmac.compare_digest(given, _mac(key, purpose, text).encode()) for key in keys)
 
+    def shared_mark(self, purpose: str) -> str:
+        """A text that is the same at every gateway of this installation, and unknown elsewhere; empty as long as the
+        shared key was not read.
+        """
+        return _mac(self._shared, purpose, "") if self._shared is not None else ""
+
     async def look(self) -> None:
         """Read the key, unless it is known. All who come meanwhile wait for the same attempt, and none for long."""
         if self._shared is not None or self._read is None:
