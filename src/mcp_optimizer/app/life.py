@@ -16,12 +16,15 @@ from mcp_optimizer.app.parts import Parts
 from mcp_optimizer.domain.tools import ServerStatus
 from mcp_optimizer.errors import NotStarted, OptimizerError
 from mcp_optimizer.runtime.loop_lag import LoopLag
-from mcp_optimizer.runtime.memory import share_pools
+from mcp_optimizer.runtime.memory import give_back, share_pools
 from mcp_optimizer.runtime.tasks import BackgroundTasks
 from mcp_optimizer.serving.last_requests import LastRequests
 from mcp_optimizer.upstream.state import UpstreamState
 
 logger = logging.getLogger(__name__)
+
+_UNUSED = 10.0
+"""Seconds after the start for which the tokenizer is kept if nobody calls."""
 
 
 class Life:
@@ -77,7 +80,6 @@ class Life:
         parts.announcements.start()
         parts.shared_lists.start()
         self._loading = self._tasks.spawn(self._load_encoder())
-        self._tasks.spawn(asyncio.to_thread(parts.gateway.results.warm_up))
         for state in [*parts.pool.states(), *listed]:
             parts.catalog.on_state(state)
         parts.pool.start()
@@ -112,6 +114,11 @@ class Life:
             await catalog.changed()
         await self._know_other_gateways()
         self._is_settled = True
+        await asyncio.sleep(_UNUSED)
+        if not self._parts.gateway.results.are_counted:
+            # It counted the tools; until somebody calls, it is not needed again.
+            self._parts.counter.give_back()
+            give_back()
 
     async def _know_other_gateways(self) -> None:
         """Whoever is ready gets the sessions of other gateways, which it knows by a key in the database."""

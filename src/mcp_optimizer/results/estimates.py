@@ -2,12 +2,13 @@
 
 `auto` counts texts that take less than a millisecond. For longer ones it counts evenly spread samples; their ratio of
 characters to tokens is several times closer than any fixed ratio for that kind of text. If the tokenizer gives up on a
-text, the fixed ratio for its kind is used. Pure. `benchmarks/tool_results/estimates.py` measures the errors
-of each method, listed in docs/results.md.
+text, the fixed ratio for its kind is used. Pure, except that the tokenizer is loaded when first used.
+`benchmarks/tool_results/estimates.py` measures the errors of each method, listed in docs/results.md.
 """
 
 from __future__ import annotations
 
+import asyncio
 import math
 import re
 from collections.abc import Sequence
@@ -90,11 +91,19 @@ class Estimator:
     def __init__(self, method: str, counter: TokenCounter) -> None:
         self.method = Method(method)
         self._counter = _counter(self.method.partition(":")[2]) if ":" in self.method else counter
+        self.is_used = False
+        """Whether anything was asked of it."""
 
     @property
     def counter(self) -> TokenCounter:
         """The counter that limits use: the encoding that the method names, otherwise the configured one."""
         return self._counter
+
+    async def ready(self) -> None:
+        """Have the tokenizer loaded, if the method needs it: in a thread, because that takes a tenth of a second."""
+        self.is_used = True
+        if not self._counter.is_loaded and self.method not in (Method.DIV_4, Method.DIV_3):
+            await asyncio.to_thread(self.estimate, ["x"])
 
     def estimate(self, texts: Sequence[Text], *, exactly: bool = False, count: Count | None = None) -> TokenInfo:
         """The tokens of several texts together. With `exactly`, `auto` counts them whatever their length; `count`

@@ -7,7 +7,6 @@ pure modules of this room do the work on the result itself.
 from __future__ import annotations
 
 import asyncio
-import secrets
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
@@ -46,7 +45,7 @@ from mcp_optimizer.results.reading import Reading
 from mcp_optimizer.results.room import PartwiseCount
 from mcp_optimizer.results.selecting import Selecting, selectable
 from mcp_optimizer.results.selection import NOT_WORTH_KEEPING, SELECTED_ROOM, SENT_WHOLE, Selection, not_selected
-from mcp_optimizer.results.store import ResultStore
+from mcp_optimizer.results.store import ResultStore, new_result_id
 from mcp_optimizer.token_counter import TokenCounter
 
 RESULT_META_KEY = "mcp-optimizer/result"
@@ -132,9 +131,10 @@ class Results:
         pieces = await asyncio.to_thread(whole_pieces, Reading(told(text)), limits, self.count_tokens)
         return result_id if await self._store.keep(result_id, caller.reader, pieces, limits.max_tokens) else ""
 
-    def warm_up(self) -> None:
-        """Load the tokenizer, so the first call does not wait for it."""
-        self._estimator.estimate(["x"])
+    @property
+    def are_counted(self) -> bool:
+        """Whether any result was counted so far."""
+        return self._estimator.is_used
 
     async def answer(self, call: Call, ask: Ask) -> dict[str, Any]:
         """The server's result, or a cached one, within the limits, with its cost."""
@@ -207,6 +207,7 @@ class Results:
     async def _finished(
         self, reading: Reading, treatment: Treatment, call: Call, performance: PerformanceInfo, notice: str = ""
     ) -> dict[str, Any]:
+        await self._estimator.ready()
         limits = treatment.limits if self._store is not None else _NO_LIMITS
         if (reserved := SELECTED_ROOM if notice and limits.max_tokens else 0) != limits.reserved:
             limits = replace(limits, reserved=reserved)
@@ -266,6 +267,7 @@ class Results:
         self, reading: Reading, select: Projection, treatment: Treatment, call: Call, performance: PerformanceInfo
     ) -> dict[str, Any]:
         """Only what the expression selects; the rest stays readable. The call was made, so nothing fails here."""
+        await self._estimator.ready()
         limits, is_at_most = treatment.limits, self._estimator.is_at_most
         try:
             selection = await self._selecting.of_result(select, reading)
@@ -340,10 +342,6 @@ class Results:
 
 def _performance(started: float) -> PerformanceInfo:
     return PerformanceInfo(round((time.perf_counter() - started) * 1000))
-
-
-def new_result_id() -> str:
-    return f"r{secrets.token_hex(10)}"
 
 
 def _and_told(result: dict[str, Any], notice: str) -> dict[str, Any]:

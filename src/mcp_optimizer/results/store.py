@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import secrets
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -200,3 +201,8 @@ def _some(chunks: Iterator[Chunk]) -> list[Chunk]:
         if size >= _AT_ONCE or len(some) >= _CHUNKS_AT_ONCE:
             break
     return some
+
+
+def new_result_id() -> str:
+    """An id that nobody can guess."""
+    return f"r{secrets.token_hex(10)}"

@@ -49,7 +49,8 @@ class OnnxEncoder:
         """`is_known`: the model is known to be suitable, so it need not be tried."""
         try:
             weights = _digest(folder / "model.onnx")
-            vocabulary = (folder / "vocab.txt").read_text(encoding="utf-8").splitlines()
+            if not is_known:
+                (folder / "vocab.txt").read_text(encoding="utf-8")
         except (OSError, UnicodeError) as error:
             raise ConfigurationError(f"The encoder folder {folder} needs model.onnx and vocab.txt: {error}.") from error
         # Named after a digest of its weights, so that vectors of different weights are never mixed.
@@ -62,8 +63,9 @@ class OnnxEncoder:
         self._using = threading.Lock()
         self._session: Any = None
         self._used, self._unused, self._is_watched = 0.0, unused, False
+        self._vocabulary = folder / "vocab.txt"
+        self._pieces: WordPieces | None = None
         try:
-            self._pieces = WordPieces(vocabulary)
             # An unsuitable model should fail here, not at the first request, where nobody can do anything about it.
             if not is_known:
                 self._embed([_EMPTY])
@@ -97,7 +99,9 @@ class OnnxEncoder:
     def _embed(self, texts: Sequence[str], is_running: threading.Event | None = None) -> Floats:
         # One text at a time: an int8 model scales its numbers over the whole batch, so a text's vector would depend
         # on the other texts. It is also twice as fast, because one text fits the processor's cache.
-        rows = self._pieces.rows([text or _EMPTY for text in texts], LONGEST)
+        if (pieces := self._pieces) is None:
+            pieces = self._pieces = WordPieces(self._vocabulary.read_text(encoding="utf-8").splitlines())
+        rows = pieces.rows([text or _EMPTY for text in texts], LONGEST)
         if is_running is not None:
             is_running.set()
         session = self._loaded()
@@ -126,7 +130,7 @@ class OnnxEncoder:
             if left > 0:
                 self._look_later(left)
                 return
-            self._session, self._is_watched = None, False
+            self._session, self._pieces, self._is_watched = None, None, False
         give_back()
 
 
