@@ -1,4 +1,4 @@
-"""Memory of a gateway of eleven servers that nobody has searched yet, at a first start and at the next.
+"""Memory of a gateway that nobody has used yet, at a first start and at the next.
 
     python -m benchmarks.gateway.unused [--against FOLDER] [--seconds 22] [--servers 11]
 
