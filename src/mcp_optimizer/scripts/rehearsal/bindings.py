@@ -130,7 +130,7 @@ class Bindings(ABC):
             self._note(target, f"{called(next(iter(of)))} has no elements that can be set.")
         is_slice = isinstance(key, ast.Slice)
         for atom in of:
-            if isinstance(atom, Own) and atom.site.kind == "dict" and not is_slice:
+            if isinstance(atom, Own) and atom.site.kind in ("dict", "Counter") and not is_slice:
                 self._put(atom.site, key, value, target.lineno)
             elif isinstance(atom, Own):
                 atom.site.add(UNKNOWN if is_slice else value)

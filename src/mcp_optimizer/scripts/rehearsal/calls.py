@@ -15,9 +15,12 @@ from mcp_optimizer.scripts.rehearsal.methods import ADDING, method
 from mcp_optimizer.scripts.rehearsal.scopes import Env, Frame
 from mcp_optimizer.scripts.rehearsal.uses import Outcome, ResultChanges, Wrong, attribute_of, each, elements
 from mcp_optimizer.scripts.rehearsal.values import (
+    COUNTERS,
     DATE,
     DATES,
     DEFAULTS,
+    DURATION,
+    DURATIONS,
     INT,
     NUMBER,
     NUMBERS,
@@ -78,8 +81,10 @@ class Calls(Bindings):
         to = self._class(node.func)
         if to == DEFAULTS:
             return self._defaulted(node)
-        if to == DATES:
-            return DATE
+        if to == COUNTERS:
+            return self._counted(node)
+        if to in (DATES, DURATIONS):
+            return DATE if to == DATES else DURATION
         return self.apply(to, *self._arguments(node), node=node)
 
     def _class(self, node: ast.expr) -> Value:
@@ -87,6 +92,8 @@ class Calls(Bindings):
         match node:
             case ast.Attribute(value=ast.Name(id="datetime"), attr="datetime" | "date") if self._is_module("datetime"):
                 return DATES
+            case ast.Attribute(value=ast.Name(id="datetime"), attr="timedelta") if self._is_module("datetime"):
+                return DURATIONS
             case ast.Attribute(value=ast.Name(id=module)) if self._is_module(module):
                 return UNKNOWN
         return self.value(node)
@@ -97,6 +104,15 @@ class Calls(Bindings):
         if name in ("fromisoformat", "strptime") and found and "str" not in found:
             self._note(node, f"{name}() takes a text, not {named(given.args[0])}.")
         return DATE if name in _MAKING_DATES else UNKNOWN
+
+    def _counted(self, node: ast.Call) -> Value:
+        """A `Counter`."""
+        found, given = self._made(node, "Counter"), self._given(node)
+        for number in range(len(given.args)):
+            self._sites[node, "Counter"].put(self._told(node, given.items(number)), INT)
+        if node.keywords:
+            self._sites[node, "Counter"].put(STR, INT)
+        return found
 
     def _defaulted(self, node: ast.Call) -> Value:
         """A `defaultdict`."""

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from mcp_optimizer.scripts.rehearsal.bindings import TooManySteps
 from mcp_optimizer.scripts.rehearsal.calls import Calls, awaited
-from mcp_optimizer.scripts.rehearsal.operators import combined, compared, formatted
+from mcp_optimizer.scripts.rehearsal.operators import combined, compared, formatted, percent
 from mcp_optimizer.scripts.rehearsal.scopes import narrow
 from mcp_optimizer.scripts.rehearsal.uses import attribute_of, each, elements, hashed, item_of
 from mcp_optimizer.scripts.rehearsal.values import (
@@ -171,6 +171,9 @@ class Expressions(Calls):
 
     def _binary(self, node: ast.BinOp) -> Value:
         left, right = self.value(node.left), self.value(node.right)
+        only = next(iter(left)) if len(left) == 1 else None
+        if isinstance(node.op, ast.Mod) and isinstance(only, Constant) and isinstance(only.value, str):
+            return self._told(node, percent(only.value, right) or STR)
         return self.together(node, node.op, left, right)
 
     def together(self, node: ast.AST, sign: ast.operator, left: Value, right: Value) -> Value:

@@ -10,6 +10,7 @@ from mcp_optimizer.scripts.rehearsal.values import (
     FLOAT,
     INT,
     NONE,
+    NUMBER,
     STR,
     UNKNOWN,
     Atom,
@@ -61,6 +62,8 @@ def method(atom: Atom, name: str, given: Handed) -> Outcome:
             return _of_dict(atom, name, given)
         case "list" | "set":
             return _of_many(atom, name, given)
+        case "Counter":
+            return _of_counter(atom, name, given)
         case "date":
             return _OF_DATES.get(name, UNKNOWN)
     return UNKNOWN
@@ -136,6 +139,19 @@ def _got(atom: Atom, given: Handed) -> Outcome:
         return join(atom.site.item if isinstance(inner, Wrong) else inner, default)
     found_value = item_of(atom, given.args[0], given.changes)
     return UNKNOWN if isinstance(found_value, Wrong) else join(found_value, default)
+
+
+def _of_counter(atom: Atom, name: str, given: Handed) -> Outcome:
+    keys = elements(atom, given.changes)
+    assert isinstance(atom, Own)
+    assert not isinstance(keys, Wrong)
+    if name in ("update", "subtract"):
+        found = given.items() if len(given.args) == 1 else UNKNOWN
+        atom.site.put(UNKNOWN if isinstance(found, Wrong) else found, NUMBER)
+    if name == "most_common":
+        return given.made("list", frozenset({Tuple((keys, NUMBER))}) if keys else frozenset())
+    inner = {"values": NUMBER, "keys": keys, "items": frozenset({Tuple((keys, NUMBER))}) if keys else frozenset()}
+    return frozenset({Series(f"dict_{name}", inner[name])}) if name in inner else UNKNOWN
 
 
 def _of_many(atom: Atom, name: str, given: Handed) -> Outcome:

@@ -10,6 +10,8 @@ from mcp_optimizer.scripts.problems import nearest, shown
 from mcp_optimizer.scripts.rehearsal.uses import Outcome, ResultChanges, Wrong, elements
 from mcp_optimizer.scripts.rehearsal.values import (
     BOOL,
+    DATE,
+    DURATION,
     INT,
     NUMBER,
     NUMBERS,
@@ -20,6 +22,7 @@ from mcp_optimizer.scripts.rehearsal.values import (
     OneOf,
     Own,
     Result,
+    Tuple,
     Value,
     join,
     kind,
@@ -34,8 +37,9 @@ _SIGNS: dict[type[ast.AST], str] = {
     **{ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.FloorDiv: "//", ast.Mod: "%", ast.Pow: "**"},
     **{ast.BitOr: "|", ast.BitAnd: "&", ast.BitXor: "^", ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">="},
 }
-_KNOWN = NUMBERS | {"str", "list", "tuple", "dict", "set", "None", "function", "tool", "coroutine", "date"}
-_ORDERED = frozenset({"str", "list", "tuple", "set", "date"})
+_KNOWN = NUMBERS | {"str", "list", "tuple", "dict", "set", "None", "function", "tool", "coroutine", "date", "timedelta"}
+_ORDERED = frozenset({"str", "list", "tuple", "set", "date", "timedelta"})
+_PERCENT = re.compile(r"%[-+0 #]*\d*(?:\.\d+)?([a-zA-Z%])")
 _NUMERIC = re.compile(r"[,.0-9<>+\- =^]*[dfeEgGn%,]")
 
 
@@ -55,9 +59,11 @@ def _combined(sign: ast.AST, left: Atom, right: Atom) -> Outcome:
     if one in NUMBERS and other in NUMBERS:
         is_whole = {one, other} <= {"int", "bool"} and not isinstance(sign, ast.Div | ast.Pow)
         return INT if is_whole else NUMBER
+    if "timedelta" in (one, other) and {one, other} <= {"timedelta", "date", *NUMBERS}:
+        return _of_durations(sign, left, right)
     match sign:
         case ast.Sub() if one == other == "date":
-            return UNKNOWN
+            return DURATION
         case ast.Add() if one == other and one in ("str", "list", "tuple"):
             return STR if one == "str" else UNKNOWN
         case ast.Mult() if {one, other} & {"str", "list", "tuple"} and {one, other} & {"int", "bool", "number"}:
@@ -71,11 +77,38 @@ def _combined(sign: ast.AST, left: Atom, right: Atom) -> Outcome:
     return Wrong(f"{_pair(sign, left, right)} does not work.{_advice(sign, one, other)}")
 
 
+def _of_durations(sign: ast.AST, left: Atom, right: Atom) -> Outcome:
+    one, other = kind(left), kind(right)
+    if isinstance(sign, ast.Add | ast.Sub):
+        if {one, other} & NUMBERS:
+            return Wrong(f"{_pair(sign, left, right)} does not work. Use timedelta(days=...).")
+        return DATE if "date" in (one, other) else DURATION
+    return UNKNOWN
+
+
+def percent(text: str, value: Value) -> Wrong | None:
+    """`text % value`: how many values there are, and whether numbers are where numbers are wanted."""
+    wanted = [sign for sign in _PERCENT.findall(text) if sign != "%"]
+    only = next(iter(value)) if len(value) == 1 else None
+    if "%(" in text or "*" in text or (not isinstance(only, Tuple) and (not kinds(value) or "tuple" in kinds(value))):
+        return None
+    given = list(only.parts) if isinstance(only, Tuple) else [value]
+    if len(given) != len(wanted) and not (kinds(value) <= {"dict", "Counter"}):
+        return Wrong(f"the text has {len(wanted)} places for values, and is given {len(given)}.")
+    for sign, one in zip(wanted, given, strict=False):
+        found = kinds(one)
+        if sign in "difgeFGE" and found and found <= {"str", "list", "dict", "set", "None"}:
+            return Wrong(f"%{sign} is for numbers, not for {called(next(iter(one)))}.")
+    return None
+
+
 def _pair(sign: ast.AST, left: Atom, right: Atom) -> str:
     return f"{called(left)} {_SIGNS[type(sign)]} {called(right)}"
 
 
 def _advice(sign: ast.AST, one: str, other: str) -> str:
+    if "timedelta" in (one, other) and {one, other} & NUMBERS:
+        return " Use .days, or timedelta(days=...)."
     if {one, other} == {"str", "date"}:
         return " Use datetime.fromisoformat(text), or isoformat() of the date."
     if isinstance(sign, ast.Add) and "str" in (one, other):

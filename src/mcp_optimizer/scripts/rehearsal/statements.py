@@ -13,8 +13,10 @@ from mcp_optimizer.scripts.rehearsal.expressions import Expressions
 from mcp_optimizer.scripts.rehearsal.scopes import Env, Scope, joined, narrow
 from mcp_optimizer.scripts.rehearsal.uses import each, elements
 from mcp_optimizer.scripts.rehearsal.values import (
+    COUNTERS,
     DATES,
     DEFAULTS,
+    DURATIONS,
     NONE,
     UNKNOWN,
     Function,
@@ -31,7 +33,8 @@ from mcp_optimizer.scripts.syntax import bound_names
 
 _CLASSES: dict[tuple[str | None, str], Value] = {
     **{("datetime", "datetime"): DATES, ("datetime", "date"): DATES},
-    ("collections", "defaultdict"): DEFAULTS,
+    ("datetime", "timedelta"): DURATIONS,
+    **{("collections", "defaultdict"): DEFAULTS, ("collections", "Counter"): COUNTERS},
 }
 _NAMES_A_STEP = 4
 _OF_TOOLS = frozenset({"ToolError", "RuntimeError"})

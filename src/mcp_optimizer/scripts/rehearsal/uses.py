@@ -6,13 +6,15 @@ Each function looks at one possibility; `each` puts them together: a use is wron
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from mcp_optimizer.scripts.problems import is_slip, nearest, shown
 from mcp_optimizer.scripts.rehearsal.values import (
     ANYTHING,
+    NUMBER,
     NUMBERS,
     STR,
     UNKNOWN,
@@ -42,7 +44,7 @@ _MOST_KEYS = 12
 _TYPES: dict[str, type] = {
     **{"str": str, "int": int, "float": float, "number": float, "bool": bool, "bytes": bytes, "None": type(None)},
     **{"list": list, "dict": dict, "set": set, "tuple": tuple, "range": range, "exception": RuntimeError},
-    "date": datetime,
+    **{"date": datetime, "timedelta": timedelta, "Counter": Counter},
 }
 _INDEXED = frozenset({"list", "tuple", "str", "bytes", "range"})
 _NO_INDEX = frozenset({"str", "float", "None", "list", "dict", "set", "tuple", "function", "tool", "coroutine"})
@@ -90,6 +92,8 @@ def item_of(atom: Atom, key: Value, changes: ResultChanges) -> Outcome:
             return UNKNOWN if changes.is_free else of_type(value, tool)
         case Own(site) if site.kind == "dict":
             return _of_made(atom, key)
+        case Own(site) if site.kind == "Counter":
+            return UNKNOWN if ANYTHING in site.item else NUMBER
     if isinstance(atom, Anything):
         return UNKNOWN
     if kind(atom) not in _INDEXED:
@@ -195,7 +199,7 @@ def elements(atom: Atom, changes: ResultChanges) -> Outcome:
         case Result() | OneOf():
             return STR
         case Own(site):
-            return site.all_keys if site.kind == "dict" else site.item
+            return site.all_keys if site.kind in ("dict", "Counter") else site.item
         case Tuple(parts):
             return join(*parts)
         case Series(_, item):
@@ -247,6 +251,8 @@ _FOREIGN = {
 
 def unpacked(value: Value, number: int, over: Atom | None, changes: ResultChanges) -> Sequence[Value] | Wrong:
     """`a, b = value`. `over`: the only thing that a loop takes the value from."""
+    if value and all(isinstance(atom, Result) and isinstance(atom.type, ObjectType) for atom in value):
+        return Wrong(f"a dict gives its keys, not its values: {named(value)} cannot be unpacked into {number} names.")
     if number == 2 and isinstance(over, Result) and kind(over) == "dict":
         return Wrong("iterating over a dict gives its keys, not pairs: write .items().")
     parts: list[list[Value]] = [[] for _ in range(number)]

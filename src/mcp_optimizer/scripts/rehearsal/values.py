@@ -163,8 +163,11 @@ NOTHING: Value = frozenset()
 STR, INT, FLOAT, NUMBER, BOOL, NONE = (
     frozenset({Plain(kind)}) for kind in ("str", "int", "float", "number", "bool", "None")
 )
-DATE, DATES, DEFAULTS = (frozenset({Plain(kind)}) for kind in ("date", "class of dates", "class of dicts"))
-"""A date or time, the classes that make one, and `defaultdict`."""
+DATE, DURATION = (frozenset({Plain(kind)}) for kind in ("date", "timedelta"))
+DATES, DURATIONS, DEFAULTS, COUNTERS = (
+    frozenset({Plain(f"class of {kind}")}) for kind in ("dates", "times", "dicts", "counts")
+)
+"""The classes that make dates and times, `timedelta`, `defaultdict` and `Counter`."""
 
 NUMBERS = frozenset({"int", "float", "number", "bool"})
 
