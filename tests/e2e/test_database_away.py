@@ -9,24 +9,73 @@ import asyncio
 import contextlib
 import sqlite3
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AbstractContextManager, asynccontextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import asyncpg
 import pytest
 
 from mcp_optimizer import Optimizer
-from mcp_optimizer.errors import InvalidRequest
+from mcp_optimizer.errors import InvalidRequest, RequestError
 from mcp_optimizer.results.pipeline import RESULT_META_KEY
 from tests.conftest import WriteServers, plain_server
 from tests.postgres import Postgres, ask, find_programs, full_disk, running_postgres, without_connections
 from tests.waiting import until
 
+T = TypeVar("T")
+
 ROWS = [{"id": number, "name": f"Person {number}"} for number in range(400)]
-NO_WAIT = 5.0
-"""Seconds: far more than the gateway waits for its database, and far less than its database would take."""
+HANGS = 20.0
+"""Seconds after which a call would never end."""
+LONGEST = 2.0
+"""Seconds that a call may wait for the database, beside what the machine takes."""
+
+
+@dataclass
+class Waits:
+    """How long calls took, and how long they took meanwhile at a gateway that has no database to wait for."""
+
+    calls: list[float] = field(default_factory=list)
+    plain: list[float] = field(default_factory=list)
+
+    async def timed(self, call: Awaitable[T]) -> T:
+        started = time.perf_counter()
+        try:
+            return await call
+        finally:
+            self.calls.append(time.perf_counter() - started)
+
+    async def call_plainly(self, optimizer: Optimizer) -> None:
+        """Until it is cancelled."""
+        while True:
+            started = time.perf_counter()
+            await optimizer.call("echo", {"rows": ROWS})
+            self.plain.append(time.perf_counter() - started)
+
+    @property
+    def were_short(self) -> bool:
+        return bool(self.calls) and max(self.calls) < LONGEST + max(self.plain)
+
+
+@asynccontextmanager
+async def measured(config: Path) -> AsyncIterator[Waits]:
+    """Waits of calls, beside a gateway that shares the machine and nothing else."""
+    waits = Waits()
+    async with Optimizer.from_config(config, database="none", max_tokens=300, encoder="none") as plain:
+        calling = asyncio.create_task(waits.call_plainly(plain))
+        try:
+            await until(lambda: waits.plain)
+            yield waits
+            # A call that is under way counts, too: it may be what the machine is slow with.
+            done = len(waits.plain)
+            await until(lambda: len(waits.plain) > done, timeout=HANGS)
+        finally:
+            calling.cancel()
+            await asyncio.wait({calling})
+    assert waits.were_short, f"waited {max(waits.calls):.1f} s; without a database {max(waits.plain):.1f} s"
 
 
 @asynccontextmanager
@@ -43,14 +92,14 @@ def config(write_servers: WriteServers) -> Path:
 
 async def cut(optimizer: Optimizer) -> str:
     """The id of a result that was cut."""
-    async with asyncio.timeout(NO_WAIT):
+    async with asyncio.timeout(HANGS):
         result = await optimizer.call("echo", {"rows": ROWS})
     about: dict[str, Any] = result["_meta"][RESULT_META_KEY]
     return str(about["resultId"])
 
 
 async def rest(optimizer: Optimizer, result_id: str) -> str:
-    async with asyncio.timeout(NO_WAIT):
+    async with asyncio.timeout(HANGS):
         page = await optimizer.read_result(result_id, search="Person 399")
     return str(page["content"][0]["text"])
 
@@ -116,11 +165,12 @@ async def test_no_call_waits_for_the_database_and_no_rest_is_lost(
     async with gateway(config, postgres_url) as optimizer, gateway(config, postgres_url) as other:
         before = await cut(optimizer)
         with await asyncio.to_thread(_Entered, faults[fault](postgres_url)) as entered:
-            ids = [await cut(optimizer) for _ in range(3)]
-            for result_id in ids:
-                assert "Person 399" in await rest(optimizer, result_id)
-            async with asyncio.timeout(NO_WAIT):
-                assert (await optimizer.find("say something back")).tools
+            async with measured(config) as waits:
+                ids = [await waits.timed(cut(optimizer)) for _ in range(3)]
+                for result_id in ids:
+                    assert "Person 399" in await waits.timed(rest(optimizer, result_id))
+                async with asyncio.timeout(HANGS):
+                    assert (await waits.timed(optimizer.find("say something back"))).tools
             assert optimizer.parts.kept_results.waiting == 3
             await asyncio.to_thread(entered.leave)
         await until(lambda: optimizer.parts.kept_results.waiting == 0, timeout=20)
@@ -229,3 +279,17 @@ def _done_in_the_file(place: Path, statement: str) -> None:
     """In a thread: the gateway may hold the file, and lets go of it in the event loop."""
     with contextlib.closing(sqlite3.connect(place, isolation_level=None, timeout=30)) as other:
         other.execute(statement)
+
+
+async def test_a_blocked_server_stays_blocked_while_the_database_of_approvals_cannot_be_opened(
+    write_servers: WriteServers, postgres: Postgres, postgres_url: str
+) -> None:
+    config = write_servers({"one": plain_server("one", "--tools", 10)})
+    server, _, name = postgres_url.rpartition("/")
+    away = f"{server.rpartition(':')[0]}:1/{name}"
+    options: dict[str, Any] = {"trust_local": "block", "encoder": "none", "wait": 3}
+    async with Optimizer.from_config(config, database=away, **options) as optimizer:
+        with pytest.raises(RequestError, match="approv"):
+            await optimizer.call("echo", {"value": "x"})
+    async with Optimizer.from_config(config, database=postgres_url, **options) as optimizer:
+        assert await optimizer.call("echo", {"value": "x"})

@@ -133,7 +133,7 @@ def build_parts(
     pool = UpstreamPool(specs, options, __version__, news, authorize=logins.of)
     ingestion = Ingestion(counter, vocabulary, storage.catalog, pace)
     credentials = _credentials(settings, storage)
-    keeper = Keeper(storage.pins, trust_modes(settings, specs))
+    keeper = Keeper(storage.pins, trust_modes(settings, specs), is_stored=settings.database_place is not None)
     own_names = () if is_transparent(settings) else OWN_NAMES
     catalog = LiveCatalog(ingestion, vocabulary, counter, own_names, keeper)
     forms = ToolForms(counter, Notes(settings.signature_notes), Dialect(settings.dialect), settings.groups)

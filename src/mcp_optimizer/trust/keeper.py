@@ -33,10 +33,15 @@ OpenedPins = Callable[[], Awaitable[PinStore | None]]
 
 
 class Keeper:
-    """Knows what was approved. `modes` are by server; a server without one is not looked at."""
+    """Knows what was approved. `modes` are by server; a server without one is not looked at. `is_stored`: that is in
+    a database, so that nobody knows it while there is none to be opened.
+    """
 
-    def __init__(self, opened: OpenedPins, modes: Mapping[str, TrustMode], pause: float = _PAUSE) -> None:
+    def __init__(
+        self, opened: OpenedPins, modes: Mapping[str, TrustMode], pause: float = _PAUSE, *, is_stored: bool = False
+    ) -> None:
         self._opened = opened
+        self._is_stored = is_stored
         self._modes = modes
         self._pause = pause
         self._memory = PinsInMemory()
@@ -168,7 +173,7 @@ class Keeper:
             await asyncio.wait({beginning})
         kept = await self._memory.read(server)
         if store is None:
-            return self._memory, kept
+            return None if self._is_stored else self._memory, kept
         try:
             pins = await store.read(server)
         except CatalogError as error:
@@ -265,7 +270,8 @@ class Keeper:
         self._times_logged[server] = times
         names = sorted(name for name, _ in new if name)
         said = ["its command or URL is not the approved one"] if ("", "") in new else []
-        said += [f"changed or new since its tools were approved: {_named(names)}"] if names else []
+        shown = listed([*map(quoted, names)], _MOST_NAMED)
+        said += [f"changed or new since its tools were approved: {shown}"] if names else []
         effect = (
             f"They {'are used' if mode is TrustMode.WARN else 'wait for approval'}; see `mcp-optimizer trust list`."
         )
@@ -287,7 +293,3 @@ def _unapproved(state: UpstreamState, verdict: Verdict, pins: Pins) -> dict[str,
 
 def _hashes_of(tools: Mapping[str, ToolPin]) -> dict[str, str]:
     return {name: pin.hash for name, pin in tools.items()}
-
-
-def _named(names: Sequence[str]) -> str:
-    return listed([quoted(name) for name in names], _MOST_NAMED)
