@@ -5,7 +5,7 @@ WORKDIR /source
 RUN python -m venv --without-pip /app
 COPY pyproject.toml constraints.txt README.md LICENSE NOTICE ./
 COPY src ./src
-RUN pip --python /app/bin/python install --constraint constraints.txt .
+RUN pip --python /app/bin/python install --constraint constraints.txt ".[postgres]"
 
 FROM python:3.12-slim
 COPY --from=build /app /app
