@@ -109,22 +109,24 @@ class Clients:
             await asyncio.sleep(random.uniform(0.5, 1.5))
 
     async def _read_all(self, client: PlainClient, rest: Rest, result_id: str) -> None:
-        row = f"{rest.mark} row 299"
         for pause in self._pauses:
             await asyncio.sleep(pause)
             deadline = time.monotonic() + _GIVE_UP
-            while not await self._read(client, row, result_id):
+            while not await self._read(client, rest, result_id):
                 if time.monotonic() > deadline:
                     rest.is_lost = True
                     return
                 await asyncio.sleep(1)
             rest.reads += 1
 
-    async def _read(self, client: PlainClient, row: str, result_id: str) -> bool:
+    async def _read(self, client: PlainClient, rest: Rest, result_id: str) -> bool:
+        row = f"{rest.mark} row 299"
         arguments = {"result_id": result_id, "search": row}
         reply = await self._ask(client, "read the rest", "tools/call", {"name": "read_result", "arguments": arguments})
         if reply.is_answered and row not in reply.text:
             self._ledger.wrong.append(f"{row}: {reply.text[:100]!r}")
+        if not reply.is_answered:
+            rest.told.append(reply.seen.name)
         return reply.is_answered
 
     async def _change(self, is_modern: bool) -> None:

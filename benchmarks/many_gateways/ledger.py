@@ -79,6 +79,8 @@ class Rest:
     """The name of the request that made it."""
     reads: int = 0
     is_lost: bool = False
+    told: list[str] = field(default_factory=list)
+    """The names of the requests that could not read it."""
 
 
 @dataclass
@@ -164,11 +166,12 @@ def judged(ledger: Ledger) -> Verdict:
     late = [one for one in seen if by_itself(ledger, one) > LONGEST]
     lost_rests = [rest for rest in ledger.rests if rest.is_lost]
     in_memory = [rest for rest in lost_rests if was_in_memory(ledger, rest)]
+    gone_with_it = {name for rest in in_memory for name in rest.told}
     return Verdict(
         in_flight=[one for one in gone if was_in_flight(ledger, one)],
         lost=[one for one in gone if not was_in_flight(ledger, one)],
         told_of_database=[one for one in told if _may_be_told(ledger, one)],
-        told=[one for one in told if not _may_be_told(ledger, one)],
+        told=[one for one in told if not _may_be_told(ledger, one) and one.name not in gone_with_it],
         paused=[one for one in late if ledger.hit(Harm.PAUSED, one)],
         late=[one for one in late if not ledger.hit(Harm.PAUSED, one)],
         held_in_memory=in_memory,
@@ -204,13 +207,23 @@ def by_itself(ledger: Ledger, seen: Seen) -> float:
 
 
 def was_in_memory(ledger: Ledger, rest: Rest) -> bool:
-    """Whether the gateway that cut it was killed before it could write it to a database that was away."""
+    """Whether the gateway that cut it was killed before it could write it to a database that was away.
+
+    A database that stood in line for a processor when the gateway was killed, just after the cut, was away, too.
+    """
     made_by = ledger.gateways.get(rest.request, "")
     away = [fault for fault in ledger.faults if fault.harm is Harm.DATABASE]
     killed = [fault.began for fault in ledger.faults if fault.harm is Harm.KILLED and fault.gateway == made_by]
-    return any(
-        fault.meets(rest.made - LONGEST, at, SETTLED) for at in killed if at >= rest.made - LONGEST for fault in away
-    )
+    began = rest.made - LONGEST
+    after = [at for at in killed if at >= began]
+    if any(fault.meets(began, at, SETTLED) for at in after for fault in away):
+        return True
+    soon = [at for at in after if at <= rest.made + LONGEST]
+    return any(_starved(ledger, (DATABASE, made_by), began, at) for at in soon)
+
+
+def _starved(ledger: Ledger, parties: Iterable[str], began: float, ended: float) -> bool:
+    return sum(ledger.queued.during(who, began, ended) for who in parties) > _STARVED
 
 
 def _may_be_told(ledger: Ledger, seen: Seen) -> bool:
@@ -220,9 +233,9 @@ def _may_be_told(ledger: Ledger, seen: Seen) -> bool:
     """
     if seen.kind != "read the rest":
         return False
-    began = seen.began - SETTLED
-    starved = sum(ledger.queued.during(who, began, seen.ended) for who in (DATABASE, ledger.gateway(seen)))
-    return ledger.hit(Harm.DATABASE, seen, SETTLED) or starved > _STARVED
+    parties = (DATABASE, ledger.gateway(seen))
+    is_slow = _starved(ledger, parties, seen.began - SETTLED, seen.ended)
+    return is_slow or ledger.hit(Harm.DATABASE, seen, SETTLED)
 
 
 def problems(ledger: Ledger, growth: Mapping[str, str]) -> list[str]:

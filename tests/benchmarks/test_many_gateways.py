@@ -5,7 +5,18 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from benchmarks.many_gateways.ledger import BALANCER, Fault, Harm, Ledger, Outcome, Rest, Seen, judged, problems
+from benchmarks.many_gateways.ledger import (
+    BALANCER,
+    DATABASE,
+    Fault,
+    Harm,
+    Ledger,
+    Outcome,
+    Rest,
+    Seen,
+    judged,
+    problems,
+)
 from benchmarks.many_gateways.run import gateways_of
 from benchmarks.soak import result
 
@@ -74,6 +85,16 @@ def test_a_rest_is_lost_unless_only_a_killed_gateway_had_it_while_the_database_w
     assert (judged(made).held_in_memory, problems(made, {})) == ([held], [])
     elsewhere = Rest("r3", 99, "q2", is_lost=True)
     assert judged(ledger(rests=[elsewhere], faults=[KILL, away])).lost_rests == [elsewhere]
+
+
+def test_a_rest_is_not_lost_without_a_reason_if_the_database_had_no_processor_when_its_gateway_was_killed() -> None:
+    told = Seen("q7", "read the rest", 110, 111, Outcome.TOLD)
+    held = Rest("r2", 99.5, "q1", is_lost=True, told=["q7"])
+    made = ledger(told, rests=[held])
+    assert len(problems(made, {})) == 2
+    for at in range(90, 120):
+        made.queued.add(DATABASE, at, 0.6 if at < 101 else 0)
+    assert problems(made, {}) == []
 
 
 def test_twice_never_stale_wrong_and_growth_are_problems() -> None:
