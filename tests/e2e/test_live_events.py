@@ -42,6 +42,8 @@ async def test_a_watcher_sees_each_event_and_a_gateway_with_watchers_stops_at_on
             assert (seen[-1]["which"], seen[-1]["outcome"], seen[-1]["href"]) == ("echo", "ok", "/tools/one/echo")
             metrics = (await http.get("/metrics")).text
             families = {family.name: family for family in text_string_to_metric_families(metrics)}
+            [here] = families["mcp_optimizer_gateway"].samples
+            assert seen[-1]["gateway"] == f"{here.labels['host']}, process {here.labels['pid']}"
             calls = families["mcp_optimizer_calls"].samples
             assert [(s.labels, s.value) for s in calls] == [({"server": "one", "outcome": "ok"}, 1.0)]
             started = time.monotonic()

@@ -117,6 +117,7 @@ def _sources(parts: Parts, costs: Costs, trials: TrialRoutes) -> Sources:
         own_tokens=lambda: costs.own_tokens,
         trial=trials.section,
         version=__version__,
+        which=_name().shown,
     )
 
 
@@ -156,8 +157,11 @@ def _meters(parts: Parts, life: Life, costs: Costs) -> Meters:
         waiting = sum(one.waiting for one in admissions)
         return Load(len(requests), calls, waiting, requests.sessions, life.lag.longest, life.is_ready)
 
-    name = GatewayName(socket.gethostname(), os.getpid(), worker_name(os.environ), __version__)
-    gauges = LoadGauges(load, name)
+    gauges = LoadGauges(load, _name())
     meters = Meters(lambda: parts.catalog.snapshot, recorder, lambda: costs.assumptions, lambda: gate.refused, gauges)
     recorder.listen(meters.take)
     return meters
+
+
+def _name() -> GatewayName:
+    return GatewayName(socket.gethostname(), os.getpid(), worker_name(os.environ), __version__)

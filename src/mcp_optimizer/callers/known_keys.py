@@ -120,6 +120,9 @@ class KnownKeys:
         age = self._clock() - self._known.at
         if age > (_OLDEST if key_id in self._known.keys else _UNKNOWN):
             await self._look()
+            if self._known.at < self._changed_at:
+                # The look had begun before something changed.
+                await self._look()
         elif age > _FRESH:
             self._begin_look()
         key = self._known.keys.get(key_id)

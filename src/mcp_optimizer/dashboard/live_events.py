@@ -25,7 +25,9 @@ _MOST_WATCHING = 100
 class LiveEvents:
     """The stream of events, for a limited number of viewers."""
 
-    def __init__(self, recorder: Recorder, guard: Guard) -> None:
+    def __init__(self, recorder: Recorder, guard: Guard, which: str = "") -> None:
+        """`which`: the gateway at which they happen; others have streams of their own."""
+        self._which = which
         self._recorder = recorder
         self._guard = guard
         self._ending = asyncio.Event()
@@ -58,7 +60,7 @@ class LiveEvents:
                         return
                     if getting.done():
                         event, getting = getting.result(), None
-                        yield f"data: {json.dumps(event_values(event))}\n\n"
+                        yield f"data: {json.dumps({**event_values(event), 'gateway': visible(self._which)})}\n\n"
                     else:
                         yield ": still here\n\n"
         finally:

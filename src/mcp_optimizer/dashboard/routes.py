@@ -76,6 +76,8 @@ class Sources:
     trial: Callable[[CatalogTool, Request], Html | None]
     """The form to try a tool, for who may."""
     version: str
+    which: str = ""
+    """Which of several gateways this is, for people."""
 
 
 class Dashboard:
@@ -90,7 +92,7 @@ class Dashboard:
         self._before: list[Event] = []
         self._fresh_until = 0.0
         self._summing = asyncio.Lock()
-        self._live = LiveEvents(sources.recorder, guard)
+        self._live = LiveEvents(sources.recorder, guard, sources.which)
 
     def routes(self) -> list[Route]:
         page, data = self._guard.page, self._guard.data

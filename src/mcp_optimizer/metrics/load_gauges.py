@@ -36,6 +36,11 @@ class GatewayName:
     """Such as 2/3 of `serve --workers`; empty if it is alone."""
     version: str
 
+    @property
+    def shown(self) -> str:
+        """For people: the machine, the process, and the worker, if there are several."""
+        return f"{self.host}, process {self.pid}" + (f", worker {self.worker}" if self.worker else "")
+
 
 class LoadGauges(Collector):
     """Gauges for autoscaling."""

@@ -31,12 +31,16 @@ class Counted:
         self.looks = self.reads = 0
         self.used: list[Mapping[str, int]] = []
         self.fails = False
+        self.goes_on = asyncio.Event()
+        self.goes_on.set()
 
     async def mark(self) -> KeysMark:
         self.looks += 1
         if self.fails:
             raise CatalogError("the disk is on fire")
-        return await self._stored.mark()
+        mark = await self._stored.mark()
+        await self.goes_on.wait()
+        return mark
 
     async def living(self, now_ms: int) -> list[ApiKey]:
         self.reads += 1
@@ -110,6 +114,23 @@ async def test_what_another_process_did_is_known_at_the_next_use_if_it_was_annou
         here.known.changed()
         with pytest.raises(Rejected):
             await here.known.principal(text)
+
+
+async def test_a_look_that_began_before_the_announcement_does_not_count(tmp_path: Path) -> None:
+    async with world(tmp_path) as here:
+        _, text = await here.made()
+        await here.known.principal(text)
+        here.now += 2.01
+        here.counted.goes_on.clear()
+        looks = here.counted.looks
+        using = asyncio.create_task(here.known.principal(text))
+        await until(lambda: here.counted.looks > looks)
+        await here.stored.revoke("ci", time.time_ns() // 1_000_000)
+        here.now += 0.1
+        here.known.changed()
+        here.counted.goes_on.set()
+        with pytest.raises(Rejected):
+            await using
 
 
 async def test_whoever_showed_a_key_before_holds_it_until_it_ends(tmp_path: Path) -> None:

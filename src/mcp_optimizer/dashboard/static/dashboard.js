@@ -29,6 +29,7 @@
     const time = document.createElement("time");
     time.dateTime = event.at;
     time.textContent = event.at.slice(11, 19);
+    time.title = event.gateway;
     cell(row, time);
     cell(row, event.kind);
     const which = cell(row, "");
