@@ -72,6 +72,8 @@ class Arguments:
     changes: ResultChanges
     line: int
     """Of the call: what is put into a dict after it is not given."""
+    is_certain: bool
+    """No condition decides which of several constants are given: all of them are."""
 
     def problems(self, tool: CatalogTool, spelling: str, given: Mapping[str, Value], is_all: bool) -> Iterator[str]:
         """By the names that the script uses. `is_all`: nothing else is given."""
@@ -96,8 +98,9 @@ class Arguments:
         fixed = list(constants(value))
         if fixed and len(fixed) == len(value):
             check = self.schemas.of(tool, own)
-            for one in fixed:
-                if check is not None and not check.admits({own: one.value}):
+            bad = [one for one in fixed if check is not None and not check.admits({own: one.value})]
+            for one in bad if self.is_certain or len(bad) == len(fixed) else ():
+                if check is not None:
                     return next((message for _, message in check.problems({own: one.value}, 1)), "")
             return ""
         return self.mismatch(value, self.types.of(tool, own))
@@ -110,7 +113,7 @@ class Arguments:
             is_single = found & {"function", "tool", "coroutine"}
             advice = ": write .isoformat()" if found == {"date"} else "" if is_single else ": write list(...)"
             return f"{named(value)} cannot be given to a tool{advice}."
-        if isinstance(wanted, LiteralType) and (wrong := _not_chosen(value, wanted)):
+        if isinstance(wanted, LiteralType) and (wrong := _not_chosen(value, wanted, self.is_certain)):
             return wrong
         said = [self._misfit(atom, wanted, depth) for atom in value]
         return said[0] if all(said) else ""
@@ -163,11 +166,11 @@ class Arguments:
         return f"the key {shown(missing[0])} is missing." if missing else ""
 
 
-def _not_chosen(value: Value, wanted: LiteralType) -> str:
+def _not_chosen(value: Value, wanted: LiteralType, is_certain: bool) -> str:
     """A constant that is none of the values: each constant that may be given, is."""
     known = {(type(one).__name__, one) for one in wanted.values}
     bad = [one for one in constants(value) if (one.kind, one.value) not in known]
-    are_all = all(isinstance(atom, Constant) for atom in value)
+    are_all = all(isinstance(atom, Constant) for atom in value) and (is_certain or len(bad) == len(value))
     return f"takes one of {_few(wanted.values)}, not {shown(str(bad[0].value))}." if bad and are_all else ""
 
 

@@ -147,7 +147,9 @@ class Expressions(Calls):
         return found
 
     def _choice(self, node: ast.IfExp) -> Value:
-        self.value(node.test)
+        truth = self._truth(node.test)
+        if truth is not None:
+            return self.value(node.body if truth else node.orelse)
         before = self._env
         self._frames[-1].use(narrow(node.test, before))
         with self._perhaps():
@@ -189,16 +191,25 @@ class Expressions(Calls):
 
     def _comparison(self, node: ast.Compare) -> Value:
         left = self.value(node.left)
+        found: Value = BOOL
         for sign, other in zip(node.ops, node.comparators, strict=True):
             right = self.value(other)
-            self._told(node, compared(sign, left, right))
+            found = self._told(node, compared(sign, left, right))
             left = right
-        return BOOL
+        return found if len(node.ops) == 1 else BOOL
+
+    def _truth(self, test: ast.expr) -> bool | None:
+        """Whether a condition holds, where that is certain."""
+        value = self.value(test)
+        only = next(iter(value)) if len(value) == 1 else None
+        if isinstance(only, Constant):
+            return bool(only.value)
+        return False if kinds(value) == {"None"} else None
 
     def _unary(self, node: ast.UnaryOp) -> Value:
         of = self.value(node.operand)
         if isinstance(node.op, ast.Not):
-            return BOOL
+            return BOOL if (truth := self._truth(node.operand)) is None else constant(not truth)
         found = kinds(of)
         if found and found.isdisjoint(NUMBERS):
             self._note(node, f"{called(next(iter(of)))} has no sign.")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mcp_optimizer.scripts.problems import nearest
+from mcp_optimizer.scripts.problems import is_slip, near_names
 from mcp_optimizer.scripts.rehearsal.functions import NO_TEXT, Handed, keyed
 from mcp_optimizer.scripts.rehearsal.uses import Outcome, ResultChanges, Wrong, elements, hashed, item_of, no_key
 from mcp_optimizer.scripts.rehearsal.values import (
@@ -47,6 +47,7 @@ _TAKES_TEXT = frozenset(
 ADDING = frozenset({"append", "add", "extend", "insert", "update", "setdefault"})
 
 
+_SHORTEST, _ALIKE = 3, 0.8
 _OF_DATES: dict[str, Value] = {
     **{"isoformat": STR, "strftime": STR, "weekday": INT, "isoweekday": INT, "timestamp": FLOAT},
     **dict.fromkeys(("date", "replace", "astimezone"), frozenset({Plain("date")})),
@@ -132,7 +133,7 @@ def _got(atom: Atom, given: Handed) -> Outcome:
         if any(value is not None for value in found):
             return join(*(value for value in found if value is not None), default)
         # A key that is like none of them may be one that the script knows to be missing here.
-        is_misspelt = nearest(names[0], [one.name for one in atom.type.fields])
+        is_misspelt = any(_is_meant(names[0], one.name) for one in atom.type.fields)
         return no_key(atom.type, atom.tool, names[0]) if is_misspelt else default
     if isinstance(atom, Own):
         inner = item_of(atom, given.args[0], given.changes)
@@ -152,6 +153,13 @@ def _of_counter(atom: Atom, name: str, given: Handed) -> Outcome:
         return given.made("list", frozenset({Tuple((keys, NUMBER))}) if keys else frozenset())
     inner = {"values": NUMBER, "keys": keys, "items": frozenset({Tuple((keys, NUMBER))}) if keys else frozenset()}
     return frozenset({Series(f"dict_{name}", inner[name])}) if name in inner else UNKNOWN
+
+
+def _is_meant(name: str, key: str) -> bool:
+    """Whether a name is so much like a key, or like its beginning, that no other can be meant."""
+    is_beginning = len(name) >= _SHORTEST and key.casefold().startswith(name.casefold())
+    is_plural = f"{name}s" == key or name == f"{key}s"
+    return not is_plural and (is_beginning or is_slip(name, key) or bool(near_names(name, [key], 1, _ALIKE)))
 
 
 def _of_many(atom: Atom, name: str, given: Handed) -> Outcome:

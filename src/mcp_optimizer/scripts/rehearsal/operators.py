@@ -19,11 +19,13 @@ from mcp_optimizer.scripts.rehearsal.values import (
     UNKNOWN,
     Anything,
     Atom,
+    Constant,
     OneOf,
     Own,
     Result,
     Tuple,
     Value,
+    constant,
     join,
     kind,
     kinds,
@@ -124,6 +126,10 @@ def compared(sign: ast.AST, left: Value, right: Value) -> Outcome:
         case ast.Lt() | ast.LtE() | ast.Gt() | ast.GtE():
             found = [_ordered(sign, one, other) for one, other in product(*map(without_constants, (left, right)))]
             return found[0] or BOOL if found and all(found) else BOOL
+        case ast.Eq() | ast.NotEq() if _is_one_constant(left) and _is_one_constant(right):
+            return constant((left == right) is isinstance(sign, ast.Eq))
+        case ast.Is() | ast.IsNot() if kinds(right) == {"None"} and (kinds(left) == {"None"} or _is_one_constant(left)):
+            return constant((kinds(left) == {"None"}) is isinstance(sign, ast.Is))
         case ast.Eq() | ast.NotEq():
             if {kinds(left), kinds(right)} == {frozenset({"str"}), frozenset({"date"})}:
                 return Wrong(f"a text is never equal to a date.{_advice(sign, 'str', 'date')}")
@@ -131,6 +137,10 @@ def compared(sign: ast.AST, left: Value, right: Value) -> Outcome:
         case ast.In() | ast.NotIn():
             return _contained(left, right) or BOOL
     return BOOL
+
+
+def _is_one_constant(value: Value) -> bool:
+    return len(value) == 1 and isinstance(next(iter(value)), Constant)
 
 
 def _ordered(sign: ast.AST, left: Atom, right: Atom) -> Wrong | None:

@@ -170,7 +170,7 @@ class Rehearsal(Statements):
     def _check(self, node: ast.Call, tool: CatalogTool, given: Mapping[str, Value], is_all: bool) -> None:
         if self._quiet or self._first:
             return
-        given_to = Arguments(self._calls.schemas, self._types, self.changes, node.lineno)
+        given_to = Arguments(self._calls.schemas, self._types, self.changes, node.lineno, not self._ways)
         for message in given_to.problems(tool, self._toolbox.spelling(tool), given, is_all):
             self._note(node, message)
 

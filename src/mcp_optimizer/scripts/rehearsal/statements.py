@@ -142,7 +142,9 @@ class Statements(Expressions):
         return joined(envs)
 
     def _if(self, node: ast.If) -> bool:
-        self.value(node.test)
+        truth = self._truth(node.test)
+        if truth is not None:
+            return self.block(node.body if truth else node.orelse)
         env = narrow(node.test, self._env)
         return self._join([self._way(dict(env), node.body), self._way(dict(env), node.orelse)])
 

@@ -141,7 +141,8 @@ def _of_object(found: ObjectType, tool: str, key: Value, changes: ResultChanges)
         for name in names
         if (value := of_field(found, name, tool)) is not None or _may_have(found, name) or name in changes.keys
     ]
-    if len(right) == len(names):
+    if right:
+        # Which of several keys goes with which object, only the script knows.
         return join(*(UNKNOWN if value is None else value for value in right))
     return no_key(found, tool, next(name for name in names if of_field(found, name, tool) is None))
 
