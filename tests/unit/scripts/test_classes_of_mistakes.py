@@ -11,6 +11,7 @@ import json
 import time
 from collections.abc import AsyncIterator, Iterator
 from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 
 import pytest
@@ -55,7 +56,8 @@ def _toolbox() -> Toolbox:
 
 
 BOX = _toolbox()
-CLASSES = {name: list(of_class) for name, of_class in groupby(_scripts("classes_of_mistakes.txt"), lambda one: one[0])}
+WRONG = sorted(_scripts("classes_of_mistakes.txt"), key=itemgetter(0))
+CLASSES = {name: list(of_class) for name, of_class in groupby(WRONG, key=itemgetter(0))}
 RIGHT = list(_scripts("near_mistakes.txt"))
 
 

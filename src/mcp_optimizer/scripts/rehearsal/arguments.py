@@ -43,7 +43,7 @@ _DEEPEST = 4
 _TAKEN = {"str": {"str"}, "int": {"int", "number", "float"}, "float": {"int", "float", "number"}, "bool": {"bool"}}
 _JSON = NUMBERS | {"str", "list", "dict", "tuple", "None"}
 _NO_JSON = frozenset(
-    {"set", "date", "function", "tool", "coroutine", "dict_keys", "dict_values", "dict_items", "range"}
+    {"set", "date", "datetime", "function", "tool", "coroutine", "dict_keys", "dict_values", "dict_items", "range"}
 )
 _READABLE = {"str": "a str", "int": "an int", "float": "a number", "bool": "a bool", "None": "None"}
 
@@ -111,7 +111,9 @@ class Arguments:
             return ""
         if found <= _NO_JSON:
             is_single = found & {"function", "tool", "coroutine"}
-            advice = ": write .isoformat()" if found == {"date"} else "" if is_single else ": write list(...)"
+            advice = (
+                ": write .isoformat()" if found <= {"date", "datetime"} else "" if is_single else ": write list(...)"
+            )
             return f"{named(value)} cannot be given to a tool{advice}."
         if isinstance(wanted, LiteralType) and (wrong := _not_chosen(value, wanted, self.is_certain)):
             return wrong

@@ -7,8 +7,18 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
+from mcp_optimizer.scripts.problems import shown
+from mcp_optimizer.scripts.rehearsal.expected import may_be_null, tested_keys
 from mcp_optimizer.scripts.rehearsal.scopes import Env, Frame, Scopes
-from mcp_optimizer.scripts.rehearsal.uses import Outcome, ResultChanges, Wrong, each, elements, hashed, unpacked
+from mcp_optimizer.scripts.rehearsal.uses import (
+    Outcome,
+    ResultChanges,
+    Wrong,
+    each,
+    elements,
+    hashed,
+    unpacked,
+)
 from mcp_optimizer.scripts.rehearsal.values import (
     NOTHING,
     NUMBERS,
@@ -42,6 +52,9 @@ class Bindings(ABC):
         self._late = frozenset(late)
         self._ways = self._first = 0
         self.changes = changes
+        self._tested = tested_keys(tree)
+        self._needed_of: set[ast.expr] = set()
+        """What comprehensions give to a function that null would break."""
 
     @contextmanager
     def _perhaps(self, is_doubtful: bool = True) -> Iterator[None]:
@@ -77,6 +90,20 @@ class Bindings(ABC):
             self._note(node, found.message)
             return NOTHING
         return found
+
+    def _needed(self, node: ast.expr | None) -> None:
+        """Something is done with a value that null would break."""
+        match node:
+            case ast.Subscript(value=of, slice=ast.Constant(value=str(key))) if (
+                key not in self._tested and key not in self.changes.keys and not self.changes.is_free
+            ):
+                if tool := may_be_null(self.value(of), key):
+                    self._note(
+                        node, f"{tool} may return null under {shown(key)}: test it first, or write (... or ...)."
+                    )
+            case ast.GeneratorExp(elt=inner) | ast.ListComp(elt=inner):
+                # Its names are bound inside of it only.
+                self._needed_of.add(inner)
 
     def _made(self, node: ast.AST, of: str, item: Value = frozenset(), part: str = "") -> Value:
         """What one place in the script makes. `part`: what of it, if it makes several things."""

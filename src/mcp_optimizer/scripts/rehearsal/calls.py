@@ -10,14 +10,14 @@ from collections.abc import Sequence
 
 from mcp_optimizer.scripts.names import MODULES
 from mcp_optimizer.scripts.rehearsal.bindings import Bindings
-from mcp_optimizer.scripts.rehearsal.functions import Handed, function, of_module
+from mcp_optimizer.scripts.rehearsal.functions import Handed, awaited, dates_of, function, of_module, unknown_names
 from mcp_optimizer.scripts.rehearsal.methods import ADDING, method
 from mcp_optimizer.scripts.rehearsal.scopes import Env, Frame
 from mcp_optimizer.scripts.rehearsal.uses import Outcome, ResultChanges, Wrong, attribute_of, each, elements
 from mcp_optimizer.scripts.rehearsal.values import (
     COUNTERS,
-    DATE,
     DATES,
+    DAYS,
     DEFAULTS,
     DURATION,
     DURATIONS,
@@ -36,7 +36,6 @@ from mcp_optimizer.scripts.rehearsal.values import (
     Value,
     constant,
     join,
-    kind,
     kinds,
     loosen,
 )
@@ -45,6 +44,7 @@ from mcp_optimizer.scripts.rehearsal.words import called, named
 _DEEPEST_CALL = 5
 _MAKING_DATES = frozenset({"now", "today", "fromisoformat", "strptime", "combine"})
 _HARMLESS = frozenset({"loads", "dumps"})
+_NEEDING = frozenset({"sum", "len", "abs", "round", "int", "float", "sorted", "list", "set", "enumerate"})
 
 
 class Calls(Bindings):
@@ -77,33 +77,38 @@ class Calls(Bindings):
                     loosen(frozenset() if name in _HARMLESS else value)
                 return self._told(node, of_module(module, name, given))
             case ast.Attribute(value=of, attr=name) if not self._tool(node.func):
-                return self._date(node, name) if self._class(of) == DATES else self._method(node, node.func)
+                to = self._class(of)
+                return self._date(node, name, to) if to in (DATES, DAYS) else self._method(node, node.func)
         to = self._class(node.func)
         if to == DEFAULTS:
             return self._defaulted(node)
         if to == COUNTERS:
             return self._counted(node)
-        if to in (DATES, DURATIONS):
-            return DATE if to == DATES else DURATION
+        if to in (DATES, DAYS, DURATIONS):
+            for message in unknown_names("timedelta" if to == DURATIONS else "", self._given(node).named):
+                self._note(node, message)
+            return DURATION if to == DURATIONS else dates_of(to)
         return self.apply(to, *self._arguments(node), node=node)
 
     def _class(self, node: ast.expr) -> Value:
         """A value; also a class of a module."""
         match node:
-            case ast.Attribute(value=ast.Name(id="datetime"), attr="datetime" | "date") if self._is_module("datetime"):
-                return DATES
+            case ast.Attribute(value=ast.Name(id="datetime"), attr="datetime" | "date" as of) if self._is_module(
+                "datetime"
+            ):
+                return DATES if of == "datetime" else DAYS
             case ast.Attribute(value=ast.Name(id="datetime"), attr="timedelta") if self._is_module("datetime"):
                 return DURATIONS
             case ast.Attribute(value=ast.Name(id=module)) if self._is_module(module):
                 return UNKNOWN
         return self.value(node)
 
-    def _date(self, node: ast.Call, name: str) -> Value:
+    def _date(self, node: ast.Call, name: str, to: Value) -> Value:
         given = self._given(node)
         found = kinds(given.args[0]) if given.args else frozenset()
         if name in ("fromisoformat", "strptime") and found and "str" not in found:
             self._note(node, f"{name}() takes a text, not {named(given.args[0])}.")
-        return DATE if name in _MAKING_DATES else UNKNOWN
+        return dates_of(to) if name in _MAKING_DATES else UNKNOWN
 
     def _counted(self, node: ast.Call) -> Value:
         """A `Counter`."""
@@ -131,7 +136,11 @@ class Calls(Bindings):
         return found
 
     def _builtin(self, node: ast.Call, name: str) -> Value:
+        if name in _NEEDING and len(node.args) == 1:
+            self._needed(node.args[0])
         given = self._given(node)
+        for message in unknown_names(name, given.named):
+            self._note(node, message)
         if name == "dict":
             return self._as_dict(node, given)
         return self._told(node, function(name, given))
@@ -192,6 +201,7 @@ class Calls(Bindings):
 
     def _method(self, node: ast.Call, into: ast.Attribute) -> Value:
         of, given = self.value(into.value), self._given(node)
+        self._needed(into.value)
         if Anything() in of:
             for value in (*given.args, *given.named.values()):
                 loosen(value)
@@ -232,7 +242,7 @@ class Calls(Bindings):
             if isinstance(atom, Function):
                 found.append(self._called(self._scopes.numbers[atom.number], args, by_name, is_known))
                 continue
-            if node is not None and len(to) == 1 and kind(atom) in NUMBERS | {"str", "None", "list", "dict", "set"}:
+            if node is not None and kinds(to) and kinds(to) <= NUMBERS | {"str", "None", "list", "dict", "set"}:
                 self._note(node, f"{called(atom)} cannot be called.")
             for value in (*args, *by_name.values()):
                 loosen(value)
@@ -285,8 +295,3 @@ class Calls(Bindings):
             elif name in defaults:
                 env[name] = self.value(defaults[name])
         return env
-
-
-def awaited(value: Value) -> Value:
-    """What `await` makes of a value, which may be a result already."""
-    return join(*(atom.value if isinstance(atom, Coroutine) else frozenset({atom}) for atom in value))

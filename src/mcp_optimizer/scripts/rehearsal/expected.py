@@ -7,7 +7,9 @@ import builtins
 from collections.abc import Iterator
 
 from mcp_optimizer.scripts.names import HELPERS, MODULES
+from mcp_optimizer.scripts.rehearsal.values import Atom, Result, Value
 from mcp_optimizer.scripts.syntax import bound_names
+from mcp_optimizer.scripts.types_of import NONE, ObjectType, UnionType
 
 _ALWAYS = HELPERS | MODULES | frozenset(dir(builtins))
 _SETTING = frozenset({"setdefault", "pop", "update"})
@@ -33,6 +35,25 @@ def expected_keys(tree: ast.Module) -> frozenset[str]:
             case ast.Try(body=body, handlers=handlers) if any(map(_expects_missing, handlers)):
                 found |= {inner.value for one in body for inner in ast.walk(one) if isinstance(inner, ast.Constant)}
     return frozenset(key for key in found if isinstance(key, str))
+
+
+def tested_keys(tree: ast.Module) -> frozenset[str]:
+    """Keys that the script looks at before it uses them, anywhere: what it says about null is not followed."""
+    looking: list[ast.AST] = []
+    for node in ast.walk(tree):
+        match node:
+            case ast.If(test=test) | ast.IfExp(test=test) | ast.While(test=test) | ast.Assert(test=test):
+                looking.append(test)
+            case ast.comprehension(ifs=tests):
+                looking += tests
+            case ast.BoolOp() | ast.Compare() | ast.Match() | ast.Try():
+                looking.append(node)
+            case ast.Call(func=ast.Attribute(attr="get")) | ast.Call(func=ast.Name(id="filter")):
+                looking.append(node)
+            case ast.UnaryOp(op=ast.Not()):
+                looking.append(node)
+    inner = (one for node in looking for one in ast.walk(node))
+    return frozenset(one.value for one in inner if isinstance(one, ast.Constant) and isinstance(one.value, str))
 
 
 def late_names(tree: ast.Module) -> frozenset[str]:
@@ -75,3 +96,16 @@ def _expects_missing(handler: ast.ExceptHandler) -> bool:
     """Whether a key that is missing is no surprise."""
     names = {node.id for node in ast.walk(handler.type) if isinstance(node, ast.Name)} if handler.type else set()
     return handler.type is None or not names.isdisjoint({"KeyError", "LookupError", "Exception", "BaseException"})
+
+
+def may_be_null(value: Value, key: str) -> str:
+    """The tool that declares null beside other values under a key of its results; empty if that is not all there is."""
+    found = [_null_in(atom, key) for atom in value]
+    return found[0] if found and all(found) else ""
+
+
+def _null_in(atom: Atom, key: str) -> str:
+    if not isinstance(atom, Result) or not isinstance(atom.type, ObjectType):
+        return ""
+    declared = next((one.type for one in atom.type.fields if one.name == key), None)
+    return atom.tool if isinstance(declared, UnionType) and NONE in declared.parts else ""

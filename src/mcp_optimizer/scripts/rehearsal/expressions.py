@@ -7,7 +7,8 @@ from collections.abc import Callable
 from typing import ClassVar
 
 from mcp_optimizer.scripts.rehearsal.bindings import TooManySteps
-from mcp_optimizer.scripts.rehearsal.calls import Calls, awaited
+from mcp_optimizer.scripts.rehearsal.calls import Calls
+from mcp_optimizer.scripts.rehearsal.functions import awaited
 from mcp_optimizer.scripts.rehearsal.operators import combined, compared, formatted, percent
 from mcp_optimizer.scripts.rehearsal.scopes import narrow
 from mcp_optimizer.scripts.rehearsal.uses import attribute_of, each, elements, hashed, item_of
@@ -106,6 +107,7 @@ class Expressions(Calls):
 
     def _subscript(self, node: ast.Subscript) -> Value:
         of = self.value(node.value)
+        self._needed(node.value)
         if isinstance(node.slice, ast.Slice):
             for part in (node.slice.lower, node.slice.upper, node.slice.step):
                 at = kinds(self.value(part)) if part is not None else frozenset()
@@ -140,6 +142,8 @@ class Expressions(Calls):
             self._put(self._sites[node, of], node.key, self.value(node.value))
         else:
             item = self.value(node.elt)
+            if node.elt in self._needed_of:
+                self._needed(node.elt)
             if of == "set" and (wrong := hashed(item)):
                 self._told(node, wrong)
             self._made(node, of, item)
@@ -173,6 +177,9 @@ class Expressions(Calls):
 
     def _binary(self, node: ast.BinOp) -> Value:
         left, right = self.value(node.left), self.value(node.right)
+        if not isinstance(node.op, ast.Mod):
+            self._needed(node.left)
+            self._needed(node.right)
         only = next(iter(left)) if len(left) == 1 else None
         if isinstance(node.op, ast.Mod) and isinstance(only, Constant) and isinstance(only.value, str):
             return self._told(node, percent(only.value, right) or STR)

@@ -5,13 +5,16 @@ Only what scripts use a lot; of everything else nothing is known.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from mcp_optimizer.scripts.rehearsal.operators import sortable
 from mcp_optimizer.scripts.rehearsal.uses import Outcome, ResultChanges, Wrong, each, elements, hashed
 from mcp_optimizer.scripts.rehearsal.values import (
     BOOL,
+    DATE,
+    DATES,
+    DAY,
     FLOAT,
     INT,
     NONE,
@@ -19,6 +22,8 @@ from mcp_optimizer.scripts.rehearsal.values import (
     NUMBERS,
     STR,
     UNKNOWN,
+    Coroutine,
+    Own,
     Series,
     Tuple,
     Value,
@@ -30,6 +35,7 @@ from mcp_optimizer.scripts.rehearsal.words import called, named
 _SIZED = frozenset({"str", "list", "dict", "set", "tuple", "range", "bytes", "dict_keys", "dict_values", "dict_items"})
 _UNSIZED = NUMBERS | {"None", "function", "tool", "coroutine", "exception"}
 NO_TEXT = NUMBERS | {"list", "dict", "set", "function", "tool", "coroutine"}
+_DEEPEST_SET = 3
 NUMBERED = frozenset({"floor", "ceil", "sqrt", "trunc", "log", "log10", "fabs"})
 ON_TEXT = frozenset({"findall", "search", "match", "split", "fullmatch", "finditer"})
 
@@ -184,6 +190,26 @@ _FUNCTIONS: dict[str, Callable[[Handed], Outcome]] = {
 }
 
 
+_NAMES: dict[str, frozenset[str]] = {
+    **dict.fromkeys(("len", "abs", "range", "any", "all", "list", "set", "isinstance", "map", "filter"), frozenset()),
+    **dict.fromkeys(("max", "min"), frozenset({"key", "default"})),
+    **{"round": frozenset({"number", "ndigits"}), "sorted": frozenset({"key", "reverse"})},
+    **{"enumerate": frozenset({"iterable", "start"}), "sum": frozenset({"start"}), "zip": frozenset({"strict"})},
+    **{"print": frozenset({"sep", "end", "file", "flush"}), "int": frozenset({"base"}), "float": frozenset()},
+    "timedelta": frozenset("days seconds microseconds milliseconds minutes hours weeks".split()),
+}
+"""What some functions take by name."""
+
+
+def unknown_names(name: str, given: Iterable[str]) -> Iterator[str]:
+    """What is wrong with the names of arguments of a function of Python's own."""
+    taken = _NAMES.get(name)
+    for one in given:
+        if taken is not None and one not in taken:
+            there = f"It takes {', '.join(sorted(taken))}." if taken else "It takes none by name."
+            yield f"{name}() has no argument {one!r}. {there}"
+
+
 def of_module(module: str, name: str, given: Handed) -> Outcome:
     """A function of a module that takes numbers, or texts."""
     found = kinds(given.args[0]) if given.args else frozenset()
@@ -194,7 +220,8 @@ def of_module(module: str, name: str, given: Handed) -> Outcome:
     if module == "json" and name == "loads" and found and found <= {"list", "dict"}:
         return Wrong("json.loads() takes a text; this is parsed already. Leave json.loads out.")
     if module == "json" and name == "dumps":
-        return Wrong("a set is no JSON: use list(...).") if found == {"set"} and len(given.named) == 0 else STR
+        has_set = bool(given.args) and "default" not in given.named and _has_set(given.args[0])
+        return Wrong("a set is no JSON: use list(...).") if has_set else STR
     if module == "re" and name in ON_TEXT and len(given.args) > 1:
         inner = kinds(given.args[1])
         if inner and inner <= NO_TEXT | {"None"}:
@@ -202,3 +229,21 @@ def of_module(module: str, name: str, given: Handed) -> Outcome:
     if module == "random" and name == "choice" and found and found <= NUMBERS | {"None", "set"}:
         return Wrong(f"random.choice() takes a list, not {called(next(iter(given.args[0])))}.")
     return UNKNOWN
+
+
+def _has_set(value: Value, depth: int = 0) -> bool:
+    """Whether it is a set, or a list or dict of the script's with nothing but sets in some place."""
+    if kinds(value) == {"set"}:
+        return True
+    inner = [part for atom in value if isinstance(atom, Own) for part in (atom.site.item, *atom.site.keys.values())]
+    return len(value) == 1 and depth < _DEEPEST_SET and any(_has_set(part, depth + 1) for part in inner)
+
+
+def dates_of(of: Value) -> Value:
+    """What a class of dates makes."""
+    return DATE if of == DATES else DAY
+
+
+def awaited(value: Value) -> Value:
+    """What `await` makes of a value, which may be a result already."""
+    return join(*(atom.value if isinstance(atom, Coroutine) else frozenset({atom}) for atom in value))

@@ -7,6 +7,8 @@ from mcp_optimizer.scripts.rehearsal.functions import NO_TEXT, Handed, keyed
 from mcp_optimizer.scripts.rehearsal.uses import Outcome, ResultChanges, Wrong, elements, hashed, item_of, no_key
 from mcp_optimizer.scripts.rehearsal.values import (
     BOOL,
+    DATE,
+    DAY,
     FLOAT,
     INT,
     NONE,
@@ -50,7 +52,7 @@ ADDING = frozenset({"append", "add", "extend", "insert", "update", "setdefault"}
 _SHORTEST, _ALIKE = 3, 0.8
 _OF_DATES: dict[str, Value] = {
     **{"isoformat": STR, "strftime": STR, "weekday": INT, "isoweekday": INT, "timestamp": FLOAT},
-    **dict.fromkeys(("date", "replace", "astimezone"), frozenset({Plain("date")})),
+    **{"date": DAY, "astimezone": DATE},
 }
 
 
@@ -65,8 +67,8 @@ def method(atom: Atom, name: str, given: Handed) -> Outcome:
             return _of_many(atom, name, given)
         case "Counter":
             return _of_counter(atom, name, given)
-        case "date":
-            return _OF_DATES.get(name, UNKNOWN)
+        case "date" | "datetime" as of:
+            return frozenset({Plain(of)}) if name == "replace" else _OF_DATES.get(name, UNKNOWN)
     return UNKNOWN
 
 

@@ -11,6 +11,7 @@ from mcp_optimizer.scripts.rehearsal.uses import Outcome, ResultChanges, Wrong, 
 from mcp_optimizer.scripts.rehearsal.values import (
     BOOL,
     DATE,
+    DAY,
     DURATION,
     INT,
     NUMBER,
@@ -39,8 +40,21 @@ _SIGNS: dict[type[ast.AST], str] = {
     **{ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.FloorDiv: "//", ast.Mod: "%", ast.Pow: "**"},
     **{ast.BitOr: "|", ast.BitAnd: "&", ast.BitXor: "^", ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">="},
 }
-_KNOWN = NUMBERS | {"str", "list", "tuple", "dict", "set", "None", "function", "tool", "coroutine", "date", "timedelta"}
-_ORDERED = frozenset({"str", "list", "tuple", "set", "date", "timedelta"})
+_DATES = frozenset({"date", "datetime"})
+_KNOWN = NUMBERS | {
+    "str",
+    "list",
+    "tuple",
+    "dict",
+    "set",
+    "None",
+    "function",
+    "tool",
+    "coroutine",
+    "timedelta",
+    *_DATES,
+}
+_ORDERED = frozenset({"str", "list", "tuple", "set", "timedelta", *_DATES})
 _PERCENT = re.compile(r"%[-+0 #]*\d*(?:\.\d+)?([a-zA-Z%])")
 _NUMERIC = re.compile(r"[,.0-9<>+\- =^]*[dfeEgGn%,]")
 
@@ -61,10 +75,10 @@ def _combined(sign: ast.AST, left: Atom, right: Atom) -> Outcome:
     if one in NUMBERS and other in NUMBERS:
         is_whole = {one, other} <= {"int", "bool"} and not isinstance(sign, ast.Div | ast.Pow)
         return INT if is_whole else NUMBER
-    if "timedelta" in (one, other) and {one, other} <= {"timedelta", "date", *NUMBERS}:
+    if "timedelta" in (one, other) and {one, other} <= {"timedelta", *_DATES, *NUMBERS}:
         return _of_durations(sign, left, right)
     match sign:
-        case ast.Sub() if one == other == "date":
+        case ast.Sub() if one == other and one in _DATES:
             return DURATION
         case ast.Add() if one == other and one in ("str", "list", "tuple"):
             return STR if one == "str" else UNKNOWN
@@ -84,7 +98,7 @@ def _of_durations(sign: ast.AST, left: Atom, right: Atom) -> Outcome:
     if isinstance(sign, ast.Add | ast.Sub):
         if {one, other} & NUMBERS:
             return Wrong(f"{_pair(sign, left, right)} does not work. Use timedelta(days=...).")
-        return DATE if "date" in (one, other) else DURATION
+        return DATE if "datetime" in (one, other) else DAY if "date" in (one, other) else DURATION
     return UNKNOWN
 
 
@@ -111,7 +125,9 @@ def _pair(sign: ast.AST, left: Atom, right: Atom) -> str:
 def _advice(sign: ast.AST, one: str, other: str) -> str:
     if "timedelta" in (one, other) and {one, other} & NUMBERS:
         return " Use .days, or timedelta(days=...)."
-    if {one, other} == {"str", "date"}:
+    if {one, other} == _DATES:
+        return " One has a time and the other has none: use .date() of the first."
+    if "str" in (one, other) and {one, other} & _DATES:
         return " Use datetime.fromisoformat(text), or isoformat() of the date."
     if isinstance(sign, ast.Add) and "str" in (one, other):
         return " Use str(...) or an f-string."
@@ -131,12 +147,16 @@ def compared(sign: ast.AST, left: Value, right: Value) -> Outcome:
         case ast.Is() | ast.IsNot() if kinds(right) == {"None"} and (kinds(left) == {"None"} or _is_one_constant(left)):
             return constant((kinds(left) == {"None"}) is isinstance(sign, ast.Is))
         case ast.Eq() | ast.NotEq():
-            if {kinds(left), kinds(right)} == {frozenset({"str"}), frozenset({"date"})}:
+            if {"str"} in (kinds(left), kinds(right)) and _is_date(left) | _is_date(right):
                 return Wrong(f"a text is never equal to a date.{_advice(sign, 'str', 'date')}")
             return _never(left, right) or _never(right, left) or BOOL
         case ast.In() | ast.NotIn():
             return _contained(left, right) or BOOL
     return BOOL
+
+
+def _is_date(value: Value) -> bool:
+    return bool(kinds(value)) and kinds(value) <= _DATES
 
 
 def _is_one_constant(value: Value) -> bool:

@@ -168,11 +168,12 @@ class Rehearsal(Statements):
         return self._made(node, "list", self._returned(tool))
 
     def _check(self, node: ast.Call, tool: CatalogTool, given: Mapping[str, Value], is_all: bool) -> None:
-        if self._quiet or self._first:
+        # In a loop's first round, what is given is certain, if it is given at all.
+        if self._quiet or (self._first and self._ways):
             return
         given_to = Arguments(self._calls.schemas, self._types, self.changes, node.lineno, not self._ways)
         for message in given_to.problems(tool, self._toolbox.spelling(tool), given, is_all):
-            self._note(node, message)
+            self._note(node, message, is_certain=True)
 
 
 def _has_others(atom: Atom, names: Collection[str]) -> bool:

@@ -15,6 +15,7 @@ from mcp_optimizer.scripts.rehearsal.uses import each, elements
 from mcp_optimizer.scripts.rehearsal.values import (
     COUNTERS,
     DATES,
+    DAYS,
     DEFAULTS,
     DURATIONS,
     NONE,
@@ -32,7 +33,7 @@ from mcp_optimizer.scripts.rehearsal.values import (
 from mcp_optimizer.scripts.syntax import bound_names
 
 _CLASSES: dict[tuple[str | None, str], Value] = {
-    **{("datetime", "datetime"): DATES, ("datetime", "date"): DATES},
+    **{("datetime", "datetime"): DATES, ("datetime", "date"): DAYS},
     ("datetime", "timedelta"): DURATIONS,
     **{("collections", "defaultdict"): DEFAULTS, ("collections", "Counter"): COUNTERS},
 }
@@ -87,6 +88,7 @@ class Statements(Expressions):
         target = node.target
         old = self.value(_read(target))
         new = self.value(node.value)
+        self._needed(node.value)
         if kinds(old) == {"list"} and isinstance(node.op, ast.Add):
             # The list itself grows, under every name that it has.
             more = self._told(node, each(new, lambda atom: elements(atom, self.changes)))

@@ -9,7 +9,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import date, datetime, timedelta
 
 from mcp_optimizer.scripts.problems import is_slip, nearest, shown
 from mcp_optimizer.scripts.rehearsal.values import (
@@ -44,12 +44,12 @@ _MOST_KEYS = 12
 _TYPES: dict[str, type] = {
     **{"str": str, "int": int, "float": float, "number": float, "bool": bool, "bytes": bytes, "None": type(None)},
     **{"list": list, "dict": dict, "set": set, "tuple": tuple, "range": range, "exception": RuntimeError},
-    **{"date": datetime, "timedelta": timedelta, "Counter": Counter},
+    **{"datetime": datetime, "date": date, "timedelta": timedelta, "Counter": Counter},
 }
 _INDEXED = frozenset({"list", "tuple", "str", "bytes", "range"})
 _NO_INDEX = frozenset({"str", "float", "None", "list", "dict", "set", "tuple", "function", "tool", "coroutine"})
 VIEWS = frozenset({"dict_keys", "dict_values", "dict_items"})
-_SINGLE = NUMBERS | {"None", "function", "tool", "coroutine", "exception", "date"}
+_SINGLE = NUMBERS | {"None", "function", "tool", "coroutine", "exception", "date", "datetime"}
 _UNHASHABLE = frozenset({"list", "dict", "set"})
 
 

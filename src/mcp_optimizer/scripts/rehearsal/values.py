@@ -163,9 +163,9 @@ NOTHING: Value = frozenset()
 STR, INT, FLOAT, NUMBER, BOOL, NONE = (
     frozenset({Plain(kind)}) for kind in ("str", "int", "float", "number", "bool", "None")
 )
-DATE, DURATION = (frozenset({Plain(kind)}) for kind in ("date", "timedelta"))
-DATES, DURATIONS, DEFAULTS, COUNTERS = (
-    frozenset({Plain(f"class of {kind}")}) for kind in ("dates", "times", "dicts", "counts")
+DATE, DAY, DURATION = (frozenset({Plain(kind)}) for kind in ("datetime", "date", "timedelta"))
+DATES, DAYS, DURATIONS, DEFAULTS, COUNTERS = (
+    frozenset({Plain(f"class of {kind}")}) for kind in ("dates", "days", "times", "dicts", "counts")
 )
 """The classes that make dates and times, `timedelta`, `defaultdict` and `Counter`."""
 
