@@ -6,8 +6,9 @@ anything was mended: 44 of 60 mistakes found before the first call, one right sc
 one that ran and returned nothing without a word (a tool in `map`), and two that failed on what their stubs said
 (results wrapped in `result`). One of the "mistakes" is none: `parallel` takes bare values.
 
-The files `third_*` are a later list of 40 and 40, made in the same way. Its first result, nothing tuned: 29 of 40
-found, and two of the others run as they were meant. Now all 38 that are mistakes are found.
+The files `third_*`, `fourth_*` and `fifth_*` are later lists, made in the same way. When the check first saw them it
+found 29 of 40, 49 of 60 and 54 of 60 mistakes; of the right scripts only one of the third was refused. What was missed
+of the first four was mended by rules for whole classes of mistakes; nothing was tuned on the fifth.
 """
 
 from __future__ import annotations
@@ -47,17 +48,21 @@ CHANGING = {
 MISSED = {
     "id instead of card_id": "the schema says that cards may have further keys",
     "parallel with bare values": "this is right",
-    "a method of a deadline that may be missing": "it may also be there, as far as the check knows",
-    "arithmetic with a mean that may be missing": "it may also be there, as far as the check knows",
     "json without its import": "this is right: scripts have their modules without imports",
     "return at the end of a script": "this is right: it is what the script returns",
+    "now without a zone minus a time with one": "not looked for: whether a time has a zone",
+    "a medium priority": "not looked for: which of a list's dicts is unpacked",
+    "pages are counted from zero": "not looked for: the numbers that a range gives",
+    "call with the arguments in a dictionary": "this is right",
+    "a timedelta of the class datetime": "not looked for: attributes of classes; it fails before the first call",
+    "assignments that may be null": "a script that asks with get knows that the key may be missing",
 }
 """What is not found before the first call, and why."""
 REFUSED = {
     "commits by month": "the interpreter has no datetime.fromtimestamp, which is told before the first call",
 }
 """Right scripts of plain Python that use what the scripts' interpreter lacks."""
-LISTED = {"": 60, "third_": 40, "fourth_": 60}
+LISTED = {"": 60, "third_": 40, "fourth_": 60, "fifth_": 60}
 """How the names of the lists begin, and how many of each kind they hold."""
 
 
