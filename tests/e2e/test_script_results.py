@@ -13,6 +13,7 @@ import pytest_asyncio
 
 from mcp_optimizer import Optimizer
 from mcp_optimizer.catalog.forms import Detail
+from mcp_optimizer.errors import InvalidRequest
 
 pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="module")]
 
@@ -76,7 +77,9 @@ async def test_none_for_an_optional_argument_leaves_it_out(optimizer: Optimizer)
 
 
 async def test_none_for_an_argument_that_is_needed_is_refused(optimizer: Optimizer) -> None:
-    result = await optimizer.run_script("missing = {}.get('text')\ngiving.taken(text=missing)")
+    with pytest.raises(InvalidRequest, match="argument 'text': takes a str, not None"):
+        await optimizer.run_script("missing = {}.get('text')\ngiving.taken(text=missing)")
+    result = await optimizer.run_script("import json\nmissing = json.loads('null')\ngiving.taken(text=missing)")
     assert result["isError"]
     assert "text" in text(result)
 
