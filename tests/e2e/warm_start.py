@@ -137,6 +137,8 @@ def _tell(connection: socket.socket, number: int) -> None:
 
 def run(asked: dict[str, Any]) -> None:
     """As `python` with these arguments: `-m MODULE ...` or `SCRIPT ...`."""
+    # Tests in the background are started with SIGINT ignored.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
     os.environ.clear()
     os.environ.update(asked["environment"])

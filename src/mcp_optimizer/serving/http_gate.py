@@ -155,8 +155,7 @@ class HttpGate:
         finally:
             held.release()
         try:
-            # Only a request that begins a session can be one too many.
-            answering = self._pass(message, body, scope, receive, _with_retry(send) if session is None else send)
+            answering = self._pass(message, body, scope, receive, _with_retry(send))
             lasts = isinstance(message, JSONRPCRequest) and message.method == _LISTEN
             await (self._last(answering, request, principal) if lasts else answering)
         finally:
