@@ -126,13 +126,25 @@ async def _listening(
             assert line, "the gateway ended before it listened"
             found = re.search(r"http://\S+/mcp", line)
             address = found.group() if found else ""
-        drain = asyncio.create_task(process.stderr.read())
-        yield address, process
-        drain.cancel()
+        said: list[bytes] = []
+        drain = asyncio.create_task(_drained(process.stderr, said))
+        try:
+            yield address, process
+        except Exception:
+            # Whoever looks at a test that failed wants to know what the gateway said.
+            print(b"".join(said).decode(errors="replace"), file=sys.stderr)
+            raise
+        finally:
+            drain.cancel()
     finally:
         if process.returncode is None:
             process.send_signal(signal.SIGTERM)
         await asyncio.wait_for(process.wait(), 20)
+
+
+async def _drained(stream: asyncio.StreamReader, into: list[bytes]) -> None:
+    while chunk := await stream.read(65_536):
+        into.append(chunk)
 
 
 async def until_found(client: Client, query: str, name: str, seconds: float = 15) -> dict[str, Any]:

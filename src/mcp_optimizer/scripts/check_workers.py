@@ -12,7 +12,9 @@ from collections import OrderedDict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from mcp_optimizer.errors import InvalidRequest
 from mcp_optimizer.limits import Limits
+from mcp_optimizer.scripts.worker_pool import WorkerPool
 
 if TYPE_CHECKING:
     from pydantic_monty import AsyncMonty
@@ -24,9 +26,6 @@ _CHECKS_PER_WORKER = 500
 _MOST_REMEMBERED = 200
 _GRACE = 1.0
 """Seconds after which a worker that does not end is killed."""
-
-_AFTER_THE_END = 0.05
-"""Seconds after the last worker ended, in which threads of the library end."""
 
 
 @dataclass(frozen=True)
@@ -47,8 +46,7 @@ class CheckWorkers:
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
-        self._pool: AsyncMonty | None = None
-        self._opening = asyncio.Lock()
+        self._pool = WorkerPool(self._made)
         self._free = asyncio.Semaphore(_MOST)
         self._known: OrderedDict[bytes, CheckVerdict] = OrderedDict()
 
@@ -72,8 +70,7 @@ class CheckWorkers:
         import pydantic_monty
 
         async with self._free:
-            pool = await self._opened()
-            checked = pool.checkout(type_check=True, type_check_stubs=stubs, type_check_format="json")
+            checked = self._pool.session(type_check=True, type_check_stubs=stubs, type_check_format="json")
             try:
                 async with asyncio.timeout(self._limits.script_check_seconds), checked as session:
                     await session.feed_start(text)
@@ -82,28 +79,20 @@ class CheckWorkers:
             except (pydantic_monty.MontySyntaxError, pydantic_monty.MontyRuntimeError) as error:
                 frames = error.traceback()
                 return CheckVerdict(refused=error.display("msg"), line=frames[-1].line if frames else 1)
-            except (TimeoutError, pydantic_monty.MontyError, OSError):
+            except (TimeoutError, InvalidRequest, pydantic_monty.MontyError, RuntimeError, OSError):
                 return CheckVerdict(is_made=False)
         return CheckVerdict()
 
-    async def _opened(self) -> AsyncMonty:
-        import pydantic_monty
+    def _made(self) -> AsyncMonty:
+        from pydantic_monty import AsyncMonty
 
-        async with self._opening:
-            if self._pool is None:
-                pool = pydantic_monty.AsyncMonty(
-                    min_processes=0,
-                    max_processes=_MOST,
-                    max_checkouts_per_worker=_CHECKS_PER_WORKER,
-                    request_timeout=self._limits.script_check_seconds + _GRACE,
-                )
-                self._pool = await pool.__aenter__()
-            return self._pool
+        return AsyncMonty(
+            min_processes=0,
+            max_processes=_MOST,
+            max_checkouts_per_worker=_CHECKS_PER_WORKER,
+            request_timeout=self._limits.script_check_seconds + _GRACE,
+        )
 
     async def close(self) -> None:
         """End all workers."""
-        async with self._opening:
-            pool, self._pool = self._pool, None
-            if pool is not None:
-                await pool.__aexit__(None, None, None)
-                await asyncio.sleep(_AFTER_THE_END)
+        await self._pool.close()

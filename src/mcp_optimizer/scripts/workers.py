@@ -6,8 +6,6 @@ crashes or is killed ends one script, and another takes its place.
 
 from __future__ import annotations
 
-import asyncio
-import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
@@ -15,11 +13,10 @@ from typing import TYPE_CHECKING, Any
 from mcp_optimizer.errors import ConfigurationError
 from mcp_optimizer.limits import Limits
 from mcp_optimizer.scripts.turns import ScriptTurn, ScriptTurns
+from mcp_optimizer.scripts.worker_pool import WorkerPool
 
 if TYPE_CHECKING:
     from pydantic_monty import AsyncMonty, AsyncMontySession
-
-logger = logging.getLogger(__name__)
 
 MISSING = (
     "Scripts need another package. Install it with: pip install 'mcp-optimizer-gateway[scripts]', or set scripts = "
@@ -31,11 +28,6 @@ _DEEPEST = 300
 
 _GRACE = 1.0
 """Seconds in which a worker ends a script itself before it is killed."""
-
-_AFTER_THE_END = 0.05
-"""Seconds after the last worker ended. Threads of the library end a little later, and one that does so while the
-interpreter ends aborts the process.
-"""
 
 
 def check_installed() -> None:
@@ -51,8 +43,7 @@ class Workers:
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
-        self._pool: AsyncMonty | None = None
-        self._opening = asyncio.Lock()
+        self._pool = WorkerPool(self._made)
         self._turns = ScriptTurns(limits.script_workers)
 
     def turn(self, caller: str) -> ScriptTurn:
@@ -62,10 +53,8 @@ class Workers:
     @asynccontextmanager
     async def session(self, turn: ScriptTurn) -> AsyncIterator[AsyncMontySession]:
         """A fresh interpreter for one script. Raises InvalidRequest if none becomes free."""
-        async with turn:
-            pool = await self._opened()
-            async with pool.checkout(script_name="script", limits=self._resource_limits()) as session:
-                yield session
+        async with turn, self._pool.session(script_name="script", limits=self._resource_limits()) as session:
+            yield session
 
     def _resource_limits(self) -> Any:
         return {
@@ -76,13 +65,7 @@ class Workers:
             "max_suspensions": 3 * self._limits.script_calls + 1_000,
         }
 
-    async def _opened(self) -> AsyncMonty:
-        async with self._opening:
-            if self._pool is None:
-                self._pool = await self._started()
-            return self._pool
-
-    async def _started(self) -> AsyncMonty:
+    def _made(self) -> AsyncMonty:
         try:
             import pydantic_monty
         except ImportError:
@@ -91,15 +74,10 @@ class Workers:
         unknown = self._resource_limits().keys() - pydantic_monty.ResourceLimits.__annotations__.keys()
         if unknown:
             raise ConfigurationError(f"This pydantic-monty does not know the limits {sorted(unknown)}. {MISSING}")
-        pool = pydantic_monty.AsyncMonty(
+        return pydantic_monty.AsyncMonty(
             min_processes=1, max_processes=self._turns.most, feed_duration_limit_grace=_GRACE
         )
-        return await pool.__aenter__()
 
     async def close(self) -> None:
         """End all workers."""
-        async with self._opening:
-            pool, self._pool = self._pool, None
-            if pool is not None:
-                await pool.__aexit__(None, None, None)
-                await asyncio.sleep(_AFTER_THE_END)
+        await self._pool.close()
