@@ -130,6 +130,9 @@ class AuditWriter:
                 for _ in batch:
                     self._queue.popleft()
                 self.written += len(batch)
+                if len(batch) < _BATCH and not self._ending.is_set():
+                    # What came meanwhile waits for more: a transaction for each would cost more than the calls.
+                    break
         except (CatalogError, OSError) as error:
             logger.warning("Cannot write the audit to %s now: %s. %d waiting.", self._place.name, error, self.waiting)
             return False

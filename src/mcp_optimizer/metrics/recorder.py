@@ -152,6 +152,9 @@ class Recorder:
                 for _ in batch:
                     self._queue.popleft()
                 self.written += len(batch)
+                if len(batch) < _BATCH and not self._ending.is_set():
+                    # What came meanwhile waits for more: a transaction for each would cost more than the calls.
+                    break
             await self._forget_old(store)
         except CatalogError as error:
             logger.warning(

@@ -69,6 +69,32 @@ def read(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
 
+async def test_what_arrives_while_others_are_written_waits_for_more_and_nothing_of_it_is_lost_at_the_end() -> None:
+    table = Table()
+    writer = AuditWriter(table)
+    writer.start()
+    table.is_open.clear()
+    writer.put(act(0))
+    await until(lambda: table.tried == 1)
+    writer.put(act(1))
+    table.is_open.set()
+    await until(lambda: writer.written == 1)
+    assert (table.tried, writer.waiting) == (1, 1)
+    for number in range(2, 5):
+        writer.put(act(number))
+    await until(lambda: writer.written == 5)
+    assert table.tried == 2
+    table.is_open.clear()
+    writer.put(act(5))
+    await until(lambda: table.tried == 3)
+    writer.put(act(6))
+    stopping = asyncio.create_task(writer.stop())
+    await asyncio.sleep(0)
+    table.is_open.set()
+    await stopping
+    assert [entry.at_ms - act(0).at_ms for entry in table.entries] == list(range(7))
+
+
 async def test_entries_reach_the_table_and_the_file_in_their_order(tmp_path: Path) -> None:
     table, path = Table(), tmp_path / "audit.jsonl"
     trail = trail_of(table, path)
