@@ -78,11 +78,12 @@ class ControlListener:
 
     async def stop(self) -> None:
         """Close the socket and remove it; commands that still wait are told nothing."""
-        if self._server is not None:
-            self._server.close()
+        # In this order: a socket that is there and refuses is taken for a dead gateway's.
         if self._path is not None:
             with contextlib.suppress(OSError):
                 self._path.unlink()
+        if self._server is not None:
+            self._server.close()
         for task in self._connected:
             task.cancel()
         if self._connected:

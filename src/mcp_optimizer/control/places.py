@@ -81,16 +81,19 @@ def made_folder(environment: Mapping[str, str]) -> Path | None:
 
 def bound_socket(folder: Path, name: str) -> tuple[socket.socket, Path]:
     """A listening socket that only its owner can use. The name holds our process id, so an old one there is dead."""
-    path = folder / name
-    path.unlink(missing_ok=True)
+    # Whoever finds a socket at which nobody listens takes it for a dead one's, and removes it.
+    path, unfinished = folder / name, folder / f".{os.getpid()}"
+    unfinished.unlink(missing_ok=True)
     made = socket.socket(socket.AF_UNIX)
     try:
-        made.bind(str(path))
-        path.chmod(0o600)
+        made.bind(str(unfinished))
+        unfinished.chmod(0o600)
         made.listen(128)
         made.setblocking(False)
+        unfinished.rename(path)
     except OSError:
         made.close()
+        unfinished.unlink(missing_ok=True)
         raise
     return made, path
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import socket
 import stat
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -71,6 +73,34 @@ def test_what_a_dead_process_with_our_id_left_is_replaced(runtime: dict[str, str
     new, path = bound_socket(folder, "a-1.sock")
     with new, socket.socket(socket.AF_UNIX) as client:
         client.connect(str(path))
+
+
+LOOKING = """
+from mcp_optimizer.control import asking
+from mcp_optimizer.settings import Settings
+
+asking._HELLO_SECONDS = 0.001
+print(flush=True)
+while True:
+    asking.running_gateways(Settings(demo=True))
+"""
+
+
+@pytest.mark.process
+def test_commands_that_look_while_a_gateway_starts_leave_its_socket_alone(runtime: dict[str, str]) -> None:
+    folder = made_folder(runtime)
+    assert folder is not None
+    with subprocess.Popen([sys.executable, "-c", LOOKING], stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        try:
+            for number in range(1_000):
+                listening, path = bound_socket(folder, socket_name(identity(Settings(demo=True)), number))
+                with listening:
+                    assert path.exists()
+                    path.unlink()
+        finally:
+            process.kill()
 
 
 def test_a_place_whose_path_is_too_long_for_a_socket_is_left_out(tmp_path: Path) -> None:
