@@ -7,6 +7,7 @@ tree needs no recursion.
 from __future__ import annotations
 
 import ast
+import threading
 import warnings
 from collections.abc import Iterable, Iterator
 
@@ -14,6 +15,11 @@ from mcp_optimizer.errors import InvalidRequest
 
 _DEEPEST = 100
 """Levels of nesting that a script may have: more is nothing a model writes."""
+
+_PARSING = threading.Lock()
+"""Held by whoever parses: in Python 3.11 two threads that do so fail with SystemError now and then, because they
+count the depth of their trees together. Warnings are switched off for all threads too.
+"""
 
 
 def parsed(script: str) -> ast.Module:
@@ -34,7 +40,7 @@ def parsed(script: str) -> ast.Module:
 
 def parsed_quietly(script: str) -> ast.Module:
     """Python warns of what it finds odd in a script; that is for its author, not for our log."""
-    with warnings.catch_warnings():
+    with _PARSING, warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return ast.parse(script)
 
