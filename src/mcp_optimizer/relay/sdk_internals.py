@@ -13,7 +13,7 @@ from contextvars import ContextVar
 from typing import Any, Generic, TypeVar
 
 import anyio
-from mcp.server.auth.middleware.bearer_auth import AuthorizationContext
+from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser, AuthorizationContext, authorization_context
 from mcp.server.connection import Connection
 from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel import Server
@@ -25,6 +25,9 @@ from mcp_types import RequestId
 from mcp_types.methods import validate_client_result
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
+
+from mcp_optimizer.relay.sdk_calls import SessionCalls
+from mcp_optimizer.relay.sdk_streams import OpenTransport
 
 Events = TypeVar("Events", bound=EventStore)
 
@@ -83,6 +86,7 @@ class OpenSessionManager(StreamableHTTPSessionManager, Generic[Events]):
         super().__init__(server, **options)
         self.asgi_app = gate(self._handle_request)  # type: ignore[assignment]
         self._name: ContextVar[str] = ContextVar("session", default="")
+        self._calls: dict[str, SessionCalls] = {}
 
     def __len__(self) -> int:
         """How many sessions are open. The SDK bounds their number and does not tell it."""
@@ -114,6 +118,32 @@ class OpenSessionManager(StreamableHTTPSessionManager, Generic[Events]):
             # The last in the order is the one that was used last.
             self._server_instances[name] = transport
         await super()._handle_stateful_request(scope, receive, send)
+
+    def use_session(self, name: str, scope: Scope) -> OpenTransport | None:
+        """The open session of this name, if whoever sends this request began it."""
+        user = scope.get("user")
+        owner = authorization_context(user) if isinstance(user, AuthenticatedUser) else None
+        if name not in self._server_instances or owner != self._session_owners.get(name):
+            return None
+        # The last in the order is the one that was used last.
+        transport = self._server_instances[name] = self._server_instances.pop(name)
+        return transport if isinstance(transport, OpenTransport) else None
+
+    def remember(self, ctx: ServerRequestContext[Any, Any]) -> None:
+        """A session shakes hands: from now on its calls can be handled without the SDK's transport."""
+        connection = connection_of(ctx)
+        name = connection.session_id
+        if name is None or ((known := self._calls.get(name)) is not None and known.connection is connection):
+            return
+        calls = self._calls[name] = SessionCalls(self.app, connection, self._lifespan_state)
+        connection.exit_stack.callback(self._forget, name, calls)
+
+    def _forget(self, name: str, calls: SessionCalls) -> None:
+        if self._calls.get(name) is calls:
+            del self._calls[name]
+
+    def calls_of(self, session: str) -> SessionCalls | None:
+        return self._calls.get(session)
 
     async def drop_unused(self) -> bool:
         """End the session that was not used for the longest time, if one has no request in progress."""
@@ -155,7 +185,7 @@ class OpenSessionManager(StreamableHTTPSessionManager, Generic[Events]):
         """As the SDK does, which makes ids that nobody else can read, before it looks at the request."""
         if self.is_full:
             return None
-        transport = StreamableHTTPServerTransport(
+        transport = OpenTransport(
             mcp_session_id=name,
             is_json_response_enabled=self.json_response,
             event_store=self.event_store,

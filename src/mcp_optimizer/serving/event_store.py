@@ -110,6 +110,10 @@ class SessionEvents(EventStore):
             self._not_whole.clear()
         self._not_whole.add(stream)
 
+    def open_stream(self, stream: str) -> str:
+        """Keep the empty event that opens a stream, and return its id."""
+        return self._events.keep(self, stream, None)
+
     async def store_event(self, stream_id: str, message: JSONRPCMessage | None) -> str:
         if stream_id in self._not_whole and isinstance(message, JSONRPCResponse):
             self._not_whole.discard(stream_id)

@@ -13,6 +13,24 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 _HELD = 0.25
 """Seconds."""
 
+_HOLD_KEY = "mcp_optimizer.first_event"
+
+
+class _Hold:
+    """Whether the event of one request is still delayed."""
+
+    def __init__(self) -> None:
+        self.is_over = False
+
+    def end(self) -> None:
+        self.is_over = True
+
+
+def release_first_event(scope: Scope) -> None:
+    """This request has already waited: do not delay its first event."""
+    if (hold := scope.get(_HOLD_KEY)) is not None:
+        hold.end()
+
 
 class HeldFirstEvents:
     """An ASGI middleware."""
@@ -25,6 +43,8 @@ class HeldFirstEvents:
         if scope["type"] != "http" or scope["method"] != "POST":
             await self._app(scope, receive, send)
             return
+        hold = _Hold()
+        scope[_HOLD_KEY] = hold
         # A timer, because a task for each request would cost more than the event, which is nearly never sent.
         due: asyncio.TimerHandle | None = None
         releasing: asyncio.Task[None] | None = None
@@ -38,7 +58,7 @@ class HeldFirstEvents:
 
         async def pass_on(message: Message) -> None:
             nonlocal due, releasing, held, has_begun
-            if not has_begun and _is_empty_event(message):
+            if not has_begun and not hold.is_over and _is_empty_event(message):
                 has_begun, held = True, message
                 due = asyncio.get_running_loop().call_later(self._seconds, release)
                 return

@@ -99,7 +99,7 @@ def build_http_app(
     served.count_sessions_with(lambda: len(sessions))
     described = metadata_routes(door, hosts) if door is not None and door.has_issuers else ()
     between = forwarding.routes() if forwarding is not None else ()
-    server.middleware.insert(0, sessions.leave_large)
+    server.middleware.insert(0, sessions.around)
     known = [Route("/health", health), Route("/ready", ready), *described, *between, *routes]
     # The last one keeps Starlette from sending others to a similar address, at whatever host they name.
     app = Starlette(

@@ -29,6 +29,7 @@ from mcp_optimizer.serving.forwarded import FORWARDED_KEY
 from mcp_optimizer.serving.forwarding import Forwarding
 from mcp_optimizer.serving.gate import LARGE, PARAMS_KEY, Gate, Refused
 from mcp_optimizer.serving.held_bodies import RETRY_AFTER, HeldBody, RoomForBodies
+from mcp_optimizer.serving.http_lane import HttpLane
 from mcp_optimizer.serving.last_requests import release_stream
 from mcp_optimizer.serving.lasting_streams import LastingStreams
 from mcp_optimizer.serving.outlines import outlined
@@ -60,9 +61,11 @@ class HttpGate:
         hosts: TransportSecuritySettings | None,
         door: Door | None = None,
         forwarding: Forwarding | None = None,
+        lane: HttpLane | None = None,
     ) -> None:
         """Without a `door`, everybody is ANYONE. `forwarding`: to other gateways, if there can be some."""
         self._forwarding = forwarding
+        self._lane = lane
         self._app = app
         self._gate = gate
         self._door = door
@@ -155,6 +158,10 @@ class HttpGate:
         finally:
             held.release()
         try:
+            if self._lane is not None and (call := self._lane.takes(request, message)) is not None:
+                body.clear()
+                await call.respond(scope, receive, send)
+                return
             answering = self._pass(message, body, scope, receive, _with_retry(send))
             lasts = isinstance(message, JSONRPCRequest) and message.method == _LISTEN
             await (self._last(answering, request, principal) if lasts else answering)

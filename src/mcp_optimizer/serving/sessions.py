@@ -28,6 +28,7 @@ from mcp_optimizer.callers.door import Door
 from mcp_optimizer.domain.principal import ANYONE, Principal
 from mcp_optimizer.relay.connected import PRINCIPAL_KEY
 from mcp_optimizer.relay.sdk_internals import OpenSessionManager
+from mcp_optimizer.relay.sdk_streams import OpenTransport
 from mcp_optimizer.runtime.owned_names import new_owner
 from mcp_optimizer.runtime.signatures import Signatures
 from mcp_optimizer.runtime.tasks import BackgroundTasks
@@ -37,6 +38,7 @@ from mcp_optimizer.serving.forwarded import FORWARDED_KEY
 from mcp_optimizer.serving.forwarding import LAST_EVENT_ID, Forwarding
 from mcp_optimizer.serving.gate import Gate
 from mcp_optimizer.serving.http_gate import HttpGate
+from mcp_optimizer.serving.http_lane import AT_ONCE_KEY, HttpLane
 from mcp_optimizer.serving.large_bodies import has_left, leave_large
 from mcp_optimizer.serving.session_ids import Introduction, SessionIds
 
@@ -72,7 +74,7 @@ class Sessions(OpenSessionManager[SessionEvents]):
         limits = gate.limits
         super().__init__(
             server,
-            gate=lambda app: HttpGate(app, gate, hosts, door, forwarding),
+            gate=lambda app: HttpGate(app, gate, hosts, door, forwarding, HttpLane(self)),
             max_sessions=limits.sessions,
             security_settings=hosts,
             retry_interval=_RETRY_MS,
@@ -126,14 +128,25 @@ class Sessions(OpenSessionManager[SessionEvents]):
         finally:
             self._ending_here.discard(session)
 
-    async def leave_large(self, ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
-        """A middleware of the MCP server: large values bypass the SDK and cannot be sent again."""
+    async def around(self, ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
+        """A middleware of the MCP server: sessions that begin are known to the lane, and large values bypass the SDK
+        and cannot be sent again.
+        """
+        if ctx.method == "initialize":
+            self.remember(ctx)
         result = await leave_large(ctx, call_next)
-        if isinstance(ctx.request, Request) and has_left(ctx):
+        if isinstance(ctx.request, Request) and has_left(ctx) and AT_ONCE_KEY not in ctx.request.scope:
             events = self._of_session.get(ctx.request.headers.get(MCP_SESSION_ID_HEADER))
             if events is not None:
                 events.leave_out(str(ctx.request_id))
         return result
+
+    def session_of(self, request: Request) -> OpenTransport | None:
+        session = request.headers.get(MCP_SESSION_ID_HEADER)
+        return self.use_session(session, request.scope) if session and session not in self._opening else None
+
+    def first_event(self, session: str, stream: str) -> str:
+        return self._of_session[session].open_stream(stream)
 
     def _introduction(self, message: Message) -> Introduction | None:
         """What an `initialize` says; None for any other request. The gate passes on each body in one piece."""
