@@ -121,9 +121,12 @@ class AuditWriter:
             await asyncio.wait_for(self._ending.wait(), seconds)
 
     async def _write_waiting(self) -> bool:
+        # Not what arrives meanwhile: as long as calls go on, each would become a transaction of its own.
+        waiting = len(self._queue)
         try:
-            while self._queue:
+            while waiting > 0:
                 batch = list(islice(self._queue, _BATCH))
+                waiting -= len(batch)
                 unsaid = self._unsaid
                 await self._place.write([*_lost_before(unsaid), *batch])
                 self._unsaid -= unsaid

@@ -98,6 +98,7 @@ async def _serve_client(settings: Settings, early: EarlyAnswers | None) -> None:
     from mcp_optimizer.app import Optimizer
     from mcp_optimizer.runtime.memory import kept_tidy
     from mcp_optimizer.serving.stdio import message_streams
+    from mcp_optimizer.serving.stdio_lane import StdioLane
 
     signals = Signals()
     optimizer = Optimizer.from_settings(settings, has_one_client=True)
@@ -108,7 +109,7 @@ async def _serve_client(settings: Settings, early: EarlyAnswers | None) -> None:
         async with (
             reached_by_commands(optimizer) as control,
             kept_tidy(),
-            message_streams(optimizer.gate, early) as (read_stream, write_stream),
+            message_streams(optimizer.gate, early, StdioLane(server)) as (read_stream, write_stream),
         ):
             serving = asyncio.create_task(server.run(read_stream, write_stream, server.create_initialization_options()))
             await signals.until_asked(serving)

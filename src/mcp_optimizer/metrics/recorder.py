@@ -145,9 +145,13 @@ class Recorder:
         return self._ending.is_set()
 
     async def _write_waiting(self, store: Store) -> bool:
+        # Not what arrives meanwhile, unless it is the last time: as long as calls go on, each would become a
+        # transaction of its own.
+        waiting = len(self._queue)
         try:
-            while self._queue:
+            while self._queue if self._ending.is_set() else waiting > 0:
                 batch = list(islice(self._queue, _BATCH))
+                waiting -= len(batch)
                 await store.write(batch)
                 for _ in batch:
                     self._queue.popleft()

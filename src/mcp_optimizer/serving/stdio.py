@@ -8,7 +8,7 @@ client that does not read its responses. Requests that were answered early are h
 from __future__ import annotations
 
 import asyncio
-import json
+import contextlib
 import logging
 import re
 from collections.abc import AsyncIterator
@@ -25,22 +25,35 @@ from mcp_types import JSONRPCError, JSONRPCMessage, JSONRPCNotification, JSONRPC
 from mcp_optimizer.largejson.raw import Placeholders, has_large
 from mcp_optimizer.serving.early_answers import NOTHING, EarlyAnswers, Heard, HeardLine
 from mcp_optimizer.serving.gate import Gate, Refused
+from mcp_optimizer.serving.message_lines import Outcome, as_message, line_of, response_line
 from mcp_optimizer.serving.pipes import CHUNK, Pipes, has_pipes, own_pipes
+from mcp_optimizer.serving.stdio_lane import StdioLane
 from mcp_optimizer.upstream.lines import Overlong, lines
 
 logger = logging.getLogger(__name__)
+
+_ROOM = 64 * 1024
+"""Bytes in the pipe's buffer up to which more are written without waiting."""
+
+_TURNS = 12
+"""Turns of the event loop after which the SDK has begun to handle a message; it takes about half as many."""
 
 Incoming = MemoryObjectSendStream[SessionMessage | Exception]
 Outgoing = MemoryObjectSendStream[SessionMessage]
 
 
 @asynccontextmanager
-async def message_streams(gate: Gate, early: EarlyAnswers | None = None) -> AsyncIterator[tuple[Any, Any]]:
-    """The messages from stdin, and the stream to stdout. Takes over from `early`, if it has answered until now."""
+async def message_streams(
+    gate: Gate, early: EarlyAnswers | None = None, lane: StdioLane | None = None
+) -> AsyncIterator[tuple[Any, Any]]:
+    """The messages from stdin, and the stream to stdout. Takes over from `early`, if it has answered until now.
+
+    `lane` answers what it takes; the rest is for whoever reads the messages.
+    """
     if early is not None:
-        streams = piped(gate, early.pipes, await early.stop())
+        streams = piped(gate, early.pipes, await early.stop(), lane)
     elif has_pipes():
-        streams = piped(gate, await own_pipes())
+        streams = piped(gate, await own_pipes(), NOTHING, lane)
     else:
         streams = stdio_server()
     async with streams as both:
@@ -48,17 +61,24 @@ async def message_streams(gate: Gate, early: EarlyAnswers | None = None) -> Asyn
 
 
 @asynccontextmanager
-async def piped(gate: Gate, pipes: Pipes, heard: Heard = NOTHING) -> AsyncIterator[tuple[Any, Any]]:
+async def piped(
+    gate: Gate, pipes: Pipes, heard: Heard = NOTHING, lane: StdioLane | None = None
+) -> AsyncIterator[tuple[Any, Any]]:
     """The same for any pipes, of which `heard` was read already."""
     incoming, read_stream = anyio.create_memory_object_stream[SessionMessage | Exception](0)
     write_stream, outgoing = anyio.create_memory_object_stream[SessionMessage](0)
-    client = _Client(gate, incoming, write_stream.clone())
+    client = _Client(gate, incoming, write_stream.clone(), pipes.writer, lane)
     try:
         # Everything to be written is written to the end; nothing waits for further input.
         async with anyio.create_task_group() as writes, write_stream, anyio.create_task_group() as reads:
             writes.start_soon(_write, pipes.writer, outgoing, client)
             reads.start_soon(client.read, pipes.reader, heard)
-            yield read_stream, write_stream
+            try:
+                yield read_stream, write_stream
+            finally:
+                if lane is not None:
+                    await lane.end()
+                client.lane_ended()
             reads.cancel_scope.cancel()
     finally:
         pipes.close()
@@ -67,10 +87,23 @@ async def piped(gate: Gate, pipes: Pipes, heard: Heard = NOTHING) -> AsyncIterat
 class _Client:
     """The one client on stdio: its incoming messages, and its requests in progress."""
 
-    def __init__(self, gate: Gate, incoming: Incoming, replies: Outgoing) -> None:
+    def __init__(
+        self,
+        gate: Gate,
+        incoming: Incoming,
+        replies: Outgoing,
+        writer: asyncio.StreamWriter,
+        lane: StdioLane | None = None,
+    ) -> None:
         self._gate = gate
         self._incoming = incoming
         self._replies = replies
+        # Open for longer than we read, because calls that are in progress then are still answered.
+        self._lane_replies = replies.clone()
+        self._writer = writer
+        self._lane = lane
+        self._turns_left = 0
+        """Turns of the event loop in which a message may still be on its way through the SDK's streams."""
         self._under_way: set[types.RequestId] = set()
         self._wrote = asyncio.Event()
         self._repeated: HeardLine | None = None
@@ -111,12 +144,47 @@ class _Client:
         while self._replies.statistics().tasks_waiting_send >= self._gate.limits.pending_replies:
             self._wrote.clear()
             await self._wrote.wait()
+        if self._takes_short_way(message):
+            return None
         try:
             await self._incoming.send(SessionMessage(message))
+            self._passed_on()
         except (anyio.BrokenResourceError, anyio.ClosedResourceError):
             # The server no longer listens. Reading ends with stdin, or with the server.
             return None
         return None
+
+    def _takes_short_way(self, message: JSONRPCMessage) -> bool:
+        """Whether the lane answers it. Not before what was said earlier has been heard."""
+        if self._lane is None or self._turns_left or self._repeated is not None:
+            return False
+        return isinstance(message, JSONRPCRequest) and self._lane.takes(message, self._respond)
+
+    def _passed_on(self) -> None:
+        if self._lane is not None:
+            if not self._turns_left:
+                asyncio.get_running_loop().call_soon(self._turn)
+            self._turns_left = _TURNS
+
+    def _turn(self) -> None:
+        self._turns_left -= 1
+        if self._turns_left:
+            asyncio.get_running_loop().call_soon(self._turn)
+
+    async def _respond(self, request_id: types.RequestId, outcome: Outcome) -> None:
+        """Send the response to a call of the lane: at once if nothing is being written, else in its turn."""
+        if isinstance(outcome, types.ErrorData) or has_large(outcome) or not self._can_write_at_once():
+            with contextlib.suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
+                await self._lane_replies.send(SessionMessage(as_message(request_id, outcome)))
+            return
+        self._writer.write(response_line(request_id, outcome))
+        self._under_way.discard(_same(request_id))
+        self._wrote.set()
+
+    def _can_write_at_once(self) -> bool:
+        sending, pipe = self._lane_replies.statistics(), self._writer.transport
+        is_idle = sending.tasks_waiting_receive and not sending.tasks_waiting_send
+        return bool(is_idle) and not pipe.is_closing() and pipe.get_write_buffer_size() < _ROOM
 
     async def _take_again(self, said: HeardLine) -> None:
         """One at a time, as the client got its replies: then no limit is reached, and no id in use."""
@@ -136,6 +204,8 @@ class _Client:
         if isinstance(message, JSONRPCNotification) and message.method == "notifications/cancelled":
             # A cancelled request is never answered.
             self._under_way.discard(_same((message.params or {}).get("requestId")))
+            if self._lane is not None:
+                self._lane.cancelled(message.params)
         if not isinstance(message, JSONRPCRequest):
             return
         if _same(message.id) in self._under_way:
@@ -160,6 +230,10 @@ class _Client:
         # Nothing else is in progress meanwhile.
         self._settle(is_same=isinstance(message, JSONRPCResponse) and message.result == self._repeated.result)
         return False
+
+    def lane_ended(self) -> None:
+        """No call of the lane is left to be answered."""
+        self._lane_replies.close()
 
     def left(self) -> None:
         """The client reads no more, so no reply is to be waited for."""
@@ -187,14 +261,6 @@ def id_of(line: Overlong) -> types.RequestId | None:
     return int(found.group(2)) if found.group(2) else found.group(1).decode("utf-8", "replace")
 
 
-def _line(message: JSONRPCMessage) -> bytes:
-    try:
-        return message.model_dump_json(by_alias=True, exclude_unset=True).encode("utf-8", "surrogatepass") + b"\n"
-    except ValueError:
-        # Half a surrogate pair is not valid text, but JSON can carry it.
-        return json.dumps(message.model_dump(by_alias=True, exclude_unset=True)).encode() + b"\n"
-
-
 async def _write(
     writer: asyncio.StreamWriter, outgoing: MemoryObjectReceiveStream[SessionMessage], client: _Client
 ) -> None:
@@ -206,7 +272,7 @@ async def _write(
             if isinstance(message, JSONRPCResponse) and has_large(message.result):
                 message = message.model_copy(update={"result": large.take(message.result)})
             try:
-                for piece in large.filled(_line(message)):
+                for piece in large.filled(line_of(message)):
                     writer.write(piece)
                     await writer.drain()
                     if large:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 import logging
 from collections.abc import Sequence
@@ -118,6 +119,28 @@ async def test_entries_are_written_while_the_gateway_runs(tmp_path: Path) -> Non
     trail.add(act(2))
     await until(lambda: len(table.entries) == len(read(path)) == 2)
     await trail.stop()
+
+
+async def test_entries_that_arrive_during_a_write_are_collected_for_the_next() -> None:
+    times: list[float] = []
+
+    class Busy(Table):
+        """Something happens during each write."""
+
+        async def write(self, entries: Sequence[AuditEntry]) -> None:
+            times.append(asyncio.get_running_loop().time())
+            if len(times) < 3:
+                writer.put(AuditEntry(2))
+            await super().write(entries)
+
+    table = Busy()
+    writer = AuditWriter(table)
+    writer.start()
+    writer.put(AuditEntry(1))
+    await until(lambda: len(times) == 3)
+    await writer.stop()
+    assert all(later - earlier > 0.2 for earlier, later in itertools.pairwise(times[:3]))
+    assert [entry.at_ms for entry in table.entries[:3]] == [1, 2, 2]
 
 
 async def test_hashes_are_keyed_with_the_key_of_the_database_and_alike_in_both_places(tmp_path: Path) -> None:

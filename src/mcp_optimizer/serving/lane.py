@@ -1,0 +1,137 @@
+"""Calls that are handled without the SDK's dispatcher, with the same context and the same middlewares.
+
+For a transport that has read a `tools/call` itself, on a pipe or in a session. The SDK makes a task group's task, a
+cancel scope, events and several stream hops for each request, which takes longer than everything we do in a call. What
+is used here is the SDK's public surface. Knows no transport.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+import anyio
+import mcp_types as types
+from mcp.server.connection import Connection
+from mcp.server.context import CallNext, HandlerResult, ServerMiddleware, ServerRequestContext
+from mcp.server.session import ServerSession
+from mcp.shared.dispatcher import CallOptions, Outbound
+from mcp.shared.exceptions import MCPError, NoBackChannelError
+from mcp.shared.jsonrpc_dispatcher import handler_exception_to_error_data, progress_token_from_params
+from mcp.shared.transport_context import TransportContext
+from pydantic import ValidationError
+
+CALL = "tools/call"
+
+Context = ServerRequestContext[Any, Any]
+
+_DUPLEX = TransportContext(kind="jsonrpc", can_send_request=True)
+_ONE_WAY = TransportContext(kind="jsonrpc", can_send_request=False)
+
+
+class CallChannel:
+    """One call's way back to its client, until the call ends: an SDK `DispatchContext`."""
+
+    def __init__(
+        self, request_id: types.RequestId, params: Mapping[str, Any], outbound: Outbound, *, can_ask: bool
+    ) -> None:
+        self.request_id = request_id
+        self.transport = _DUPLEX if can_ask else _ONE_WAY
+        self.message_metadata = None
+        self._params = params
+        self._outbound = outbound
+        self._is_closed = False
+        self._cancel_requested: anyio.Event | None = None
+
+    @property
+    def can_send_request(self) -> bool:
+        return self.transport.can_send_request and not self._is_closed
+
+    @property
+    def cancel_requested(self) -> anyio.Event:
+        # Nobody of ours waits for it.
+        if self._cancel_requested is None:
+            self._cancel_requested = anyio.Event()
+        return self._cancel_requested
+
+    async def send_raw_request(
+        self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None
+    ) -> dict[str, Any]:
+        if not self.can_send_request:
+            raise NoBackChannelError(method)
+        return await self._outbound.send_raw_request(method, params, opts)
+
+    async def notify(self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None) -> None:
+        if not self._is_closed:
+            await self._outbound.notify(method, params, opts)
+
+    async def progress(self, progress: float, total: float | None = None, message: str | None = None) -> None:
+        token = progress_token_from_params(self._params)
+        if token is not None:
+            more = {"total": total, "message": message}
+            said = {key: value for key, value in more.items() if value is not None}
+            await self.notify("notifications/progress", {"progressToken": token, "progress": progress, **said})
+
+    def close(self) -> None:
+        """The call is over: nothing more belongs to it."""
+        self._is_closed = True
+
+
+class CallChain:
+    """The middlewares of a server, for calls."""
+
+    def __init__(self, middlewares: list[ServerMiddleware[Any]], lifespan: Any) -> None:
+        chain: CallNext = _unanswered
+        for middleware in reversed(middlewares):
+            chain = partial(_passed_to, middleware, chain)
+        self._chain = chain
+        self._lifespan = lifespan
+
+    async def answer(self, channel: CallChannel, connection: Connection, params: Mapping[str, Any]) -> dict[str, Any]:
+        """The result of a call; raises what the SDK turns into errors."""
+        meta, version = _meta(params), connection.protocol_version
+        context: Context = ServerRequestContext(
+            session=ServerSession(channel, connection, request_meta=meta),
+            lifespan_context=self._lifespan,
+            method=CALL,
+            params=params,
+            request_id=channel.request_id,
+            meta=meta,
+            protocol_version=version,
+        )
+        result = await self._chain(context)
+        if not isinstance(result, dict):
+            raise TypeError(f"a call was answered with {type(result).__name__}")
+        return result
+
+
+def error_of(error: MCPError | ValidationError) -> types.ErrorData:
+    """The error that a client gets, as the SDK words it."""
+    found = handler_exception_to_error_data(error)
+    assert found is not None
+    return found
+
+
+def unknown_error(error: Exception, *, is_modern: bool) -> types.ErrorData:
+    """What the SDK tells a client of an error that nobody expected."""
+    if is_modern:
+        return types.ErrorData(code=types.INTERNAL_ERROR, message="Internal server error")
+    return types.ErrorData(code=0, message=str(error))
+
+
+def _meta(params: Mapping[str, Any]) -> types.RequestParamsMeta | None:
+    if "_meta" not in params:
+        return None
+    try:
+        return types.RequestParams.model_validate({"_meta": params["_meta"]}, by_name=False).meta
+    except ValidationError:
+        return None
+
+
+def _passed_to(middleware: ServerMiddleware[Any], call_next: CallNext, context: Context) -> Any:
+    return middleware(context, call_next)
+
+
+async def _unanswered(_context: Context) -> HandlerResult:
+    raise AssertionError("calls are answered by a middleware")
