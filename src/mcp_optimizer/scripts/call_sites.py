@@ -16,8 +16,8 @@ from typing import Any
 from mcp_optimizer.catalog import CatalogTool
 from mcp_optimizer.runtime.lazy import lazy
 from mcp_optimizer.scripts.argument_schemas import ArgumentSchemas
+from mcp_optimizer.scripts.constants import Constants
 from mcp_optimizer.scripts.names import Parameter, Toolbox, by_any_name, parameters_of, python_name
-from mcp_optimizer.scripts.own_values import OwnValues
 from mcp_optimizer.scripts.problems import Problem, hint, problem, shown
 from mcp_optimizer.scripts.stubs import takes_only_named
 from mcp_optimizer.scripts.syntax import bound_names
@@ -49,7 +49,7 @@ class CallSites:
         self.bound = frozenset(names)
         self.given = frozenset(variables)
         """The variables that the script is given."""
-        self.own = OwnValues(self.nodes, names)
+        self._constants = Constants(self.nodes, names)
         self.used: dict[tuple[str, str], None] = {}
         """The tools that the script names, by server and tool as it spells them."""
         self.problems: list[Problem] = []
@@ -109,7 +109,7 @@ class CallSites:
         elif how == "call" and len(node.args) == 1:
             self._add(node, tool, (), node.keywords)
         elif how == "parallel" and len(node.args) == 2:
-            for item in _items(self.own.resolved(node.args[1])):
+            for item in _items(self._constants.resolved(node.args[1])):
                 if isinstance(item, ast.Dict) and (keywords := _keywords(item)) is not None:
                     self._add(node, tool, (), keywords)
 
@@ -140,7 +140,7 @@ class CallSites:
     ) -> None:
         spelling = self._toolbox.spelling(tool)
         self.sites.append(CallSite(tool, node))
-        given = [ast.keyword(arg=one.arg, value=self.own.resolved(one.value) or one.value) for one in keywords]
+        given = [ast.keyword(arg=one.arg, value=self._constants.resolved(one.value) or one.value) for one in keywords]
         found = argument_problems(tool, spelling, args, given, self.schemas)
         for message in islice(found, _MOST_OF_A_CALL):
             self._note(node, message)

@@ -128,7 +128,7 @@ def _untyped(tree: ast.Module, sites: CallSites) -> list[Problem]:
     unknown = attribute_problems(
         sites.nodes, lambda node: id(node) in tried or sites.is_server(node.value) or _is_undefined(node.value, bound)
     )
-    found = [problem(line, message) for line, message in (*sites.own.problems(sites.nodes), *unknown)]
+    found = [problem(line, message) for line, message in unknown]
     for node in ast.walk(tree):
         match node:
             case ast.Import(names=aliases, lineno=line):

@@ -113,6 +113,10 @@ def _problems(script: str) -> list[str] | None:
         ),
         ("for b in kanban.list_boards()['boards']:\n    n = n + 1", "'n' is read before it is given a value"),
         ("ids = {1}\nkanban.list_cards(column_ids=ids)", "a set cannot be given to a tool: write list(...)"),
+        ("def f(a):\n    print(a)\nf(1).upper()", "None has no attribute 'upper'"),
+        ("async def f(a):\n    print(a)\n(await f(1))['a']", "None cannot be asked for"),
+        ("def f():\n    return 1, 2, 3\na, b = f()", "3 values cannot be unpacked into 2"),
+        ("x = {'one': 1}\nfor a, b in x:\n    print(a)", "write .items()"),
         ("print(kanban.list_boards()['boards'][0].get('nme'))", "has no key 'nme' there. Did you mean 'name'?"),
     ],
 )

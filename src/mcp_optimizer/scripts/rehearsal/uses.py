@@ -261,7 +261,8 @@ def unpacked(value: Value, number: int, over: Atom | None, changes: ResultChange
     def take(atom: Atom) -> Outcome:
         least, most = _length(atom)
         if not least <= number <= most:
-            return Wrong(f"{least} values{of_keys(atom)} cannot be unpacked into {number} names.")
+            pairs = " A dict gives its keys: write .items()." if over is not None and kind(over) == "dict" else ""
+            return Wrong(f"{least} values{of_keys(atom)} cannot be unpacked into {number} names.{pairs}")
         inner = elements(atom, changes)
         if isinstance(inner, Wrong):
             return Wrong(f"{called(atom)} cannot be unpacked into {number} names.")
