@@ -17,11 +17,13 @@ from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser, Authorizat
 from mcp.server.connection import Connection
 from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel import Server
+from mcp.server.runner import serve_one
 from mcp.server.session import ServerSession
 from mcp.server.streamable_http import MCP_SESSION_ID_HEADER, EventStore, StreamableHTTPServerTransport
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
-from mcp.shared.dispatcher import CallOptions
-from mcp_types import RequestId
+from mcp.shared.dispatcher import CallOptions, DispatchContext
+from mcp.shared.transport_context import TransportContext
+from mcp_types import JSONRPCRequest, RequestId
 from mcp_types.methods import validate_client_result
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -144,6 +146,13 @@ class OpenSessionManager(StreamableHTTPSessionManager, Generic[Events]):
 
     def calls_of(self, session: str) -> SessionCalls | None:
         return self._calls.get(session)
+
+    async def handle_modern(
+        self, context: DispatchContext[TransportContext], message: JSONRPCRequest, connection: Connection
+    ) -> dict[str, Any]:
+        """The result of a request that belongs to no session; raises what the middlewares raise."""
+        method, params, lifespan = message.method, message.params, self._lifespan_state
+        return await serve_one(self.app, context, method, params, connection=connection, lifespan_state=lifespan)
 
     async def drop_unused(self) -> bool:
         """End the session that was not used for the longest time, if one has no request in progress."""

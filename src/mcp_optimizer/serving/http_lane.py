@@ -1,4 +1,4 @@
-"""A short way for the calls of legacy sessions over HTTP: past the SDK's transport, to the same middlewares.
+"""A short way for calls over HTTP: past the SDK's transport, to the same middlewares. Here those of legacy sessions.
 
 The SDK makes each request a stream with tasks of its own. Nearly every call is answered at once and has nothing else to
 tell, so here it gets its response as one JSON body. A call that asks or tells its client something, or that takes
@@ -17,7 +17,7 @@ from mcp.server.streamable_http import MCP_SESSION_ID_HEADER, check_accept_heade
 from mcp.shared.inbound import MCP_PROTOCOL_VERSION_HEADER
 from mcp.shared.message import ServerMessageMetadata
 from mcp_types import ErrorData, JSONRPCError, JSONRPCMessage, JSONRPCRequest
-from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, is_version_at_least
+from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, MODERN_PROTOCOL_VERSIONS, is_version_at_least
 from starlette.requests import Request
 from starlette.types import Receive, Scope, Send
 
@@ -26,6 +26,7 @@ from mcp_optimizer.relay.sdk_streams import LateStream, OpenTransport
 from mcp_optimizer.serving.first_events import release_first_event
 from mcp_optimizer.serving.forwarded import FORWARDED_KEY
 from mcp_optimizer.serving.forwarding import LAST_EVENT_ID
+from mcp_optimizer.serving.modern_lane import ModernCall, ModernLane
 
 AT_ONCE_KEY = "mcp_optimizer.at_once"
 """The key that an HTTP request carries while its response would be one JSON body, which nobody can ask for again."""
@@ -55,21 +56,24 @@ class OpenSessions(Protocol):
 class HttpLane:
     """Decides which messages are ordinary calls."""
 
-    def __init__(self, sessions: OpenSessions, moment: float = _MOMENT) -> None:
+    def __init__(self, sessions: OpenSessions, modern: ModernLane, moment: float = _MOMENT) -> None:
         self._sessions = sessions
+        self._modern = modern
         self._moment = moment
 
-    def takes(self, request: Request, message: JSONRPCMessage) -> LaneCall | None:
+    def takes(self, request: Request, message: JSONRPCMessage) -> LaneCall | ModernCall | None:
         """The message as a call of this lane; None: the SDK answers it, or says what is wrong with it."""
         if not isinstance(message, JSONRPCRequest) or message.method != "tools/call" or message.params is None:
             return None
         headers = request.headers
+        if headers.get("content-type") != "application/json" or not _accepts_both(headers.get("accept", "")):
+            return None
+        if FORWARDED_KEY in request.scope:
+            return None
         revision = headers.get(MCP_PROTOCOL_VERSION_HEADER)
-        if revision not in HANDSHAKE_PROTOCOL_VERSIONS or not _accepts_both(headers.get("accept", "")):
-            return None
-        if headers.get("content-type") != "application/json":
-            return None
-        if LAST_EVENT_ID in headers or FORWARDED_KEY in request.scope:
+        if revision in MODERN_PROTOCOL_VERSIONS:
+            return self._modern.takes(request, message)
+        if revision not in HANDSHAKE_PROTOCOL_VERSIONS or LAST_EVENT_ID in headers:
             return None
         transport = self._sessions.session_of(request)
         if transport is None or transport.mcp_session_id is None or not transport.is_free(str(message.id)):

@@ -40,6 +40,7 @@ from mcp_optimizer.serving.gate import Gate
 from mcp_optimizer.serving.http_gate import HttpGate
 from mcp_optimizer.serving.http_lane import AT_ONCE_KEY, HttpLane
 from mcp_optimizer.serving.large_bodies import has_left, leave_large
+from mcp_optimizer.serving.modern_lane import ModernLane
 from mcp_optimizer.serving.session_ids import Introduction, SessionIds
 
 logger = logging.getLogger(__name__)
@@ -72,9 +73,10 @@ class Sessions(OpenSessionManager[SessionEvents]):
         forwarding: Forwarding | None = None,
     ) -> None:
         limits = gate.limits
+        lane = HttpLane(self, ModernLane(self.handle_modern, server.get_tool_input_schema))
         super().__init__(
             server,
-            gate=lambda app: HttpGate(app, gate, hosts, door, forwarding, HttpLane(self)),
+            gate=lambda app: HttpGate(app, gate, hosts, door, forwarding, lane),
             max_sessions=limits.sessions,
             security_settings=hosts,
             retry_interval=_RETRY_MS,

@@ -63,7 +63,7 @@ class Tools:
             await self.go_on.wait()
         elif name == "fail":
             raise RuntimeError("a bug")
-        return "done"
+        return str(arguments.get("text", "done"))
 
 
 class Client:
@@ -122,7 +122,7 @@ async def events(response: httpx2.Response) -> AsyncIterator[Any]:
 @asynccontextmanager
 async def served(limits: Limits | None = None) -> AsyncIterator[tuple[Tools, Client]]:
     tools = Tools()
-    server: Server[Any] = Server("test", version="1", on_call_tool=tools.call)
+    server: Server[Any] = Server("test", version="1", on_call_tool=tools.call, get_tool_input_schema=lambda _name: None)
     hosts = TransportSecuritySettings(enable_dns_rebinding_protection=False)
     sessions = Sessions(server, gate=Gate(limits or Limits()), hosts=hosts)
     server.middleware.insert(0, sessions.around)

@@ -1,0 +1,245 @@
+"""A short way for the calls of modern clients over HTTP: in the task of the request, to the same middlewares.
+
+The SDK handles each request in a group of tasks, because some send notifications and some clients leave. Nearly every
+call is answered at once and has nothing else to tell. Here it gets more only when it needs it: with the first
+notification a stream, and after a moment somebody who watches whether the client is still there. Called by `http_lane`;
+whatever the SDK would refuse is left to the SDK.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import anyio
+import pydantic_core
+from mcp.server.connection import Connection
+from mcp.server.runner import modern_error_data
+from mcp.shared.dispatcher import CallOptions
+from mcp.shared.exceptions import MCPError, NoBackChannelError
+from mcp.shared.inbound import (
+    ERROR_CODE_HTTP_STATUS,
+    InboundModernRoute,
+    classify_inbound_request,
+    validate_mcp_param_headers,
+)
+from mcp.shared.jsonrpc_dispatcher import progress_token_from_params
+from mcp.shared.message import ServerMessageMetadata
+from mcp.shared.transport_context import TransportContext
+from mcp_types import (
+    INTERNAL_ERROR,
+    ErrorData,
+    JSONRPCError,
+    JSONRPCNotification,
+    JSONRPCRequest,
+    ProgressToken,
+    RequestId,
+)
+from pydantic import ValidationError
+from starlette.requests import Request
+from starlette.types import Receive, Scope, Send
+
+from mcp_optimizer.runtime.tasks import BackgroundTasks
+
+logger = logging.getLogger(__name__)
+
+_MOMENT = 0.25
+"""Seconds after which it is watched whether the client of a call is still there."""
+
+_PING = 15.0
+"""Seconds of silence after which a client is sent something, so that nobody between takes the connection for dead."""
+
+_PARAM = "mcp-param-"
+_STREAM = [
+    (b"content-type", b"text/event-stream"),
+    (b"cache-control", b"no-cache, no-transform"),
+    (b"connection", b"keep-alive"),
+    (b"x-accel-buffering", b"no"),
+]
+
+SchemaOf = Callable[[str], Any]
+Handle = Callable[[Any, JSONRPCRequest, Connection], Awaitable[dict[str, Any]]]
+"""Runs the middlewares of the MCP server for a request, with its context, on a connection of its own."""
+
+
+class ModernLane:
+    """Decides which requests of modern clients are ordinary calls."""
+
+    def __init__(
+        self, handle: Handle, schema_of: SchemaOf | None, moment: float = _MOMENT, ping: float = _PING
+    ) -> None:
+        """`schema_of` is the schema of a tool by which the SDK checks headers with arguments."""
+        self.handle = handle
+        self.moment = moment
+        self.ping = ping
+        self._schema_of = schema_of
+        self.tasks = BackgroundTasks(logger, "A client that left is not noticed")
+
+    def takes(self, request: Request, message: JSONRPCRequest) -> ModernCall | None:
+        lines: list[tuple[bytes, bytes]] = request.scope["headers"]
+        headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in lines}
+        params = message.params or {}
+        if len(headers) != len(lines):
+            # Which of two is meant, the SDK asks.
+            return None
+        route = classify_inbound_request({"method": message.method, "params": params}, headers=headers)
+        if not isinstance(route, InboundModernRoute) or not self._agrees(params, headers):
+            return None
+        return ModernCall(self, request, message, route)
+
+    def _agrees(self, params: Mapping[str, Any], headers: Mapping[str, str]) -> bool:
+        """Whether headers that repeat arguments are right."""
+        name, arguments = params.get("name"), params.get("arguments") or {}
+        if self._schema_of is None or not isinstance(name, str) or not isinstance(arguments, Mapping):
+            return False
+        if not arguments and not any(header.startswith(_PARAM) for header in headers):
+            return True
+        schema = self._schema_of(name)
+        return schema is None or validate_mcp_param_headers(schema, arguments, headers) is None
+
+
+@dataclass
+class _Context:
+    """As the SDK makes it for a request that is answered once; `tell` sends an event on its stream."""
+
+    transport: TransportContext
+    request_id: RequestId
+    message_metadata: ServerMessageMetadata
+    progress_token: ProgressToken | None
+    tell: Callable[[bytes], Awaitable[None]]
+    can_send_request: bool = False
+    cancel_requested: anyio.Event = field(default_factory=anyio.Event)
+
+    async def send_raw_request(
+        self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None
+    ) -> dict[str, Any]:
+        del params, opts
+        raise NoBackChannelError(method)
+
+    async def notify(self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None) -> None:
+        del opts
+        body = dict(params) if params is not None else None
+        notice = JSONRPCNotification(jsonrpc="2.0", method=method, params=body)
+        await self.tell(_event(notice.model_dump_json(by_alias=True, exclude_none=True).encode()))
+
+    async def progress(self, progress: float, total: float | None = None, message: str | None = None) -> None:
+        if self.progress_token is not None:
+            more = {"total": total, "message": message}
+            said = {key: value for key, value in more.items() if value is not None}
+            await self.notify(
+                "notifications/progress", {"progressToken": self.progress_token, "progress": progress, **said}
+            )
+
+
+class ModernCall:
+    """One call, from its request to its response."""
+
+    def __init__(self, lane: ModernLane, request: Request, message: JSONRPCRequest, route: InboundModernRoute) -> None:
+        self._lane = lane
+        self._request = request
+        self._message = message
+        self._route = route
+        self._handling = anyio.CancelScope()
+        self._send: Send | None = None
+        self._is_stream = False
+        self._was_told = False
+        self._turn: asyncio.Lock | None = None
+
+    async def respond(self, _scope: Scope, receive: Receive, send: Send) -> None:
+        self._send = send
+        watching: list[asyncio.Task[None]] = []
+
+        def watch() -> None:
+            watching.append(self._lane.tasks.spawn(self._watch(receive)))
+
+        due = asyncio.get_running_loop().call_later(self._lane.moment, watch)
+        try:
+            with self._handling:
+                status, body = await self._answer()
+                await self._finish(status, body)
+        finally:
+            self._send = None
+            due.cancel()
+            for task in watching:
+                task.cancel()
+
+    async def _answer(self) -> tuple[int, bytes]:
+        request, message, route = self._request, self._message, self._route
+        connection = Connection.from_envelope(route.protocol_version, route.client_info, route.client_capabilities)
+        context = _Context(
+            TransportContext(kind="streamable-http", can_send_request=False, headers=request.headers),
+            message.id,
+            ServerMessageMetadata(request_context=request),
+            progress_token_from_params(message.params),
+            self._tell,
+        )
+        try:
+            result = await self._lane.handle(context, message, connection)
+        except (MCPError, ValidationError) as failure:
+            error = modern_error_data(failure)
+        except Exception:
+            logger.exception("Cannot answer a request")
+            error = ErrorData(code=INTERNAL_ERROR, message="Internal server error")
+        else:
+            return 200, pydantic_core.to_json({"jsonrpc": "2.0", "id": message.id, "result": result})
+        return ERROR_CODE_HTTP_STATUS.get(error.code, 200), _error(message, error)
+
+    async def _finish(self, status: int, body: bytes) -> None:
+        send, self._send = self._send, None
+        if send is None:
+            return
+        if self._is_stream:
+            assert self._turn is not None
+            async with self._turn:
+                await send({"type": "http.response.body", "body": _event(body), "more_body": False})
+            return
+        headers = [(b"content-length", b"%d" % len(body)), (b"content-type", b"application/json")]
+        await send({"type": "http.response.start", "status": status, "headers": headers})
+        await send({"type": "http.response.body", "body": body, "more_body": False})
+
+    async def _tell(self, event: bytes) -> None:
+        """Send an event; the first one makes the response a stream."""
+        if self._turn is None:
+            self._turn = asyncio.Lock()
+        async with self._turn:
+            send = self._send
+            if send is None:
+                # The call has been answered, or its client is gone.
+                return
+            self._was_told = True
+            if not self._is_stream:
+                self._is_stream = True
+                await send({"type": "http.response.start", "status": 200, "headers": _STREAM})
+            await send({"type": "http.response.body", "body": event, "more_body": True})
+        # Sending need not wait for anything, and others want their turn.
+        await asyncio.sleep(0)
+
+    async def _watch(self, receive: Receive) -> None:
+        """End the call when its client leaves; until then, break long silences."""
+        leaving = self._lane.tasks.spawn(_left(receive))
+        try:
+            while not leaving.done():
+                self._was_told = False
+                await asyncio.wait({leaving}, timeout=self._lane.ping)
+                if not leaving.done() and not self._was_told:
+                    await self._tell(b": ping\r\n\r\n")
+            self._handling.cancel()
+        finally:
+            leaving.cancel()
+
+
+async def _left(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+def _error(message: JSONRPCRequest, error: ErrorData) -> bytes:
+    written = JSONRPCError(jsonrpc="2.0", id=message.id, error=error)
+    return written.model_dump_json(by_alias=True, exclude_none=True).encode()
+
+
+def _event(message: bytes) -> bytes:
+    return b"event: message\r\ndata: " + message + b"\r\n\r\n"
