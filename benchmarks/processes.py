@@ -51,9 +51,9 @@ def private_mb(pid: int) -> float:
     return sum(private) / 1024
 
 
-def resident_mb() -> float:
-    """Resident memory of this process."""
-    for line in Path("/proc/self/status").read_text().splitlines():
+def resident_mb(pid: int | None = None) -> float:
+    """Resident memory of a process, of this one if none is given."""
+    for line in Path(f"/proc/{pid or 'self'}/status").read_text().splitlines():
         if line.startswith("VmRSS:"):
             return int(line.split()[1]) / 1024
     return 0.0

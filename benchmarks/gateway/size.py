@@ -32,6 +32,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.gateway.simulated_servers import FakeEncoder, Listings, Simulated, write_listings
+from benchmarks.processes import resident_mb
 from benchmarks.stops import TICK, Stops, quantile
 
 PROBE = 0.25
@@ -71,13 +72,8 @@ async def watched(figures: dict[str, Any], what: str) -> AsyncIterator[None]:
     await asyncio.sleep(2 * TICK)
     watching.cancel()
     seconds, work = time.perf_counter() - started, time.process_time() - at_work
-    figures[what] = {"seconds": seconds, "work_s": work, "mb": _resident(), **figures_of(stops)}
+    figures[what] = {"seconds": seconds, "work_s": work, "mb": resident_mb(), **figures_of(stops)}
     print(f"  {what}: {json.dumps({key: round(value, 1) for key, value in figures[what].items()})}", file=sys.stderr)
-
-
-def _resident() -> float:
-    lines = Path("/proc/self/status").read_text().splitlines()
-    return next(int(line.split()[1]) / 1024 for line in lines if line.startswith("VmRSS:"))
 
 
 async def measure(options: argparse.Namespace) -> dict[str, Any]:
@@ -106,7 +102,7 @@ async def measure(options: argparse.Namespace) -> dict[str, Any]:
     optimizer = Optimizer(specs, settings)
     gc.collect()
     gc.freeze()
-    figures["mb_before"] = _resident()
+    figures["mb_before"] = resident_mb()
     async with kept_tidy():
         await _ready(optimizer, options.limit, figures)
         figures["tools"] = optimizer.catalog.snapshot.index.size
@@ -121,7 +117,7 @@ async def measure(options: argparse.Namespace) -> dict[str, Any]:
             await asyncio.sleep(5)
             with suppress(TimeoutError):
                 await asyncio.wait_for(optimizer.catalog.caught_up(), options.limit)
-        figures["mb"] = _resident()
+        figures["mb"] = resident_mb()
     return figures
 
 

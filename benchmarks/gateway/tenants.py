@@ -18,9 +18,9 @@ import statistics
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 
 from benchmarks.gateway.size import REQUESTS
+from benchmarks.processes import resident_mb
 from benchmarks.tools import varied
 from mcp_optimizer.catalog import LiveCatalog
 from mcp_optimizer.catalog.forms import ToolForms
@@ -46,10 +46,10 @@ COUNTER = TokenCounter()
 
 
 def resident() -> float:
+    """Megabytes that are in use."""
     gc.collect()
     give_back()
-    lines = Path("/proc/self/status").read_text().splitlines()
-    return next(int(line.split()[1]) / 1024 for line in lines if line.startswith("VmRSS:"))
+    return resident_mb()
 
 
 async def no_database() -> None:

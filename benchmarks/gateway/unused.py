@@ -20,15 +20,9 @@ from pathlib import Path
 import httpx2
 
 from benchmarks.paths import ECHO_SERVER
-from benchmarks.processes import free_port
+from benchmarks.processes import free_port, resident_mb
 
 ROOT = Path(__file__).parents[2]
-
-
-def resident(pid: int) -> float:
-    """Megabytes."""
-    text = Path(f"/proc/{pid}/status").read_text()
-    return next(int(line.split()[1]) for line in text.splitlines() if line.startswith("VmRSS:")) / 1024
 
 
 def measured(checkout: Path, folder: Path, database: str, seconds: float) -> float:
@@ -46,7 +40,7 @@ def measured(checkout: Path, folder: Path, database: str, seconds: float) -> flo
         try:
             _wait_until_ready(port)
             time.sleep(seconds)
-            return resident(gateway.pid)
+            return resident_mb(gateway.pid)
         finally:
             gateway.terminate()
 
