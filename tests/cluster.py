@@ -204,7 +204,7 @@ def running_cluster(
         for gateway in gateways:
             # HAProxy takes them for up at its start and would leave out for a while whoever is not.
             gateway.until_ready()
-        cluster = Cluster(gateways, _free_port(), folder / "haproxy.sock", folder / "haproxy.log")
+        cluster = Cluster(gateways, free_port(), folder / "haproxy.sock", folder / "haproxy.log")
         stack.enter_context(_balancer(haproxy, cluster))
         stack.callback(_terminate_all, gateways)
         yield cluster
@@ -258,7 +258,7 @@ def _terminate_all(gateways: list[Gateway]) -> None:
             gateway.terminate()
 
 
-def _free_port() -> int:
+def free_port() -> int:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port: int = free.getsockname()[1]
