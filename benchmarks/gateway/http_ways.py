@@ -25,7 +25,7 @@ from mcp import Client
 from benchmarks.gateway.stdio_ways import measure
 from benchmarks.gateway.ways import ECHO_BLOB, ECHO_CALL, FOUND_CALL, Way
 from benchmarks.paths import ECHO_SERVER
-from benchmarks.processes import free_port, process
+from benchmarks.processes import free_port, process, processor_seconds
 
 ROOT = Path(__file__).parents[2]
 _AT_ONCE = 16
@@ -69,17 +69,21 @@ async def main() -> None:
             ways = await open_ways(stack, Path(folder), checkouts, options.era, options.back)
             used = await measure(ways, options.rounds, options.calls)
             rates: dict[str, list[float]] = {way.name: [] for way in ways}
+            together = dict.fromkeys(rates, 0.0)
+            calls = 4 * options.calls
             for _ in range(options.rounds):
                 for way in ways:
-                    rates[way.name].append(await way.many(_AT_ONCE, 4 * options.calls))
+                    before = processor_seconds(way.pid)
+                    rates[way.name].append(await way.many(_AT_ONCE, calls))
+                    together[way.name] += (processor_seconds(way.pid) - before) / (options.rounds * calls)
     head = f"| way ({options.era}, server over {options.back}) | p50 ms | x direct | processor, ms a call "
-    print(f"{head}| calls/s at {_AT_ONCE} | x direct |\n|---|---|---|---|---|---|")
+    print(f"{head}| calls/s at {_AT_ONCE} | x direct | processor at {_AT_ONCE} |\n|---|---|---|---|---|---|---|")
     direct, most = statistics.median(ways[0].seconds), statistics.median(rates["direct"])
     for way in ways:
         p50, rate = statistics.median(way.seconds), statistics.median(rates[way.name])
         print(
             f"| {way.name} | {1_000 * p50:.2f} | {p50 / direct:.2f} | {1_000 * used[way.name]:.2f} "
-            f"| {rate:.0f} | {rate / most:.2f} |"
+            f"| {rate:.0f} | {rate / most:.2f} | {1_000 * together[way.name]:.2f} |"
         )
 
 
