@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
 from typing import Any, Generic, TypeVar
 
 import anyio
+from mcp.server._otel import OpenTelemetryMiddleware
 from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser, AuthorizationContext, authorization_context
 from mcp.server.connection import Connection
-from mcp.server.context import ServerRequestContext
+from mcp.server.context import ServerMiddleware, ServerRequestContext
 from mcp.server.lowlevel import Server
 from mcp.server.runner import serve_one
 from mcp.server.session import ServerSession
@@ -44,6 +45,11 @@ def connection_of(ctx: ServerRequestContext[Any, Any]) -> Connection:
 
 def _connection(session: ServerSession) -> Connection:
     return session._connection
+
+
+def without_spans(middlewares: Sequence[ServerMiddleware[Any]]) -> list[ServerMiddleware[Any]]:
+    """Those of a server except the SDK's own, which makes a span for each message and cannot be left out otherwise."""
+    return [one for one in middlewares if not isinstance(one, OpenTelemetryMiddleware)]
 
 
 async def ask_client(

@@ -7,7 +7,7 @@ is used here is the SDK's public surface. Knows no transport.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -20,7 +20,10 @@ from mcp.shared.dispatcher import CallOptions, Outbound
 from mcp.shared.exceptions import MCPError, NoBackChannelError
 from mcp.shared.jsonrpc_dispatcher import handler_exception_to_error_data, progress_token_from_params
 from mcp.shared.transport_context import TransportContext
+from opentelemetry.trace import ProxyTracerProvider, get_tracer_provider
 from pydantic import ValidationError
+
+from mcp_optimizer.relay.sdk_internals import without_spans
 
 CALL = "tools/call"
 
@@ -81,11 +84,10 @@ class CallChannel:
 class CallChain:
     """The middlewares of a server, for calls."""
 
-    def __init__(self, middlewares: list[ServerMiddleware[Any]], lifespan: Any) -> None:
-        chain: CallNext = _unanswered
-        for middleware in reversed(middlewares):
-            chain = partial(_passed_to, middleware, chain)
-        self._chain = chain
+    def __init__(self, middlewares: Sequence[ServerMiddleware[Any]], lifespan: Any) -> None:
+        self._traced = _composed(middlewares)
+        # Without anybody who takes spans, making one for each call has no effect.
+        self._untraced = _composed(without_spans(middlewares))
         self._lifespan = lifespan
 
     async def answer(self, channel: CallChannel, connection: Connection, params: Mapping[str, Any]) -> dict[str, Any]:
@@ -100,10 +102,22 @@ class CallChain:
             meta=meta,
             protocol_version=version,
         )
-        result = await self._chain(context)
+        result = await (self._traced if is_traced() else self._untraced)(context)
         if not isinstance(result, dict):
             raise TypeError(f"a call was answered with {type(result).__name__}")
         return result
+
+
+def is_traced() -> bool:
+    """Whether somebody takes spans, which may begin at any time."""
+    return not isinstance(get_tracer_provider(), ProxyTracerProvider)
+
+
+def _composed(middlewares: Sequence[ServerMiddleware[Any]]) -> CallNext:
+    chain: CallNext = _unanswered
+    for middleware in reversed(middlewares):
+        chain = partial(_passed_to, middleware, chain)
+    return chain
 
 
 def error_of(error: MCPError | ValidationError) -> types.ErrorData:

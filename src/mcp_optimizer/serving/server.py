@@ -10,6 +10,7 @@ import asyncio
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import mcp_types as types
@@ -117,7 +118,7 @@ def build_server(
         server.add_request_handler(method, params, _never)
     own = OwnTools(gateway, gate.limits, options.detail, scripts).by_name(split_calls=options.split_calls)
     answers = _Answers(gateway, server, options, refresher, relay, accounts, own)
-    server.middleware += [gate.check, relay.middleware(lambda: server.server_info_stamp), answers]
+    server.middleware += [gate.check, relay.middleware(answers.server_info), answers]
     return server
 
 
@@ -145,6 +146,8 @@ class _Answers:
         self._relay = relay
         self._accounts = accounts
         self._own = own
+        # Made once: the SDK copies it each time, and it never changes.
+        self.server_info = lru_cache(lambda: server.server_info_stamp)
 
     async def __call__(self, ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
         if ctx.method == "tools/list":
@@ -267,7 +270,7 @@ class _Answers:
     def _for_era(
         self, result: dict[str, Any], version: str, ttl_ms: int | None = None, scope: str = "private"
     ) -> dict[str, Any]:
-        return for_era(result, version, lambda: self._server.server_info_stamp, ttl_ms=ttl_ms, scope=scope)
+        return for_era(result, version, self.server_info, ttl_ms=ttl_ms, scope=scope)
 
 
 def read_profile(text: str) -> ProfileName:

@@ -130,6 +130,8 @@ class _Served:
         self.chain = chain
         self.is_modern = is_modern
         self._connection = connection
+        self._said: tuple[str, Any, Any] | None = None
+        """What a modern client says of itself in each request; nearly always the same."""
 
     def connection_for(self, params: Mapping[str, Any]) -> Connection | None:
         """The connection of a call; None for a call of the other era, or one without what its era requires."""
@@ -142,9 +144,12 @@ class _Served:
         route = classify_inbound_request({"method": CALL, "params": params})
         if isinstance(route, InboundLadderRejection):
             return None
-        return Connection.from_envelope(
-            route.protocol_version, route.client_info, route.client_capabilities, outbound=self._connection.outbound
-        )
+        said = (route.protocol_version, route.client_info, route.client_capabilities)
+        if said != self._said:
+            # Nothing is kept with a modern connection, so that calls can share one.
+            self._connection = Connection.from_envelope(*said, outbound=self._connection.outbound)
+            self._said = said
+        return self._connection
 
 
 class _Call:
