@@ -11,6 +11,7 @@ import logging
 import re
 import time
 from collections.abc import Mapping
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
@@ -70,8 +71,12 @@ class Recording:
             # As many as somebody likes to send: counted, not listed.
             self._trail.refused(429, "calls per minute")
             return
+        milliseconds = round((time.perf_counter() - self._started) * 1_000, 3)
+        self._trail.afterwards.do(partial(self._add, self._trail, error, milliseconds, trace_id(self._caller)))
+
+    def _add(self, trail: AuditTrail, error: BaseException | None, milliseconds: float, trace: str) -> None:
         try:
-            self._trail.add(self._entry(self._trail, error))
+            trail.add(self._entry(trail, error, milliseconds, trace))
         except Exception:
             # The caller gets its answer even if recording fails.
             logger.exception("Cannot record what happened in the audit")
@@ -94,7 +99,7 @@ class Recording:
         self._result = result
         return result
 
-    def _entry(self, trail: AuditTrail, error: BaseException | None) -> AuditEntry:
+    def _entry(self, trail: AuditTrail, error: BaseException | None, milliseconds: float, trace: str) -> AuditEntry:
         caller, decision, result = self._caller, self._decision, self._result
         session, client = trail.labels.of(caller)
         digest = digest_of_arguments(self._arguments) if self._arguments is not None else ArgumentsDigest()
@@ -118,9 +123,9 @@ class Recording:
             digest.text if trail.keeps_arguments and digest.hash else None,
             _tokens(result) if result is not None else 0,
             digest_of_result(result) if result is not None else "",
-            round((time.perf_counter() - self._started) * 1_000, 3),
+            milliseconds,
             definition_hash,
-            trace_id(caller),
+            trace,
         )
 
     def _outcome(self, error: BaseException | None) -> str:

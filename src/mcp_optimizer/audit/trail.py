@@ -21,6 +21,7 @@ from mcp_optimizer.audit.sessions import SessionLabels
 from mcp_optimizer.audit.writing import CAPACITY, AuditPlace, AuditWriter
 from mcp_optimizer.domain.audit import AuditEntry, bounded
 from mcp_optimizer.errors import CatalogError
+from mcp_optimizer.runtime.afterwards import Afterwards
 from mcp_optimizer.runtime.tasks import BackgroundTasks
 
 logger = logging.getLogger(__name__)
@@ -62,6 +63,8 @@ class AuditTrail:
         self._unkeyed: list[AuditEntry] = []
         self._refusals = Refusals()
         self._tasks = BackgroundTasks(logger, "The audit is not complete")
+        self.afterwards = Afterwards()
+        """Where entries are made that nobody waits for."""
         self._is_started = False
         self._reading: asyncio.Task[bool] | None = None
         places: list[AuditPlace] = []
@@ -110,6 +113,7 @@ class AuditTrail:
 
     async def stop(self) -> None:
         """Write what is left, if that is quick; also what was added without a start."""
+        self.afterwards.finish()
         if not self._is_started and not self._unkeyed and not any(writer.waiting for writer in self._writers):
             return
         for entry in self._refusals.due(at_the_end=True):

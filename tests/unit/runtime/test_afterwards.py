@@ -1,0 +1,35 @@
+"""Work that nobody waits for is done in its order, in the next turn of the event loop or when it is asked for."""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+
+from mcp_optimizer.runtime.afterwards import Afterwards
+
+
+async def test_work_is_done_in_the_next_turn_and_in_its_order() -> None:
+    done: list[int] = []
+    afterwards = Afterwards()
+    for number in range(3):
+        afterwards.do(partial(done.append, number))
+    assert done == []
+    await asyncio.sleep(0)
+    assert done == [0, 1, 2]
+
+
+async def test_work_can_be_finished_at_once_and_is_done_only_once() -> None:
+    done: list[int] = []
+    afterwards = Afterwards()
+    afterwards.do(lambda: done.append(1))
+    afterwards.finish()
+    await asyncio.sleep(0)
+    afterwards.do(lambda: done.append(2))
+    await asyncio.sleep(0)
+    assert done == [1, 2]
+
+
+def test_where_no_event_loop_runs_work_is_done_at_once() -> None:
+    done: list[int] = []
+    Afterwards().do(lambda: done.append(1))
+    assert done == [1]
