@@ -188,12 +188,18 @@ def rank(
 
 
 def _scores(matrix: Floats, regime: Regime, exact: Sequence[int], allowed: Mask | None, beside: Beside) -> Floats:
-    scores: Floats = regime.weights @ matrix
+    scores = _weighed(regime, matrix)
     if beside.prior is not None:
         scores = scores + beside.prior
     scores = beside.superseded.moved(scores, allowed)
     scores[list(exact)] += EXACT_NAME_BONUS
     return scores
+
+
+def _weighed(regime: Regime, matrix: Floats) -> Floats:
+    # Not a matrix product: that would start threads, which wait for each other where the cores are busy.
+    weighed: Floats = np.einsum("f,ft->t", regime.weights, matrix)
+    return weighed
 
 
 def _named(names: Names, query: str, beside: Beside) -> list[int]:
@@ -227,7 +233,7 @@ def contributions(
     matrix = feature_matrix(index, names, query, cosines)
     parts = regime.weights[:, None] * matrix[:, list(positions)]
     exact = set(_named(names, query, beside))
-    plain = regime.weights @ matrix
+    plain = _weighed(regime, matrix)
     used = np.zeros_like(plain) if beside.prior is None else beside.prior
     moved = beside.superseded.moved(plain + used, allowed) - plain - used
     unasked = frozenset(_unasked(names, query, sorted(exact)).tolist())
