@@ -31,7 +31,7 @@ from mcp_optimizer.upstream.spec import ServerSpec
 from mcp_optimizer.upstream.starting import Starting
 from mcp_optimizer.upstream.state import PoolOptions, UpstreamState
 from mcp_optimizer.upstream.supervisor import Supervisor
-from mcp_optimizer.upstream.term import Term
+from mcp_optimizer.upstream.term import Term, begin
 
 
 @dataclass(frozen=True)
@@ -107,8 +107,7 @@ class UpstreamPool:
         # One scope for all, ended from inside: cancelling a task from outside would interrupt the shielded end of its
         # child process.
         async with anyio.create_task_group() as self._tasks:
-            for term in self._terms.values():
-                self._tasks.start_soon(term.serve)
+            await begin([term.serve for term in self._terms.values()], self._tasks)
             await self._stopping.wait()
             self._tasks.cancel_scope.cancel()
 
