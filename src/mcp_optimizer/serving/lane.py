@@ -26,11 +26,21 @@ from pydantic import ValidationError
 from mcp_optimizer.relay.sdk_internals import without_spans
 
 CALL = "tools/call"
+PROGRESS = "notifications/progress"
 
 Context = ServerRequestContext[Any, Any]
 
 _DUPLEX = TransportContext(kind="jsonrpc", can_send_request=True)
 _ONE_WAY = TransportContext(kind="jsonrpc", can_send_request=False)
+
+
+def progress_of(
+    token: types.ProgressToken, progress: float, total: float | None, message: str | None
+) -> dict[str, Any]:
+    """The parameters of a notification of progress, without what is not known."""
+    more = {"total": total, "message": message}
+    said = {key: value for key, value in more.items() if value is not None}
+    return {"progressToken": token, "progress": progress, **said}
 
 
 class CallChannel:
@@ -72,9 +82,7 @@ class CallChannel:
     async def progress(self, progress: float, total: float | None = None, message: str | None = None) -> None:
         token = progress_token_from_params(self._params)
         if token is not None:
-            more = {"total": total, "message": message}
-            said = {key: value for key, value in more.items() if value is not None}
-            await self.notify("notifications/progress", {"progressToken": token, "progress": progress, **said})
+            await self.notify(PROGRESS, progress_of(token, progress, total, message))
 
     def close(self) -> None:
         """The call is over: nothing more belongs to it."""

@@ -43,6 +43,7 @@ from starlette.requests import Request
 from starlette.types import Receive, Scope, Send
 
 from mcp_optimizer.runtime.tasks import BackgroundTasks
+from mcp_optimizer.serving.lane import PROGRESS, progress_of
 
 logger = logging.getLogger(__name__)
 
@@ -127,11 +128,7 @@ class _Context:
 
     async def progress(self, progress: float, total: float | None = None, message: str | None = None) -> None:
         if self.progress_token is not None:
-            more = {"total": total, "message": message}
-            said = {key: value for key, value in more.items() if value is not None}
-            await self.notify(
-                "notifications/progress", {"progressToken": self.progress_token, "progress": progress, **said}
-            )
+            await self.notify(PROGRESS, progress_of(self.progress_token, progress, total, message))
 
 
 class ModernCall:
