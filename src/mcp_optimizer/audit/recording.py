@@ -163,7 +163,7 @@ def used_by(params: Mapping[str, Any]) -> str:
 def trace_id(caller: Caller) -> str:
     """The trace that the client says its request belongs to, or else our own."""
     meta = caller.passed_on.get("_meta")
-    parent = meta.get("traceparent") if isinstance(meta, Mapping) else None
+    parent = meta.get("traceparent") if isinstance(meta, dict) else None
     if isinstance(parent, str) and (found := _TRACE.fullmatch(parent)) and found[1] != _NO_TRACE:
         return found[1]
     own = get_current_span().get_span_context()
@@ -173,6 +173,6 @@ def trace_id(caller: Caller) -> str:
 def _tokens(result: Mapping[str, Any]) -> int:
     """The cost that the result states."""
     meta = result.get("_meta")
-    tokens = meta.get("tokens") if isinstance(meta, Mapping) else None
-    number = tokens.get("estimated") if isinstance(tokens, Mapping) else None
+    tokens = meta.get("tokens") if isinstance(meta, dict) else None
+    number = tokens.get("estimated") if isinstance(tokens, dict) else None
     return number if isinstance(number, int) and 0 <= number <= _MOST_TOKENS else 0

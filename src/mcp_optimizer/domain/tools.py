@@ -82,6 +82,10 @@ class Definition:
     packed: bytes
     definition_hash: str
 
+    def __hash__(self) -> int:
+        # Asked for several times in a call.
+        return hash(self.definition_hash)
+
     @classmethod
     def of(cls, tool: McpTool) -> Self:
         """Serialize the tool once; count and hash are both made from this text."""
@@ -134,6 +138,7 @@ def _recently_parsed(definition: Definition) -> McpTool:
     return definition.parsed()
 
 
+@lru_cache(maxsize=4_096)
 def shape_key(server: str, definition_hash: str) -> str:
     """The key of what a server's tool returns: two servers may define a tool alike and return different things."""
     return _hash(f"{server}\0{definition_hash}")

@@ -200,8 +200,7 @@ class Gateway:
             parked, caller = self._begin(caller, record)
             tool = await self.permissions.resolve(self._catalog.snapshot, tool_name, server_name, caller)
             record.about(*tool.key, tool.record.definition_hash, parameters)
-            if not most.covers(risk := self.permissions.views.decide(caller, tool).risk.risk):
-                raise InvalidRequest(f"{quoted(tool.name)} does not only {most}: it counts as {risk}. Use call_tool.")
+            self.permissions.refuse_worse(tool, most, caller)
             arguments = (
                 await asyncio.to_thread(self._understand, tool, parameters)
                 if takes_long(tool.tokens, parameters)

@@ -82,6 +82,14 @@ class Permissions:
             raise resolving.unknown_tool(view, tool_name, advice="")
         return tool
 
+    def refuse_worse(self, tool: CatalogTool, most: Risk, caller: Caller) -> None:
+        """Raises InvalidRequest for a tool that may do more than the worst that is called."""
+        if most is Risk.DESTRUCTIVE:
+            # Nothing is worse.
+            return
+        if not most.covers(risk := self.views.decide(caller, tool).risk.risk):
+            raise InvalidRequest(f"{quoted(tool.name)} does not only {most}: it counts as {risk}. Use call_tool.")
+
     def _explain(self, snapshot: Snapshot, tool_name: str, server_name: str | None, caller: Caller) -> None:
         """Raises CallRefused if a name means a tool that this caller may not call, on a server that exists for it."""
         try:

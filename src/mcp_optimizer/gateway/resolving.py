@@ -60,7 +60,7 @@ def exact(snapshot: Snapshot, name: str) -> CatalogTool | None:
     listed under its own name can still be called by it.
     """
     # First, because no public name refers to another server.
-    if (tool := snapshot.by_name.get(name)) is not None:
+    if (tool := snapshot.listed_as(name)) is not None:
         return tool
     named = _meant(snapshot, name)
     if len(named) > 1:

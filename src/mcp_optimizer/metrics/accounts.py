@@ -12,114 +12,33 @@ import logging
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from types import TracebackType
-from typing import Any, Self
+from functools import partial
+from typing import Any
 
 from mcp_optimizer.audit.outcomes import outcome_of
 from mcp_optimizer.audit.sessions import SessionLabels
 from mcp_optimizer.catalog import Snapshot
 from mcp_optimizer.domain.caller import Caller
 from mcp_optimizer.domain.events import Event, EventKind, ToolKey
-from mcp_optimizer.domain.own_tools import CALLING
 from mcp_optimizer.domain.result_type import is_input_required
 from mcp_optimizer.domain.script_mode import SCRIPT_META_KEY
-from mcp_optimizer.errors import CallRefused, OptimizerError
-from mcp_optimizer.gateway import resolving
-from mcp_optimizer.gateway.gateway import SCORES_META_KEY, TOOL_META_KEY, Gateway
+from mcp_optimizer.gateway.gateway import SCORES_META_KEY, Gateway
 from mcp_optimizer.largejson.text import compact
+from mcp_optimizer.metrics.answering import AccountedAnswer
 from mcp_optimizer.metrics.recorder import Recorder
 from mcp_optimizer.metrics.reply_tokens import stated, texts_read
 from mcp_optimizer.results.pipeline import RESULT_META_KEY, SELECTION_META_KEY
+from mcp_optimizer.runtime.afterwards import Afterwards
 from mcp_optimizer.runtime.tasks import BackgroundTasks
 from mcp_optimizer.token_counter import TokenCounter
 
 logger = logging.getLogger(__name__)
-
-KINDS = {
-    "find_tool": EventKind.FIND,
-    "list_tools": EventKind.LIST,
-    "read_result": EventKind.READ,
-    "run_script": EventKind.SCRIPT,
-}
-"""By our own tools; everything else is a call."""
 
 _TOGETHER = 0.02
 """Seconds for which replies are collected to be counted together."""
 
 _MOST_COUNTED_AT_ONCE = 1_000
 """Replies that may wait to be counted; they are held in memory until then."""
-
-
-class AccountedAnswer:
-    """One reply while it is made: the request, and in the end the reply or the error.
-
-    Entered before the reply is made and recorded on exit; kept simple, because every call uses it.
-    """
-
-    __slots__ = ("_accounts", "_asked", "_started", "caller", "error", "kind", "result")
-
-    def __init__(
-        self, name: str, arguments: Mapping[str, Any], caller: Caller, accounts: Accounts | None = None
-    ) -> None:
-        self.kind = KINDS.get(name, EventKind.CALL)
-        self.caller = caller
-        self.result: Mapping[str, Any] | None = None
-        self.error: OptimizerError | None = None
-        self._asked = (arguments.get("tool_name"), arguments.get("server_name")) if name in CALLING else (name, None)
-        self._accounts = accounts
-        self._started = time.perf_counter()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, _kind: type[BaseException] | None, error: BaseException | None, _where: TracebackType | None
-    ) -> None:
-        if isinstance(error, OptimizerError):
-            self.failed(error)
-        if self._accounts is not None:
-            self._accounts.take(self)
-
-    def reply(self, result: dict[str, Any]) -> dict[str, Any]:
-        """The reply, as sent."""
-        self.result = result
-        return result
-
-    def failed(self, error: OptimizerError) -> None:
-        """The reply reports this error."""
-        self.error = error
-
-    @property
-    def meta(self) -> Mapping[str, Any]:
-        """The metadata of the reply."""
-        meta = (self.result or {}).get("_meta")
-        return meta if isinstance(meta, dict) else {}
-
-    def meta_part(self, name: str) -> Mapping[str, Any]:
-        """A part of the metadata; one that is not ours may have any type."""
-        part = self.meta.get(name)
-        return part if isinstance(part, dict) else {}
-
-    @property
-    def milliseconds(self) -> float:
-        return (time.perf_counter() - self._started) * 1_000
-
-    def tool(self, view: Snapshot) -> ToolKey:
-        """The tool, if its caller sees it; a name that a model made up is not recorded."""
-        name, server = self._asked
-        if self.kind is not EventKind.CALL or not isinstance(name, str):
-            return ("", "")
-        if not server and (listed := view.by_name.get(name)) is not None:
-            return (listed.server, listed.record.name)
-        if origin := self.meta_part(TOOL_META_KEY):
-            return (str(origin.get("server", "")), str(origin.get("name", "")))
-        if isinstance(self.error, CallRefused):
-            return (self.error.server, self.error.tool)
-        try:
-            tool = resolving.meant(view, name, server if isinstance(server, str) and server else None)
-        except OptimizerError:
-            return (getattr(self.error, "server", ""), "")
-        return (tool.server, tool.record.name)
 
 
 _Uncounted = tuple[Event, Sequence[str], Sequence[Mapping[str, Any]]]
@@ -146,15 +65,18 @@ class Accounts:
         self._uncounted: list[_Uncounted] = []
         self._tasks = BackgroundTasks(logger, "Cannot record events")
         self._is_counting = False
+        self._afterwards = Afterwards()
 
     def answering(self, name: str, arguments: Mapping[str, Any], caller: Caller) -> AccountedAnswer:
         """Entered around the reply to a tools/call; records it when it is complete or failed."""
-        return AccountedAnswer(name, arguments, caller, self if self._recorder.is_heard else None)
+        return AccountedAnswer(name, arguments, caller, self._take if self._recorder.is_heard else None)
 
-    def take(self, answer: AccountedAnswer) -> None:
-        """Record a reply; one that only asks for input is recorded when the call is complete."""
-        if answer.result is not None and is_input_required(answer.result):
-            return
+    def _take(self, answer: AccountedAnswer) -> None:
+        """Record a reply, once it is sent; one that only asks for input is recorded when the call is complete."""
+        if answer.result is None or not is_input_required(answer.result):
+            self._afterwards.do(partial(self._told, answer))
+
+    def _told(self, answer: AccountedAnswer) -> None:
         try:
             stated = _stated_tokens(answer)
             if stated is None:
@@ -176,6 +98,7 @@ class Accounts:
         """A client was sent its tools/list. `counted` are the tokens of all its pages, if known."""
         if not self._recorder.is_heard:
             return
+        self._afterwards.finish()
         with _never_failing():
             session, client = self._labels.of(caller)
             event = Event(
@@ -199,6 +122,7 @@ class Accounts:
 
     async def settled(self) -> None:
         """Wait until every reply is recorded."""
+        self._afterwards.finish()
         await self._tasks.settled()
 
     def _record(self, event: Event) -> None:
@@ -254,7 +178,7 @@ class Accounts:
             hits = (snapshot.by_name.get(name) for name in scores)
             found = tuple((hit.server, hit.record.name) for hit in hits if hit is not None)
         return Event(
-            time.time(),
+            answer.at,
             kind,
             session,
             client,

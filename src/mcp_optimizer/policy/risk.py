@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import Any
 
 from mcp_optimizer.domain.decisions import RiskClass
 from mcp_optimizer.domain.globs import glob
@@ -43,9 +42,11 @@ def overridden(server: str, name: str, overrides: Mapping[str, Risk]) -> RiskCla
 
 def risk_by_definition(name: str, annotations: object) -> RiskClass:
     """The class that a tool's own definition gives it."""
-    hints: Mapping[str, Any] = annotations if isinstance(annotations, Mapping) else {}
-    given = _flag(hints.get("readOnlyHint")), _flag(hints.get("destructiveHint"))
-    return _remembered(name, *given) if len(name) <= LONGEST_REMEMBERED else by_definition(name, *given)
+    read_only = destructive = None
+    if annotations and isinstance(annotations, Mapping):
+        read_only, destructive = _flag(annotations.get("readOnlyHint")), _flag(annotations.get("destructiveHint"))
+    decided = _remembered if len(name) <= LONGEST_REMEMBERED else by_definition
+    return decided(name, read_only, destructive)
 
 
 def by_definition(name: str, read_only: bool | None, destructive: bool | None) -> RiskClass:

@@ -8,6 +8,7 @@ from typing import Any
 
 from mcp_optimizer.domain.caller import LOCAL, Caller
 from mcp_optimizer.domain.result_type import ANSWERS
+from mcp_optimizer.domain.tools import shape_key
 from mcp_optimizer.results.cache import CacheKey
 from mcp_optimizer.results.projection import Projection
 
@@ -28,6 +29,11 @@ class Call:
     """Seconds the server had already worked before it asked the question that is answered now."""
     is_whole: bool = False
     """Whether the result goes to a program, which needs all of it."""
+
+    @property
+    def shape_key(self) -> str:
+        """The key of what the tool returns."""
+        return shape_key(self.server, self.definition_hash)
 
     @property
     def reads(self) -> bool:

@@ -34,6 +34,11 @@ class ResultLimits:
     """The maximum of a result that exceeds `max_tokens`, if it is to be less."""
 
     @property
+    def are_set(self) -> bool:
+        """Whether anything may have to be cut."""
+        return bool(self.max_rows or self.max_tokens)
+
+    @property
     def of_a_preview(self) -> ResultLimits:
         """The limits of a result that is too long."""
         shown = min(self.preview_tokens or self.max_tokens, self.max_tokens)

@@ -35,9 +35,12 @@ def limited(
 
     With `compact_json`, JSON texts are shown and measured without whitespace; the pieces stay as the server sent them.
     """
+    is_small = reading.size <= PARSED and not reading.has_large_structure
+    if is_small and not compact_json and not limits.are_set:
+        return Limited(dict(reading.result), reading.data(), shown=reading)
     measure = Measure(count)
     cutting = Cutting(reading, limits, measure, result_id, is_valid or anything, compact_json=compact_json)
-    if reading.size <= PARSED and not reading.has_large_structure:
+    if is_small:
         data = reading.data()
         too_many = bool(limits.max_rows and data and (data.row_count or 0) > limits.max_rows)
         shown = None if cutting.is_surely_over() else cutting.whole()
@@ -45,7 +48,7 @@ def limited(
         if shown is not None and is_within and not too_many:
             return Limited(dict(shown.result), data, shown=shown)
         is_over = True
-    elif limits == ResultLimits() and len(reading.slots) > 1:
+    elif not limits.are_set and len(reading.slots) > 1:
         # Nothing to cut, and several texts are not a table.
         return Limited(dict(cutting.whole().result), None)
     else:

@@ -66,23 +66,30 @@ class ResponseMetadata:
 
     def on_the_wire(self) -> dict[str, Any]:
         """The parts that apply, under the names that clients read."""
-        parts = {name: getattr(self, name) for name in _PARTS}
-        written = {name: _written(part) for name, part in parts.items() if part is not None}
-        return {name: part for name, part in written.items() if part}
+        written: dict[str, Any] = {}
+        for name, part in vars(self).items():
+            if part is not None and (values := _written(part)):
+                written[name] = values
+        return written
 
 
 def _written(part: Any) -> dict[str, Any]:
-    values = vars(part)
-    return {_NAMES.get(name, name): value for name, value in values.items() if value is not None}
+    return {_NAMES[name]: value for name, value in vars(part).items() if value is not None}
 
 
 _NAMES = {
+    "estimated": "estimated",
     "approximation_method": "approximationMethod",
+    "warning": "warning",
     "execution_time_ms": "executionTimeMs",
     "cached_result": "cachedResult",
     "row_count": "rowCount",
     "column_count": "columnCount",
+    "truncated": "truncated",
     "max_rows_limit": "maxRowsLimit",
+    "model": "model",
+    "currency": "currency",
+    "input": "input",
 }
 
 
@@ -93,7 +100,7 @@ def without_ours(result: dict[str, Any]) -> dict[str, Any]:
     rest = {key: value for key, value in result.items() if key != "_meta"}
     meta = result["_meta"]
     # The protocol allows only objects here.
-    kept = _others(meta, ()) if isinstance(meta, Mapping) else {}
+    kept = _others(meta, ()) if isinstance(meta, dict) else {}
     return {**rest, "_meta": kept} if kept or meta == {} else rest
 
 
@@ -101,7 +108,7 @@ def of_a_tool(result: dict[str, Any]) -> dict[str, Any]:
     """The same for a tool's result, where the gateway also reports the cost, here and in `meta`."""
     result = without_ours(result)
     for key in ("_meta", "meta"):
-        if isinstance(said := result.get(key), Mapping) and not said.keys().isdisjoint(_PARTS):
+        if isinstance(said := result.get(key), dict) and not said.keys().isdisjoint(_PARTS):
             result = {**result, key: _others(said, _PARTS)}
     return result
 
@@ -114,14 +121,14 @@ def with_metadata(result: Mapping[str, Any], metadata: ResponseMetadata, *, plai
     """The result with the metadata added to its `_meta`, and as `meta`, if requested."""
     parts = metadata.on_the_wire()
     meta = result.get("_meta")
-    written = {**result, "_meta": {**(meta if isinstance(meta, Mapping) else {}), **parts}}
+    written = {**result, "_meta": {**meta, **parts} if isinstance(meta, dict) else parts}
     if plain:
         own = result.get("meta")
-        written["meta"] = {**(own if isinstance(own, Mapping) else {}), **parts}
+        written["meta"] = {**own, **parts} if isinstance(own, dict) else parts
     return written
 
 
 def with_meta(result: Mapping[str, Any], key: str, value: Any) -> dict[str, Any]:
     """The result with one more field in its `_meta`."""
     meta = result.get("_meta")
-    return {**result, "_meta": {**(meta if isinstance(meta, Mapping) else {}), key: value}}
+    return {**result, "_meta": {**(meta if isinstance(meta, dict) else {}), key: value}}

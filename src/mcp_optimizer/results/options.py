@@ -8,6 +8,7 @@ from typing import Any
 
 from mcp_optimizer.results.encodings import Encoding
 from mcp_optimizer.results.limit_values import ResultLimits
+from mcp_optimizer.runtime.lazy import lazy
 
 
 @dataclass(frozen=True)
@@ -23,7 +24,7 @@ class Treatment:
     is_cached_by_name: bool = False
     """Whether the settings name this tool for caching, whatever it declares."""
 
-    @property
+    @lazy
     def limits(self) -> ResultLimits:
         return ResultLimits(
             self.max_rows, self.max_tokens, preview_tokens=self.preview_tokens if self.max_tokens else 0
@@ -46,7 +47,7 @@ class ResultOptions:
         changes = _given(self.servers.get(server)) | of_tool
         return replace(self.everywhere, **changes, is_cached_by_name="cache_seconds" in of_tool)
 
-    @property
+    @lazy
     def may_cache(self) -> bool:
         """Whether any result may be cached."""
         said = (*self.servers.values(), *self.tools.values())

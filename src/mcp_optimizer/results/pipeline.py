@@ -15,7 +15,6 @@ from typing import Any
 
 from mcp_optimizer.domain.caller import LOCAL, Caller
 from mcp_optimizer.domain.result_type import is_input_required
-from mcp_optimizer.domain.tools import shape_key
 from mcp_optimizer.errors import InvalidRequest
 from mcp_optimizer.largejson.raw import has_large, wire_size
 from mcp_optimizer.limits import DEFAULT_LIMITS, Limits
@@ -46,6 +45,7 @@ from mcp_optimizer.results.room import PartwiseCount
 from mcp_optimizer.results.selecting import Selecting, selectable
 from mcp_optimizer.results.selection import NOT_WORTH_KEEPING, SELECTED_ROOM, SENT_WHOLE, Selection, not_selected
 from mcp_optimizer.results.store import ResultStore, new_result_id
+from mcp_optimizer.runtime.afterwards import Afterwards
 from mcp_optimizer.token_counter import TokenCounter
 
 RESULT_META_KEY = "mcp-optimizer/result"
@@ -92,8 +92,9 @@ class Results:
         bounds: Limits = DEFAULT_LIMITS,
         learn: Learn | None = None,
     ) -> None:
-        """`learn`: told of every result that succeeds the hash of its tool's definition, and how to get its JSON."""
+        """`learn`: told, soon after a result that succeeded, the key of its tool, and how to get its JSON."""
         self._learn = learn
+        self._later = Afterwards()
         self._estimator = estimator
         self._store = store
         self._options = options or ResultOptions()
@@ -101,8 +102,7 @@ class Results:
         self._price = price
         self._bounds = bounds
         self._selecting = Selecting()
-        count = estimator.counter.count_tokens
-        self._reader = ResultReader(store, count, self._selecting) if store is not None else None
+        self._reader = None if store is None else ResultReader(store, self.count_tokens, self._selecting)
 
     @classmethod
     def plain(cls, counter: TokenCounter) -> Results:
@@ -188,7 +188,7 @@ class Results:
         performance = _performance(started)
         reading = Reading(result)
         if self._learn is not None and not result.get("isError"):
-            self._learn(shape_key(call.server, call.definition_hash), partial(example, reading))
+            self._later.do(partial(self._learn, call.shape_key, partial(example, reading)))
         if call.select is not None and not result.get("isError"):
             return await self._selected(reading, call.select, treatment, call, performance)
         return await self._finished(reading, treatment, call, performance)
@@ -226,7 +226,7 @@ class Results:
 
     def _limited(self, reading: Reading, limits: ResultLimits, encoding: Encoding, call: Call, notice: str) -> _Done:
         # Nothing is cut without limits, and an id that cannot be guessed costs a system call.
-        result_id = new_result_id() if limits != _NO_LIMITS else ""
+        result_id = new_result_id() if limits.are_set else ""
         count = PartwiseCount(self._estimator.counter.count_tokens)
         is_compact = encoding is not Encoding.ORIGINAL
         done = limited(

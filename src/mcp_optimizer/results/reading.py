@@ -86,7 +86,7 @@ class Reading:
     @lazy
     def has_uncounted(self) -> bool:
         """Whether it contains something other than text, which is not counted."""
-        return any(isinstance(block, Mapping) and _is_binary(block) for block in self.blocks)
+        return any(isinstance(block, dict) and _is_binary(block) for block in self.blocks)
 
     def data(self) -> DataInfo | None:
         """The table in the structured content, otherwise in the text."""
@@ -104,12 +104,12 @@ def size_of(text: Text) -> int:
 
 
 def _slot(number: int, block: Any) -> Slot | None:
-    if not isinstance(block, Mapping):
+    if not isinstance(block, dict):
         return Slot(number, compact(block))
     if isinstance(block.get("text"), Text):
         return Slot(number, _light(block["text"]))
     resource = block.get("resource")
-    if isinstance(resource, Mapping) and isinstance(resource.get("text"), Text):
+    if isinstance(resource, dict) and isinstance(resource.get("text"), Text):
         return Slot(number, _light(resource["text"]))
     # A link to a resource, or a kind of block this program does not know: a model reads it as JSON.
     return None if _is_binary(block) else Slot(number, compact(block))
@@ -122,7 +122,7 @@ def _light(text: Text) -> Text:
 
 def _is_binary(block: Mapping[str, Any]) -> bool:
     kind, resource = block.get("type"), block.get("resource")
-    return (isinstance(kind, str) and kind in _NOT_TEXT) or (isinstance(resource, Mapping) and "blob" in resource)
+    return (isinstance(kind, str) and kind in _NOT_TEXT) or (isinstance(resource, dict) and "blob" in resource)
 
 
 def compact(value: Any) -> str:

@@ -50,7 +50,7 @@ class PartwiseCount:
         self._known: dict[str, int] = {}
 
     def __call__(self, text: str) -> int:
-        return sum(map(self._of_part, parts(text)))
+        return self._of_part(text) if len(text) <= _PART else sum(map(self._of_part, parts(text)))
 
     def _of_part(self, part: str) -> int:
         found = self._known.get(part)

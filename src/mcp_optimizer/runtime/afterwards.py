@@ -6,14 +6,17 @@ Used for what is written down of a call. Whoever needs it to be done before that
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import deque
 from collections.abc import Callable
+
+logger = logging.getLogger(__name__)
 
 Work = Callable[[], None]
 
 
 class Afterwards:
-    """The work of one part, which must not raise."""
+    """The work of one part, in the event loop's thread."""
 
     def __init__(self) -> None:
         self._waiting: deque[Work] = deque()
@@ -32,4 +35,9 @@ class Afterwards:
     def finish(self) -> None:
         """Do now what waits."""
         while self._waiting:
-            self._waiting.popleft()()
+            work = self._waiting.popleft()
+            try:
+                work()
+            except Exception:
+                # It costs neither the rest nor whoever comes next.
+                logger.exception("Cannot do what was left for later")

@@ -36,7 +36,8 @@ from mcp_optimizer.errors import (
 )
 from mcp_optimizer.gateway.gateway import TOOL_META_KEY, Gateway
 from mcp_optimizer.limits import DEFAULT_LIMITS
-from mcp_optimizer.metrics.accounts import AccountedAnswer, Accounts
+from mcp_optimizer.metrics.accounts import Accounts
+from mcp_optimizer.metrics.answering import AccountedAnswer
 from mcp_optimizer.profiles.lists import Presentation
 from mcp_optimizer.profiles.refresher import ListRefresher
 from mcp_optimizer.profiles.tiers import ProfileName

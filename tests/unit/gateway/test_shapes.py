@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from typing import Any
 
@@ -33,6 +34,7 @@ async def test_the_shape_of_a_tool_is_known_after_two_calls_that_succeeded() -> 
     await gateway.call("list_cards", select="cards[].title")
     assert gateway.shape(plain) == ""
     await gateway.call("list_cards")
+    await asyncio.sleep(0)
     assert gateway.shape(plain) == "{total, cards[]: {card_id, title}}"
     await shapes.stop()
 

@@ -226,7 +226,9 @@ async def accounts(gateway: Gateway) -> AsyncIterator[tuple[Accounts, list[Event
     seen: list[Event] = []
     recorder = recorder_of(None)
     recorder.listen(seen.append)
-    yield Accounts(gateway, TokenCounter(), recorder), seen
+    books = Accounts(gateway, TokenCounter(), recorder)
+    yield books, seen
+    await books.settled()
 
 
 async def test_a_find_says_what_was_found_and_what_the_reply_costs() -> None:
@@ -234,7 +236,6 @@ async def test_a_find_says_what_was_found_and_what_the_reply_costs() -> None:
     async with accounts(gateway) as (books, seen):
         with books.answering("find_tool", {}, Caller("claude")) as answer:
             reply = answer.reply(find_reply(gateway.find("create an issue")))
-        await books.settled()
     (event,) = seen
     assert (event.kind, event.client, event.outcome) == (EventKind.FIND, "claude", Outcome.OK)
     assert event.found[0] == ("github", "create_issue")
@@ -252,6 +253,7 @@ async def test_the_accounts_hold_on_to_no_client_that_left() -> None:
     async with accounts(await gateway_over(GITHUB)) as (books, seen):
         with books.answering("create_issue", {}, Caller("claude", "http:1", cast("Any", connection))) as answer:
             answer.reply({"content": [], "_meta": {"tokens": {"estimated": 40}}})
+        await books.settled()
         del answer, connection
         gc.collect()
         assert len(seen) == 1
@@ -307,7 +309,6 @@ async def test_a_failure_is_an_event_and_names_no_tool_that_does_not_exist(
         arguments = {"tool_name": asked}
         with pytest.raises(OptimizerError), books.answering("call_tool", arguments, Caller()) as answer:
             answer.reply(await gateway.call(asked, {}))
-        await books.settled()
     (event,) = seen
     assert event.outcome is outcome
     assert (event.server, event.tool) == tool
@@ -331,7 +332,6 @@ async def test_a_conversation_is_told_in_its_order_also_where_some_of_it_has_to_
             with books.answering("create_issue", {}, Caller()) as answer:
                 stated = {"_meta": {"tokens": {"estimated": 900}}} if number % 2 else {}
                 answer.reply({"content": [{"type": "text", "text": "word " * number}], **stated})
-        await books.settled()
     assert [event.tokens == 900 for event in seen] == [False, True] * 3
     assert [event.at for event in seen] == sorted(event.at for event in seen)
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from functools import partial
 
+import pytest
+
 from mcp_optimizer.runtime.afterwards import Afterwards
 
 
@@ -33,3 +35,15 @@ def test_where_no_event_loop_runs_work_is_done_at_once() -> None:
     done: list[int] = []
     Afterwards().do(lambda: done.append(1))
     assert done == [1]
+
+
+async def test_work_that_fails_is_logged_and_costs_no_other(caplog: pytest.LogCaptureFixture) -> None:
+    done: list[int] = []
+    afterwards = Afterwards()
+    afterwards.do(lambda: done.append(1 // 0))
+    afterwards.do(lambda: done.append(2))
+    await asyncio.sleep(0)
+    afterwards.do(lambda: done.append(3))
+    await asyncio.sleep(0)
+    assert done == [2, 3]
+    assert "ZeroDivisionError" in caplog.text
