@@ -26,6 +26,8 @@ _HASHED = 64 * 1024
 # Made once, because making one takes as long as writing small arguments.
 _SORTED = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False)
 
+_PLAIN = (str, int, bool, type(None))
+
 _MOST_TEXTS = 10_000
 _SIZE = 16
 
@@ -67,12 +69,23 @@ def digest_of_arguments(arguments: Any) -> ArgumentsDigest:
         return ArgumentsDigest()
     try:
         text = compact(arguments)
-        if len(text) <= _SORTED_UP_TO:
+        if len(text) <= _SORTED_UP_TO and not _is_in_order(arguments):
             text = _SORTED.encode(arguments)
     except (TypeError, ValueError, RecursionError):
         return ArgumentsDigest()
     encoded = text.encode("utf-8", "surrogatepass")
     return ArgumentsDigest(len(encoded), hashlib.blake2b(encoded).hexdigest(), text[:LONGEST_ARGUMENTS])
+
+
+def _is_in_order(arguments: Any) -> bool:
+    """Whether arguments are one plain value with its name, as often: nothing is to be sorted, and every writer of JSON
+    writes it alike.
+    """
+    return (
+        isinstance(arguments, dict)
+        and len(arguments) <= 1
+        and all(type(value) in _PLAIN for value in arguments.values())
+    )
 
 
 def digest_of_result(result: Mapping[str, Any]) -> str:

@@ -76,8 +76,8 @@ def make_room() -> None:
         wanted = _OPEN_FILES if hard == resource.RLIM_INFINITY else min(_OPEN_FILES, hard)
         resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, wanted), hard))
     # A call creates some hundred objects; collecting after every seventh call would cost more than they do. The second
-    # generation is looked at often: while thousands of servers start, a hundred thousand objects stop the event loop for
-    # a tenth of a second.
+    # generation is looked at often: while thousands of servers start, a hundred thousand new objects would stop the
+    # event loop for a tenth of a second.
     gc.set_threshold(5_000, 5, 400)
     # Every read and write of the event loop needs the interpreter from a thread that reads a large result.
     sys.setswitchinterval(_SWITCH)

@@ -120,8 +120,9 @@ class Meters(Collector):
             "Tokens that models read, uncached, with the gateway and, calculated, without it.",
             labels=["gateway"],
         )
-        read.add_metric(["with"], self._savings.with_us)
-        read.add_metric(["without"], self._savings.without)
+        with_us, without = self._savings.highest
+        read.add_metric(["with"], with_us)
+        read.add_metric(["without"], without)
         refused = CounterMetricFamily(
             "mcp_optimizer_refused_messages", "Client messages that were refused.", labels=["reason"]
         )

@@ -31,6 +31,9 @@ _CALLING = frozenset({EventKind.CALL, EventKind.SCRIPT})
 been.
 """
 
+_MOST_CHANGED = 1_000
+"""Conversations whose gains are not added up yet."""
+
 SILENCE = 1_800.0
 """Seconds without an event after which a new conversation is assumed."""
 
@@ -142,11 +145,9 @@ class Conversation:
         if event.kind in _CALLING and event.outcome is not Outcome.BAD_REQUEST:
             self._theirs.turn(event.baseline_tokens, event.full_tokens)
 
-    def gained_by(self, event: Event) -> Savings:
-        """Add an event; returns the change of the savings since this was last asked."""
-        before = self._told
-        self.add(event)
-        self._told = self.savings
+    def gained(self) -> Savings:
+        """The change of the savings since this was last asked."""
+        before, self._told = self._told, self.savings
         return self._told - before
 
     @property
@@ -216,20 +217,43 @@ class Conversations:
 
 
 class RunningSavings:
-    """The savings of all conversations, each as it stands now, added up event by event."""
+    """The savings of all conversations, each as it stands now.
+
+    Told of every event, and seldom asked: what conversations gained is added up when somebody asks.
+    """
 
     def __init__(self, assumptions: Callable[[], Assumptions], most: int | None = None) -> None:
         self._conversations = Conversations(assumptions, most)
-        self.total = Savings()
-        """What `savings` says of the same events."""
-        self.with_us = self.without = 0
-        """The highest total so far: the total may fall a little when a list becomes shorter, and a counter may not."""
+        self._total = Savings()
+        self._changed: dict[Conversation, None] = {}
+        self._highest = (0, 0)
 
     def take(self, event: Event) -> None:
         conversation = self._conversations.of(event)
-        self.total = self.total + conversation.gained_by(event)
-        self.with_us = max(self.with_us, self.total.with_us.tokens)
-        self.without = max(self.without, self.total.without.tokens)
+        conversation.add(event)
+        self._changed[conversation] = None
+        if len(self._changed) > _MOST_CHANGED:
+            # Also those that are forgotten by now.
+            self._settle()
+
+    @property
+    def total(self) -> Savings:
+        """What `savings` says of the same events."""
+        self._settle()
+        return self._total
+
+    @property
+    def highest(self) -> tuple[int, int]:
+        """The highest tokens that anybody was told of, with us and without: the total may fall a little when a list
+        becomes shorter, and a counter may not.
+        """
+        total, (with_us, without) = self.total, self._highest
+        self._highest = max(with_us, total.with_us.tokens), max(without, total.without.tokens)
+        return self._highest
+
+    def _settle(self) -> None:
+        changed, self._changed = self._changed, {}
+        self._total = sum((conversation.gained() for conversation in changed), self._total)
 
 
 def conversations(events: Iterable[Event], assumptions: Assumptions) -> dict[Conversation, list[Event]]:

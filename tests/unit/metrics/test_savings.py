@@ -8,7 +8,16 @@ from hypothesis import strategies as st
 
 from mcp_optimizer.domain.events import Event, EventKind, Outcome
 from mcp_optimizer.metrics.reduction import Reduction
-from mcp_optimizer.metrics.savings import PLAIN_PRICES, SILENCE, Assumptions, ModelInput, Prices, Savings, savings
+from mcp_optimizer.metrics.savings import (
+    PLAIN_PRICES,
+    SILENCE,
+    Assumptions,
+    ModelInput,
+    Prices,
+    RunningSavings,
+    Savings,
+    savings,
+)
 
 LOAD, FIND, CALL = EventKind.LOAD, EventKind.FIND, EventKind.CALL
 BASELINE = 10_000
@@ -119,3 +128,11 @@ def test_what_is_read_is_the_sum_over_all_requests_however_it_is_cached(
     same = Prices("m", "USD", 1.0, 1.0, 1.0)
     assert found.with_us.cost(same, cached=True) == found.with_us.cost(same, cached=False)
     assert PLAIN_PRICES.cache_read < PLAIN_PRICES.input
+
+
+def test_a_running_total_counts_conversations_that_are_forgotten_by_now() -> None:
+    running, events = RunningSavings(Assumptions, most=10), [event(CALL, 5, n, session=str(n)) for n in range(2_500)]
+    for one in events:
+        running.take(one)
+    assert running.total == savings(events)
+    assert running.highest == (running.total.with_us.tokens, running.total.without.tokens)
