@@ -1,25 +1,27 @@
-"""Requests that are handled in one of the SDK's sessions without its receive loop and its streams.
+"""Calls that are handled without the SDK's dispatcher and its streams.
 
-For a transport of ours that has read a request itself: the same middlewares run with the same context, a cancellation
-finds it, and it ends with its session. What the SDK does not document is used here and in `sdk_internals.py` only, and
-checked by `tests/contract/test_sdk_internals.py`.
+For a transport of ours that has read a `tools/call` itself: the same middlewares run with the same context, a
+cancellation finds it, and it ends with its session, if it has one. The SDK makes a task group's task, a cancel scope,
+events and several stream hops for each request, which takes longer than everything we do in a call. What it does not
+document is used here and in `sdk_internals.py` only, and checked by `tests/contract/test_sdk_internals.py`.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import anyio
+from mcp.server._otel import OpenTelemetryMiddleware
 from mcp.server.connection import Connection
-from mcp.server.lowlevel import Server
-from mcp.server.runner import ServerRunner
+from mcp.server.context import CallNext, HandlerResult, ServerMiddleware, ServerRequestContext
+from mcp.server.session import ServerSession
 from mcp.server.streamable_http import REQUEST_CANCELLED
-from mcp.shared.dispatcher import CallOptions, coerce_request_id
+from mcp.shared.dispatcher import CallOptions, DispatchContext, coerce_request_id
 from mcp.shared.jsonrpc_dispatcher import (
     JSONRPCDispatcher,
     _InFlight,
@@ -29,9 +31,15 @@ from mcp.shared.jsonrpc_dispatcher import (
 )
 from mcp.shared.message import ServerMessageMetadata
 from mcp.shared.transport_context import TransportContext
-from mcp_types import CONNECTION_CLOSED, ErrorData, JSONRPCRequest
+from mcp_types import CONNECTION_CLOSED, ErrorData, JSONRPCRequest, RequestParams, RequestParamsMeta
+from opentelemetry.trace import ProxyTracerProvider, get_tracer_provider
+from pydantic import ValidationError
 
 logger = logging.getLogger(__name__)
+
+CALL = "tools/call"
+
+Context = ServerRequestContext[Any, Any]
 
 Outcome = dict[str, Any] | ErrorData
 """The result of a request, or its error."""
@@ -43,6 +51,67 @@ _CANCELLED = ErrorData(code=REQUEST_CANCELLED, message="Request cancelled")
 _CLOSED = ErrorData(code=CONNECTION_CLOSED, message="Connection closed")
 _LAST_WRITE = 1.0
 """Seconds for the error of a request whose session ends."""
+
+
+class CallChain:
+    """The middlewares of a server, for calls."""
+
+    def __init__(self, middlewares: Sequence[ServerMiddleware[Any]], lifespan: Any) -> None:
+        self._traced = _composed(middlewares)
+        # Without anybody who takes spans, making one for each call has no effect.
+        self._untraced = _composed([one for one in middlewares if not isinstance(one, OpenTelemetryMiddleware)])
+        self._lifespan = lifespan
+
+    async def answer(
+        self, channel: DispatchContext[TransportContext], connection: Connection, params: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        """The result of a call; raises what the SDK turns into errors."""
+        meta, received = _meta(params), channel.message_metadata
+        received = received if isinstance(received, ServerMessageMetadata) else None
+        context: Context = ServerRequestContext(
+            session=ServerSession(channel, connection, request_meta=meta),
+            lifespan_context=self._lifespan,
+            method=CALL,
+            params=params,
+            request_id=channel.request_id,
+            meta=meta,
+            protocol_version=connection.protocol_version,
+            request=received.request_context if received is not None else None,
+            close_sse_stream=received.close_sse_stream if received is not None else None,
+        )
+        result = await (self._traced if is_traced() else self._untraced)(context)
+        if not isinstance(result, dict):
+            raise TypeError(f"a call was answered with {type(result).__name__}")
+        return result
+
+
+def is_traced() -> bool:
+    """Whether somebody takes spans, which may begin at any time."""
+    return type(get_tracer_provider()) is not ProxyTracerProvider
+
+
+def _composed(middlewares: Sequence[ServerMiddleware[Any]]) -> CallNext:
+    chain: CallNext = _unanswered
+    for middleware in reversed(middlewares):
+        chain = partial(_passed_to, middleware, chain)
+    return chain
+
+
+def _meta(params: Mapping[str, Any]) -> RequestParamsMeta | None:
+    if "_meta" not in params:
+        return None
+    try:
+        return RequestParams.model_validate({"_meta": params["_meta"]}, by_name=False).meta
+    except ValidationError:
+        return None
+
+
+def _passed_to(middleware: ServerMiddleware[Any], call_next: CallNext, context: Context) -> Any:
+    return middleware(context, call_next)
+
+
+async def _unanswered(_context: Context) -> HandlerResult:
+    raise AssertionError("calls are answered by a middleware")
 
 
 def _nothing() -> None:
@@ -69,13 +138,13 @@ class _Context(_JSONRPCDispatchContext[TransportContext]):
 
 
 class SessionCalls:
-    """The requests of one legacy session that somebody else than the SDK has read."""
+    """The calls of one legacy session that somebody else than the SDK has read."""
 
-    def __init__(self, server: Server[Any], connection: Connection, lifespan_state: Any) -> None:
+    def __init__(self, chain: CallChain, connection: Connection) -> None:
         assert isinstance(connection.outbound, JSONRPCDispatcher)
         self.connection = connection
         self._dispatcher: JSONRPCDispatcher[TransportContext] = connection.outbound
-        self._runner = ServerRunner(server, connection, lifespan_state)
+        self._chain = chain
 
     @property
     def is_open(self) -> bool:
@@ -89,7 +158,7 @@ class SessionCalls:
         answer: Answer,
         before_sending: Callable[[], None] = _nothing,
     ) -> None:
-        """Handle a request in a task of its session. `answer` is called once: also if the request was cancelled, or the
+        """Handle a call in a task of its session. `answer` is called once: also if the call was cancelled, or the
         session ended; then it may not wait.
         """
         dispatcher = self._dispatcher
@@ -115,7 +184,7 @@ class SessionCalls:
         try:
             with scope:
                 try:
-                    result = await self._runner.on_request(context, request.method, request.params)
+                    result = await self._chain.answer(context, self.connection, request.params or {})
                 finally:
                     self._leave(request, context)
                 if not context.cancel_requested.is_set():

@@ -8,28 +8,27 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextvars import ContextVar
+from functools import cached_property
 from typing import Any, Generic, TypeVar
 
 import anyio
-from mcp.server._otel import OpenTelemetryMiddleware
 from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser, AuthorizationContext, authorization_context
 from mcp.server.connection import Connection
-from mcp.server.context import ServerMiddleware, ServerRequestContext
+from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel import Server
-from mcp.server.runner import serve_one
 from mcp.server.session import ServerSession
 from mcp.server.streamable_http import MCP_SESSION_ID_HEADER, EventStore, StreamableHTTPServerTransport
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from mcp.shared.dispatcher import CallOptions, DispatchContext
 from mcp.shared.transport_context import TransportContext
-from mcp_types import JSONRPCRequest, RequestId
+from mcp_types import RequestId
 from mcp_types.methods import validate_client_result
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from mcp_optimizer.relay.sdk_calls import SessionCalls
+from mcp_optimizer.relay.sdk_calls import CallChain, SessionCalls
 from mcp_optimizer.relay.sdk_streams import OpenTransport
 
 Events = TypeVar("Events", bound=EventStore)
@@ -45,11 +44,6 @@ def connection_of(ctx: ServerRequestContext[Any, Any]) -> Connection:
 
 def _connection(session: ServerSession) -> Connection:
     return session._connection
-
-
-def without_spans(middlewares: Sequence[ServerMiddleware[Any]]) -> list[ServerMiddleware[Any]]:
-    """Those of a server except the SDK's own, which makes a span for each message and cannot be left out otherwise."""
-    return [one for one in middlewares if not isinstance(one, OpenTelemetryMiddleware)]
 
 
 async def ask_client(
@@ -143,7 +137,7 @@ class OpenSessionManager(StreamableHTTPSessionManager, Generic[Events]):
         name = connection.session_id
         if name is None or ((known := self._calls.get(name)) is not None and known.connection is connection):
             return
-        calls = self._calls[name] = SessionCalls(self.app, connection, self._lifespan_state)
+        calls = self._calls[name] = SessionCalls(self.chain, connection)
         connection.exit_stack.callback(self._forget, name, calls)
 
     def _forget(self, name: str, calls: SessionCalls) -> None:
@@ -153,12 +147,16 @@ class OpenSessionManager(StreamableHTTPSessionManager, Generic[Events]):
     def calls_of(self, session: str) -> SessionCalls | None:
         return self._calls.get(session)
 
-    async def handle_modern(
-        self, context: DispatchContext[TransportContext], message: JSONRPCRequest, connection: Connection
+    @cached_property
+    def chain(self) -> CallChain:
+        """The middlewares of the server, as they are when its first session begins or its first call arrives."""
+        return CallChain(self.app.middleware, self._lifespan_state)
+
+    async def answer_call(
+        self, context: DispatchContext[TransportContext], connection: Connection, params: Mapping[str, Any]
     ) -> dict[str, Any]:
-        """The result of a request that belongs to no session; raises what the middlewares raise."""
-        method, params, lifespan = message.method, message.params, self._lifespan_state
-        return await serve_one(self.app, context, method, params, connection=connection, lifespan_state=lifespan)
+        """The result of a call that belongs to no session; raises what the middlewares raise."""
+        return await self.chain.answer(context, connection, params)
 
     async def drop_unused(self) -> bool:
         """End the session that was not used for the longest time, if one has no request in progress."""

@@ -1,34 +1,23 @@
-"""Calls that are handled without the SDK's dispatcher, with the same context and the same middlewares.
+"""What the short ways of calls have in common: the way back to the client, and the errors that it gets.
 
-For a transport that has read a `tools/call` itself, on a pipe or in a session. The SDK makes a task group's task, a
-cancel scope, events and several stream hops for each request, which takes longer than everything we do in a call. What
-is used here is the SDK's public surface. Knows no transport.
+For a transport that has read a `tools/call` itself, and has it answered by `relay/sdk_calls.py`. What is used here is
+the SDK's public surface. Knows no transport.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from functools import partial
+from collections.abc import Mapping
 from typing import Any
 
 import anyio
 import mcp_types as types
-from mcp.server.connection import Connection
-from mcp.server.context import CallNext, HandlerResult, ServerMiddleware, ServerRequestContext
-from mcp.server.session import ServerSession
 from mcp.shared.dispatcher import CallOptions, Outbound
 from mcp.shared.exceptions import MCPError, NoBackChannelError
 from mcp.shared.jsonrpc_dispatcher import handler_exception_to_error_data, progress_token_from_params
 from mcp.shared.transport_context import TransportContext
-from opentelemetry.trace import ProxyTracerProvider, get_tracer_provider
 from pydantic import ValidationError
 
-from mcp_optimizer.relay.sdk_internals import without_spans
-
-CALL = "tools/call"
 PROGRESS = "notifications/progress"
-
-Context = ServerRequestContext[Any, Any]
 
 _DUPLEX = TransportContext(kind="jsonrpc", can_send_request=True)
 _ONE_WAY = TransportContext(kind="jsonrpc", can_send_request=False)
@@ -89,45 +78,6 @@ class CallChannel:
         self._is_closed = True
 
 
-class CallChain:
-    """The middlewares of a server, for calls."""
-
-    def __init__(self, middlewares: Sequence[ServerMiddleware[Any]], lifespan: Any) -> None:
-        self._traced = _composed(middlewares)
-        # Without anybody who takes spans, making one for each call has no effect.
-        self._untraced = _composed(without_spans(middlewares))
-        self._lifespan = lifespan
-
-    async def answer(self, channel: CallChannel, connection: Connection, params: Mapping[str, Any]) -> dict[str, Any]:
-        """The result of a call; raises what the SDK turns into errors."""
-        meta, version = _meta(params), connection.protocol_version
-        context: Context = ServerRequestContext(
-            session=ServerSession(channel, connection, request_meta=meta),
-            lifespan_context=self._lifespan,
-            method=CALL,
-            params=params,
-            request_id=channel.request_id,
-            meta=meta,
-            protocol_version=version,
-        )
-        result = await (self._traced if is_traced() else self._untraced)(context)
-        if not isinstance(result, dict):
-            raise TypeError(f"a call was answered with {type(result).__name__}")
-        return result
-
-
-def is_traced() -> bool:
-    """Whether somebody takes spans, which may begin at any time."""
-    return not isinstance(get_tracer_provider(), ProxyTracerProvider)
-
-
-def _composed(middlewares: Sequence[ServerMiddleware[Any]]) -> CallNext:
-    chain: CallNext = _unanswered
-    for middleware in reversed(middlewares):
-        chain = partial(_passed_to, middleware, chain)
-    return chain
-
-
 def error_of(error: MCPError | ValidationError) -> types.ErrorData:
     """The error that a client gets, as the SDK words it."""
     found = handler_exception_to_error_data(error)
@@ -140,20 +90,3 @@ def unknown_error(error: Exception, *, is_modern: bool) -> types.ErrorData:
     if is_modern:
         return types.ErrorData(code=types.INTERNAL_ERROR, message="Internal server error")
     return types.ErrorData(code=0, message=str(error))
-
-
-def _meta(params: Mapping[str, Any]) -> types.RequestParamsMeta | None:
-    if "_meta" not in params:
-        return None
-    try:
-        return types.RequestParams.model_validate({"_meta": params["_meta"]}, by_name=False).meta
-    except ValidationError:
-        return None
-
-
-def _passed_to(middleware: ServerMiddleware[Any], call_next: CallNext, context: Context) -> Any:
-    return middleware(context, call_next)
-
-
-async def _unanswered(_context: Context) -> HandlerResult:
-    raise AssertionError("calls are answered by a middleware")

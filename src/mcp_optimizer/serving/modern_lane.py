@@ -11,7 +11,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import anyio
@@ -61,9 +62,14 @@ _STREAM = [
     (b"x-accel-buffering", b"no"),
 ]
 
+_KNOWN = 64
+"""Clients whose connection is kept, by what they say of themselves."""
+_USUAL = 2_000
+"""Bytes of what a client says of itself."""
+
 SchemaOf = Callable[[str], Any]
-Handle = Callable[[Any, JSONRPCRequest, Connection], Awaitable[dict[str, Any]]]
-"""Runs the middlewares of the MCP server for a request, with its context, on a connection of its own."""
+Handle = Callable[[Any, Connection, Mapping[str, Any]], Awaitable[dict[str, Any]]]
+"""Runs the middlewares of the MCP server for the parameters of a call, with its context, on a connection."""
 
 
 class ModernLane:
@@ -77,6 +83,7 @@ class ModernLane:
         self.moment = moment
         self.ping = ping
         self._schema_of = schema_of
+        self._known = lru_cache(maxsize=_KNOWN)(_connection)
         self.tasks = BackgroundTasks(logger, "A client that left is not noticed")
 
     def takes(self, request: Request, message: JSONRPCRequest) -> ModernCall | None:
@@ -89,7 +96,18 @@ class ModernLane:
         route = classify_inbound_request({"method": message.method, "params": params}, headers=headers)
         if not isinstance(route, InboundModernRoute) or not self._agrees(params, headers):
             return None
-        return ModernCall(self, request, message, route)
+        return ModernCall(self, request, message, self._connection(route))
+
+    def _connection(self, route: InboundModernRoute) -> Connection:
+        """What a client says of itself is nearly always the same. Nothing is kept with a modern connection, so that
+        calls can share one.
+        """
+        said = (route.protocol_version, route.client_info, route.client_capabilities)
+        try:
+            written = pydantic_core.to_json(said)
+        except ValueError:
+            return Connection.from_envelope(*said)
+        return self._known(written) if len(written) <= _USUAL else Connection.from_envelope(*said)
 
     def _agrees(self, params: Mapping[str, Any], headers: Mapping[str, str]) -> bool:
         """Whether headers that repeat arguments are right."""
@@ -102,6 +120,10 @@ class ModernLane:
         return schema is None or validate_mcp_param_headers(schema, arguments, headers) is None
 
 
+def _connection(said: bytes) -> Connection:
+    return Connection.from_envelope(*pydantic_core.from_json(said))
+
+
 @dataclass
 class _Context:
     """As the SDK makes it for a request that is answered once; `tell` sends an event on its stream."""
@@ -112,7 +134,11 @@ class _Context:
     progress_token: ProgressToken | None
     tell: Callable[[bytes], Awaitable[None]]
     can_send_request: bool = False
-    cancel_requested: anyio.Event = field(default_factory=anyio.Event)
+
+    @property
+    def cancel_requested(self) -> anyio.Event:
+        # Nobody of ours waits for it, and no message cancels such a call.
+        return anyio.Event()
 
     async def send_raw_request(
         self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None
@@ -134,38 +160,40 @@ class _Context:
 class ModernCall:
     """One call, from its request to its response."""
 
-    def __init__(self, lane: ModernLane, request: Request, message: JSONRPCRequest, route: InboundModernRoute) -> None:
+    def __init__(self, lane: ModernLane, request: Request, message: JSONRPCRequest, connection: Connection) -> None:
         self._lane = lane
         self._request = request
         self._message = message
-        self._route = route
-        self._handling = anyio.CancelScope()
+        self._connection = connection
+        self._has_left = False
+        self._watching: asyncio.Task[None] | None = None
         self._send: Send | None = None
         self._is_stream = False
         self._was_told = False
         self._turn: asyncio.Lock | None = None
 
     async def respond(self, _scope: Scope, receive: Receive, send: Send) -> None:
-        self._send = send
-        watching: list[asyncio.Task[None]] = []
-
-        def watch() -> None:
-            watching.append(self._lane.tasks.spawn(self._watch(receive)))
-
-        due = asyncio.get_running_loop().call_later(self._lane.moment, watch)
+        self._send, answering = send, asyncio.current_task()
+        assert answering is not None
+        due = asyncio.get_running_loop().call_later(self._lane.moment, self._begin_to_watch, receive, answering)
         try:
-            with self._handling:
-                status, body = await self._answer()
-                await self._finish(status, body)
+            status, body = await self._answer()
+            await self._finish(status, body)
+        except asyncio.CancelledError:
+            if not self._has_left or answering.uncancel():
+                # Somebody else ends it.
+                raise
         finally:
             self._send = None
             due.cancel()
-            for task in watching:
-                task.cancel()
+            if self._watching is not None:
+                self._watching.cancel()
+
+    def _begin_to_watch(self, receive: Receive, answering: asyncio.Task[Any]) -> None:
+        self._watching = self._lane.tasks.spawn(self._watch(receive, answering))
 
     async def _answer(self) -> tuple[int, bytes]:
-        request, message, route = self._request, self._message, self._route
-        connection = Connection.from_envelope(route.protocol_version, route.client_info, route.client_capabilities)
+        request, message = self._request, self._message
         context = _Context(
             TransportContext(kind="streamable-http", can_send_request=False, headers=request.headers),
             message.id,
@@ -174,7 +202,7 @@ class ModernCall:
             self._tell,
         )
         try:
-            result = await self._lane.handle(context, message, connection)
+            result = await self._lane.handle(context, self._connection, message.params or {})
         except (MCPError, ValidationError) as failure:
             error = modern_error_data(failure)
         except Exception:
@@ -214,7 +242,7 @@ class ModernCall:
         # Sending need not wait for anything, and others want their turn.
         await asyncio.sleep(0)
 
-    async def _watch(self, receive: Receive) -> None:
+    async def _watch(self, receive: Receive, answering: asyncio.Task[Any]) -> None:
         """End the call when its client leaves; until then, break long silences."""
         leaving = self._lane.tasks.spawn(_left(receive))
         try:
@@ -223,7 +251,8 @@ class ModernCall:
                 await asyncio.wait({leaving}, timeout=self._lane.ping)
                 if not leaving.done() and not self._was_told:
                     await self._tell(b": ping\r\n\r\n")
-            self._handling.cancel()
+            self._has_left = True
+            answering.cancel()
         finally:
             leaving.cancel()
 

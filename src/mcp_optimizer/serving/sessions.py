@@ -73,7 +73,7 @@ class Sessions(OpenSessionManager[SessionEvents]):
         forwarding: Forwarding | None = None,
     ) -> None:
         limits = gate.limits
-        lane = HttpLane(self, ModernLane(self.handle_modern, server.get_tool_input_schema))
+        lane = HttpLane(self, ModernLane(self.answer_call, server.get_tool_input_schema))
         super().__init__(
             server,
             gate=lambda app: HttpGate(app, gate, hosts, door, forwarding, lane),

@@ -10,12 +10,13 @@ from typing import Any
 
 import httpx2
 import mcp_types as types
-from mcp.server.context import ServerRequestContext
+from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
 from mcp.server.lowlevel import Server
 from mcp.server.streamable_http_manager import StreamableHTTPASGIApp
 from mcp.server.transport_security import TransportSecuritySettings
 
 from mcp_optimizer.limits import Limits
+from mcp_optimizer.relay.envelope import for_era
 from mcp_optimizer.serving.first_events import HeldFirstEvents
 from mcp_optimizer.serving.gate import Gate
 from mcp_optimizer.serving.large_bodies import LargeBodies
@@ -34,6 +35,14 @@ class Tools:
         self.began: asyncio.Queue[str] = asyncio.Queue()
         self.go_on = asyncio.Event()
         self.ended: list[str] = []
+
+    async def answer(self, ctx: Context, call_next: CallNext) -> HandlerResult:
+        """A middleware, as the gateway's own: answers calls with raw objects."""
+        if ctx.method != "tools/call":
+            return await call_next(ctx)
+        params = types.CallToolRequestParams.model_validate(ctx.params or {}, by_name=False)
+        result = await self.call(ctx, params)
+        return for_era(result.model_dump(by_alias=True, mode="json", exclude_none=True), ctx.protocol_version, dict)
 
     async def call(self, ctx: Context, params: types.CallToolRequestParams) -> types.CallToolResult:
         self.began.put_nowait(params.name)
@@ -124,8 +133,10 @@ async def served(limits: Limits | None = None) -> AsyncIterator[tuple[Tools, Cli
     tools = Tools()
     server: Server[Any] = Server("test", version="1", on_call_tool=tools.call, get_tool_input_schema=lambda _name: None)
     hosts = TransportSecuritySettings(enable_dns_rebinding_protection=False)
-    sessions = Sessions(server, gate=Gate(limits or Limits()), hosts=hosts)
+    gate = Gate(limits or Limits())
+    sessions = Sessions(server, gate=gate, hosts=hosts)
     server.middleware.insert(0, sessions.around)
+    server.middleware += [gate.check, tools.answer]
     app = HeldFirstEvents(LargeBodies(StreamableHTTPASGIApp(sessions)))
     async with (
         sessions.run(),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -125,7 +126,7 @@ class Wire:
 async def test_the_client_of_a_silent_call_is_sent_something_now_and_then_and_is_noticed_when_it_leaves() -> None:
     ended = asyncio.Event()
 
-    async def handle(_context: Any, _message: JSONRPCRequest, _connection: Connection) -> dict[str, Any]:
+    async def handle(_context: Any, _connection: Connection, _params: Mapping[str, Any]) -> dict[str, Any]:
         try:
             await asyncio.Event().wait()
         finally:
