@@ -13,6 +13,7 @@ import httpx2
 from mcp_optimizer.errors import OptimizerError
 from mcp_optimizer.upstream.authorization import Authorization
 from mcp_optimizer.upstream.endings import ExchangeLost
+from mcp_optimizer.upstream.http_client import KeptClient
 
 _REFUSALS = (401, 403)
 _MOST_ATTEMPTS = 3
@@ -33,8 +34,7 @@ class AuthorizedHttp:
         while True:
             attempts += 1
             own = await self._headers()
-            request = self._client.build_request(method, url, content=content, headers={**headers, **own})
-            response = await self._client.send(request, stream=True)
+            response = await self._exchange(method, url, {**headers, **own}, content)
             if response.status_code not in _REFUSALS or self._authorization is None or attempts == _MOST_ATTEMPTS:
                 return response
             try:
@@ -45,6 +45,14 @@ class AuthorizedHttp:
             if not is_worth_it:
                 return response
             await response.aclose()
+
+    async def _exchange(
+        self, method: str, url: httpx2.URL, headers: Mapping[str, str], content: bytes | None
+    ) -> httpx2.Response:
+        if isinstance(self._client, KeptClient):
+            return await self._client.exchange(method, url, headers, content)
+        request = self._client.build_request(method, url, content=content, headers=headers)
+        return await self._client.send(request, stream=True)
 
     @asynccontextmanager
     async def stream(

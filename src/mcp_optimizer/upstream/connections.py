@@ -17,6 +17,8 @@ from typing import cast
 import httptools
 import httpx2
 
+from mcp_optimizer.upstream.http_requests import Origin, origin_of, written_head
+
 _MOST_IDLE = 64
 _MOST_UNREAD = 256 * 1024
 """Bytes of a response that may wait for their reader; beyond that, reading pauses."""
@@ -28,8 +30,6 @@ _REST = 5
 """The pause after such a slice, as a multiple of the time it took."""
 _NEXT_ADDRESS = 2.0
 """Seconds after which the next address of a host is tried, if it has several."""
-
-Origin = tuple[str, str, int]
 
 
 class KeptConnections(httpx2.AsyncBaseTransport):
@@ -44,10 +44,13 @@ class KeptConnections(httpx2.AsyncBaseTransport):
         self._sweeping: asyncio.TimerHandle | None = None
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
-        message = _head(request) + await request.aread()
-        url = request.url
-        origin = (url.scheme, url.host, url.port or (443 if url.scheme == "https" else 80))
-        connection = self._kept(origin) or await self._connect(origin, request)
+        message = written_head(request.method, request.url, request.headers.raw) + await request.aread()
+        patience = request.extensions.get("timeout", {}).get("connect")
+        return await self.exchange(origin_of(request.url), message, patience)
+
+    async def exchange(self, origin: Origin, message: bytes, patience: float | None) -> httpx2.Response:
+        """Send a complete request; the response is not yet read. `patience`: seconds for a new connection."""
+        connection = self._kept(origin) or await self._connect(origin, patience)
         try:
             status, headers = await connection.exchange(message)
         except BaseException:
@@ -65,8 +68,7 @@ class KeptConnections(httpx2.AsyncBaseTransport):
             connection.close()
         return None
 
-    async def _connect(self, origin: Origin, request: httpx2.Request) -> _Connection:
-        patience = request.extensions.get("timeout", {}).get("connect")
+    async def _connect(self, origin: Origin, patience: float | None) -> _Connection:
         try:
             async with asyncio.timeout(patience):
                 try:
@@ -75,9 +77,9 @@ class KeptConnections(httpx2.AsyncBaseTransport):
                     # Once more, because the server may just be starting.
                     return await self._open_one(origin)
         except TimeoutError:
-            raise httpx2.ConnectTimeout(f"no connection within {patience:g} s", request=request) from None
+            raise httpx2.ConnectTimeout(f"no connection within {patience:g} s") from None
         except OSError as error:
-            raise httpx2.ConnectError(str(error), request=request) from error
+            raise httpx2.ConnectError(str(error)) from error
 
     async def _open_one(self, origin: Origin) -> _Connection:
         scheme, host, port = origin
@@ -338,12 +340,3 @@ class _Body(httpx2.AsyncByteStream):
         if self._free is not None:
             self._free()
             self._free = None
-
-
-def _head(request: httpx2.Request) -> bytes:
-    lines = [b"%b %b HTTP/1.1" % (request.method.encode("ascii"), request.url.raw_path)]
-    for name, value in request.headers.raw:
-        if b"\n" in value or b"\r" in value or b"\n" in name or b"\r" in name:
-            raise httpx2.LocalProtocolError(f"the header {name!r} holds a line break", request=request)
-        lines.append(b"%b: %b" % (name, value))
-    return b"\r\n".join([*lines, b"", b""])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cache
 from typing import Any
 from urllib.request import getproxies, proxy_bypass
@@ -10,6 +11,7 @@ import httpx2
 
 from mcp_optimizer.limits import DEFAULT_LIMITS, Limits
 from mcp_optimizer.upstream.connections import KeptConnections
+from mcp_optimizer.upstream.http_requests import origin_of, written_head
 from mcp_optimizer.upstream.spec import ServerSpec
 
 CONNECT_TIMEOUT = 10.0
@@ -17,6 +19,46 @@ _IDLE = 3.0
 """Seconds an idle connection is kept: less than servers keep theirs (often 5), so the server does not close one at the
 moment it is used.
 """
+
+
+class KeptClient(httpx2.AsyncClient):
+    """A client over kept connections."""
+
+    def __init__(self, kept: KeptConnections, headers: Mapping[str, str], timeout: httpx2.Timeout) -> None:
+        super().__init__(transport=kept, headers=headers, timeout=timeout)
+        self._kept = kept
+        self._patience = timeout.connect
+        self._usual: dict[str, tuple[httpx2.URL, list[tuple[bytes, bytes]]]] = {}
+        """By method, the headers of every request to an address."""
+
+    async def exchange(
+        self, method: str, url: httpx2.URL, headers: Mapping[str, str], content: bytes | None
+    ) -> httpx2.Response:
+        """The response, not yet read, which the caller closes.
+
+        As by `send`, which spends as much time on redirects, cookies and passwords in addresses as on all the rest,
+        and nearly no server has any.
+        """
+        if self.is_closed or url.userinfo or len(self.cookies.jar):
+            request = self.build_request(method, url, content=content, headers=headers)
+            return await self.send(request, stream=True)
+        own = {name.lower().encode("ascii"): value.encode("ascii") for name, value in headers.items()}
+        if content is not None:
+            own[b"content-length"] = b"%d" % len(content)
+        others = [header for header in self._usual_headers(method, url) if header[0].lower() not in own]
+        message = written_head(method, url, [*others, *own.items()]) + (content or b"")
+        response = await self._kept.exchange(origin_of(url), message, self._patience)
+        if "set-cookie" in response.headers:
+            response.request = self.build_request(method, url)
+            self.cookies.extract_cookies(response)
+        return response
+
+    def _usual_headers(self, method: str, url: httpx2.URL) -> list[tuple[bytes, bytes]]:
+        known, headers = self._usual.get(method, (None, []))
+        if known is not url:
+            headers = self.build_request(method, url).headers.raw
+            self._usual[method] = (url, headers)
+        return headers
 
 
 @cache
@@ -36,7 +78,7 @@ def http_client(spec: ServerSpec, limits: Limits = DEFAULT_LIMITS) -> httpx2.Asy
         kept = httpx2.Limits(max_connections=None, max_keepalive_connections=64, keepalive_expiry=_IDLE)
         return httpx2.AsyncClient(headers=headers, timeout=timeout, verify=_ssl_context(), limits=kept)
     transport = KeptConnections(_ssl_context, _IDLE, limits.answer_header_bytes)
-    return httpx2.AsyncClient(headers=headers, timeout=timeout, transport=transport)
+    return KeptClient(transport, headers, timeout)
 
 
 def _is_proxied(url: httpx2.URL) -> bool:

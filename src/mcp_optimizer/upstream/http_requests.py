@@ -1,0 +1,24 @@
+"""HTTP requests as they are written on a connection. Pure; knows no MCP."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import httpx2
+
+Origin = tuple[str, str, int]
+"""Scheme, host and port: what a connection leads to."""
+
+
+def origin_of(url: httpx2.URL) -> Origin:
+    return (url.scheme, url.host, url.port or (443 if url.scheme == "https" else 80))
+
+
+def written_head(method: str, url: httpx2.URL, headers: Iterable[tuple[bytes, bytes]]) -> bytes:
+    """All of a request but its body."""
+    lines = [b"%b %b HTTP/1.1" % (method.encode("ascii"), url.raw_path)]
+    for name, value in headers:
+        if b"\n" in value or b"\r" in value or b"\n" in name or b"\r" in name:
+            raise httpx2.LocalProtocolError(f"the header {name!r} holds a line break")
+        lines.append(b"%b: %b" % (name, value))
+    return b"\r\n".join([*lines, b"", b""])
