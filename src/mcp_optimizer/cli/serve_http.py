@@ -48,7 +48,9 @@ async def serve_http(settings: Settings) -> None:
     sockets = list(place.sockets()) if place is not None else [listen(host, port)]
     connections = bounded_connections(settings.limits)
     http = HttpServer(
-        uvicorn.Config(app, http=connections, ws="none", log_level="critical", timeout_keep_alive=_KEEP_ALIVE)
+        uvicorn.Config(
+            app, http=connections, ws="none", log_level="critical", access_log=False, timeout_keep_alive=_KEEP_ALIVE
+        )
     )
     optimizer.start()
     optimizer.join(await asyncio.to_thread(_peer_address, settings, place, sockets[0].getsockname()[1]))

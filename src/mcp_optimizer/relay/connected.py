@@ -7,8 +7,8 @@ if there is none. A modern client has no connection, only requests.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 import anyio
 import mcp_types as types
@@ -62,9 +62,8 @@ class Client:
         self.log_level = level
 
 
-@dataclass(frozen=True)
-class _Link:
-    """A link to one client, on the stream of one request or of none."""
+class _Link(NamedTuple):
+    """A link to one client, on the stream of one request or of none. Every call makes one, and a tuple takes least."""
 
     key: str
     capabilities: Mapping[str, Any]
@@ -81,7 +80,7 @@ class _Link:
 
     @property
     def lasting(self) -> ClientLink:
-        return replace(self, request_id=None, close_stream=None)
+        return self._replace(request_id=None, close_stream=None)
 
     async def ask(self, method: str, params: Mapping[str, Any]) -> dict[str, Any]:
         if (refused := refusal(self.capabilities, method, params)) is not None:
@@ -180,7 +179,9 @@ class Clients:
 
     def link(self, ctx: Context) -> _Link:
         """The link to the client of a request."""
-        client = self.of(ctx)
+        return self._link(ctx, self.of(ctx))
+
+    def _link(self, ctx: Context, client: Client | None) -> _Link:
         if client is not None:
             return _Link(
                 client.key,
@@ -205,11 +206,18 @@ class Clients:
         )
 
     def caller(self, ctx: Context) -> Caller:
-        params = ctx.params or {}
-        passed_on = {name: params[name] for name in _PASSED_ON if name in params}
-        principal, narrowed = principal_of(ctx), narrowed_by(ctx.request)
-        key, is_orphaned = _key(ctx, principal), isinstance(ctx.request, Request) and ORPHANED_KEY in ctx.request.scope
-        return Caller(client_name(ctx), key, self.link(ctx), passed_on, principal, narrowed, is_orphaned=is_orphaned)
+        """Who makes a request. What a caller's results are kept under: for one who was not verified, its connection."""
+        params, principal, client = ctx.params or {}, principal_of(ctx), self.of(ctx)
+        link = self._link(ctx, client)
+        return Caller(
+            client.name if client is not None else client_name(ctx),
+            principal.id if principal.is_verified else link.key,
+            link,
+            {name: params[name] for name in _PASSED_ON if name in params},
+            principal,
+            narrowed_by(ctx.request),
+            is_orphaned=isinstance(ctx.request, Request) and ORPHANED_KEY in ctx.request.scope,
+        )
 
 
 def _declared(session: ServerSession) -> dict[str, Any]:
@@ -247,11 +255,6 @@ def narrowed_by(request: Any) -> frozenset[str] | None:
         return None
     asked = request.query_params.get("servers", "")
     return frozenset(name.strip() for name in asked.split(",") if name.strip()) or None
-
-
-def _key(ctx: Context, principal: Principal) -> str:
-    """What a caller's results are kept under. For one who was not verified: its connection."""
-    return principal.id if principal.is_verified else _link_key(ctx)
 
 
 def _link_key(ctx: Context) -> str:

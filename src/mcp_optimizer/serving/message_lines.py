@@ -1,12 +1,15 @@
-"""Messages to the client on stdio as the lines they are written as. Pure."""
+"""The lines of stdio: messages to the client as they are written, and the id in one that is too long to read. Pure."""
 
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import pydantic_core
 from mcp_types import ErrorData, JSONRPCError, JSONRPCMessage, JSONRPCResponse, RequestId
+
+from mcp_optimizer.upstream.lines import Overlong
 
 Outcome = dict[str, Any] | ErrorData
 """The result of a request, or its error."""
@@ -30,3 +33,18 @@ def as_message(request_id: RequestId, outcome: Outcome) -> JSONRPCResponse | JSO
     if isinstance(outcome, ErrorData):
         return JSONRPCError(jsonrpc="2.0", id=request_id, error=outcome)
     return JSONRPCResponse(jsonrpc="2.0", id=request_id, result=outcome)
+
+
+_FIELD = rb'\s*"(?:jsonrpc|method|id)"\s*:\s*(?:"[^"\\]{0,200}"|-?\d{1,18})\s*'
+_HEAD = re.compile(rb"\s*\{(?:" + _FIELD + rb",)*")
+_TAIL = re.compile(rb"(?:," + _FIELD + rb")*\}\s*$")
+_ID = re.compile(rb'"id"\s*:\s*(?:"([^"\\]{0,200})"|(-?\d{1,18}))')
+
+
+def id_of(line: Overlong) -> RequestId | None:
+    """The id of a request of which only the ends are known; clients write it first or last."""
+    ends = [_HEAD.match(line.head), _TAIL.search(line.tail)]
+    found = next((found for end in ends if end is not None and (found := _ID.search(end.group())) is not None), None)
+    if found is None:
+        return None
+    return int(found.group(2)) if found.group(2) else found.group(1).decode("utf-8", "replace")

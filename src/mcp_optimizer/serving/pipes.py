@@ -11,6 +11,8 @@ import stat
 import sys
 from dataclasses import dataclass
 
+from mcp_optimizer.runtime.line_reader import LineReader
+
 CHUNK = 256 * 1024
 """Bytes that are read at a time; of twice as many unread ones, no more are taken from the pipe."""
 
@@ -19,7 +21,7 @@ CHUNK = 256 * 1024
 class Pipes:
     """Both ends, open."""
 
-    reader: asyncio.StreamReader
+    reader: LineReader
     writer: asyncio.StreamWriter
     reading: asyncio.BaseTransport
 
@@ -51,7 +53,7 @@ async def own_pipes() -> Pipes:
 async def open_pipes(stdin: int, stdout: int) -> Pipes:
     """From two descriptors, which are closed with the pipes."""
     loop = asyncio.get_running_loop()
-    reader = asyncio.StreamReader(CHUNK)
+    reader = LineReader(CHUNK)
     source, sink = os.fdopen(stdin, "rb", 0), os.fdopen(stdout, "wb", 0)
     reading, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), source)
     writing, protocol = await loop.connect_write_pipe(asyncio.streams.FlowControlMixin, sink)

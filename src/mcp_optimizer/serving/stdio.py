@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -23,9 +22,11 @@ from mcp.shared.message import SessionMessage
 from mcp_types import JSONRPCError, JSONRPCMessage, JSONRPCNotification, JSONRPCRequest, JSONRPCResponse
 
 from mcp_optimizer.largejson.raw import Placeholders, has_large
+from mcp_optimizer.relay.sdk_calls import CALL
+from mcp_optimizer.runtime.line_reader import LineReader
 from mcp_optimizer.serving.early_answers import NOTHING, EarlyAnswers, Heard, HeardLine
 from mcp_optimizer.serving.gate import Gate, Refused
-from mcp_optimizer.serving.message_lines import Outcome, as_message, line_of, response_line
+from mcp_optimizer.serving.message_lines import Outcome, as_message, id_of, line_of, response_line
 from mcp_optimizer.serving.pipes import CHUNK, Pipes, has_pipes, own_pipes
 from mcp_optimizer.serving.stdio_lane import StdioLane
 from mcp_optimizer.upstream.lines import Overlong, lines
@@ -34,6 +35,8 @@ logger = logging.getLogger(__name__)
 
 _ROOM = 64 * 1024
 """Bytes in the pipe's buffer up to which more are written without waiting."""
+
+_CALL = f'"{CALL}"'.encode()
 
 _TURNS = 12
 """Turns of the event loop after which the SDK has begun to handle a message; it takes about half as many."""
@@ -109,12 +112,14 @@ class _Client:
         self._repeated: HeardLine | None = None
         """The message that is heard again and whose reply the client has."""
 
-    async def read(self, reader: asyncio.StreamReader, heard: Heard) -> None:
+    async def read(self, reader: LineReader, heard: Heard) -> None:
         async def chunks() -> AsyncIterator[bytes]:
             yield heard.rest
             while chunk := await reader.read(CHUNK):
                 yield chunk
 
+        if self._lane is not None:
+            reader.show_lines_to(self._took_call)
         # The replies end with the reading; otherwise the writer would wait for more.
         async with self._incoming, self._replies:
             for said in heard.said:
@@ -141,7 +146,7 @@ class _Client:
             self._admit(message)
         except Refused as refused:
             return refused
-        while self._replies.statistics().tasks_waiting_send >= self._gate.limits.pending_replies:
+        while self._is_crowded:
             self._wrote.clear()
             await self._wrote.wait()
         if self._takes_short_way(message):
@@ -153,6 +158,26 @@ class _Client:
             # The server no longer listens. Reading ends with stdin, or with the server.
             return None
         return None
+
+    def _took_call(self, line: bytes) -> bool:
+        """Whether a line that arrived alone is a call, which was begun; anything else is read in its turn."""
+        if _CALL not in line or self._is_crowded:
+            return False
+        try:
+            message = self._gate.understood(line)
+        except Refused:
+            return False
+        if not isinstance(message, JSONRPCRequest) or self._refusal(message) is not None:
+            return False
+        if not self._takes_short_way(message):
+            return False
+        self._under_way.add(_same(message.id))
+        return True
+
+    @property
+    def _is_crowded(self) -> bool:
+        """Whether the client leaves so many replies unread that nothing more should be read from it."""
+        return self._replies.statistics().tasks_waiting_send >= self._gate.limits.pending_replies
 
     def _takes_short_way(self, message: JSONRPCMessage) -> bool:
         """Whether the lane answers it. Not before what was said earlier has been heard."""
@@ -208,16 +233,22 @@ class _Client:
                 self._lane.cancelled(message.params)
         if not isinstance(message, JSONRPCRequest):
             return
+        if (refused := self._refusal(message)) is not None:
+            raise self._gate.refuse(refused)
+        self._under_way.add(_same(message.id))
+
+    def _refusal(self, message: JSONRPCRequest) -> Refused | None:
+        """Why a request cannot begin now, if it cannot."""
         if _same(message.id) in self._under_way:
             # Not under that id, because it would be taken for the response to the other request.
             text = "Another request with this id is still in progress."
-            raise self._gate.refuse(Refused("duplicate", types.INVALID_REQUEST, text))
+            return Refused("duplicate", types.INVALID_REQUEST, text)
         if len(self._under_way) >= (most := self._gate.limits.requests):
             text = f"{most:,} requests are in progress. Wait for responses before sending more."
             refused = Refused("busy", types.INTERNAL_ERROR, text, message.id)
             refused.retry_after = 1
-            raise self._gate.refuse(refused)
-        self._under_way.add(_same(message.id))
+            return refused
+        return None
 
     def answered(self, message: JSONRPCMessage) -> bool:
         """A response is on its way to the client, which may then use the id again. False: the client has it already."""
@@ -244,21 +275,6 @@ class _Client:
 def _same(request_id: Any) -> types.RequestId:
     """Ids that the SDK considers the same: "7" and 7."""
     return str(request_id)
-
-
-_FIELD = rb'\s*"(?:jsonrpc|method|id)"\s*:\s*(?:"[^"\\]{0,200}"|-?\d{1,18})\s*'
-_HEAD = re.compile(rb"\s*\{(?:" + _FIELD + rb",)*")
-_TAIL = re.compile(rb"(?:," + _FIELD + rb")*\}\s*$")
-_ID = re.compile(rb'"id"\s*:\s*(?:"([^"\\]{0,200})"|(-?\d{1,18}))')
-
-
-def id_of(line: Overlong) -> types.RequestId | None:
-    """The id of a request of which only the ends are known; clients write it first or last."""
-    ends = [_HEAD.match(line.head), _TAIL.search(line.tail)]
-    found = next((found for end in ends if end is not None and (found := _ID.search(end.group())) is not None), None)
-    if found is None:
-        return None
-    return int(found.group(2)) if found.group(2) else found.group(1).decode("utf-8", "replace")
 
 
 async def _write(

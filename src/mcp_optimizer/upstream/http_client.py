@@ -49,8 +49,9 @@ class KeptClient(httpx2.AsyncClient):
         message = written_head(method, url, [*others, *own.items()]) + (content or b"")
         response = await self._kept.exchange(origin_of(url), message, self._patience)
         if "set-cookie" in response.headers:
-            response.request = self.build_request(method, url)
-            self.cookies.extract_cookies(response)
+            request = self.build_request(method, url)
+            said = httpx2.Response(response.status_code, headers=response.headers.raw, request=request)
+            self.cookies.extract_cookies(said)
         return response
 
     def _usual_headers(self, method: str, url: httpx2.URL) -> list[tuple[bytes, bytes]]:

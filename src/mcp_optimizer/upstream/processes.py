@@ -21,7 +21,9 @@ import threading
 import time
 from collections.abc import Mapping
 from pathlib import Path
+from typing import cast
 
+from mcp_optimizer.runtime.line_reader import LineReader
 from mcp_optimizer.settings import DEPTH_VARIABLE
 from mcp_optimizer.upstream import orphans
 from mcp_optimizer.upstream.failure import CommandNotFound
@@ -52,6 +54,9 @@ _HAS_GROUPS = sys.platform != "win32"
 _NO_FILES = (errno.EMFILE, errno.ENFILE, -1)
 """Error numbers of a process start when no more files may be opened; -1 is uvloop's."""
 
+_UNREAD = 64 * 1024
+"""Bytes of a child's output; of twice as many unread ones, no more are taken from the pipe."""
+
 _RELEASE = 1.0
 """Seconds that the watcher has for processes that children left behind."""
 
@@ -72,6 +77,18 @@ def depth(environment: Mapping[str, str]) -> int:
     return int(said) if said.isdecimal() and len(said) < 4 else 0
 
 
+class _Pipes(asyncio.subprocess.SubprocessStreamProtocol):
+    """As asyncio makes them, but the stdout of a child can show its lines as they arrive."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
+        # uvloop's is none of asyncio's classes.
+        stdout = cast("asyncio.SubprocessTransport", transport).get_pipe_transport(1)
+        assert stdout is not None
+        self.stdout = LineReader(_UNREAD)
+        self.stdout.set_transport(stdout)
+
+
 async def spawn(spec: ServerSpec) -> asyncio.subprocess.Process:
     """Start a server with pipes to it; the caller must `end` it. Raises OSError with advice for the user."""
     environment = child_environment(spec.env, os.environ)
@@ -84,9 +101,10 @@ async def spawn(spec: ServerSpec) -> asyncio.subprocess.Process:
         raise FileNotFoundError(f"its folder {spec.cwd} does not exist")
     # Ours come last: a server file must not be able to hide its servers from us, or our depth.
     environment |= {DEPTH_VARIABLE: str(depth(os.environ) + 1)}
-    mark = _watch.expect()
+    mark, loop = _watch.expect(), asyncio.get_running_loop()
     try:
-        process = await asyncio.create_subprocess_exec(
+        transport, pipes = await loop.subprocess_exec(
+            lambda: _Pipes(_UNREAD, loop),
             executable,
             *spec.args,
             stdin=asyncio.subprocess.PIPE,
@@ -103,6 +121,7 @@ async def spawn(spec: ServerSpec) -> asyncio.subprocess.Process:
     except BaseException:
         _watch.forget(mark)
         raise
+    process = asyncio.subprocess.Process(transport, pipes, loop)
     _watch.began(process.pid, mark)
     return process
 

@@ -20,6 +20,7 @@ import anyio
 from mcp_optimizer.largejson.reading import LARGE, read_large
 from mcp_optimizer.largejson.text import parsed
 from mcp_optimizer.limits import DEFAULT_LIMITS, Limits
+from mcp_optimizer.runtime.line_reader import LineReader
 from mcp_optimizer.runtime.tasks import BackgroundTasks
 from mcp_optimizer.runtime.terminal_text import printable
 from mcp_optimizer.upstream import processes
@@ -178,7 +179,8 @@ async def run_child(
 
 
 async def _read_stdout(process: asyncio.subprocess.Process, child: ChildProcess, peer: Peer) -> None:
-    assert process.stdout is not None
+    assert isinstance(process.stdout, LineReader)
+    process.stdout.show_lines_to(lambda line: _took_response(line, child, peer))
     large = _LargeMessages(child, peer)
     try:
         async for line in lines(_chunks(process.stdout), peer.limits.message_bytes):
@@ -232,6 +234,16 @@ def _parsed(line: bytes | bytearray) -> Any:
         return parsed(line)
     except ValueError:
         return None
+
+
+def _took_response(line: bytes, child: ChildProcess, peer: Peer) -> bool:
+    """Whether a line that arrived alone is a response, which was passed on; anything else is read in its turn."""
+    message = _parsed(line)
+    if not isinstance(message, dict) or "jsonrpc" not in message or "id" not in message or "method" in message:
+        return False
+    child.spoke_mcp()
+    peer.receive(message)
+    return True
 
 
 async def _take_large(line: bytes | bytearray, child: ChildProcess, peer: Peer) -> None:
