@@ -1,6 +1,7 @@
 """Migrates a database to the newest schema, in the same way for SQLite and PostgreSQL.
 
-Migrations expand first and contract later: most only add what older gateways do not look at, so gateways of two
+A new database gets the newest tables at once, without loading Alembic; tests hold them equal to what the migrations
+make. Migrations expand first and contract later: most only add what older gateways do not look at, so gateways of two
 versions use one database while an upgrade rolls over them. One that takes something away says so with `contract`, and
 comes a release after the code that needed it. `tests/contract/test_migrations.py` holds them to it. Called by the code
 that opens a database, inside its transaction; knows neither files nor addresses.
@@ -12,14 +13,30 @@ import logging
 from pathlib import Path
 from threading import Lock
 
-from sqlalchemy import Connection, func, inspect, select, text
+from sqlalchemy import (
+    Column,
+    Connection,
+    MetaData,
+    PrimaryKeyConstraint,
+    String,
+    Table,
+    func,
+    inspect,
+    select,
+    text,
+)
 
+from mcp_optimizer.db.shared_tables import metadata
+from mcp_optimizer.db.tables import oldest_reader
 from mcp_optimizer.errors import CatalogError
 
 logger = logging.getLogger(__name__)
 
 HEAD = "0013"
 """The newest migration; a database already at it opens without loading Alembic."""
+
+OLDEST_READER = "0011"
+"""The oldest schema whose gateways can use a new database: that of the last migration that calls `contract`, if any."""
 
 APPLICATION_ID = 0x4D43504F
 """Marks a SQLite file, and a lock in PostgreSQL, as ours ("MCPO")."""
@@ -40,7 +57,26 @@ def migrate(connection: Connection) -> None:
         write_alone(connection)
         if _needs_nothing(connection):
             return
-    # Alembic takes over half a second to load, so only here, and only when there is something to do.
+    if inspect(connection).get_table_names():
+        _upgrade(connection)
+    else:
+        _create(connection)
+    if connection.dialect.name == "sqlite":
+        connection.exec_driver_sql(f"PRAGMA application_id = {APPLICATION_ID}")
+
+
+def _create(connection: Connection) -> None:
+    metadata.create_all(connection, checkfirst=False)
+    connection.execute(oldest_reader.insert(), {"revision": OLDEST_READER})
+    # As Alembic itself makes it, which reads it at the next upgrade.
+    version = Table("alembic_version", MetaData(), Column("version_num", String(32), nullable=False))
+    version.append_constraint(PrimaryKeyConstraint("version_num", name="alembic_version_pkc"))
+    version.create(connection)
+    connection.execute(version.insert(), {"version_num": HEAD})
+
+
+def _upgrade(connection: Connection) -> None:
+    # Alembic takes over half a second and 14 MB to load, so only here, and only when there is something to do.
     from alembic import command
     from alembic.config import Config
 
@@ -50,8 +86,6 @@ def migrate(connection: Connection) -> None:
     config.attributes["connection"] = connection
     with _one_migration:
         command.upgrade(config, "head")
-    if connection.dialect.name == "sqlite":
-        connection.exec_driver_sql(f"PRAGMA application_id = {APPLICATION_ID}")
 
 
 def write_alone(connection: Connection) -> None:

@@ -12,23 +12,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-from alembic.autogenerate import compare_metadata
-from alembic.config import Config
-from alembic.migration import MigrationContext
-from alembic.script import ScriptDirectory
-from sqlalchemy import create_engine, event
+from sqlalchemy import event
 
-from mcp_optimizer.db import database as database_module
 from mcp_optimizer.db.catalog import Catalog
 from mcp_optimizer.db.database import open_database, prepare_file
 from mcp_optimizer.db.schema import APPLICATION_ID, HEAD
-from mcp_optimizer.db.tables import metadata
 from mcp_optimizer.domain.tools import Definition, McpTool, ServerStatus, ToolRow, ToolUpdateDetails
 from mcp_optimizer.errors import CatalogError
 from mcp_optimizer.token_counter import TokenCounter
 from tests.unit.catalogs import mcp_tool
-
-MIGRATIONS = Path(database_module.__file__).parent / "migrations"
 
 
 @pytest.fixture
@@ -60,11 +52,6 @@ def asked(path: Path, question: str) -> list[Any]:
         return connection.execute(question).fetchall()
 
 
-def schema_of(path: Path) -> set[str]:
-    query = "SELECT sql FROM sqlite_master WHERE name NOT LIKE 'alembic%'"
-    return {" ".join(sql.split()) for (sql,) in asked(path, query) if sql}
-
-
 async def test_a_new_file_is_ours_in_wal_mode_and_at_the_newest_migration(path: Path) -> None:
     async with opened(path):
         assert asked(path, "PRAGMA journal_mode") == [("wal",)]
@@ -92,27 +79,6 @@ async def test_a_negative_count_cannot_be_stored(place: Path | str) -> None:
         with pytest.raises(CatalogError, match=r"(?i)check"):
             await catalog.replace_tools(server_id, [row(mcp_tool("new"), tokens=-1)])
         assert len(await catalog.tools(server_id)) == 2
-
-
-def test_the_migrations_make_exactly_the_tables_that_the_code_uses(path: Path, tmp_path: Path) -> None:
-    prepare_file(path)
-    engine = create_engine(f"sqlite:///{path}")
-    with engine.connect() as connection:
-        context = MigrationContext.configure(connection, opts={"compare_type": True, "compare_server_default": True})
-        assert compare_metadata(context, metadata) == []
-    engine.dispose()
-    # Alembic does not compare CHECK constraints, so the CREATE statements are compared too.
-    engine = create_engine(f"sqlite:///{(direct := tmp_path / 'direct.db')}")
-    metadata.create_all(engine)
-    engine.dispose()
-    assert schema_of(path) == schema_of(direct)
-
-
-def test_head_is_the_newest_migration() -> None:
-    config = Config()
-    config.set_main_option("script_location", str(MIGRATIONS))
-    config.set_main_option("path_separator", "os")
-    assert ScriptDirectory.from_config(config).get_heads() == [HEAD]
 
 
 def test_the_tool_table_is_that_of_the_data_model(path: Path) -> None:
