@@ -10,7 +10,7 @@ import time
 from collections.abc import Sequence
 
 from sqlalchemy import delete, func, insert, select
-from sqlalchemy.ext.asyncio import AsyncConnection
+from sqlalchemy.ext.asyncio.engine import AsyncConnection
 
 from mcp_optimizer.db.shared_tables import announcement
 from mcp_optimizer.db.transactions import Transactions

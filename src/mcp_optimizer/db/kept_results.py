@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from sqlalchemy import delete, select, update
-from sqlalchemy.ext.asyncio import AsyncConnection
+from sqlalchemy.ext.asyncio.engine import AsyncConnection
 
 from mcp_optimizer.db.tables import kept_chunk, kept_result
 from mcp_optimizer.db.transactions import Transactions, upsert

@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import Any
 
 from sqlalchemy import ColumnElement, Table, and_, delete, func, select
-from sqlalchemy.ext.asyncio import AsyncConnection
+from sqlalchemy.ext.asyncio.engine import AsyncConnection
 
 from mcp_optimizer.db.announced import announce
 from mcp_optimizer.db.tables import server_pin, tool_pin

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from mcp_optimizer.db.breaker import Breaker
 from mcp_optimizer.domain.events import ToolKey
 from mcp_optimizer.errors import CatalogError
+from mcp_optimizer.runtime.lazy_packages import load_later
 from mcp_optimizer.runtime.signatures import Signatures
 from mcp_optimizer.runtime.tasks import BackgroundTasks
 
@@ -241,6 +242,8 @@ class Storage:
 
     async def _open(self, place: Path | str, opened_late: OpenedLate | None) -> None:
         # Loaded in a thread, while servers start: nobody who asks for tools/list should wait for it.
+        # Only the engine is used, and not the ORM, which the package imports for its sessions and which takes 7 MB.
+        await asyncio.to_thread(load_later, "sqlalchemy.ext.asyncio")
         await asyncio.to_thread(import_module, "mcp_optimizer.db.catalog")
         from mcp_optimizer.db.database import open_database
 

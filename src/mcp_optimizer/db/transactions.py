@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 from sqlalchemy import Table, delete, select, text
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import SQLAlchemyError
-from sqlalchemy.ext.asyncio import AsyncConnection
+from sqlalchemy.ext.asyncio.engine import AsyncConnection
 
 from mcp_optimizer.db.schema import write_alone
 from mcp_optimizer.errors import CatalogError
