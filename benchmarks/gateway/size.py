@@ -90,7 +90,7 @@ async def measure(options: argparse.Namespace) -> dict[str, Any]:
     servers = Simulated(Listings(Path(options.listings)))
     # In the versions that are measured, these are the only two names by which the parts reach them.
     vars(pool)["connecting"] = servers.connecting
-    vars(choose)["load_encoder"] = lambda *_: FakeEncoder()
+    vars(choose)["load_encoder"] = lambda *_, **_named: FakeEncoder()
     encoder = "bundled" if options.encoder == "fake" else "none"
     database = "none" if options.database == "none" else str(Path(options.listings).parent / f"{os.getpid()}.db")
     settings = load_settings({"demo": True, "database": database, "encoder": encoder})

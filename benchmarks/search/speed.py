@@ -30,7 +30,7 @@ from mcp_optimizer.runtime.memory import give_back
 from mcp_optimizer.search.encoders.choose import load_encoder
 from mcp_optimizer.search.engine import Encoder, Entry, SearchIndex
 from mcp_optimizer.search.lexical import Vocabulary
-from mcp_optimizer.search.vectors import VectorIndex
+from mcp_optimizer.search.vectors import VectorIndex, numbers
 
 EMBEDDED = 1_000
 
@@ -38,7 +38,7 @@ EMBEDDED = 1_000
 def vectors_of(texts: list[str], encoder: Encoder, count: int) -> tuple[np.ndarray, float]:
     """Real vectors for the first tools and similar ones for the others; and the number of tools embedded per second."""
     started = time.perf_counter()
-    real = encoder.embed_tools(texts[:EMBEDDED])
+    real = np.stack([numbers(vector) for vector in encoder.embed_tools(texts[:EMBEDDED])])
     rate = len(real) / (time.perf_counter() - started)
     chance = np.random.default_rng(7)
     rows = real[np.arange(count) % len(real)] + chance.normal(0, 0.02, (count, real.shape[1])).astype(np.float32)

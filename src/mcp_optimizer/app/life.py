@@ -69,7 +69,7 @@ class Life:
         self._ending.add("the announcements", parts.announcements.stop)
         self._ending.first(self._leave_off)
 
-    def start(self, listed: Sequence[UpstreamState] = ()) -> None:
+    def start(self, listed: Sequence[UpstreamState] = (), *, saves_memory: bool = False) -> None:
         """Begin to start the servers; returns at once. `listed`: servers that are not started, only shown."""
         self._is_started = True
         parts = self._parts
@@ -79,7 +79,7 @@ class Life:
         parts.storage.open(self._opened_late)
         parts.announcements.start()
         parts.shared_lists.start()
-        self._loading = self._tasks.spawn(self._load_encoder())
+        self._loading = self._tasks.spawn(self._load_encoder(saves_memory=saves_memory))
         for state in [*parts.pool.states(), *listed]:
             parts.catalog.on_state(state)
         parts.pool.start()
@@ -143,7 +143,7 @@ class Life:
             if is_transparent(self._settings):
                 relay.announce_tools()
 
-    async def _load_encoder(self) -> None:
+    async def _load_encoder(self, *, saves_memory: bool) -> None:
         """Load the encoder in the background; until then, search uses words only and says so."""
         choice, catalog = self._settings.encoder, self._parts.catalog
         if choice == "none":
@@ -151,7 +151,8 @@ class Life:
         catalog.expect_encoder()
         try:
             choosing = await asyncio.to_thread(import_module, "mcp_optimizer.search.encoders.choose")
-            encoder = await asyncio.to_thread(choosing.load_encoder, choice, self._settings.encoder_key)
+            key = self._settings.encoder_key
+            encoder = await asyncio.to_thread(choosing.load_encoder, choice, key, saves_memory=saves_memory)
         except (OptimizerError, OSError, ImportError, RuntimeError, ValueError) as error:
             logger.warning("The encoder %r cannot be used: %s. Searching by words only.", choice, error)
             encoder = None

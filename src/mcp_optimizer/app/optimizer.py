@@ -127,11 +127,15 @@ class Optimizer:
     ) -> None:
         await self.stop()
 
-    def start(self) -> None:
-        """Start the servers in the background; returns at once, and requests are answered from then on."""
+    def start(self, *, saves_memory: bool = False) -> None:
+        """Start the servers in the background; returns at once, and requests are answered from then on.
+
+        `saves_memory`: for a process that stays, and in which nobody may search for long; what only a first start
+        needs is then done in a process of its own.
+        """
         # What they list is the catalog's from now on.
         dumps, self._dumps = self._dumps, ()
-        self._life.start(dumps)
+        self._life.start(dumps, saves_memory=saves_memory)
         if self._reloading is not None:
             self._reloading.start()
 

@@ -15,7 +15,7 @@ from mcp_optimizer.catalog.running import Count, NamedTools, RunningTools, name_
 from mcp_optimizer.catalog.vectors import vectors_in
 from mcp_optimizer.domain.naming import ServerNames
 from mcp_optimizer.search.engine import Encoder, Entry, SearchIndex
-from mcp_optimizer.search.lexical import Floats, Vocabulary, in_use, translated
+from mcp_optimizer.search.lexical import Vector, Vocabulary, in_use, translated
 
 _SPARE_TERMS = 20_000
 """Unused terms that are always tolerated, because removing them costs more than keeping them."""
@@ -33,7 +33,7 @@ class Plan:
     running: frozenset[str]
     vocabulary: Vocabulary
     encoder: Encoder | None
-    vectors: Mapping[str, Floats]
+    vectors: Mapping[str, Vector]
     named: NamedTools
     """The current names."""
     unapproved: Unapproved
@@ -46,7 +46,7 @@ class Built:
 
     index: SearchIndex
     running: RunningTools
-    vectors: dict[str, Floats]
+    vectors: dict[str, Vector]
     vocabulary: Vocabulary
     records: Records
     """The plan's records, renumbered if the vocabulary is new."""

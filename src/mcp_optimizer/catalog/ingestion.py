@@ -17,7 +17,7 @@ from mcp_optimizer.domain.tools import Definition, ServerStatus, ToolRow
 from mcp_optimizer.errors import CatalogError
 from mcp_optimizer.runtime.foreground_first import ForegroundFirst
 from mcp_optimizer.search.engine import Encoder
-from mcp_optimizer.search.lexical import Floats, Vocabulary
+from mcp_optimizer.search.lexical import Vector, Vocabulary
 from mcp_optimizer.token_counter import TokenCounter
 from mcp_optimizer.upstream.spec import ServerSpec
 
@@ -113,7 +113,7 @@ class Ingestion:
         except CatalogError as error:
             logger.warning("Cannot store server %s in the catalog: %s. Everything else works.", spec.name, error)
 
-    async def embed(self, records: Sequence[ToolRecord], encoder: Encoder) -> AsyncIterator[dict[str, Floats]]:
+    async def embed(self, records: Sequence[ToolRecord], encoder: Encoder) -> AsyncIterator[dict[str, Vector]]:
         """The vectors of these records by key, as they become known: stored ones first, then batch by batch."""
         by_key = {record.vector_key: record for record in records}
         known = await self._known_vectors(list(by_key), encoder)
@@ -139,17 +139,17 @@ class Ingestion:
                     logger.info("Embedded %d of %d tools", len(by_key) - len(missing), len(by_key))
                 yield new
 
-    async def _known_vectors(self, keys: Sequence[str], encoder: Encoder) -> dict[str, Floats]:
+    async def _known_vectors(self, keys: Sequence[str], encoder: Encoder) -> dict[str, Vector]:
         catalog = await self._opened()
         if catalog is None:
             return {}
         try:
-            return await catalog.vectors(keys, encoder.name)
+            return {**await catalog.vectors(keys, encoder.name)}
         except CatalogError as error:
             logger.warning("Cannot read the catalog: %s. Embedding the tools again.", error)
             return {}
 
-    async def store_vectors(self, vectors: Mapping[str, Floats], encoder: Encoder) -> None:
+    async def store_vectors(self, vectors: Mapping[str, Vector], encoder: Encoder) -> None:
         """Store vectors by their keys; a failure is logged and does not affect callers."""
         catalog = await self._opened()
         if catalog is None:

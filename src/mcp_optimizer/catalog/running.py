@@ -10,14 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-import numpy as np
 import pydantic_core
 
 from mcp_optimizer.catalog.record import ToolRecord
 from mcp_optimizer.catalog.tools import CatalogTool, NameTable
 from mcp_optimizer.domain.naming import NamesOfServer, ServerNames, is_listable
 from mcp_optimizer.domain.tools import Definition
-from mcp_optimizer.search.ranker import Mask
 
 Count = Callable[[str], int]
 """The tokens of a definition's JSON."""
@@ -115,7 +113,7 @@ class RunningTools:
         self.servers: set[str] = set()
         self.baseline_tokens = 0
         self._tools: list[CatalogTool | None] = [None] * len(self.named.alone)
-        self._mask: Mask = np.zeros(len(self.named.alone), dtype=np.bool_)
+        self._mask = bytearray(len(self.named.alone))
         self._bearers = dict.fromkeys(self.named.shared, 0)
         # Most names are unique; such tools have the same name whatever else runs.
         self._plain = [
@@ -126,17 +124,17 @@ class RunningTools:
             server: sum(tool.tokens for tool in self._plain[found.start : found.stop] if tool is not None)
             for server, found in self.named.table.ranges.items()
         }
-        self._frozen: tuple[tuple[CatalogTool | None, ...], Mask] | None = None
+        self._frozen: tuple[tuple[CatalogTool | None, ...], bytes] | None = None
         for server in servers:
             self.switch(server, on=True)
 
-    def frozen(self) -> tuple[tuple[CatalogTool | None, ...], Mask]:
-        """The tools by position, None where a server does not run, and the mask of running positions.
+    def frozen(self) -> tuple[tuple[CatalogTool | None, ...], bytes]:
+        """The tools by position, None where a server does not run, and the mask of running positions, a byte each.
 
         The same objects until something changes; many changes in a row cost one copy, made on demand.
         """
         if self._frozen is None:
-            self._frozen = (tuple(self._tools), self._mask.copy())
+            self._frozen = (tuple(self._tools), bytes(self._mask))
         return self._frozen
 
     def switch(self, server: str, *, on: bool) -> None:
@@ -149,7 +147,7 @@ class RunningTools:
             return
         self._frozen = None
         place = slice(found.start, found.stop)
-        self._mask[place] = on
+        self._mask[place] = bytes([on]) * len(found)
         if on:
             self._tools[place] = self._plain[place]
             self.baseline_tokens += self._plain_tokens[server]

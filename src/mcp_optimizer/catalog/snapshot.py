@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import compress
 from typing import overload
-
-import numpy as np
 
 from mcp_optimizer.catalog.admitting import Held, Unapproved
 from mcp_optimizer.catalog.tools import CatalogTool, NameTable
@@ -14,6 +13,7 @@ from mcp_optimizer.domain.naming import ServerNames
 from mcp_optimizer.domain.pins import HeldTool
 from mcp_optimizer.domain.tools import ServerStatus
 from mcp_optimizer.runtime.lazy import lazy
+from mcp_optimizer.runtime.lazy_numpy import np
 from mcp_optimizer.search.engine import SearchIndex
 from mcp_optimizer.search.lexical import Vocabulary
 from mcp_optimizer.search.ranker import Mask
@@ -34,16 +34,18 @@ class Snapshot:
     baseline_tokens: int = 0
     encoder_is_loading: bool = False
     table: NameTable | None = None
-    mask: Mask | None = None
+    mask: bytes | None = None
     unapproved: Unapproved = field(default_factory=Unapproved)
     """Of running servers: tools that changed since they were approved."""
 
     @lazy
+    def _is_running(self) -> bytes:
+        return bytes(tool is not None for tool in self.tools) if self.mask is None else self.mask
+
+    @property
     def allowed(self) -> Mask:
         """The positions that may be found."""
-        if self.mask is not None:
-            return self.mask
-        return np.array([tool is not None for tool in self.tools], dtype=np.bool_)
+        return np.frombuffer(self._is_running, dtype=np.bool_)
 
     @property
     def held(self) -> Held:
@@ -88,7 +90,7 @@ class Snapshot:
     @lazy
     def running(self) -> tuple[CatalogTool, ...]:
         """The tools of running servers, by server and name."""
-        return tuple(self.at(np.flatnonzero(self.allowed).tolist()))
+        return tuple(self.at(compress(range(len(self.tools)), self._is_running)))
 
     def of_server(self, server: str) -> tuple[CatalogTool, ...]:
         """The tools of one server, if it runs."""

@@ -10,15 +10,15 @@ from collections import ChainMap
 from collections.abc import Iterable, Mapping, Sequence
 
 from mcp_optimizer.catalog.record import ToolRecord
-from mcp_optimizer.search.lexical import Floats
+from mcp_optimizer.search.lexical import Vector
 
 
 class KnownVectors:
     """Vectors by their keys."""
 
     def __init__(self) -> None:
-        self._indexed: dict[str, Floats] = {}
-        self._new: dict[str, Floats] = {}
+        self._indexed: dict[str, Vector] = {}
+        self._new: dict[str, Vector] = {}
 
     def __contains__(self, key: str) -> bool:
         return key in self._new or key in self._indexed
@@ -26,14 +26,14 @@ class KnownVectors:
     def __len__(self) -> int:
         return len(self._new.keys() | self._indexed.keys())
 
-    def add(self, found: Mapping[str, Floats]) -> None:
+    def add(self, found: Mapping[str, Vector]) -> None:
         self._new.update(found)
 
-    def at_hand(self) -> Mapping[str, Floats]:
+    def at_hand(self) -> Mapping[str, Vector]:
         """Everything known now; later additions do not change it."""
         return ChainMap(dict(self._new), self._indexed)
 
-    def settle(self, indexed: dict[str, Floats], at_hand: Mapping[str, Floats], since: Iterable[ToolRecord]) -> None:
+    def settle(self, indexed: dict[str, Vector], at_hand: Mapping[str, Vector], since: Iterable[ToolRecord]) -> None:
         """An index was built from `at_hand`; `since` are records that it does not contain yet.
 
         Vectors of tools that no server lists any more are dropped: each would keep the complete matrix of an old index
@@ -44,11 +44,11 @@ class KnownVectors:
         kept |= {key: found for key, found in self._new.items() if key not in at_hand and key not in indexed}
         self._indexed, self._new = indexed, kept
 
-    def _find(self, key: str) -> Floats | None:
+    def _find(self, key: str) -> Vector | None:
         found = self._new.get(key)
         return self._indexed.get(key) if found is None else found
 
 
-def vectors_in(vectors: Sequence[Floats | None], records: Sequence[ToolRecord]) -> dict[str, Floats]:
+def vectors_in(vectors: Sequence[Vector | None], records: Sequence[ToolRecord]) -> dict[str, Vector]:
     """Vectors as rows of an index, by key; stored this way they take no extra memory."""
     return {record.vector_key: vector for record, vector in zip(records, vectors, strict=True) if vector is not None}

@@ -107,7 +107,7 @@ async def _serve_client(settings: Settings, early: EarlyAnswers | None) -> None:
     signals = Signals()
     optimizer = Optimizer.from_settings(settings, has_one_client=True)
     server = optimizer.mcp_server()
-    optimizer.start()
+    optimizer.start(saves_memory=True)
     signals.reload_with(optimizer)
     try:
         async with (

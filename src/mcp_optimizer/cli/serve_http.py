@@ -56,7 +56,7 @@ async def serve_http(settings: Settings) -> None:
             app, http=connections, ws="none", log_level="critical", access_log=False, timeout_keep_alive=_KEEP_ALIVE
         )
     )
-    optimizer.start()
+    optimizer.start(saves_memory=True)
     optimizer.join(await asyncio.to_thread(_peer_address, settings, place, sockets[0].getsockname()[1]))
     signals.reload_with(optimizer)
     shown = f"[{host}]" if ":" in host else host

@@ -12,14 +12,15 @@ from datetime import UTC, datetime
 from operator import itemgetter
 from typing import Any
 
-import numpy as np
 from sqlalchemy import Row, Table, delete, insert, select, update
-from sqlalchemy.ext.asyncio import AsyncConnection
+from sqlalchemy.ext.asyncio.engine import AsyncConnection
 
 from mcp_optimizer.db.tables import definition_tokens, definition_vector, mcpserver, tool
 from mcp_optimizer.db.transactions import Transactions, chunks, upsert
 from mcp_optimizer.db.turns import Turn, embedding_turn
 from mcp_optimizer.domain.tools import McpServer, McpTool, ServerStatus, Tool, ToolRow, ToolUpdateDetails
+from mcp_optimizer.search.lexical import Vector
+from mcp_optimizer.search.vectors import numbers
 from mcp_optimizer.token_counter import TokenCounter
 
 
@@ -50,19 +51,19 @@ class Catalog(Transactions):
         rows = [{"definition_hash": key, "encoding": encoding, "token_count": count} for key, count in counts.items()]
         await self._insert_missing(definition_tokens, rows)
 
-    async def vectors(self, hashes: Iterable[str], encoder: str) -> dict[str, np.ndarray]:
+    async def vectors(self, hashes: Iterable[str], encoder: str) -> dict[str, bytes]:
         """The stored embeddings of these definitions by this encoder."""
-        found: dict[str, np.ndarray] = {}
+        found: dict[str, bytes] = {}
         columns = (definition_vector.c.definition_hash, definition_vector.c.vector)
         async with self._reading() as connection:
             for chunk in chunks(hashes):
                 query = select(*columns).where(
                     definition_vector.c.encoder == encoder, definition_vector.c.definition_hash.in_(chunk)
                 )
-                found.update((row[0], _vector(row[1])) for row in await connection.execute(query))
+                found.update((row[0], bytes(row[1])) for row in await connection.execute(query))
         return found
 
-    async def save_vectors(self, vectors: Mapping[str, np.ndarray], encoder: str) -> None:
+    async def save_vectors(self, vectors: Mapping[str, Vector], encoder: str) -> None:
         rows = [
             {"definition_hash": key, "encoder": encoder, "vector": _blob(vector)} for key, vector in vectors.items()
         ]
@@ -159,16 +160,12 @@ def _tool(row: Row[Any]) -> Tool:
         id=row.id,
         mcpserver_id=row.mcpserver_id,
         details=McpTool.model_validate_json(row.details),
-        details_embedding=_vector(row.details_embedding) if row.details_embedding else None,
+        details_embedding=numbers(row.details_embedding) if row.details_embedding else None,
         token_count=row.token_count,
         last_updated=row.last_updated,
         created_at=row.created_at,
     )
 
 
-def _blob(vector: np.ndarray) -> bytes:
-    return vector.astype("<f4").tobytes()
-
-
-def _vector(blob: bytes) -> np.ndarray:
-    return np.frombuffer(blob, dtype="<f4")
+def _blob(vector: Vector) -> bytes:
+    return vector if isinstance(vector, bytes) else vector.astype("<f4").tobytes()

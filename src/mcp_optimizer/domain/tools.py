@@ -1,6 +1,6 @@
 """The values that the rooms of this package exchange: servers, tools and their costs.
 
-Every room above may import these; they import nothing but pydantic and numpy. The SDK's types are not used, because
+Every room above may import these; they import nothing but pydantic. The SDK's types are not used, because
 they drop unknown fields, and a gateway must not.
 """
 
@@ -12,9 +12,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 from functools import lru_cache
-from typing import Annotated, Any, Self
+from typing import TYPE_CHECKING, Annotated, Any, Self
 
-import numpy as np
 from pydantic import (
     AfterValidator,
     BaseModel,
@@ -27,6 +26,9 @@ from pydantic import (
 )
 
 from mcp_optimizer.domain.hidden_text import has_hidden, tool_without_hidden
+
+if TYPE_CHECKING:
+    import numpy as np
 
 
 class McpTool(BaseModel):
@@ -180,13 +182,17 @@ class McpServer(BaseModel):
     created_at: datetime
 
 
-def _one_dimensional(array: np.ndarray) -> np.ndarray:
-    if array.ndim != 1:
+def _one_dimensional(array: Any) -> Any:
+    # By its name: the library takes 12 MB, and whoever has an array has loaded it.
+    if type(array).__name__ != "ndarray" or array.ndim != 1:
         raise ValueError("must be a one-dimensional array")
     return array
 
 
-Vector = Annotated[np.ndarray, AfterValidator(_one_dimensional)]
+if TYPE_CHECKING:
+    Vector = np.ndarray
+else:
+    Vector = Annotated[Any, AfterValidator(_one_dimensional)]
 
 
 class Tool(BaseModel):

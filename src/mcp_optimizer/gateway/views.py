@@ -11,9 +11,8 @@ import asyncio
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from itertools import compress
 from threading import Lock
-
-import numpy as np
 
 from mcp_optimizer.catalog import CatalogTool, FewTools, Snapshot
 from mcp_optimizer.domain.caller import Caller
@@ -22,7 +21,6 @@ from mcp_optimizer.domain.principal import Principal
 from mcp_optimizer.errors import InvalidRequest, listed
 from mcp_optimizer.policy.access import Policy
 from mcp_optimizer.policy.rules import RuleBook
-from mcp_optimizer.search.ranker import Mask
 from mcp_optimizer.upstream.questions import ELICITATION, refusal
 
 _KEPT = 64_000_000
@@ -124,7 +122,7 @@ class Views:
             snapshot,
             tools=tools,
             states=states,
-            baseline_tokens=sum(tool.tokens for at in np.flatnonzero(mask).tolist() if (tool := tools[at])),
+            baseline_tokens=sum(tool.tokens for at in compress(range(len(mask)), mask) if (tool := tools[at])),
             table=snapshot.names,
             mask=mask,
             unapproved=snapshot.unapproved.of(states),
@@ -137,22 +135,23 @@ class Views:
         return effect is Effect.ALLOW or (effect is Effect.ASK and is_asked)
 
 
-def _chosen(snapshot: Snapshot, caller: Caller, keep: Keep) -> tuple[Sequence[CatalogTool | None], Mask]:
+def _chosen(snapshot: Snapshot, caller: Caller, keep: Keep) -> tuple[Sequence[CatalogTool | None], bytes]:
     """The tools that are kept, at their positions, and where that is."""
     given = [servers for servers in (caller.principal.servers, caller.narrowed) if servers is not None]
     if not given:
         tools = tuple(tool if tool is not None and keep(tool) else None for tool in snapshot.tools)
-        return tools, np.array([tool is not None for tool in tools], dtype=np.bool_)
+        return tools, bytes(tool is not None for tool in tools)
     positions = (at for server in frozenset.intersection(*given) for at in snapshot.names.of_server(server))
     few = {at: tool for at in positions if (tool := snapshot.tools[at]) is not None and keep(tool)}
-    mask = np.zeros(len(snapshot.tools), dtype=np.bool_)
-    mask[list(few)] = True
-    return FewTools(few, len(snapshot.tools)), mask
+    mask = bytearray(len(snapshot.tools))
+    for at in few:
+        mask[at] = True
+    return FewTools(few, len(snapshot.tools)), bytes(mask)
 
 
 def _weight(view: Snapshot) -> int:
     if isinstance(view.tools, FewTools):
-        return len(view.tools) + _EACH * int(np.count_nonzero(view.allowed))
+        return len(view.tools) + _EACH * (view.mask or b"").count(1)
     return _WHOLE * len(view.tools)
 
 

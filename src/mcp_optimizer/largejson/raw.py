@@ -14,12 +14,12 @@ import secrets
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, ClassVar
 
-import numpy as np
 import pydantic_core
 from pydantic_core import core_schema
 
 from mcp_optimizer.largejson.spans import decoded_parts, value_in_parts, whole_characters
 from mcp_optimizer.runtime.lazy import lazy
+from mcp_optimizer.runtime.lazy_numpy import np
 
 Parse = Callable[[bytes], Any]
 

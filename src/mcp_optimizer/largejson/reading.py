@@ -15,7 +15,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import pydantic_core
 
 from mcp_optimizer.largejson.raw import LargeText, LargeValue, RawJson, at_large_places, write_in_parts
@@ -28,6 +27,7 @@ from mcp_optimizer.largejson.spans import (
     value_in_parts,
     value_start,
 )
+from mcp_optimizer.runtime.lazy_numpy import np
 
 LARGE = 1_000_000
 """Bytes from which a message is read this way."""

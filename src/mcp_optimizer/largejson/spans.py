@@ -11,13 +11,18 @@ import json
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from functools import cache
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
-import numpy.typing as npt
+from mcp_optimizer.runtime.lazy_numpy import np
 
-Positions = npt.NDArray[np.signedinteger[Any]]
-"""As narrow as possible, because there may be millions of short items."""
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    Positions = npt.NDArray[np.signedinteger[Any]]
+    """As narrow as possible, because there may be millions of short items."""
+else:
+    Positions = Any
 
 Buffer = bytes | bytearray | memoryview
 
@@ -25,12 +30,6 @@ _CHUNK = 256 * 1024
 _QUOTE, _BACKSLASH, _COMMA = 34, 92, 44
 _OPENING, _CLOSING = b"{[", b"}]"
 BLANKS = b" \t\r\n"
-
-_IS_STRUCTURE = np.zeros(256, dtype=np.bool_)
-_IS_STRUCTURE[list(_OPENING + _CLOSING + b",")] = True
-_STEP = np.zeros(256, dtype=np.int64)
-_STEP[list(_OPENING)] = 1
-_STEP[list(_CLOSING)] = -1
 
 _KEY = re.compile(rb'[ \t\r\n]*("(?:[^"\\]|\\.)*")[ \t\r\n]*:[ \t\r\n]*', re.DOTALL)
 
@@ -43,6 +42,23 @@ class Items:
     ends: Positions
     close: int
     """The position of the closing bracket."""
+
+
+@cache
+def _is_structure() -> npt.NDArray[np.bool_]:
+    """By byte: whether it is a bracket or a comma."""
+    found = np.zeros(256, dtype=np.bool_)
+    found[list(_OPENING + _CLOSING + b",")] = True
+    return found
+
+
+@cache
+def _steps() -> npt.NDArray[np.int64]:
+    """By byte: how much deeper the text is after it."""
+    found = np.zeros(256, dtype=np.int64)
+    found[list(_OPENING)] = 1
+    found[list(_CLOSING)] = -1
+    return found
 
 
 def first_filled(data: Buffer, at: int) -> int:
@@ -83,7 +99,7 @@ def _items_in(data: Buffer, at: int, marks: Iterator[tuple[Positions, npt.NDArra
     commas: list[Positions] = []
     depth = 0
     for positions, codes in marks:
-        depths = depth + np.cumsum(_STEP[codes])
+        depths = depth + np.cumsum(_steps()[codes])
         over = np.flatnonzero(depths == 0)
         stop = int(over[0]) if over.size else len(codes)
         commas.append(positions[:stop][(codes[:stop] == _COMMA) & (depths[:stop] == 1)])
@@ -115,7 +131,7 @@ def _structure(data: Buffer, at: int) -> Iterator[tuple[Positions, npt.NDArray[n
     for begin in range(at, len(data), _CHUNK):
         chunk = _chunk(data, begin)
         quotes, is_escaped = _quotes(chunk, is_escaped)
-        marks = np.flatnonzero(_IS_STRUCTURE[chunk])
+        marks = np.flatnonzero(_is_structure()[chunk])
         outside = (np.searchsorted(quotes, marks) + in_string) % 2 == 0
         marks = marks[outside]
         in_string = (in_string + len(quotes)) % 2

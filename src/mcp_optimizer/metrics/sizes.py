@@ -9,11 +9,10 @@ from __future__ import annotations
 import asyncio
 import multiprocessing
 import os
+from array import array
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
-
-import numpy as np
 
 from mcp_optimizer.catalog import CatalogTool
 from mcp_optimizer.catalog.forms import Detail, Groups, ToolForms
@@ -108,5 +107,5 @@ def _tool(work: Work, counter: TokenCounter) -> CatalogTool:
     return CatalogTool(record, name, counter.count_or_zero(renamed.model_dump_json()))
 
 
-_NO_TERMS = TermCounts(np.zeros(0, np.int32), np.zeros(0, np.uint16), np.zeros(len(FIELDS), np.int32))
+_NO_TERMS = TermCounts(array("i"), array("H"), array("i", [0] * len(FIELDS)))
 """Nothing is searched here."""

@@ -11,8 +11,6 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
 from mcp_optimizer.largejson.spans import (
     Items,
     Positions,
@@ -26,6 +24,7 @@ from mcp_optimizer.largejson.spans import (
 from mcp_optimizer.results.room import Counted
 from mcp_optimizer.results.rows import LineTable, TextTable
 from mcp_optimizer.runtime.lazy import lazy
+from mcp_optimizer.runtime.lazy_numpy import np
 
 _DOMINATES = 0.5
 """Share of its container above which an item counts as the main content."""

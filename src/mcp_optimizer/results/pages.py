@@ -10,12 +10,11 @@ import zlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
 from mcp_optimizer.domain.kept_results import Chunk
 from mcp_optimizer.largejson.spans import Positions, whole_characters
 from mcp_optimizer.results.cut import at_word_end, most
 from mcp_optimizer.results.document import ResultDocument
+from mcp_optimizer.runtime.lazy_numpy import np
 
 _CHUNK = 256 * 1024
 """Approximate bytes of text stored together."""

@@ -9,13 +9,15 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from functools import cache
+from typing import TYPE_CHECKING, Any, Final
 
-import numpy as np
-from numpy.typing import NDArray
-
+from mcp_optimizer.runtime.lazy_numpy import np
 from mcp_optimizer.search.lexical import Floats
 from mcp_optimizer.search.words import name_key
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 _SAYS_SO = re.compile(r"\b(?:deprecat(?:ed|ion)|obsolete|superseded by)\b", re.I)
 _SENTENCE = re.compile(r"[^.!?\n]*\b(?:deprecat(?:ed|ion)|obsolete|superseded by)\b[^\n]*?(?:[.!?](?=\s|$)|\n|$)", re.I)
@@ -28,8 +30,8 @@ _OPENING: Final = 400
 
 _MOST_NAMED: Final = 8
 
-_BELOW: Final = np.float32(0.01)
-_NO_SUCCESSOR: Final = np.float32(0.1)
+_BELOW: Final = 0.01
+_NO_SUCCESSOR: Final = 0.1
 """Subtracted from a deprecated tool without a successor: equal matches rank above it, clearly worse ones below."""
 
 
@@ -107,9 +109,12 @@ class Superseded:
             has_new = has_new & eligible[self.new]
         old, new = self.old[has_new], self.new[has_new]
         np.maximum.at(result, new, scores[old])
-        result[old] = np.minimum(result[old], result[new] - _BELOW)
-        result[self.old[~has_new]] -= _NO_SUCCESSOR
+        result[old] = np.minimum(result[old], result[new] - np.float32(_BELOW))
+        result[self.old[~has_new]] -= np.float32(_NO_SUCCESSOR)
         return result
 
 
-NONE_SUPERSEDED: Final = Superseded(np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64))
+@cache
+def none_superseded() -> Superseded:
+    """No tool is deprecated."""
+    return Superseded(np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64))

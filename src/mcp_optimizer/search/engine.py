@@ -7,20 +7,18 @@ A search never waits for ingestion and never sees half of an index. Knows positi
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 from typing import Protocol
 
-import numpy as np
-
 from mcp_optimizer.runtime.lazy import lazy
-from mcp_optimizer.search.deprecation import Superseded
+from mcp_optimizer.runtime.lazy_numpy import np
 from mcp_optimizer.search.general import LEAST_COSINE, MOST, Generality
 from mcp_optimizer.search.learned import Fusion, read_fusion
-from mcp_optimizer.search.lexical import FIELDS, Floats, LexicalIndex, TermCounts, Vocabulary
-from mcp_optimizer.search.names import Names
+from mcp_optimizer.search.lexical import FIELDS, Floats, TermCounts, Vector, Vocabulary
+from mcp_optimizer.search.parts import IndexParts
 from mcp_optimizer.search.ranker import (
     Beside,
     Cosines,
@@ -34,7 +32,6 @@ from mcp_optimizer.search.ranker import (
 )
 from mcp_optimizer.search.spelling import Grouped, grouped, repaired
 from mcp_optimizer.search.tooltext import query_parts
-from mcp_optimizer.search.vectors import VectorIndex
 from mcp_optimizer.search.words import terms
 
 logger = logging.getLogger(__name__)
@@ -70,7 +67,7 @@ class Encoder(Protocol):
 
     # Both raise OSError if the encoder cannot be reached; the search then uses words only.
 
-    def embed_tools(self, texts: Sequence[str]) -> Floats: ...
+    def embed_tools(self, texts: Sequence[str]) -> Iterable[Vector]: ...
 
     def embed_queries(self, texts: Sequence[str]) -> Floats: ...
 
@@ -86,7 +83,7 @@ class Entry:
     server: str
     name: str
     counts: TermCounts
-    vector: Floats | None = None
+    vector: Vector | None = None
     successors: tuple[str, ...] | None = None
     """The name keys of the tools that a deprecated tool points to; None if it is not deprecated."""
 
@@ -128,19 +125,14 @@ class SearchIndex:
     """Everything needed to rank one set of tools."""
 
     def __init__(self, entries: Sequence[Entry], vocabulary: Vocabulary, encoder: Encoder | None = None) -> None:
-        self._lexical = LexicalIndex([entry.counts for entry in entries], vocabulary)
-        self._names = Names.of([(entry.server, entry.name) for entry in entries])
-        self._superseded = Superseded.of([(entry.server, entry.name, entry.successors) for entry in entries])
-        self._vectors = VectorIndex([entry.vector for entry in entries] if encoder else [])
-        self._encoder = None if self._vectors.is_empty else encoder
-
-    @property
-    def size(self) -> int:
-        return self._lexical.size
+        self.size = len(entries)
+        has_vectors = encoder is not None and any(entry.vector is not None for entry in entries)
+        self._encoder = encoder if has_vectors else None
+        self._parts = IndexParts(entries, vocabulary, has_vectors=has_vectors)
 
     def spelt_like(self, name: str) -> Sequence[int]:
         """The tools whose name, with or without the server's, has exactly these words, however they are joined."""
-        return self._names.spelt_like(name)
+        return self._parts.names.spelt_like(name)
 
     @property
     def by_words_only(self) -> bool:
@@ -148,9 +140,9 @@ class SearchIndex:
         return self._encoder is None
 
     @property
-    def vectors(self) -> Sequence[Floats | None]:
+    def vectors(self) -> Sequence[Vector | None]:
         """The vector of each tool, or None."""
-        return self._vectors.rows(self._lexical.size)
+        return self._parts.rows()
 
     def search(
         self, description: str, keywords: str, allowed: Mask, limit: int, prior: Prior | None = None
@@ -163,18 +155,18 @@ class SearchIndex:
         query = self._repaired(f"{description} {keywords}".strip())
         begun = self._begin(query)
         # While the encoder works in its own thread.
-        matrix = word_features(self._lexical, self._names, query)
+        matrix = word_features(self._parts.lexical, self._parts.names, query)
         cosines = self._cosines(query, begun)
         matrix = with_cosines(matrix, cosines)
         looked_at = limit + _FURTHER if limit > 0 else limit
         most = max(looked_at, _CANDIDATES) if prior and limit > 0 else looked_at
         ranking = self._ranked(query, cosines, allowed, most, None, matrix)
         if prior and (used := prior(ranking.positions)) is not None:
-            whole = np.zeros(self._lexical.size, dtype=np.float32)
+            whole = np.zeros(self.size, dtype=np.float32)
             whole[ranking.positions] = used
             ranking = self._ranked(query, cosines, allowed, looked_at, whole, matrix)
         fitting = zip(ranking.positions[: min(ranking.kept, limit)], ranking.likelihoods, strict=False)
-        named = frozenset(self._names.exactly(query))
+        named = frozenset(self._parts.names.exactly(query))
         hits = [_hit(at, likelihood, named) for at, likelihood in fitting] if ranking.answered else []
         if cosines is not None and limit > 0 and (not hits or hits[0].score < _WEAK):
             found = {hit.position for hit in hits}
@@ -195,9 +187,9 @@ class SearchIndex:
         """Why these tools rank as they do for a query: what each feature adds to their scores."""
         query = self._repaired(query)
         cosines = self._cosines(query, self._begin(query))
-        beside = Beside(self._superseded, prior)
+        beside = Beside(self._parts.superseded, prior)
         fusion = self._fusion(cosines)
-        return contributions(self._lexical, self._names, query, cosines, fusion, positions, allowed, beside)
+        return contributions(self._parts.lexical, self._parts.names, query, cosines, fusion, positions, allowed, beside)
 
     def _ranked(
         self,
@@ -208,24 +200,24 @@ class SearchIndex:
         prior: Floats | None,
         matrix: Floats | None = None,
     ) -> Ranking:
-        beside = Beside(self._superseded, prior)
+        beside = Beside(self._parts.superseded, prior)
         fusion = self._fusion(cosines)
-        found = rank(self._lexical, self._names, query, cosines, fusion, limit, allowed, beside, matrix)
-        if found.answered or cosines is None or not self._vectors.missing.any():
+        found = rank(self._parts.lexical, self._parts.names, query, cosines, fusion, limit, allowed, beside, matrix)
+        if found.answered or cosines is None or not self._parts.vectors.missing.any():
             return found
         # Nothing fits by meaning, but some tools are not embedded yet: words decide until they are.
-        by_words = rank(self._lexical, self._names, query, None, learned("none"), limit, allowed, beside)
+        by_words = rank(self._parts.lexical, self._parts.names, query, None, learned("none"), limit, allowed, beside)
         return by_words if by_words.answered else found
 
     def _fusion(self, cosines: Cosines | None) -> Fusion:
         return learned(self._encoder.fusion if self._encoder and cosines else "none")
 
     def _repaired(self, query: str) -> str:
-        return repaired(query, self._lexical.knows, lambda: self._own_words)
+        return repaired(query, self._parts.lexical.knows, lambda: self._own_words)
 
     @lazy
     def _own_words(self) -> Grouped:
-        return grouped(self._lexical.known_terms())
+        return grouped(self._parts.lexical.known_terms())
 
     def _general(self, query: str, cosines: Cosines, allowed: Mask, matrix: Floats) -> list[Hit]:
         """The allowed general-purpose tools, nearest to the request first; none if none is near."""
@@ -245,14 +237,16 @@ class SearchIndex:
         if encoder is None:
             return None
         try:
-            return Generality.of(self._lexical, lambda texts: self._vectors.cosines(encoder.embed_queries(texts)))
+            return Generality.of(
+                self._parts.lexical, lambda texts: self._parts.vectors.cosines(encoder.embed_queries(texts))
+            )
         except OSError as error:
             logger.warning("General-purpose tools could not be identified: %s.", error)
             return None
 
     def nearest_names(self, name: str, allowed: Mask, limit: int) -> list[Hit]:
         """Tools whose names share words with a name that does not exist."""
-        scores = self._lexical.field_scores(terms(name), FIELDS[0])
+        scores = self._parts.lexical.field_scores(terms(name), FIELDS[0])
         scores[~allowed] = 0.0
         found = np.flatnonzero(scores)
         ordered = found[np.lexsort((found, -scores[found]))][:limit]
@@ -276,15 +270,15 @@ class SearchIndex:
         if not embedded[0].any():
             # The static table knows none of the words: only the lexical index can rank them.
             return None
-        rows = self._vectors.cosines(embedded)
-        if self._vectors.missing.any():
+        rows = self._parts.vectors.cosines(embedded)
+        if self._parts.vectors.missing.any():
             rows = self._with_guesses(rows, query)
         return Cosines(rows[0], rows[1:])
 
     def _with_guesses(self, rows: Floats, query: str) -> Floats:
         """Guess the cosines of tools that are not embedded yet from their words, so that they are still found."""
-        words = self._lexical.field_scores(terms(query), "all")
+        words = self._parts.lexical.field_scores(terms(query), "all")
         relative = words / max(float(words.max(initial=0.0)), 1e-6)
         guessed = _GUESS * rows.max(axis=1, keepdims=True) * relative
-        filled: Floats = np.where(self._vectors.missing, guessed, rows)
+        filled: Floats = np.where(self._parts.vectors.missing, guessed, rows)
         return filled

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-import numpy as np
-from numpy.typing import NDArray
-
+from mcp_optimizer.runtime.lazy_numpy import np
 from mcp_optimizer.search.lexical import Floats, LexicalIndex
 from mcp_optimizer.search.words import terms
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 KINDS: Final = {
     "search the web for any question and get current results": "web internet online google page",

@@ -11,8 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-import numpy as np
-
+from mcp_optimizer.runtime.lazy_numpy import np
 from mcp_optimizer.search.lexical import Floats
 
 FEATURES: Final = (

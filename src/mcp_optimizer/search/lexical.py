@@ -8,15 +8,25 @@ it. Called by the ranker.
 from __future__ import annotations
 
 import threading
+from array import array
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
-from numpy.typing import NDArray
-
+from mcp_optimizer.runtime.lazy_numpy import np
 from mcp_optimizer.search.document import Document
 from mcp_optimizer.search.words import terms
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Floats = NDArray[np.float32]
+    Integers = NDArray[np.int32]
+    Vector = Floats | bytes
+    """Of bytes, it is numbers in single precision, least byte first, as they are stored."""
+else:
+    Floats = Vector = Any
 
 FIELDS = ("name", "server", "description", "parameters", "all")
 """`all` is the other four together. It matches queries whose words are spread over several fields."""
@@ -32,9 +42,6 @@ _MOST = 65_535
 
 _K1 = 1.2
 _B = 0.75
-
-Floats = NDArray[np.float32]
-Integers = NDArray[np.int32]
 
 
 class Vocabulary:
@@ -81,9 +88,9 @@ class Vocabulary:
 class TermCounts:
     """How often each term occurs in each field of one tool; `keys` are term number * fields + field."""
 
-    keys: Integers
-    counts: NDArray[np.uint16]
-    lengths: Integers
+    keys: array[int]
+    counts: array[int]
+    lengths: array[int]
     vocabulary: Vocabulary | None = None
     """The vocabulary that the term numbers belong to; None if there are no terms."""
 
@@ -94,14 +101,9 @@ def count_terms(document: Document, vocabulary: Vocabulary) -> TermCounts:
     fields.append([term for field in (*fields[:1] * _NAME_REPEATS, *fields[1:], about) for term in field])
     by_field = [Counter(field) for field in fields]
     size = len(FIELDS)
-    counted = [
-        (vocabulary.add(term) * size + field, count)
-        for field, counter in enumerate(by_field)
-        for term, count in counter.items()
-    ]
-    pairs = np.array(counted, dtype=np.int32).reshape(-1, 2)
-    lengths = np.array([len(field) for field in fields], dtype=np.int32)
-    return TermCounts(pairs[:, 0].copy(), np.minimum(pairs[:, 1], _MOST).astype(np.uint16), lengths, vocabulary)
+    keys = array("i", [vocabulary.add(term) * size + at for at, counter in enumerate(by_field) for term in counter])
+    counts = array("H", [min(count, _MOST) for counter in by_field for count in counter.values()])
+    return TermCounts(keys, counts, array("i", map(len, fields)), vocabulary)
 
 
 def in_use(documents: Iterable[TermCounts], vocabulary: Vocabulary) -> int:
@@ -109,7 +111,7 @@ def in_use(documents: Iterable[TermCounts], vocabulary: Vocabulary) -> int:
     marked = np.zeros(len(vocabulary), dtype=np.bool_)
     for counts in documents:
         if counts.vocabulary is vocabulary:
-            marked[counts.keys // len(FIELDS)] = True
+            marked[np.asarray(counts.keys) // len(FIELDS)] = True
     return int(np.count_nonzero(marked))
 
 
@@ -118,10 +120,9 @@ def translated(counts: TermCounts, vocabulary: Vocabulary) -> TermCounts:
     own = counts.vocabulary
     if own is None or own is vocabulary:
         return counts
-    numbers, fields = np.divmod(counts.keys, len(FIELDS))
-    known, places = np.unique(numbers, return_inverse=True)
-    others = np.array([vocabulary.add(own.term(int(number))) for number in known], dtype=np.int32)
-    keys = (others[places] * len(FIELDS) + fields).astype(np.int32) if len(known) else counts.keys
+    size = len(FIELDS)
+    numbers = {number: vocabulary.add(own.term(number)) for number in sorted({key // size for key in counts.keys})}
+    keys = array("i", [numbers[key // size] * size + key % size for key in counts.keys])
     return TermCounts(keys, counts.counts, counts.lengths, vocabulary)
 
 
@@ -139,8 +140,8 @@ class LexicalIndex:
             self._build(documents, len(vocabulary) * len(FIELDS))
 
     def _build(self, documents: Sequence[TermCounts], key_count: int) -> None:
-        keys = np.concatenate([counts.keys for counts in documents])
-        counts = np.concatenate([counts.counts for counts in documents]).astype(np.float32)
+        keys = np.frombuffer(b"".join([counts.keys for counts in documents]), dtype=np.int32)
+        counts = np.frombuffer(b"".join([counts.counts for counts in documents]), dtype=np.uint16).astype(np.float32)
         owners = np.repeat(np.arange(self.size, dtype=np.int32), [len(counts.keys) for counts in documents])
         order = np.argsort(keys, kind="stable")
         keys, counts, owners = keys[order], counts[order], owners[order]
@@ -148,7 +149,8 @@ class LexicalIndex:
         self._starts = np.concatenate([[0], np.cumsum(frequencies)])
         self._documents = owners
         # Lengths relative to the field's average: a word counts less in a long field.
-        lengths = np.stack([counts.lengths for counts in documents]).astype(np.float32)
+        lengths = np.frombuffer(b"".join([counts.lengths for counts in documents]), dtype=np.int32)
+        lengths = lengths.reshape(-1, len(FIELDS)).astype(np.float32)
         relative = lengths / np.maximum(lengths.mean(axis=0), 1e-6)
         fields = keys % len(FIELDS)
         rarity = _rarity(self.size, frequencies).astype(np.float32)[keys]

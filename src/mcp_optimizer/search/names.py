@@ -9,13 +9,15 @@ import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-import numpy as np
-from numpy.typing import NDArray
-
+from mcp_optimizer.runtime.lazy_numpy import np
 from mcp_optimizer.search.actions import destroys, name_actions
 from mcp_optimizer.search.tooltext import split_words
 from mcp_optimizer.search.words import name_key, terms
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 _IDENTIFIER = re.compile(r"\b(?:[^\W_]+(?:[_-]+[^\W_]+)+|[a-z]+(?:[A-Z][a-z0-9]*)+)\b")
 

@@ -8,19 +8,26 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Final
+from dataclasses import dataclass, field
+from functools import cache
+from typing import TYPE_CHECKING, Any, Final
 
-import numpy as np
-from numpy.typing import NDArray
-
+from mcp_optimizer.runtime.lazy_numpy import np
 from mcp_optimizer.search.actions import actions, asks_to_destroy, negated
-from mcp_optimizer.search.deprecation import NONE_SUPERSEDED, Superseded
+from mcp_optimizer.search.deprecation import Superseded, none_superseded
 from mcp_optimizer.search.learned import FEATURES, Fusion, Regime
 from mcp_optimizer.search.lexical import FIELDS, Floats, LexicalIndex
 from mcp_optimizer.search.names import Names, is_identifier
 from mcp_optimizer.search.tooltext import query_parts, split_words
 from mcp_optimizer.search.words import terms, words
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Mask = NDArray[np.bool_]
+    Positions = NDArray[np.int64]
+else:
+    Mask = Positions = Any
 
 EXACT_NAME_BONUS: Final = 1.0
 """Higher than any sum of the other features: a request that names a tool is for that tool."""
@@ -36,9 +43,6 @@ _LEAST: Final = 1e-6
 _BRAND = re.compile(r"\b[A-Z][a-z]+(?:[A-Z][a-z]*)+\b")
 
 _COLUMN: Final = {name: at for at, name in enumerate(FEATURES)}
-
-Mask = NDArray[np.bool_]
-Positions = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -133,20 +137,20 @@ class Ranking:
     """How likely each tool is to answer the query, from 0 to 1; a lower rank is never more likely."""
 
 
-_NO_NUMBERS: Final = np.zeros(0, dtype=np.float32)
-NOTHING = Ranking(np.zeros(0, dtype=np.int64), _NO_NUMBERS, 0.0, False, 0, _NO_NUMBERS, _NO_NUMBERS, _NO_NUMBERS)
+@cache
+def nothing() -> Ranking:
+    """The ranking of no tools."""
+    none = np.zeros(0, dtype=np.float32)
+    return Ranking(np.zeros(0, dtype=np.int64), none, 0.0, False, 0, none, none, none)
 
 
 @dataclass(frozen=True)
 class Beside:
     """What affects ranks besides the request: deprecated tools, and calls made after similar requests."""
 
-    superseded: Superseded = NONE_SUPERSEDED
+    superseded: Superseded = field(default_factory=none_superseded)
     prior: Floats | None = None
     """Small; capped where it is computed."""
-
-
-NOTHING_BESIDE: Final = Beside()
 
 
 def rank(
@@ -157,17 +161,18 @@ def rank(
     fusion: Fusion,
     limit: int,
     allowed: Mask | None = None,
-    beside: Beside = NOTHING_BESIDE,
+    beside: Beside | None = None,
     matrix: Floats | None = None,
 ) -> Ranking:
     """The first `limit` of the allowed tools for the query. Tools that are not allowed take no place.
 
     `matrix` is the `feature_matrix` of this query and these cosines, if it is known already.
     """
+    beside = beside or Beside()
     eligible = np.arange(index.size) if allowed is None else np.flatnonzero(allowed)
     if not len(eligible) or limit < 1 or not words(query):
         # Without a single word, the cosines are only noise.
-        return NOTHING
+        return nothing()
     regime = fusion.long if query_parts(query) else fusion.short
     if matrix is None:
         matrix = feature_matrix(index, names, query, cosines)
@@ -226,9 +231,10 @@ def contributions(
     fusion: Fusion,
     positions: Sequence[int],
     allowed: Mask | None = None,
-    beside: Beside = NOTHING_BESIDE,
+    beside: Beside | None = None,
 ) -> list[dict[str, float]]:
     """What each feature adds to the scores of these tools; the values add up to the score from `rank`."""
+    beside = beside or Beside()
     regime = fusion.long if query_parts(query) else fusion.short
     matrix = feature_matrix(index, names, query, cosines)
     parts = regime.weights[:, None] * matrix[:, list(positions)]

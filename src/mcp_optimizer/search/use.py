@@ -10,8 +10,7 @@ import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-import numpy as np
-
+from mcp_optimizer.runtime.lazy_numpy import np
 from mcp_optimizer.search.lexical import Floats
 
 MOST_PRIOR: Final = 0.03

@@ -7,12 +7,13 @@ most, a quarter of all, finds candidates, which are then measured exactly. An in
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
-from numpy.typing import NDArray
+from mcp_optimizer.runtime.lazy_numpy import np
+from mcp_optimizer.search.lexical import Floats, Vector
 
-from mcp_optimizer.search.lexical import Floats
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 EXACT_UP_TO = 4_000
 _DIRECTIONS = 96
@@ -26,8 +27,8 @@ _SAMPLE = 20_000
 class VectorIndex:
     """Unit vectors by position. A tool without one (None) is `missing`, and its cosine is zero."""
 
-    def __init__(self, vectors: Sequence[Floats | None]) -> None:
-        width = next((len(vector) for vector in vectors if vector is not None), 0)
+    def __init__(self, vectors: Sequence[Vector | None]) -> None:
+        width = next((len(numbers(vector)) for vector in vectors if vector is not None), 0)
         self.missing = np.array([vector is None for vector in vectors], dtype=np.bool_)
         self._vectors: NDArray[Any] | None = _stacked(vectors, width) if width else None
         self._directions: Floats | None = None
@@ -79,7 +80,12 @@ def _products(queries: Floats, vectors: NDArray[Any]) -> Floats:
     return np.asarray(np.einsum("qd,td->qt", queries, vectors), dtype=np.float32)
 
 
-def _stacked(vectors: Sequence[Floats | None], width: int) -> Floats:
+def numbers(vector: Vector) -> Floats:
+    """The array of a vector that may be bytes."""
+    return np.frombuffer(vector, dtype="<f4") if isinstance(vector, bytes) else vector
+
+
+def _stacked(vectors: Sequence[Vector | None], width: int) -> Floats:
     """One row per tool, zeros if it has no vector. Filled row by row, because numpy's own stacking holds the
     interpreter until it is done.
 
@@ -88,5 +94,5 @@ def _stacked(vectors: Sequence[Floats | None], width: int) -> Floats:
     rows = np.zeros((len(vectors), width), dtype=np.float32)
     for position, vector in enumerate(vectors):
         if vector is not None:
-            rows[position] = vector
+            rows[position] = numbers(vector)
     return rows

@@ -159,7 +159,7 @@ async def test_a_vector_is_stored_under_the_encoder_and_a_text_that_names_the_se
         assert len(set(keys)) == 2
         stored = await gateway.stored.vectors(keys, encoder.name)
         assert set(stored) == set(keys)
-        np.testing.assert_allclose(stored[keys[0]], encoder.embed_queries(texts)[0])
+        np.testing.assert_allclose(np.frombuffer(stored[keys[0]], "<f4"), encoder.embed_queries(texts)[0])
         assert await gateway.stored.vectors(keys, "another") == {}
     async with started(path, running("renamed", DRAW), encoder=ToyEncoder()) as gateway:
         assert gateway.ingestion.embedded == 1

@@ -10,7 +10,6 @@ import traceback
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-import numpy as np
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
@@ -196,7 +195,7 @@ TOGETHER: dict[str, Callable[[Database, dict[str, int]], Awaitable[object]]] = {
         lambda database, keys: Catalog(database).save_token_counts(keys, "e")
     ),
     "definition_vector (definition_hash, encoder, vector) VALUES ('{}', 'e', '')": (
-        lambda database, keys: Catalog(database).save_vectors(dict.fromkeys(keys, np.zeros(2)), "e")
+        lambda database, keys: Catalog(database).save_vectors(dict.fromkeys(keys, bytes(8)), "e")
     ),
     "written_description (definition_hash, writer, text) VALUES ('{}', 'e', '')": (
         lambda database, keys: StoredForms(database).write_descriptions(dict.fromkeys(keys, ""), "e")

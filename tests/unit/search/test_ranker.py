@@ -15,7 +15,7 @@ from mcp_optimizer.search.document import Document
 from mcp_optimizer.search.learned import FEATURES, FIT_FEATURES, HIT_FEATURES, Fusion, Regime, read_fusion
 from mcp_optimizer.search.lexical import Floats, LexicalIndex, Vocabulary, count_terms
 from mcp_optimizer.search.names import Names
-from mcp_optimizer.search.ranker import EXACT_NAME_BONUS, NOTHING, Beside, Cosines, Ranking, feature_matrix, rank
+from mcp_optimizer.search.ranker import EXACT_NAME_BONUS, Beside, Cosines, Ranking, feature_matrix, nothing, rank
 from mcp_optimizer.search.tooltext import query_parts
 
 DOCUMENTS = (
@@ -242,12 +242,12 @@ def test_no_more_than_asked_for_are_ranked(limit: int) -> None:
 def test_where_there_is_nothing_to_rank_nothing_is_answered() -> None:
     fusion = both(regime(threshold=0.0, cosine=1.0))
     index, names = built([])
-    assert rank(index, names, "create_issue", None, fusion, 5) is NOTHING
+    assert rank(index, names, "create_issue", None, fusion, 5) is nothing()
     assert feature_matrix(index, names, LONG, None).shape == (len(FEATURES), 0)
-    assert ranked("create_issue", fusion, allowed=np.zeros(4, dtype=np.bool_)) is NOTHING
-    assert ranked("create_issue", fusion, 0) is NOTHING
-    assert ranked("?!", fusion) is NOTHING
-    assert not NOTHING.answered
+    assert ranked("create_issue", fusion, allowed=np.zeros(4, dtype=np.bool_)) is nothing()
+    assert ranked("create_issue", fusion, 0) is nothing()
+    assert ranked("?!", fusion) is nothing()
+    assert not nothing().answered
 
 
 def test_numbers_are_read_as_they_were_stored() -> None:
@@ -300,7 +300,7 @@ def test_only_allowed_tools_are_ranked_best_first_and_the_same_every_time(
     given = Cosines(whole, np.zeros((0, len(whole)), dtype=np.float32))
     found = rank(index, names, query, given, both(numbers), limit, allowed)
     positions = found.positions.tolist()
-    if found is not NOTHING:
+    if found is not nothing():
         assert len(positions) == min(limit, int(allowed.sum()))
         assert 1 <= found.kept <= len(positions)
     assert len(set(positions)) == len(positions)

@@ -13,8 +13,11 @@ logger = logging.getLogger(__name__)
 MODEL = Path(__file__).parents[1] / "model"
 
 
-def load_encoder(choice: str, key: str = "") -> Encoder | None:
-    """`choice` is `bundled`, `static`, `none`, a folder with model.onnx and vocab.txt, or https://host/v1#model."""
+def load_encoder(choice: str, key: str = "", *, saves_memory: bool = False) -> Encoder | None:
+    """`choice` is `bundled`, `static`, `none`, a folder with model.onnx and vocab.txt, or https://host/v1#model.
+
+    With `saves_memory`, the bundled model is not loaded here before somebody searches: tools are embedded elsewhere.
+    """
     if choice == "none":
         return None
     if choice == "static":
@@ -29,7 +32,12 @@ def load_encoder(choice: str, key: str = "") -> Encoder | None:
     from mcp_optimizer.search.encoders.onnx import OnnxEncoder
 
     if choice == "bundled":
-        return OnnxEncoder(MODEL, "bundled", is_known=True)
+        bundled = OnnxEncoder(MODEL, "bundled", is_known=True)
+        if not saves_memory:
+            return bundled
+        from mcp_optimizer.search.encoders.beside import EncoderBeside
+
+        return EncoderBeside(bundled, MODEL)
     return OnnxEncoder(Path(choice).expanduser(), "custom")
 
 

@@ -14,17 +14,12 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from mcp_optimizer.errors import ConfigurationError
+from mcp_optimizer.runtime.lazy_numpy import np
 from mcp_optimizer.runtime.memory import give_back
+from mcp_optimizer.search.encoders.onnx_model import EMPTY, LONGEST, load_session, run
 from mcp_optimizer.search.encoders.wordpiece import WordPieces
 from mcp_optimizer.search.lexical import Floats
-
-LONGEST = 256
-"""Maximum word pieces read per text. More than in training, which gives better results."""
-
-_EMPTY = "[empty]"
 
 _HANDOVER = 0.05
 """Seconds to wait at most for the other thread to begin: it may still be embedding somebody else's request."""
@@ -68,7 +63,7 @@ class OnnxEncoder:
         try:
             # An unsuitable model should fail here, not at the first request, where nobody can do anything about it.
             if not is_known:
-                self._embed([_EMPTY])
+                self._embed([EMPTY])
         except Exception as error:
             # onnxruntime's exceptions have no common base class.
             raise ConfigurationError(
@@ -101,11 +96,11 @@ class OnnxEncoder:
         # on the other texts. It is also twice as fast, because one text fits the processor's cache.
         if (pieces := self._pieces) is None:
             pieces = self._pieces = WordPieces(self._vocabulary.read_text(encoding="utf-8").splitlines())
-        rows = pieces.rows([text or _EMPTY for text in texts], LONGEST)
+        rows = pieces.rows([text or EMPTY for text in texts], LONGEST)
         if is_running is not None:
             is_running.set()
         session = self._loaded()
-        vectors = [_run(session, row) for row in rows]
+        vectors = [run(session, row) for row in rows]
         self._used = time.monotonic()
         return np.stack(vectors) if vectors else np.zeros((0, 0), dtype=np.float32)
 
@@ -113,7 +108,7 @@ class OnnxEncoder:
         with self._using:
             self._used = time.monotonic()
             if self._session is None:
-                self._session = _session(self._model)
+                self._session = load_session(self._model)
             if not self._is_watched:
                 self._is_watched = True
                 self._look_later(self._unused)
@@ -134,32 +129,6 @@ class OnnxEncoder:
         give_back()
 
 
-def _run(session: Any, row: list[int]) -> Floats:
-    pieces = np.array([row], dtype=np.int64)
-    [found] = session.run(None, {"input_ids": pieces, "attention_mask": np.ones_like(pieces)})
-    [vector] = np.asarray(found, dtype=np.float32)
-    unit: Floats = vector / np.maximum(np.linalg.norm(vector), 1e-9)
-    return unit
-
-
 def _digest(path: Path) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def _session(model: Path) -> Any:
-    # Takes 19 MB, and a start whose tools are all embedded may never need it.
-    try:
-        import onnxruntime
-    except ImportError as error:
-        # As with an encoder that cannot be reached, tools are then found by their words.
-        raise OSError(f"onnxruntime cannot be loaded: {error}") from error
-
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = 1
-    options.inter_op_num_threads = 1
-    # Both would keep the peak memory: the arena as a pool for all runs, the pattern as a plan for each text length.
-    options.enable_cpu_mem_arena = False
-    options.enable_mem_pattern = False
-    # Loaded by path: passed as bytes, the model would be in memory twice.
-    return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])

@@ -11,9 +11,9 @@ from functools import partial
 from typing import Any
 
 import httpx2
-import numpy as np
 
 from mcp_optimizer.errors import ConfigurationError
+from mcp_optimizer.runtime.lazy_numpy import np
 from mcp_optimizer.search.lexical import Floats
 
 _BATCH = 64

@@ -12,12 +12,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-import numpy as np
-from numpy.typing import NDArray
-
+from mcp_optimizer.runtime.lazy_numpy import np
 from mcp_optimizer.search.lexical import Floats
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 LONGEST_WORD: Final = 40
 _WORD = re.compile(r"[^\W_]+")

@@ -1,0 +1,63 @@
+"""What an index is made of: words, names, vectors, and which tools are deprecated.
+
+With few tools, each part is built when it is first needed: a gateway that nobody searches then does without numpy. With
+many, everything is built at once, in the thread that makes the index, so that no search waits for it. Called by the
+engine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from mcp_optimizer.runtime.lazy import lazy
+from mcp_optimizer.search.deprecation import Superseded
+from mcp_optimizer.search.lexical import LexicalIndex, Vector, Vocabulary
+from mcp_optimizer.search.names import Names
+from mcp_optimizer.search.vectors import VectorIndex
+
+if TYPE_CHECKING:
+    from mcp_optimizer.search.engine import Entry
+
+_FEW = 1_000
+"""Tools for which everything is built in some hundredths of a second."""
+
+
+class IndexParts:
+    """The parts of one index. Parts that are needed by two threads at once may be built twice."""
+
+    def __init__(self, entries: Sequence[Entry], vocabulary: Vocabulary, *, has_vectors: bool) -> None:
+        self._entries = entries
+        self._vocabulary = vocabulary
+        self._has_vectors = has_vectors
+        self._size = len(entries)
+        if self._size > _FEW:
+            self._build()
+
+    def _build(self) -> None:
+        for part in (IndexParts.lexical, IndexParts.names, IndexParts.superseded, IndexParts.vectors):
+            part.__get__(self)
+        # They hold the vectors, which are in the matrix now.
+        self._entries = ()
+
+    @lazy
+    def lexical(self) -> LexicalIndex:
+        return LexicalIndex([entry.counts for entry in self._entries], self._vocabulary)
+
+    @lazy
+    def names(self) -> Names:
+        return Names.of([(entry.server, entry.name) for entry in self._entries])
+
+    @lazy
+    def superseded(self) -> Superseded:
+        return Superseded.of([(entry.server, entry.name, entry.successors) for entry in self._entries])
+
+    @lazy
+    def vectors(self) -> VectorIndex:
+        return VectorIndex([entry.vector for entry in self._entries] if self._has_vectors else [])
+
+    def rows(self) -> Sequence[Vector | None]:
+        """The vector of each tool, or None."""
+        if self._entries:
+            return [entry.vector if self._has_vectors else None for entry in self._entries]
+        return self.vectors.rows(self._size)
