@@ -77,7 +77,7 @@ class Web:
             raise Unanswered(f"{where} sends more than {_MOST_BYTES // 1024} KB") from None
 
 
-def _object(text: bytearray) -> dict[str, Any]:
+def _object(text: bytes | bytearray) -> dict[str, Any]:
     try:
         found = json.loads(text)
     except (ValueError, RecursionError):

@@ -13,7 +13,7 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import anyio
 from mcp.server._otel import OpenTelemetryMiddleware
@@ -38,6 +38,7 @@ from pydantic import ValidationError
 logger = logging.getLogger(__name__)
 
 CALL = "tools/call"
+_TOKENS = ("progressToken", "progress_token")
 
 Context = ServerRequestContext[Any, Any]
 
@@ -66,7 +67,7 @@ class CallChain:
         self, channel: DispatchContext[TransportContext], connection: Connection, params: Mapping[str, Any]
     ) -> dict[str, Any]:
         """The result of a call; raises what the SDK turns into errors."""
-        meta, received = _meta(params), channel.message_metadata
+        meta, received = meta_of(params), channel.message_metadata
         received = received if isinstance(received, ServerMessageMetadata) else None
         context: Context = ServerRequestContext(
             session=ServerSession(channel, connection, request_meta=meta),
@@ -97,11 +98,16 @@ def _composed(middlewares: Sequence[ServerMiddleware[Any]]) -> CallNext:
     return chain
 
 
-def _meta(params: Mapping[str, Any]) -> RequestParamsMeta | None:
+def meta_of(params: Mapping[str, Any]) -> RequestParamsMeta | None:
+    """As the SDK reads it: None if there is none, or a wrong one."""
     if "_meta" not in params:
         return None
+    meta = params["_meta"]
+    if type(meta) is dict and meta.keys().isdisjoint(_TOKENS):
+        # Without a token, any object is a right one.
+        return cast("RequestParamsMeta", meta)
     try:
-        return RequestParams.model_validate({"_meta": params["_meta"]}, by_name=False).meta
+        return RequestParams.model_validate({"_meta": meta}, by_name=False).meta
     except ValidationError:
         return None
 

@@ -19,13 +19,14 @@ from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
 from mcp.shared.exceptions import MCPError
 from mcp_types import JSONRPCError, JSONRPCMessage, JSONRPCNotification, JSONRPCRequest, JSONRPCResponse
 from mcp_types.methods import SPEC_CLIENT_METHODS, validate_client_request
-from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, MODERN_PROTOCOL_VERSIONS
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 from starlette.requests import Request
 
 from mcp_optimizer.limits import DEFAULT_LIMITS, Limits
 from mcp_optimizer.relay.sendable import TooDeep, sendable
 from mcp_optimizer.serving.client_json import NotReadable, read_json
+from mcp_optimizer.serving.plain_calls import PlainCalls
 
 logger = logging.getLogger(__name__)
 
@@ -42,9 +43,6 @@ without them.
 _BEFORE_INITIALIZE = frozenset({"initialize", "ping"})
 _NAMING = ("name", "uri", "cursor")
 """Parameters that name something. They are looked up, compared and repeated, and no real name is that long."""
-
-_PLAIN = frozenset({"name", "arguments", "_meta"})
-"""The parameters of nearly every call."""
 
 _LARGEST_ID = 2**63
 
@@ -74,6 +72,7 @@ class Gate:
     def __init__(self, limits: Limits = DEFAULT_LIMITS) -> None:
         self.limits = limits
         self.refused: Counter[str] = Counter()
+        self._plain_calls = PlainCalls()
 
     async def read(self, data: bytes | bytearray) -> JSONRPCMessage:
         """The message in these bytes; raises Refused."""
@@ -188,11 +187,12 @@ class Gate:
         for name in _NAMING:
             if isinstance(value := params.get(name), str) and len(value) > self.limits.identifier:
                 raise _invalid(f"{name} may have {self.limits.identifier:,} characters, not {len(value):,}.")
-        if ctx.method in SPEC_CLIENT_METHODS and not is_plain_call(ctx.method, ctx.protocol_version, params):
+        if ctx.method in SPEC_CLIENT_METHODS and not self._plain_calls.has(ctx.method, ctx.protocol_version, params):
             try:
                 validate_client_request(ctx.method, ctx.protocol_version, _tolerated(ctx.method, params))
             except KeyError:
                 raise MCPError(types.METHOD_NOT_FOUND, "Method not found", ctx.method) from None
+            self._plain_calls.learn(ctx.method, ctx.protocol_version, params)
         if not is_modern and ctx.method not in _BEFORE_INITIALIZE and ctx.session.client_params is None:
             raise MCPError(types.INVALID_REQUEST, "The first request must be initialize")
         if len(_client_name(ctx.method, params)) > self.limits.client_name:
@@ -215,16 +215,6 @@ def _sendable_error(error: MCPError) -> MCPError:
 
 def _invalid(text: str) -> MCPError:
     return MCPError(types.INVALID_PARAMS, text)
-
-
-def is_plain_call(method: str, version: str, params: Mapping[str, Any]) -> bool:
-    """Whether this is a legacy client's call as nearly all are, in which the SDK would find nothing wrong."""
-    if method != "tools/call" or version not in HANDSHAKE_PROTOCOL_VERSIONS or not params.keys() <= _PLAIN:
-        return False
-    arguments, meta = params.get("arguments"), params.get("_meta")
-    if type(params.get("name")) is not str or (arguments is not None and type(arguments) is not dict):
-        return False
-    return meta is None or (type(meta) is dict and type(meta.get("progressToken", 0)) in (int, str))
 
 
 def _tolerated(method: str, params: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -15,6 +15,8 @@ from mcp.server.lowlevel import Server
 from mcp.server.streamable_http import MCP_SESSION_ID_HEADER
 from mcp.server.streamable_http_manager import StreamableHTTPASGIApp, StreamableHTTPSessionManager
 from mcp.server.transport_security import TransportSecuritySettings
+from mcp.shared.inbound import MCP_PROTOCOL_VERSION_HEADER
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
@@ -38,6 +40,8 @@ from mcp_optimizer.serving.sessions import Sessions
 
 _LOOPBACK_HOSTS = ("127.0.0.1:*", "localhost:*", "[::1]:*")
 _SESSION = MCP_SESSION_ID_HEADER.encode("ascii")
+_REVISION = MCP_PROTOCOL_VERSION_HEADER.encode("ascii")
+_MODERN = frozenset(revision.encode("ascii") for revision in MODERN_PROTOCOL_VERSIONS)
 _UNUSED = 60.0
 """Seconds after which an unused session ends: its client left before it received the session."""
 
@@ -161,7 +165,7 @@ class UnusedSessions:
         self._seconds = seconds
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http" or _names_session(scope):
+        if scope["type"] != "http" or _opens_no_session(scope):
             await self._app(scope, receive, send)
             return
         opened = ""
@@ -179,8 +183,10 @@ class UnusedSessions:
                 end_unless_used(self._manager, opened, self._seconds)
 
 
-def _names_session(scope: Scope) -> bool:
-    return _SESSION in [name for name, _ in scope["headers"]]
+def _opens_no_session(scope: Scope) -> bool:
+    """Whether a request names its session, or a revision without sessions."""
+    headers: list[tuple[bytes, bytes]] = scope["headers"]
+    return any(name == _SESSION or (name == _REVISION and value in _MODERN) for name, value in headers)
 
 
 def admitted_hosts(allowed_hosts: Sequence[str], allowed_origins: Sequence[str]) -> TransportSecuritySettings:

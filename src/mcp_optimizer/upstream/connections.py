@@ -17,6 +17,7 @@ from typing import cast
 import httptools
 import httpx2
 
+from mcp_optimizer.upstream.arriving_body import ArrivingBody
 from mcp_optimizer.upstream.http_requests import Origin, origin_of, written_head
 
 _MOST_IDLE = 64
@@ -44,9 +45,8 @@ class KeptConnections(httpx2.AsyncBaseTransport):
         self._sweeping: asyncio.TimerHandle | None = None
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
-        message = written_head(request.method, request.url, request.headers.raw) + await request.aread()
         patience = request.extensions.get("timeout", {}).get("connect")
-        return await self.exchange(origin_of(request.url), message, patience)
+        return await self.exchange(origin_of(request.url), written_head(request) + await request.aread(), patience)
 
     async def exchange(self, origin: Origin, message: bytes, patience: float | None) -> httpx2.Response:
         """Send a complete request; the response is not yet read. `patience`: seconds for a new connection."""
@@ -56,7 +56,7 @@ class KeptConnections(httpx2.AsyncBaseTransport):
         except BaseException:
             connection.close()
             raise
-        return httpx2.Response(status, headers=headers, stream=_Body(connection, lambda: self._free(connection)))
+        return httpx2.Response(status, headers=headers, stream=ArrivingBody(connection, lambda: self._free(connection)))
 
     def _kept(self, origin: Origin) -> _Connection | None:
         """The most recently used connection; if that one is too old, all are."""
@@ -192,6 +192,10 @@ class _Connection(asyncio.Protocol):
             await self._more()
         return self._status, self._headers
 
+    def whole_body(self) -> bytes | None:
+        """The body, if it came in one piece; it is given away."""
+        return self._unread.pop() if self._is_complete and len(self._unread) == 1 and not self._is_paused else None
+
     async def body(self) -> AsyncIterator[bytes]:
         while True:
             if self._unread:
@@ -324,19 +328,3 @@ class _Connection(asyncio.Protocol):
             self._is_complete = True
             self._stays_open = self._parser.should_keep_alive()
             self._wake()
-
-
-class _Body(httpx2.AsyncByteStream):
-    """A response body as it arrives; closing it frees the connection for the next request."""
-
-    def __init__(self, connection: _Connection, free: Callable[[], None]) -> None:
-        self._connection = connection
-        self._free: Callable[[], None] | None = free
-
-    def __aiter__(self) -> AsyncIterator[bytes]:
-        return self._connection.body()
-
-    async def aclose(self) -> None:
-        if self._free is not None:
-            self._free()
-            self._free = None

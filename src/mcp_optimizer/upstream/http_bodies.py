@@ -15,6 +15,7 @@ import httpx2
 
 from mcp_optimizer.largejson.reading import LARGE, read_large
 from mcp_optimizer.largejson.text import parsed
+from mcp_optimizer.upstream.arriving_body import ArrivingBody
 from mcp_optimizer.upstream.endings import ExchangeLost
 from mcp_optimizer.upstream.lines import EndlessLine, Overlong, lines
 from mcp_optimizer.upstream.turns import Turns
@@ -95,8 +96,10 @@ async def json_of(data: bytes | bytearray) -> Any:
         return None
 
 
-async def whole_body(response: httpx2.Response, most: int) -> bytearray:
+async def whole_body(response: httpx2.Response, most: int) -> bytes | bytearray:
     """The complete body. Accumulates in one bytearray, so completing it copies nothing."""
+    if (arrived := _arrived(response, most)) is not None:
+        return arrived
     body = bytearray()
     async for chunk in _decoded(response):
         body += chunk
@@ -104,6 +107,16 @@ async def whole_body(response: httpx2.Response, most: int) -> bytearray:
             # The error keeps this frame, and so the body, alive.
             body.clear()
             raise too_long(most)
+    return body
+
+
+def _arrived(response: httpx2.Response, most: int) -> bytes | None:
+    """A body that came in one piece with its headers, as nearly every short one does."""
+    if not isinstance(response.stream, ArrivingBody) or "content-encoding" in response.headers:
+        return None
+    body = response.stream.arrived()
+    if body is not None and len(body) > most:
+        raise too_long(most)
     return body
 
 

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.request import getproxies, proxy_bypass
 
 import httpx2
 
 from mcp_optimizer.limits import DEFAULT_LIMITS, Limits
 from mcp_optimizer.upstream.connections import KeptConnections
-from mcp_optimizer.upstream.http_requests import origin_of, written_head
+from mcp_optimizer.upstream.http_requests import Origin, origin_of, written_headers, written_line
 from mcp_optimizer.upstream.spec import ServerSpec
 
 CONNECT_TIMEOUT = 10.0
@@ -21,6 +21,15 @@ moment it is used.
 """
 
 
+class _Beginning(NamedTuple):
+    """The same part of many requests: the address, and the headers that the entry or httpx gives to each."""
+
+    url: httpx2.URL
+    own: frozenset[bytes]
+    origin: Origin
+    head: bytes
+
+
 class KeptClient(httpx2.AsyncClient):
     """A client over kept connections."""
 
@@ -28,8 +37,8 @@ class KeptClient(httpx2.AsyncClient):
         super().__init__(transport=kept, headers=headers, timeout=timeout)
         self._kept = kept
         self._patience = timeout.connect
-        self._usual: dict[str, tuple[httpx2.URL, list[tuple[bytes, bytes]]]] = {}
-        """By method, the headers of every request to an address."""
+        self._beginnings: dict[str, _Beginning] = {}
+        """By method."""
 
     async def exchange(
         self, method: str, url: httpx2.URL, headers: Mapping[str, str], content: bytes | None
@@ -45,21 +54,23 @@ class KeptClient(httpx2.AsyncClient):
         own = {name.lower().encode("ascii"): value.encode("ascii") for name, value in headers.items()}
         if content is not None:
             own[b"content-length"] = b"%d" % len(content)
-        others = [header for header in self._usual_headers(method, url) if header[0].lower() not in own]
-        message = written_head(method, url, [*others, *own.items()]) + (content or b"")
-        response = await self._kept.exchange(origin_of(url), message, self._patience)
+        begun = self._beginning(method, url, own.keys())
+        message = begun.head + written_headers(own.items()) + b"\r\n" + (content or b"")
+        response = await self._kept.exchange(begun.origin, message, self._patience)
         if "set-cookie" in response.headers:
             request = self.build_request(method, url)
             said = httpx2.Response(response.status_code, headers=response.headers.raw, request=request)
             self.cookies.extract_cookies(said)
         return response
 
-    def _usual_headers(self, method: str, url: httpx2.URL) -> list[tuple[bytes, bytes]]:
-        known, headers = self._usual.get(method, (None, []))
-        if known is not url:
-            headers = self.build_request(method, url).headers.raw
-            self._usual[method] = (url, headers)
-        return headers
+    def _beginning(self, method: str, url: httpx2.URL, own: Collection[bytes]) -> _Beginning:
+        """What all requests to this address begin with, which have headers of their own with these names."""
+        known, names = self._beginnings.get(method), frozenset(own)
+        if known is None or known.url is not url or known.own != names:
+            others = [header for header in self.build_request(method, url).headers.raw if header[0].lower() not in own]
+            head = written_line(method, url) + written_headers(others)
+            known = self._beginnings[method] = _Beginning(url, names, origin_of(url), head)
+        return known
 
 
 @cache

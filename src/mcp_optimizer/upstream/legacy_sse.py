@@ -23,7 +23,7 @@ from mcp_optimizer.upstream.http_client import http_client
 from mcp_optimizer.upstream.lines import Overlong
 from mcp_optimizer.upstream.peer import Message, Peer, to_wire
 from mcp_optimizer.upstream.spec import ServerSpec
-from mcp_optimizer.upstream.streamable_http import broken_exchanges
+from mcp_optimizer.upstream.streamable_http import BrokenExchanges
 
 _LONGEST_ENDPOINT = 4_000
 
@@ -55,7 +55,7 @@ class _LegacySse:
     async def deliver(self, message: Message, _headers: Mapping[str, str]) -> None:
         endpoint = await asyncio.shield(self._endpoint)
         headers = {"content-type": "application/json"}
-        with broken_exchanges():
+        with BrokenExchanges():
             async with self._http.stream("POST", endpoint, headers, to_wire(message)) as response:
                 if (status := response.status_code) >= 300:
                     raise RpcError(types.INVALID_REQUEST, str(refused_with(status)))
@@ -64,7 +64,7 @@ class _LegacySse:
         """Pass on what arrives on the stream, until it ends."""
         reason: Exception = ServerGone("its stream ended")
         try:
-            with broken_exchanges():
+            with BrokenExchanges():
                 async with self._http.stream("GET", self._url, {"accept": "text/event-stream"}) as response:
                     self._diagnostics.answered(response.status_code, response.headers.get("content-type", ""))
                     if response.status_code == 200:

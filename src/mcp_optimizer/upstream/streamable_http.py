@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import logging
 import re
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 
 import anyio
@@ -83,7 +83,7 @@ class _StreamableHttp:
         if method == "notifications/cancelled" and self._headers.get(_VERSION_HEADER) in MODERN_PROTOCOL_VERSIONS:
             # In modern, closing the response was the message.
             return
-        with broken_exchanges():
+        with BrokenExchanges():
             response = await self._http.send("POST", self._url, {**self._headers, **headers}, to_wire(message))
             try:
                 await self._take(response, message)
@@ -194,15 +194,17 @@ class _StreamableHttp:
                     pass
 
 
-@contextlib.contextmanager
-def broken_exchanges() -> Iterator[None]:
+class BrokenExchanges:
     """Turns failures of HTTP itself into a lost exchange."""
-    try:
-        yield
-    except httpx2.ConnectError as error:
-        raise ExchangeLost("nothing answers at its url", was_sent=False) from error
-    except (httpx2.HTTPError, httpx2.StreamError, httpx2.InvalidURL) as error:
-        raise ExchangeLost(str(error) or type(error).__name__) from error
+
+    def __enter__(self) -> None:
+        return
+
+    def __exit__(self, _kind: object, error: BaseException | None, _traceback: object) -> None:
+        if isinstance(error, httpx2.ConnectError):
+            raise ExchangeLost("nothing answers at its url", was_sent=False) from error
+        if isinstance(error, httpx2.HTTPError | httpx2.StreamError | httpx2.InvalidURL):
+            raise ExchangeLost(str(error) or type(error).__name__) from error
 
 
 def _refused(status: int, content_type: str = "") -> RpcError:

@@ -10,20 +10,12 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from mcp_types import (
-    CLIENT_INFO_META_KEY,
-    JSONRPCError,
-    JSONRPCNotification,
-    JSONRPCRequest,
-    JSONRPCResponse,
-)
-from mcp_types.methods import validate_client_request
-from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, MODERN_PROTOCOL_VERSIONS
+from mcp_types import JSONRPCError, JSONRPCNotification, JSONRPCRequest, JSONRPCResponse
 
 from mcp_optimizer.limits import Limits
 from mcp_optimizer.relay.outbox import Outbox
 from mcp_optimizer.relay.sendable import TooDeep, sendable
-from mcp_optimizer.serving.gate import Gate, Refused, is_plain_call
+from mcp_optimizer.serving.gate import Gate, Refused
 from mcp_optimizer.serving.message_lines import id_of
 from mcp_optimizer.upstream.lines import Overlong, lines
 
@@ -154,28 +146,3 @@ async def test_a_client_that_is_gone_is_told_nothing() -> None:
     for _ in range(5):
         await asyncio.sleep(0)
     assert client.read == []
-
-
-ANY = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=3)
-METAS = st.dictionaries(st.sampled_from(["progressToken", "other", CLIENT_INFO_META_KEY]), ANY | st.just({"name": "x"}))
-CALLS = st.fixed_dictionaries(
-    {},
-    optional={
-        "name": st.text(max_size=3) | ANY,
-        "arguments": st.dictionaries(st.text(max_size=3), ANY, max_size=2) | ANY | st.just([1]),
-        "_meta": METAS | ANY | st.just([1]),
-        "task": ANY | st.just({"ttl": 1}),
-    },
-)
-
-
-@given(CALLS, st.sampled_from([*HANDSHAKE_PROTOCOL_VERSIONS, *MODERN_PROTOCOL_VERSIONS]))
-def test_a_call_that_is_not_shown_to_the_sdk_is_one_that_it_accepts(params: dict[str, Any], version: str) -> None:
-    if is_plain_call("tools/call", version, params):
-        validate_client_request("tools/call", version, params)
-
-
-@pytest.mark.parametrize("version", HANDSHAKE_PROTOCOL_VERSIONS)
-def test_an_ordinary_call_of_a_legacy_client_is_not_shown_to_the_sdk(version: str) -> None:
-    for more in ({}, {"arguments": {"text": "x"}}, {"_meta": {"progressToken": 7}}, {"_meta": {"progressToken": "7"}}):
-        assert is_plain_call("tools/call", version, {"name": "echo", **more})

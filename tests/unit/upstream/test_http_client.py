@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 import httpx2
 import pytest
 
+from mcp_optimizer.upstream.http_bodies import BodyUnreadable, whole_body
 from mcp_optimizer.upstream.http_client import KeptClient, http_client
 from mcp_optimizer.upstream.spec import ServerSpec, Transport
 from tests.unit.upstream.test_connections import OK, Listener
@@ -72,3 +73,28 @@ async def test_a_closed_client_opens_no_connection() -> None:
         with pytest.raises(RuntimeError, match="closed"):
             await sent(client, url)
     assert listener.connections == 0
+
+
+PIECES = [OK, b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n1\r\no\r\n1\r\nk\r\n0\r\n\r\n"]
+
+
+@pytest.mark.parametrize("answer", PIECES, ids=["one piece", "two pieces"])
+async def test_a_body_is_read_whole_and_within_its_bound_however_it_came(answer: bytes) -> None:
+    async with reached(Listener(answer)) as (client, url):
+        for _ in range(2):
+            response = await client.exchange("POST", url, {}, b"{}")
+            assert await whole_body(response, 2) == b"ok"
+            await response.aclose()
+        with pytest.raises(BodyUnreadable):
+            await whole_body(await client.exchange("POST", url, {}, b"{}"), 1)
+
+
+async def test_headers_that_differ_from_request_to_request_are_each_sent() -> None:
+    listener = Listener(OK)
+    async with reached(listener) as (client, url):
+        for number in range(3):
+            await sent(client, url, **{f"x-{number}": "here"})
+            await sent(client, url, accept=str(number))
+    kept = [fields(request) for _, request in listener.requests]
+    assert [f"x-{number}".encode() in kept[2 * number] for number in range(3)] == [True] * 3
+    assert [request[b"accept"] for request in kept] == [b"*/*", b"0", b"*/*", b"1", b"*/*", b"2"]

@@ -1,0 +1,60 @@
+"""Calls as nearly all are, in which the SDK's models would find nothing wrong, so that it need not look.
+
+A legacy call says little besides its arguments. A modern one says who calls, nearly always the same: that is shown to
+the SDK once. Called by the gate, which shows the SDK everything else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pydantic_core
+from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
+
+_NAMES = frozenset({"name", "arguments", "_meta"})
+_PROGRESS = "progressToken"
+_MOST_KNOWN = 64
+_LONGEST = 2_000
+"""Bytes of what a client says of itself."""
+
+
+class PlainCalls:
+    """Knows what modern clients say of themselves and the SDK has accepted."""
+
+    def __init__(self) -> None:
+        self._accepted: set[tuple[str, bytes]] = set()
+
+    def has(self, method: str, version: str, params: Mapping[str, Any]) -> bool:
+        """Whether these parameters are known to be right."""
+        if method != "tools/call" or not _is_plain(params):
+            return False
+        return version in HANDSHAKE_PROTOCOL_VERSIONS or (version, _said(params)) in self._accepted
+
+    def learn(self, method: str, version: str, params: Mapping[str, Any]) -> None:
+        """The SDK has accepted these parameters."""
+        if method == "tools/call" and _is_plain(params) and (said := _said(params)):
+            if len(self._accepted) >= _MOST_KNOWN:
+                self._accepted.clear()
+            self._accepted.add((version, said))
+
+
+def _is_plain(params: Mapping[str, Any]) -> bool:
+    arguments, meta = params.get("arguments"), params.get("_meta")
+    if type(params.get("name")) is not str or not params.keys() <= _NAMES:
+        return False
+    if arguments is not None and type(arguments) is not dict:
+        return False
+    return meta is None or (type(meta) is dict and type(meta.get(_PROGRESS, 0)) in (int, str))
+
+
+def _said(params: Mapping[str, Any]) -> bytes:
+    """What a client says of itself, apart from the token that is another in each call; nothing if that is much."""
+    meta = params.get("_meta") or {}
+    if _PROGRESS in meta:
+        meta = {key: value for key, value in meta.items() if key != _PROGRESS}
+    try:
+        said = pydantic_core.to_json(meta)
+    except ValueError:
+        return b""
+    return said if len(said) <= _LONGEST else b""
