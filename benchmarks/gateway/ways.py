@@ -9,7 +9,15 @@ from typing import Any
 
 from mcp import Client
 
-_TEXT = "x" * 1_000
+_SENTENCES = (
+    "The train to the coast leaves at a quarter past nine and takes a little over two hours. ",
+    "Two of its carriages are closed today, so a seat should be reserved before noon. ",
+    "Whoever changes at the second stop has eleven minutes, which is enough to buy bread. ",
+    "From the harbour a boat goes on to the islands, in summer also late in the evening. ",
+)
+_TEXT = ("".join(_SENTENCES) * 3)[:1_000]
+"""Prose, because counting the tokens of a word of a thousand letters takes twice as long."""
+
 _BLOB = 1_000_000
 
 ECHO_CALL = {"name": "echo", "arguments": {"text": _TEXT}}
