@@ -1,12 +1,12 @@
 """Processor time of a gateway for each call over HTTP, and whose code it goes to.
 
-    python -m benchmarks.gateway.cpu_per_call [--against FOLDER] [--rounds 6] [--calls 500]
+    python -m benchmarks.gateway.cpu_per_call [--against FOLDER] [--rounds 6] [--calls 500] [--at-once 1] [--modern]
 
-The echo server is a child process, the client sends plain HTTP one call after the other. First the gateways take turns
-in rounds, and what the system counts as their processor time is divided by their calls. Then each runs again under a
-sampling profiler (`--sampled`, one sample a millisecond of processor time), which gives each sample to the innermost
-code that is not the standard library's, or to asyncio where nothing else runs. Processor time depends less on other
-load than the time on the clock; ratios come from one run.
+The echo server is a child process, the clients send plain HTTP, each one call after the other. First the gateways take
+turns in rounds, and what the system counts as their processor time is divided by their calls. Then each runs again
+under a sampling profiler (`--sampled`, one sample a millisecond of processor time), which gives each sample to the
+innermost code that is not the standard library's, or to asyncio where nothing else runs. Processor time depends less on
+other load than the time on the clock; ratios come from one run.
 """
 
 from __future__ import annotations
@@ -89,13 +89,18 @@ class Side:
 
     name: str
     pid: int
-    client: PlainClient
+    clients: list[PlainClient]
     seconds: list[float] = field(default_factory=list)
 
     async def calls(self, count: int) -> None:
+        numbers = iter(range(count))
+
+        async def caller(client: PlainClient) -> None:
+            for number in numbers:
+                await client.call(10 + number)
+
         before = processor_seconds(self.pid)
-        for number in range(count):
-            await self.client.call(10 + number)
+        await asyncio.gather(*map(caller, self.clients))
         self.seconds.append((processor_seconds(self.pid) - before) / count)
 
     @property
@@ -103,8 +108,16 @@ class Side:
         return 1_000 * sum(self.seconds) / len(self.seconds)
 
 
+@dataclass(frozen=True)
+class Clients:
+    """Who calls at the same time."""
+
+    number: int
+    are_modern: bool
+
+
 @asynccontextmanager
-async def gateway(checkout: Path, folder: Path, out: Path | None = None) -> AsyncIterator[Side]:
+async def gateway(checkout: Path, folder: Path, how: Clients, out: Path | None = None) -> AsyncIterator[Side]:
     port = free_port()
     config = folder / "mcp.json"
     entry = {"command": sys.executable, "args": [str(ECHO_SERVER)]}
@@ -120,9 +133,11 @@ async def gateway(checkout: Path, folder: Path, out: Path | None = None) -> Asyn
     try:
         async with httpx2.AsyncClient(timeout=httpx2.Timeout(60)) as http:
             await _ready(http, port)
-            client = PlainClient(http, f"http://127.0.0.1:{port}/mcp")
-            await client.connect()
-            yield Side(str(checkout), started.pid, client)
+            address = f"http://127.0.0.1:{port}/mcp"
+            clients = [PlainClient(http, address, is_modern=how.are_modern) for _ in range(how.number)]
+            for client in clients:
+                await client.connect()
+            yield Side(str(checkout), started.pid, clients)
     finally:
         started.terminate()
         await started.wait()
@@ -139,9 +154,9 @@ async def _ready(http: httpx2.AsyncClient, port: int) -> None:
             await asyncio.sleep(0.2)
 
 
-async def compare(checkouts: list[Path], rounds: int, calls: int, folder: Path) -> list[Side]:
+async def compare(checkouts: list[Path], rounds: int, calls: int, folder: Path, how: Clients) -> list[Side]:
     async with AsyncExitStack() as stack:
-        sides = [await stack.enter_async_context(gateway(checkout, folder)) for checkout in checkouts]
+        sides = [await stack.enter_async_context(gateway(checkout, folder, how)) for checkout in checkouts]
         for side in sides:
             await side.calls(calls)
             side.seconds.clear()
@@ -151,9 +166,9 @@ async def compare(checkouts: list[Path], rounds: int, calls: int, folder: Path) 
     return sides
 
 
-async def profile(checkout: Path, calls: int, folder: Path) -> dict[str, Any]:
+async def profile(checkout: Path, calls: int, folder: Path, how: Clients) -> dict[str, Any]:
     out = folder / "samples.json"
-    async with gateway(checkout, folder, out) as side:
+    async with gateway(checkout, folder, how, out) as side:
         await side.calls(200)
         os.kill(side.pid, signal.SIGUSR1)
         await side.calls(calls)
@@ -174,14 +189,16 @@ async def main() -> None:
     parser.add_argument("--against", type=Path, help="another checkout")
     parser.add_argument("--rounds", type=int, default=6)
     parser.add_argument("--calls", type=int, default=500)
+    parser.add_argument("--at-once", type=int, default=1, help="clients that call at the same time")
+    parser.add_argument("--modern", action="store_true", help="modern clients instead of legacy ones")
     parser.add_argument("--lines", action="store_true", help="also print the functions of ours that take most")
     options = parser.parse_args()
     checkouts = [ROOT, *([options.against] if options.against else [])]
     with tempfile.TemporaryDirectory() as place:
-        folder = Path(place)
-        for side in await compare(checkouts, options.rounds, options.calls, folder):
+        folder, how = Path(place), Clients(options.at_once, options.modern)
+        for side in await compare(checkouts, options.rounds, options.calls, folder, how):
             print(f"{side.name}: {side.milliseconds:.3f} ms a call")
-            found = await profile(Path(side.name), 2 * options.calls, folder)
+            found = await profile(Path(side.name), 2 * options.calls, folder, how)
             print(f"  {shares(found, side.milliseconds)}")
             if options.lines:
                 print("\n".join(f"    {count:5} {name}" for name, count in found["ours"]))

@@ -1,13 +1,15 @@
 """A server that responds at once, on the SDK's low-level server, so that only the way to it is measured.
 
 Started by `gateway` and `many_clients`: python echo_server.py [PORT], on stdio, or over HTTP at /mcp. `echo` returns
-its text, `blob` returns that many bytes.
+its text, `blob` returns that many bytes, `rows` that many objects as JSON.
 """
 
 from __future__ import annotations
 
 import asyncio
+import json
 import sys
+from functools import cache
 from typing import Any
 
 import mcp_types as types
@@ -17,19 +19,33 @@ from mcp.server.stdio import stdio_server
 
 ECHO = {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]}
 BLOB = {"type": "object", "properties": {"size": {"type": "integer"}}, "required": ["size"]}
+ROWS = {"type": "object", "properties": {"count": {"type": "integer"}}, "required": ["count"]}
+
+
+@cache
+def rows(count: int) -> str:
+    titles = ("Paint the fence", "Order bread for Friday", "Call the harbour office")
+    made = [
+        {"id": n, "title": f"{titles[n % 3]} {n}", "state": "open", "assignee": f"user-{n % 50}"} for n in range(count)
+    ]
+    return json.dumps(made)
 
 
 async def list_tools(_context: Any, _params: Any) -> types.ListToolsResult:
     tools = [
         types.Tool(name="echo", description="Give a text back", input_schema=ECHO),
         types.Tool(name="blob", description="Return so many bytes", input_schema=BLOB),
+        types.Tool(name="rows", description="Return so many objects", input_schema=ROWS),
     ]
     return types.ListToolsResult(tools=tools)
 
 
 async def call_tool(_context: Any, params: types.CallToolRequestParams) -> types.CallToolResult:
     arguments = params.arguments or {}
-    text = arguments["text"] if params.name == "echo" else "0123456789abcdef" * (arguments["size"] // 16)
+    if params.name == "rows":
+        text = rows(arguments["count"])
+    else:
+        text = arguments["text"] if params.name == "echo" else "0123456789abcdef" * (arguments["size"] // 16)
     return types.CallToolResult(content=[types.TextContent(text=text)])
 
 

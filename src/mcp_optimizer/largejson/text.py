@@ -22,8 +22,9 @@ def parsed(data: bytes | bytearray | str) -> Any:
     """Any JSON value; raises ValueError."""
     try:
         return pydantic_core.from_json(data, cache_strings="keys")
-    except ValueError:
-        # Half a surrogate pair, again, or JSON nested more deeply than the fast reader goes.
+    except (ValueError, TypeError):
+        # Half a surrogate pair, again, with which a string is no string to the fast reader; or JSON nested more deeply
+        # than it goes.
         try:
             return json.loads(data)
         except RecursionError:

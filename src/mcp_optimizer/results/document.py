@@ -15,6 +15,7 @@ from mcp_optimizer.largejson.spans import first_filled
 from mcp_optimizer.results.cut import Cut, Fits, cut_json, cut_text
 from mcp_optimizer.results.layout import Layout, json_rows, records, text_lines, trunk
 from mcp_optimizer.results.reading import NO_JSON, PARSED, Text, json_value
+from mcp_optimizer.results.room import Room
 from mcp_optimizer.results.rows import columns_of, find_table, find_text_table
 from mcp_optimizer.runtime.lazy import lazy
 
@@ -72,9 +73,8 @@ class ResultDocument:
         if not max_rows or self.row_count is None or self.row_count <= max_rows:
             return self._cut(fits)
         whole = Cut(self.layout.kept(max_rows), self.layout.shown_until(max_rows), self.layout, max_rows)
-        if fits(whole.data):
-            return whole
-        return self._cut(fits)
+        is_exceeded = isinstance(fits, Room) and fits.is_exceeded(self.layout.counted.first(max_rows))
+        return whole if not is_exceeded and fits(whole.data) else self._cut(fits)
 
     def _cut(self, fits: Fits) -> Cut:
         if not self.is_json:

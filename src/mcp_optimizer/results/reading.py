@@ -5,7 +5,6 @@ Pure. Knows the shape of an MCP result and nothing of limits or costs.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -138,6 +137,6 @@ def json_value(text: Text) -> Any:
     if start not in ("{", "["):
         return NO_JSON
     try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
+        return json_text.parsed(text)
+    except ValueError:
         return NO_JSON

@@ -94,6 +94,10 @@ class Counted:
     reached: list[_Reached] = field(default_factory=list)
     """How far they were counted before, with nothing around them, step by step."""
 
+    def first(self, number: int) -> Counted:
+        """Only so many of the items, with what was counted of these before."""
+        return replace(self, count=number, reached=[reached for reached in self.reached if reached.number <= number])
+
     def number(self, place: int, after: int) -> int:
         """How many items end at or before a place; at least one more than `after`."""
         return max(bisect_right(range(self.count + 1), place, lo=after, key=self.end) - 1, after + 1)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
+import time
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -31,6 +32,10 @@ logger = logging.getLogger(__name__)
 _AT_ONCE = 4_000_000
 _CHUNKS_AT_ONCE = 1_000
 """Bytes and chunks per transaction, because others wait for the file meanwhile."""
+
+_LOOKED_AT = 0.02
+_LOOK_INTERVAL = 30.0
+"""The share of all that may be kept after which, or the seconds after which, old results are deleted."""
 
 _WAITING_BYTES = 64_000_000
 _LAST_CHANCE = 2.0
@@ -66,6 +71,8 @@ class ResultStore:
         self._waiting = WaitingResults(self._write, self._limits.waiting_bytes)
         self._writing = BackgroundTasks(logger, "A result that was cut could not be written", (CatalogError,))
         self._forgetting = BackgroundTasks(logger, "Old results could not be deleted", (CatalogError,))
+        self._written, self._looked_at = 0, float("-inf")
+        """Bytes since it was last looked at what is old, and when that was."""
 
     @property
     def waiting(self) -> int:
@@ -156,7 +163,7 @@ class ResultStore:
             while some := _some(chunks):
                 await kept.add(held.result.id, some)
             await kept.finish(held.result, held.size)
-        self._forget_old(kept)
+        self._forget_old(kept, held.size)
 
     async def _kept_in_steps(self, begun: HeldResult, rest: Iterator[Chunk]) -> bool:
         """A result that would not fit in memory: each step has its second, and there is nowhere else to keep it."""
@@ -172,14 +179,18 @@ class ResultStore:
         except CatalogError as error:
             logger.warning("Cannot keep a result that was cut: %s.", error)
             return False
-        self._forget_old(kept)
+        self._forget_old(kept, stored)
         return True
 
-    def _forget_old(self, kept: KeptResults) -> None:
-        """Beside the call, which need not wait for it."""
-        if not self._forgetting:
-            limits = self._limits
-            self._forgetting.spawn(kept.forget(limits.hours * 3_600, limits.megabytes * 1_000_000))
+    def _forget_old(self, kept: KeptResults, written: int) -> None:
+        """Beside the call, which need not wait for it; and not after each, because all that is kept is looked at."""
+        limits, now = self._limits, time.monotonic()
+        most = limits.megabytes * 1_000_000
+        self._written += written
+        if self._forgetting or (self._written < most * _LOOKED_AT and now - self._looked_at < _LOOK_INTERVAL):
+            return
+        self._written, self._looked_at = 0, now
+        self._forgetting.spawn(kept.forget(limits.hours * 3_600, most))
 
 
 def _held(chunks: Iterator[Chunk], most_bytes: int) -> list[Chunk]:

@@ -86,6 +86,19 @@ def test_a_cut_counts_little_more_than_what_it_shows(name: str) -> None:
     assert 0.93 * budget < tokens <= budget
 
 
+@pytest.mark.parametrize("most", [1, 60, 70, 75, 1_000, 2_999])
+def test_a_limit_of_rows_costs_no_more_counting_and_what_fits_of_it_is_shown(most: int) -> None:
+    counting, budget = _Counting(), 1_500
+    document = read_document(TEXTS["pretty JSON"])
+    room = Room(budget, PartwiseCount(counting), minified)
+    assert room.is_exceeded(document.layout.counted)
+    cut = document.cut(room, most)
+    allowed = document.layout.kept(most)
+    fits = TokenCounter().count_tokens(decoded(minified(allowed))) <= budget
+    assert cut.items == most if fits else cut.items < most
+    assert counting.characters < 2.5 * budget * 5
+
+
 def test_a_row_that_is_much_larger_than_the_room_is_not_counted() -> None:
     counting = _Counting()
     document = read_document(json.dumps([{"text": "small"}, {"text": "word " * 200_000}]))

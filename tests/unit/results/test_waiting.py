@@ -8,13 +8,17 @@ from typing import Any
 
 import pytest
 
+from mcp_optimizer.db.database import open_database
 from mcp_optimizer.db.kept_results import KeptResults
 from mcp_optimizer.domain.kept_results import Chunk, KeptResult
 from mcp_optimizer.errors import CatalogError, InvalidRequest
 from mcp_optimizer.results.calls import Call
 from mcp_optimizer.results.estimates import Estimator
+from mcp_optimizer.results.limit_values import ResultLimits
+from mcp_optimizer.results.limits import whole_pieces
 from mcp_optimizer.results.options import ResultOptions, Treatment
 from mcp_optimizer.results.pipeline import NOT_KEPT, Results
+from mcp_optimizer.results.reading import Reading
 from mcp_optimizer.results.store import ResultStore, StoreLimits
 from mcp_optimizer.results.waiting import HeldResult, WaitingResults
 from tests.unit.results.test_limits import COUNTER, PEOPLE, text_result, texts
@@ -95,3 +99,37 @@ async def test_a_result_that_cannot_be_kept_says_so() -> None:
     assert texts(result)[1] == NOT_KEPT
     with pytest.raises(InvalidRequest, match="the disk is full"):
         await results.read("r123")
+
+
+class Looking(KeptResults):
+    """Counts how often all that is kept is looked at."""
+
+    looks = 0
+
+    async def forget(self, older_than_seconds: float, most_bytes: int) -> None:
+        self.looks += 1
+        await super().forget(older_than_seconds, most_bytes)
+
+
+async def test_what_is_old_is_looked_for_now_and_then_and_not_with_each_result() -> None:
+    database = await open_database(None)
+    try:
+        kept = Looking(database)
+
+        async def opened() -> KeptResults:
+            return kept
+
+        async def keep(store: ResultStore, number: int) -> None:
+            pieces = await asyncio.to_thread(whole_pieces, Reading(text_result("word " * 4_000)), ResultLimits(), len)
+            assert await store.keep(f"r{id(store)}{number}", "me", pieces, 100)
+            await store.settled()
+
+        store, small = ResultStore(opened), ResultStore(opened, StoreLimits(megabytes=0))
+        for number in range(20):
+            await keep(store, number)
+        assert kept.looks == 1
+        for number in range(5):
+            await keep(small, number)
+        assert kept.looks == 6, "each time where hardly anything may be kept"
+    finally:
+        await database.close()
