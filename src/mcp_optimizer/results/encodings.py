@@ -28,12 +28,18 @@ class Encoding(StrEnum):
     TOON = "toon"
 
 
+_BLANKS = b" \t\r\n"
 _NO_BLANKS = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|[^ \t\r\n"]+', re.DOTALL)
 
 
 def minified(data: bytes) -> bytes:
     """JSON without whitespace between tokens; everything else unchanged."""
-    return b"".join(_NO_BLANKS.findall(data))
+    if b"\\" in data or data.count(b'"') % 2:
+        return b"".join(_NO_BLANKS.findall(data))
+    # Without escapes, every second part between quotes is a string. Twice as fast.
+    parts = data.split(b'"')
+    parts[::2] = [part.translate(None, _BLANKS) for part in parts[::2]]
+    return b'"'.join(parts)
 
 
 @dataclass(frozen=True)

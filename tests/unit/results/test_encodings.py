@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from hypothesis import given
+from hypothesis import strategies as st
 
 from mcp_optimizer.results.encodings import Encoding, as_csv, as_toon, flat_table, in_encoding, minified
 from mcp_optimizer.token_counter import TokenCounter
@@ -29,6 +30,12 @@ def test_without_blanks_nothing_else_is_changed(value: Any, style: dict[str, Any
 def test_numbers_and_escapes_stay_as_they_were_written() -> None:
     text = b'{ "a" : 1.0, "b": 1E400,\n "c": [ -0 , 12345678901234567890 ], "d": "\\u00e9 \\" x" }'
     assert minified(text) == b'{"a":1.0,"b":1E400,"c":[-0,12345678901234567890],"d":"\\u00e9 \\" x"}'
+
+
+@given(st.lists(st.sampled_from(['"', "\\", " ", "\n", "{", "}", ",", ":", "a", "1"])).map("".join))
+def test_whatever_is_minified_with_and_without_escapes_is_minified_alike(text: str) -> None:
+    """An escape in a string of its own before it makes the slower way of writing the only one."""
+    assert minified(b'"\\n"' + text.encode()) == b'"\\n"' + minified(text.encode())
 
 
 def text_result(value: Any) -> dict[str, Any]:
