@@ -155,6 +155,13 @@ class TokenCounter:
                 logger.exception("Cannot count %s; it counts as 0", what)
             return 0
 
+    def count_or_most(self, text: str) -> int:
+        """The same; for a text that the tokenizer gives up on, the most that it can have."""
+        try:
+            return self.count_tokens(text)
+        except ValueError:
+            return len(text.encode("utf-8", "surrogatepass"))
+
     def count_tool_tokens(self, tool: Dumpable) -> int:
         """Count the tokens of a tool's JSON form."""
         return self.count_tokens(tool.model_dump_json())

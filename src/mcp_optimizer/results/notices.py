@@ -21,3 +21,8 @@ def cut_notice(pieces: Pieces, next_offset: int, result_id: str) -> str:
         f"[Cut: {next_offset:,} of {pieces.count:,} {pieces.unit} shown. Read on with read_result("
         f'result_id="{result_id}", offset={next_offset}); its select (JMESPath) or search narrows it.]'
     )
+
+
+def and_told(result: dict[str, Any], notice: str) -> dict[str, Any]:
+    """The result, with a notice after it."""
+    return {**result, "content": [*result.get("content", ()), notice_block(notice)]}

@@ -34,7 +34,7 @@ from mcp_optimizer.results.metadata import (
     with_meta,
     with_metadata,
 )
-from mcp_optimizer.results.notices import notice_block
+from mcp_optimizer.results.notices import and_told, notice_block
 from mcp_optimizer.results.options import ResultOptions, Treatment
 from mcp_optimizer.results.pages import Pieces
 from mcp_optimizer.results.price import Price
@@ -44,6 +44,7 @@ from mcp_optimizer.results.reading import Reading
 from mcp_optimizer.results.room import PartwiseCount
 from mcp_optimizer.results.selecting import Selecting, selectable
 from mcp_optimizer.results.selection import NOT_WORTH_KEEPING, SELECTED_ROOM, SENT_WHOLE, Selection, not_selected
+from mcp_optimizer.results.short_lines import only_line
 from mcp_optimizer.results.store import ResultStore, new_result_id
 from mcp_optimizer.runtime.afterwards import Afterwards
 from mcp_optimizer.token_counter import TokenCounter
@@ -118,10 +119,7 @@ class Results:
 
     def count_or_most(self, text: str) -> int:
         """Tokens of a text; if the tokenizer fails on it, the maximum possible."""
-        try:
-            return self.count_tokens(text)
-        except ValueError:
-            return len(text.encode("utf-8", "surrogatepass"))
+        return self._estimator.counter.count_or_most(text)
 
     async def keep(self, text: str, caller: Caller) -> str:
         """Keep a text for `read`; returns its id, or nothing if it cannot be kept."""
@@ -211,6 +209,8 @@ class Results:
         limits = treatment.limits if self._store is not None else _NO_LIMITS
         if (reserved := SELECTED_ROOM if notice and limits.max_tokens else 0) != limits.reserved:
             limits = replace(limits, reserved=reserved)
+        if not notice and (line := only_line(reading.result, limits)) is not None:
+            return self._with_cost(reading.result, ResponseMetadata(self._estimator.estimate([line]), performance))
         work = partial(self._limited, reading, limits, treatment.encoding, call, notice)
         is_large = has_large(reading.result) or reading.size > _INLINE
         done = await asyncio.to_thread(work) if is_large else work()
@@ -220,8 +220,11 @@ class Results:
         if data is not None:
             limit = limits.max_rows if data.row_count is not None else 0
             data = replace(data, truncated=done.limited.pieces is not None, max_rows_limit=limit or None)
-        cost = self._price.of(done.tokens.estimated) if self._price is not None else None
-        metadata = ResponseMetadata(tokens=done.tokens, performance=performance, data=data, cost=cost)
+        return self._with_cost(result, ResponseMetadata(done.tokens, performance, data))
+
+    def _with_cost(self, result: Mapping[str, Any], metadata: ResponseMetadata) -> dict[str, Any]:
+        if self._price is not None and metadata.tokens is not None:
+            metadata = replace(metadata, cost=self._price.of(metadata.tokens.estimated))
         return with_metadata(result, metadata, plain=self._options.plain_meta)
 
     def _limited(self, reading: Reading, limits: ResultLimits, encoding: Encoding, call: Call, notice: str) -> _Done:
@@ -240,7 +243,7 @@ class Results:
         if encoding in (Encoding.CSV, Encoding.TOON) and len(reading.slots) == 1:
             done = replace(done, result=in_encoding(done.result, encoding, count), shown=None)
         if notice:
-            done = replace(done, result=_and_told(done.result, notice), shown=None)
+            done = replace(done, result=and_told(done.result, notice), shown=None)
         is_cut = done.pieces is not None
         # A cut result was measured, so its tokens are exact.
         tokens = self._estimate(done.shown or Reading(done.result), count, exactly=is_cut)
@@ -342,7 +345,3 @@ class Results:
 
 def _performance(started: float) -> PerformanceInfo:
     return PerformanceInfo(round((time.perf_counter() - started) * 1000))
-
-
-def _and_told(result: dict[str, Any], notice: str) -> dict[str, Any]:
-    return {**result, "content": [*result.get("content", ()), notice_block(notice)]}
