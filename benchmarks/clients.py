@@ -99,3 +99,13 @@ def message_of(response: httpx2.Response) -> dict[str, Any]:
     assert body.strip(), f"a stream without a response: {response.text[-500:]!r}"
     message: dict[str, Any] = json.loads(body)
     return message
+
+
+async def until_ready(http: httpx2.AsyncClient, port: int) -> None:
+    """Wait until a gateway answers, and its servers have started."""
+    async with asyncio.timeout(90):
+        while True:
+            with contextlib.suppress(httpx2.HTTPError):
+                if (await http.get(f"http://127.0.0.1:{port}/ready")).status_code == 200:
+                    return
+            await asyncio.sleep(0.2)

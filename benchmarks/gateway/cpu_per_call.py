@@ -29,7 +29,7 @@ from typing import Any
 
 import httpx2
 
-from benchmarks.clients import PlainClient
+from benchmarks.clients import PlainClient, until_ready
 from benchmarks.paths import ECHO_SERVER
 from benchmarks.processes import free_port, processor_seconds
 
@@ -132,7 +132,7 @@ async def gateway(checkout: Path, folder: Path, how: Clients, out: Path | None =
     )
     try:
         async with httpx2.AsyncClient(timeout=httpx2.Timeout(60)) as http:
-            await _ready(http, port)
+            await until_ready(http, port)
             address = f"http://127.0.0.1:{port}/mcp"
             clients = [PlainClient(http, address, is_modern=how.are_modern) for _ in range(how.number)]
             for client in clients:
@@ -141,17 +141,6 @@ async def gateway(checkout: Path, folder: Path, how: Clients, out: Path | None =
     finally:
         started.terminate()
         await started.wait()
-
-
-async def _ready(http: httpx2.AsyncClient, port: int) -> None:
-    async with asyncio.timeout(90):
-        while True:
-            try:
-                if (await http.get(f"http://127.0.0.1:{port}/ready")).status_code == 200:
-                    return
-            except httpx2.HTTPError:
-                pass
-            await asyncio.sleep(0.2)
 
 
 async def compare(checkouts: list[Path], rounds: int, calls: int, folder: Path, how: Clients) -> list[Side]:

@@ -22,7 +22,7 @@ from pathlib import Path
 
 import httpx2
 
-from benchmarks.clients import PlainClient
+from benchmarks.clients import PlainClient, until_ready
 from benchmarks.paths import ECHO_SERVER
 from benchmarks.processes import free_port, process, processor_seconds
 
@@ -68,14 +68,8 @@ async def opened(stack: AsyncExitStack, checkout: Path, folder: Path) -> Side:
     clients = [PlainClient(http, f"http://127.0.0.1:{port}/mcp") for _ in range(_AT_ONCE)]
     for client in clients:
         await client.connect()
-    await _until_ready(http, port)
+    await until_ready(http, port)
     return Side(checkout.name, pid, clients)
-
-
-async def _until_ready(http: httpx2.AsyncClient, port: int) -> None:
-    async with asyncio.timeout(90):
-        while (await http.get(f"http://127.0.0.1:{port}/ready")).status_code != 200:
-            await asyncio.sleep(0.2)
 
 
 async def main() -> None:

@@ -19,7 +19,7 @@ from pathlib import Path
 
 import httpx2
 
-from benchmarks.clients import PlainClient
+from benchmarks.clients import PlainClient, until_ready
 from benchmarks.paths import ECHO_SERVER, RESULTS
 from benchmarks.processes import free_port, private_mb, process
 
@@ -46,8 +46,7 @@ async def main() -> None:
             process(*command, port=port) as pid,
             httpx2.AsyncClient(timeout=httpx2.Timeout(120), limits=limits) as http,
         ):
-            while (await http.get(f"http://127.0.0.1:{port}/ready")).status_code != 200:
-                await asyncio.sleep(0.2)
+            await until_ready(http, port)
             first = PlainClient(http, url)
             await first.connect()
             alone = [await first.call(number) for number in range(1, 60)]

@@ -23,7 +23,7 @@ from pathlib import Path
 
 import httpx2
 
-from benchmarks.clients import PlainClient
+from benchmarks.clients import PlainClient, until_ready
 from benchmarks.paths import ECHO_SERVER
 from benchmarks.processes import children, free_port, process, processor_seconds
 
@@ -113,15 +113,10 @@ async def open_ways(stack: AsyncExitStack, folder: Path) -> list[Way]:
     for count in (2, 3):
         both = [await started(f"processes{count}.db") for _ in range(count)]
         ways.append(Way(f"{count} processes", [pid for pid, _ in both], [port for _, port in both]))
-    for port in [port for way in ways for port in way.ports]:
-        await _until_ready(port)
+    async with httpx2.AsyncClient() as http:
+        for port in [port for way in ways for port in way.ports]:
+            await until_ready(http, port)
     return ways
-
-
-async def _until_ready(port: int) -> None:
-    async with httpx2.AsyncClient() as http, asyncio.timeout(120):
-        while (await http.get(f"http://127.0.0.1:{port}/ready")).status_code != 200:
-            await asyncio.sleep(0.2)
 
 
 async def main() -> None:

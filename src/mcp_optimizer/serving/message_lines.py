@@ -9,10 +9,8 @@ from typing import Any
 import pydantic_core
 from mcp_types import ErrorData, JSONRPCError, JSONRPCMessage, JSONRPCResponse, RequestId
 
+from mcp_optimizer.relay.sdk_calls import Outcome
 from mcp_optimizer.upstream.lines import Overlong
-
-Outcome = dict[str, Any] | ErrorData
-"""The result of a request, or its error."""
 
 
 def line_of(message: JSONRPCMessage) -> bytes:

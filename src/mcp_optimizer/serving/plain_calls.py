@@ -12,6 +12,8 @@ from typing import Any
 import pydantic_core
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 
+from mcp_optimizer.relay.sdk_calls import CALL
+
 _NAMES = frozenset({"name", "arguments", "_meta"})
 _PROGRESS = "progressToken"
 _MOST_KNOWN = 64
@@ -27,13 +29,13 @@ class PlainCalls:
 
     def has(self, method: str, version: str, params: Mapping[str, Any]) -> bool:
         """Whether these parameters are known to be right."""
-        if method != "tools/call" or not _is_plain(params):
+        if method != CALL or not _is_plain(params):
             return False
         return version in HANDSHAKE_PROTOCOL_VERSIONS or (version, _said(params)) in self._accepted
 
     def learn(self, method: str, version: str, params: Mapping[str, Any]) -> None:
         """The SDK has accepted these parameters."""
-        if method == "tools/call" and _is_plain(params) and (said := _said(params)):
+        if method == CALL and _is_plain(params) and (said := _said(params)):
             if len(self._accepted) >= _MOST_KNOWN:
                 self._accepted.clear()
             self._accepted.add((version, said))

@@ -22,11 +22,11 @@ from mcp.shared.message import SessionMessage
 from mcp_types import JSONRPCError, JSONRPCMessage, JSONRPCNotification, JSONRPCRequest, JSONRPCResponse
 
 from mcp_optimizer.largejson.raw import Placeholders, has_large
-from mcp_optimizer.relay.sdk_calls import CALL
+from mcp_optimizer.relay.sdk_calls import CALL, Outcome
 from mcp_optimizer.runtime.line_reader import LineReader
 from mcp_optimizer.serving.early_answers import NOTHING, EarlyAnswers, Heard, HeardLine
 from mcp_optimizer.serving.gate import Gate, Refused
-from mcp_optimizer.serving.message_lines import Outcome, as_message, id_of, line_of, response_line
+from mcp_optimizer.serving.message_lines import as_message, id_of, line_of, response_line
 from mcp_optimizer.serving.pipes import CHUNK, Pipes, has_pipes, own_pipes
 from mcp_optimizer.serving.stdio_lane import StdioLane
 from mcp_optimizer.upstream.lines import Overlong, lines

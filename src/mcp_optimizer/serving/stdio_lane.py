@@ -25,11 +25,10 @@ from mcp_types import ErrorData, JSONRPCRequest
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
-from mcp_optimizer.relay.sdk_calls import CALL, CallChain, Context
+from mcp_optimizer.relay.sdk_calls import CALL, CallChain, Context, Outcome
 from mcp_optimizer.relay.sdk_internals import connection_of
 from mcp_optimizer.runtime.tasks import BackgroundTasks
 from mcp_optimizer.serving.lane import CallChannel, error_of, unknown_error
-from mcp_optimizer.serving.message_lines import Outcome
 
 logger = logging.getLogger(__name__)
 
