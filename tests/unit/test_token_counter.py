@@ -1,15 +1,18 @@
-"""Tokens are counted offline with tiktoken's own tables and patterns, and special tokens in a text are plain text."""
+"""Tokens are counted offline with tiktoken's own tables, and special tokens in a text are plain text."""
 
 from __future__ import annotations
 
 import hashlib
 import lzma
 import socket
+from binascii import a2b_base64
+from functools import cache
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
 import pytest
+import tiktoken
 import tiktoken_ext.openai_public as published_by_tiktoken
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -21,21 +24,49 @@ from tests.unit.catalogs import mcp_tool
 ENCODINGS = ["cl100k_base", "o200k_base"]
 
 
-@pytest.mark.promise("vocabularies-included")
-@pytest.mark.parametrize("name", ENCODINGS)
-def test_the_rank_table_and_the_pattern_are_the_ones_tiktoken_publishes(
-    name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    expected_hashes: list[str] = []
+def published(name: str) -> tuple[str, str]:
+    """The hash of the rank table and the pattern, as in tiktoken, which would download the table now."""
+    expected: list[str] = []
 
     def remember(_url: str, expected_hash: str) -> dict[bytes, int]:
-        expected_hashes.append(expected_hash)
+        expected.append(expected_hash)
         return {}
 
-    monkeypatch.setattr(published_by_tiktoken, "load_tiktoken_bpe", remember)
-    published: dict[str, Any] = getattr(published_by_tiktoken, name)()
-    assert [hashlib.sha256(read_rank_table(VOCABULARIES[name])).hexdigest()] == expected_hashes
-    assert load_encoding(name)._pat_str == published["pat_str"]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(published_by_tiktoken, "load_tiktoken_bpe", remember)
+        pattern: str = getattr(published_by_tiktoken, name)()["pat_str"]
+    return expected[0], pattern
+
+
+@cache
+def encoding_as_published(name: str) -> tiktoken.Encoding:
+    fields = read_rank_table(VOCABULARIES[name]).split()
+    ranks = dict(zip(map(a2b_base64, fields[::2]), map(int, fields[1::2]), strict=True))
+    return tiktoken.Encoding(name=name, pat_str=published(name)[1], mergeable_ranks=ranks, special_tokens={})
+
+
+@pytest.mark.promise("vocabularies-included")
+@pytest.mark.parametrize("name", ENCODINGS)
+def test_the_rank_table_is_the_one_tiktoken_publishes(name: str) -> None:
+    assert hashlib.sha256(read_rank_table(VOCABULARIES[name])).hexdigest() == published(name)[0]
+
+
+PIECES = [
+    *(" ", "  ", "\n", "\r", "\t", "\v", "\x85", "\u00a0", "\u2028", "\u3000"),
+    *("a", "Bc", "S", "\u017f", "\u212a", "é", "\u0301", "ǅ", "ʰ", "日本", "🙂", "\ud800", "7", "12345", "²", "٣"),
+    *("'", "'s", "'LL", "'\u017f", "'re", "x'd", "_", ".", "!?", "/", "//\n", "<|endoftext|>", '{"a":', "\x00"),
+]
+
+
+@pytest.mark.promise("vocabularies-included")
+@pytest.mark.parametrize("name", ENCODINGS)
+@given(pieces=st.lists(st.sampled_from(PIECES) | st.text(max_size=5), max_size=16))
+@settings(max_examples=1_000, deadline=None)
+def test_every_text_has_the_tokens_that_it_has_with_the_pattern_tiktoken_publishes(
+    name: str, pieces: list[str]
+) -> None:
+    text = "".join(pieces)
+    assert load_encoding(name).encode_ordinary(text) == encoding_as_published(name).encode_ordinary(text)
 
 
 # From tiktoken's README and its own tests.
