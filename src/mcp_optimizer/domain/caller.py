@@ -137,16 +137,21 @@ class Caller:
 
     def noted(self, record: CallRecord, *, is_continuing: bool) -> Caller:
         """The same caller, whose call is noted there."""
-        return self._but(record=record, is_continuing=is_continuing)
+        other = self._copy()
+        other.__dict__["record"] = record
+        other.__dict__["is_continuing"] = is_continuing
+        return other
 
     def through(self, link: ClientLink) -> Caller:
         """The same caller, reached through another link."""
-        return self._but(link=link)
+        other = self._copy()
+        other.__dict__["link"] = link
+        return other
 
-    def _but(self, **changes: Any) -> Caller:
-        """Like `replace`, in a third of the time; every call needs it twice."""
+    def _copy(self) -> Caller:
+        """To be changed before anybody sees it: `replace` takes four times as long, and every call needs two."""
         other = object.__new__(Caller)
-        other.__dict__.update(self.__dict__, **changes)
+        other.__dict__.update(self.__dict__)
         return other
 
     @property

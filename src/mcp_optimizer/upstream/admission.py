@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import deque
 
 from mcp_optimizer.errors import ServerBusy
 
@@ -14,18 +15,17 @@ _SMOOTHING = 0.1
 
 
 class Admission:
-    """Admits calls to one server."""
+    """Admits calls to one server. Between `begin` and `end` a call has one of its places."""
 
     def __init__(self, server: str, most_under_way: int, most_waiting: int) -> None:
         self._server = server
         self._most_under_way = most_under_way
         self._most_waiting = most_waiting
-        self._places = asyncio.Semaphore(most_under_way)
-        self._waiting = 0
+        self._waiting: deque[asyncio.Future[None]] = deque()
+        """Who gets the next place; while anybody waits, all places are taken."""
         self._under_way = 0
         self._usual_seconds = 0.1
         self._emptied = asyncio.Event()
-        self._emptied.set()
 
     @property
     def under_way(self) -> int:
@@ -33,54 +33,51 @@ class Admission:
 
     @property
     def waiting(self) -> int:
-        return self._waiting
+        return len(self._waiting)
 
     async def emptied(self) -> None:
         """Wait until no call is in progress or waiting."""
-        await self._emptied.wait()
+        while self._under_way:
+            self._emptied.clear()
+            await self._emptied.wait()
 
-    def admit(self) -> _Place:
-        """Held during one call; raises ServerBusy if too many are already waiting."""
-        return _Place(self)
+    async def begin(self) -> float:
+        """A call begins, as soon as there is a place; returns when. Raises ServerBusy if too many already wait."""
+        if self._under_way < self._most_under_way:
+            self._under_way += 1
+        else:
+            await self._turn()
+        return time.monotonic()
 
-    async def begin(self) -> None:
-        """A call begins, as soon as there is a place."""
-        if self._places.locked() and self._waiting >= self._most_waiting:
-            turns = 1 + self._waiting / self._most_under_way
-            raise ServerBusy(self._server, self._under_way, self._waiting, max(1.0, self._usual_seconds * turns))
-        self._emptied.clear()
-        self._waiting += 1
+    def end(self, began: float) -> None:
+        """A call is over that began then."""
+        self._usual_seconds += _SMOOTHING * (time.monotonic() - began - self._usual_seconds)
+        self._leave()
+
+    async def _turn(self) -> None:
+        if len(self._waiting) >= self._most_waiting:
+            turns = 1 + len(self._waiting) / self._most_under_way
+            seconds = max(1.0, self._usual_seconds * turns)
+            raise ServerBusy(self._server, self._under_way, len(self._waiting), seconds)
+        place: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append(place)
         try:
-            await self._places.acquire()
-        finally:
-            self._waiting -= 1
-            self._see_if_empty()
-        self._emptied.clear()
-        self._under_way += 1
+            await place
+        except asyncio.CancelledError:
+            if not place.cancelled():
+                # It got the place in the same moment.
+                self._leave()
+            elif place in self._waiting:
+                self._waiting.remove(place)
+            raise
 
-    def end(self, seconds: float) -> None:
-        """A call is over that took so long."""
+    def _leave(self) -> None:
+        """Pass a place on to the first who still waits, or else free it."""
+        while self._waiting:
+            place = self._waiting.popleft()
+            if not place.done():
+                place.set_result(None)
+                return
         self._under_way -= 1
-        self._places.release()
-        self._see_if_empty()
-        self._usual_seconds += _SMOOTHING * (seconds - self._usual_seconds)
-
-    def _see_if_empty(self) -> None:
-        if not self._under_way and not self._waiting:
+        if not self._under_way:
             self._emptied.set()
-
-
-class _Place:
-    """One call. A class, because a generator takes twice as long and every call has one."""
-
-    __slots__ = ("_admission", "_started")
-
-    def __init__(self, admission: Admission) -> None:
-        self._admission = admission
-
-    async def __aenter__(self) -> None:
-        await self._admission.begin()
-        self._started = time.monotonic()
-
-    async def __aexit__(self, *_error: object) -> None:
-        self._admission.end(time.monotonic() - self._started)

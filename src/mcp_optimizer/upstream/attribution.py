@@ -24,13 +24,13 @@ class Attribution:
     def __init__(self) -> None:
         self._ended: dict[str, float] = {}
 
-    def ended(self, link: ClientLink | None) -> None:
+    def ended(self, link: ClientLink) -> None:
         """A request for this client is over."""
-        if link is not None:
-            self._ended.pop(link.key, None)
-            self._ended[link.key] = asyncio.get_running_loop().time()
-            if len(self._ended) > _MOST_REMEMBERED:
-                del self._ended[next(iter(self._ended))]
+        key = link.key
+        self._ended.pop(key, None)
+        self._ended[key] = asyncio.get_running_loop().time()
+        if len(self._ended) > _MOST_REMEMBERED:
+            del self._ended[next(iter(self._ended))]
 
     def whose(self, exchanges: Mapping[int, Exchange], related: int | None, *, is_shared: bool) -> Exchange | None:
         """The request that a message belongs to: known from the transport, or obvious because all are one client's."""

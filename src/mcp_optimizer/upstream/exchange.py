@@ -4,46 +4,113 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from mcp_optimizer.domain.caller import ClientLink
 from mcp_optimizer.limits import Limits
+from mcp_optimizer.upstream.endings import RpcTimeout
 from mcp_optimizer.upstream.notifications import InOrder
 
 _LAST_WORDS = 5.0
 """Seconds for the notifications of a finished request to reach their client before its result is sent."""
 
+_RESOLUTION = 0.001
+"""Seconds by which a timer may be early."""
+
+
+class Deadlines:
+    """Interrupts the requests of one connection that take too long.
+
+    One timer for all: nearly every request ends long before its deadline, and a timer of its own would cost it more
+    than being sent.
+    """
+
+    def __init__(self, exchanges: Mapping[int, Exchange]) -> None:
+        self._exchanges = exchanges
+        self._timer: asyncio.TimerHandle | None = None
+        self.next_look = math.inf
+        """When the requests are looked at, in the event loop's time."""
+
+    def look_at(self, when: float) -> None:
+        """A request must be looked at by then."""
+        if when < self.next_look:
+            self.stop()
+            self.next_look = when
+            self._timer = asyncio.get_running_loop().call_at(when, self._look)
+
+    def stop(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer, self.next_look = None, math.inf
+
+    def _look(self) -> None:
+        self.stop()
+        now = asyncio.get_running_loop().time() + _RESOLUTION
+        for exchange in self._exchanges.values():
+            if exchange.ends_at <= now:
+                exchange.interrupt()
+        self.look_at(min((exchange.ends_at for exchange in self._exchanges.values()), default=math.inf))
+
 
 class Exchange:
-    """Ends after `timeout` seconds without a sign of life, and after `call_seconds` in any case, if set."""
+    """Interrupted after `timeout` seconds without a sign of life, and after `call_seconds` in any case, if set. Made in
+    the task that makes the request.
+    """
 
-    __slots__ = ("_asking", "_ends_at", "_most_untold", "_telling", "answer", "deadline", "link", "progress_token",
-                 "timeout")  # fmt: skip
+    __slots__ = ("_asking", "_cancellations", "_deadlines", "_is_late", "_latest", "_limits", "_task", "answer",
+                 "ends_at", "link", "progress_token", "telling", "timeout")  # fmt: skip
 
-    def __init__(self, link: ClientLink | None, timeout: float | None, progress_token: Any, limits: Limits) -> None:
+    def __init__(
+        self, link: ClientLink | None, timeout: float | None, progress_token: Any, limits: Limits, deadlines: Deadlines
+    ) -> None:
         loop = asyncio.get_running_loop()
         self.answer: asyncio.Future[dict[str, Any]] = loop.create_future()
         self.link = link
         self.timeout = timeout
         self.progress_token = progress_token
-        self.deadline = asyncio.timeout(None if timeout is None else min(timeout, limits.call_seconds))
+        self._limits = limits
+        now = loop.time()
+        self._latest = now + limits.call_seconds
+        self.ends_at = math.inf if timeout is None else min(now + timeout, self._latest)
+        """When it is interrupted, in the event loop's time."""
+        self._deadlines = deadlines
+        if self.ends_at < deadlines.next_look:
+            deadlines.look_at(self.ends_at)
+        self._task = task = asyncio.current_task(loop)
+        self._cancellations = task.cancelling() if task is not None else 0
+        self._is_late = False
         self._asking = 0
-        self._ends_at = loop.time() + limits.call_seconds
-        self._telling: InOrder | None = None
-        self._most_untold = limits.pending_notifications
+        self.telling: InOrder | None = None
 
-    @property
-    def was_long_enough(self) -> bool:
-        """Whether it used the maximum duration of any call."""
-        return asyncio.get_running_loop().time() >= self._ends_at
+    def interrupt(self) -> None:
+        """Its time is up, whatever its task is waiting for."""
+        self.ends_at = math.inf
+        if self._task is not None:
+            self._is_late = True
+            self._task.cancel()
+
+    def give_up(self, method: str, error: BaseException) -> RpcTimeout | None:
+        """Nobody waits for it any more, because of an error; returns the timeout, if that was the reason."""
+        # Another may have cancelled the task, too: then that counts.
+        is_late = self._is_late and self._task is not None and self._task.uncancel() <= self._cancellations
+        if not self.answer.cancel() and not self.answer.cancelled():
+            # Retrieved here, because nobody else will.
+            self.answer.exception()
+        if not isinstance(error, TimeoutError) and not (is_late and isinstance(error, asyncio.CancelledError)):
+            return None
+        if asyncio.get_running_loop().time() + _RESOLUTION >= self._latest:
+            return RpcTimeout(method, self._limits.call_seconds, in_all=True)
+        return RpcTimeout(method, self.timeout or 0.0)
 
     def extend(self) -> None:
         """A sign of life: restarts the timeout. It pauses while the client is being asked."""
-        if self.timeout is None or self.deadline.expired() or self.answer.done():
+        if self.timeout is None or self.ends_at == math.inf or self.answer.done():
             return
         now = asyncio.get_running_loop().time()
-        self.deadline.reschedule(self._ends_at if self._asking else min(now + self.timeout, self._ends_at))
+        self.ends_at = self._latest if self._asking else min(now + self.timeout, self._latest)
+        self._deadlines.look_at(self.ends_at)
 
     @contextlib.contextmanager
     def asking(self) -> Iterator[None]:
@@ -64,12 +131,17 @@ class Exchange:
         """Pass a notification on, in order, without waiting for the client."""
         if self.link is None:
             return
-        if self._telling is None:
+        if self.telling is None:
             # Nearly no call has any.
-            self._telling = InOrder(self.link.tell, self._most_untold)
-        self._telling.put(method, params)
+            self.telling = InOrder(self.link.tell, self._limits.pending_notifications)
+        self.telling.put(method, params)
 
     async def told(self) -> None:
-        """Wait until the client received everything that came before the response."""
-        if self._telling is not None:
-            await self._telling.told(_LAST_WORDS)
+        """Wait until the client received everything that came so far."""
+        if self.telling is not None:
+            await self.telling.told(_LAST_WORDS)
+
+    async def told_all(self) -> None:
+        """Wait until the client received everything that came before the response, which was in time."""
+        self.ends_at = math.inf
+        await self.told()

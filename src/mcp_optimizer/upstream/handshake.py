@@ -7,11 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import mcp_types as types
 from mcp.shared.inbound import MCP_METHOD_HEADER, MCP_PROTOCOL_VERSION_HEADER
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, LATEST_HANDSHAKE_VERSION, MODERN_PROTOCOL_VERSIONS
+from opentelemetry.context import get_current
 from opentelemetry.propagate import inject
 from opentelemetry.trace import get_current_span
 
@@ -36,7 +38,7 @@ class Agreement:
     capabilities: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     instructions: str = ""
 
-    @property
+    @cached_property
     def is_modern(self) -> bool:
         return self.protocol_version in MODERN_PROTOCOL_VERSIONS
 
@@ -146,7 +148,8 @@ def envelope(version: str, client_info: Mapping[str, Any], caller: Caller) -> di
 
 def continue_trace(meta: dict[str, Any]) -> None:
     """Say in a request's metadata which trace it belongs to, if any does."""
-    if meta or get_current_span().get_span_context().is_valid:
+    # Without tracing there is nothing in the context, which takes a fraction of the time to see.
+    if get_current() and (meta or get_current_span().get_span_context().is_valid):
         inject(meta)
 
 

@@ -26,12 +26,16 @@ _MOST_QUESTIONS = 16
 
 
 async def answered(
-    call: Callable[[Mapping[str, Any]], Awaitable[dict[str, Any]]], caller: Caller, session: UpstreamSession
+    result: dict[str, Any],
+    call: Callable[[Mapping[str, Any]], Awaitable[dict[str, Any]]],
+    caller: Caller,
+    session: UpstreamSession,
 ) -> dict[str, Any]:
-    """The result of a call after its questions were answered, if the client cannot answer them itself."""
-    result = await call({})
+    """The result of a call after the questions of its first result were answered, if the client cannot answer them
+    itself. `call` is the same call with the answers.
+    """
     link = caller.link
-    if not is_input_required(result) or link is None:
+    if link is None:
         return result
     if link.is_modern:
         return _asking(result, link, session.name)

@@ -38,25 +38,17 @@ class LoginInCall:
         self._under_way: dict[str, asyncio.Future[bool]] = {}
         """The login that each client is making, and whether it was made."""
 
-    async def around(self, request: Request, caller: Caller, call: Call, again: Call) -> dict[str, Any]:
-        """The result of `call`, or after a login, if that was all it needed, of `again`.
-
-        A modern client that must be asked for approval first is asked by a result, too.
-        """
-        if caller.approval is not None:
-            return await self._parked.begin(request, caller, partial(once_approved, again))
-        try:
-            return await call(caller)
-        except LoginRequired as needed:
-            authorization, link = self._authorization, caller.link
-            if authorization is None or link is None:
-                raise
-            if refusal(link.capabilities, _QUESTION, {"mode": "url"}) is not None:
-                raise
-            after = partial(self._after_login, authorization, needed, again)
-            # A modern client is asked by a result, and calls again when its user has answered.
-            is_parked = link.is_modern and request.method in INPUT_REQUIRED_METHODS
-            return await (self._parked.begin(request, caller, after) if is_parked else after(caller))
+    async def first(self, needed: LoginRequired, request: Request, caller: Caller, again: Call) -> dict[str, Any]:
+        """The result of a call that is made again after the login that it needed; raises `needed` if there is none."""
+        authorization, link = self._authorization, caller.link
+        if authorization is None or link is None:
+            raise needed
+        if refusal(link.capabilities, _QUESTION, {"mode": "url"}) is not None:
+            raise needed
+        after = partial(self._after_login, authorization, needed, again)
+        # A modern client is asked by a result, and calls again when its user has answered.
+        is_parked = link.is_modern and request.method in INPUT_REQUIRED_METHODS
+        return await (self._parked.begin(request, caller, after) if is_parked else after(caller))
 
     async def _after_login(
         self, authorization: Authorization, needed: LoginRequired, again: Call, caller: Caller

@@ -97,8 +97,8 @@ def _params(message: Mapping[str, Any]) -> Mapping[str, Any] | None:
 
 
 def _answer(message: Mapping[str, Any], limits: Limits) -> Answer | Invalid:
-    asked = _our_number(message.get("id"))
-    if asked is None:
+    asked = message.get("id")
+    if type(asked) is not int and (asked := _our_number(asked)) is None:
         return Invalid("a response has an id that no request had")
     error = message.get("error")
     if error is not None:
@@ -138,9 +138,7 @@ def number(value: Any) -> bool:
 
 
 def _our_number(value: Any) -> int | None:
-    """The number of one of our requests, even if it comes back as a text or as 7.0."""
-    if type(value) is int:
-        return value
+    """The number of one of our requests that comes back as a text or as 7.0."""
     if isinstance(value, str) and len(value) < 20 and value.isascii() and value.isdecimal():
         return int(value)
     return int(value) if isinstance(value, float) and value.is_integer() else None

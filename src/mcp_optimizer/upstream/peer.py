@@ -23,8 +23,8 @@ from mcp_optimizer.limits import DEFAULT_LIMITS, Limits
 from mcp_optimizer.runtime.tasks import BackgroundTasks
 from mcp_optimizer.upstream.attribution import Attribution
 from mcp_optimizer.upstream.diagnostics import Dropped
-from mcp_optimizer.upstream.endings import ExchangeLost, RpcError, RpcTimeout, ServerGone
-from mcp_optimizer.upstream.exchange import Exchange
+from mcp_optimizer.upstream.endings import ExchangeLost, RpcError, ServerGone
+from mcp_optimizer.upstream.exchange import Deadlines, Exchange
 from mcp_optimizer.upstream.lines import Overlong
 from mcp_optimizer.upstream.messages import Answer, Id, Invalid, Notification, Question, is_id, read_message
 from mcp_optimizer.upstream.notifications import InOrder, OnNotice
@@ -74,6 +74,7 @@ class Peer:
         self._wire: Wire | None = None
         self._last_id = 0
         self._exchanges: dict[int, Exchange] = {}
+        self._deadlines = Deadlines(self._exchanges)
         self._attribution = Attribution()
         self._answering: dict[Id, asyncio.Task[None]] = {}
         self._asked = 0
@@ -132,27 +133,25 @@ class Peer:
         if progress_token is not None:
             # Two clients may use the same token; request numbers are unique.
             params = {**params, "_meta": {**params.get("_meta", {}), "progressToken": number}}
-        exchange = self._exchanges[number] = Exchange(link, timeout, progress_token, self.limits)
+        exchange = self._exchanges[number] = Exchange(link, timeout, progress_token, self.limits, self._deadlines)
         message = {"jsonrpc": "2.0", "id": number, "method": method, "params": params}
         try:
-            async with exchange.deadline:
-                await self._wire.deliver(message, headers or {})
-                result = await exchange.answer
-            await exchange.told()
+            await self._wire.deliver(message, headers or {})
+            result = await exchange.answer
+            if exchange.telling is not None:
+                await exchange.told_all()
             return result
-        except TimeoutError:
-            self._abandon(number, method, "it took too long")
-            if exchange.was_long_enough:
-                raise RpcTimeout(method, self.limits.call_seconds, in_all=True) from None
-            raise RpcTimeout(method, timeout or 0.0) from None
-        except asyncio.CancelledError:
-            self._abandon(number, method, "the client cancelled it")
+        except BaseException as error:
+            if (late := exchange.give_up(method, error)) is not None:
+                self._abandon(number, method, "it took too long")
+                raise late from None
+            if isinstance(error, asyncio.CancelledError):
+                self._abandon(number, method, "the client cancelled it")
             raise
         finally:
             del self._exchanges[number]
-            self._attribution.ended(link)
-            if not exchange.answer.cancel() and not exchange.answer.cancelled():
-                exchange.answer.exception()
+            if link is not None and self.owner is None:
+                self._attribution.ended(link)
 
     async def notify(
         self, method: str, params: Mapping[str, Any] | None = None, headers: Mapping[str, str] | None = None
@@ -175,27 +174,24 @@ class Peer:
 
     def receive(self, message: Any, related: int | None = None) -> None:
         """Process one message; `related` is the request on whose stream it came, if known."""
-        if not isinstance(message, list):
-            self._receive(message, related)
-            return
-        # Revision 2025-03-26 has batches.
-        if len(message) > self.limits.batch_messages:
-            self._dropped("a batch has more messages than limits.batch_messages allows")
-        for single in message[: self.limits.batch_messages]:
-            self._receive(single, related)
+        for single in self._batch(message) if isinstance(message, list) else (message,):
+            read = read_message(single, self.limits)
+            if isinstance(read, Invalid):
+                self._refuse(read)
+                continue
+            self.heard_at = asyncio.get_running_loop().time()
+            if isinstance(read, Answer):
+                self._resolve(read)
+            elif isinstance(read, Notification):
+                self._notice(read.method, read.params, related)
+            else:
+                self._begin_answer(read, related)
 
-    def _receive(self, message: Any, related: int | None) -> None:
-        read = read_message(message, self.limits)
-        if isinstance(read, Invalid):
-            self._refuse(read)
-            return
-        self.heard_at = asyncio.get_running_loop().time()
-        if isinstance(read, Answer):
-            self._resolve(read)
-        elif isinstance(read, Notification):
-            self._notice(read.method, read.params, related)
-        else:
-            self._begin_answer(read, related)
+    def _batch(self, messages: list[Any]) -> list[Any]:
+        """Of several messages at a time, as in revision 2025-03-26, those that are read."""
+        if len(messages) > self.limits.batch_messages:
+            self._dropped("a batch has more messages than limits.batch_messages allows")
+        return messages[: self.limits.batch_messages]
 
     def _refuse(self, invalid: Invalid) -> None:
         self._dropped(invalid.why)
@@ -225,6 +221,8 @@ class Peer:
         """The connection has ended, so nothing waits for a response any more."""
         self.closed.set()
         self._has_room.set()
+        if not self._exchanges:
+            self._deadlines.stop()
         for exchange in self._exchanges.values():
             exchange.fail(ServerGone())
         for task in self._answering.values():

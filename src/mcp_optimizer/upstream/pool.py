@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -235,9 +235,11 @@ class UpstreamPool:
         """Wait until no server is starting any more, or until the time is up."""
         await self._starting.over(timeout)
 
-    async def call(self, server: str, method: str, params: dict[str, Any], caller: Caller = LOCAL) -> dict[str, Any]:
-        """One request to a running server, under its deadline; returns the raw result."""
-        return await self._server(server).request(method, params, caller)
+    def call(
+        self, server: str, method: str, params: dict[str, Any], caller: Caller = LOCAL
+    ) -> Coroutine[Any, Any, dict[str, Any]]:
+        """One request to a running server, under its deadline; its raw result."""
+        return self._server(server).request(method, params, caller)
 
     async def answer_here(
         self,

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Coroutine, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -144,33 +144,28 @@ class UpstreamSession:
         except (RpcError, ExchangeLost, ServerGone) as error:
             raise self._translate(error, timeout) from error
 
-    async def _send(self, method: str, params: dict[str, Any], timeout: float | None, caller: Caller) -> dict[str, Any]:
-        given = caller.passed_on.get("_meta")
-        meta = (
-            {key: value for key, value in given.items() if key not in _ENVELOPE} if isinstance(given, Mapping) else {}
-        )
-        token = meta.pop("progressToken", None)
+    def _send(
+        self, method: str, params: dict[str, Any], timeout: float | None, caller: Caller
+    ) -> Coroutine[Any, Any, dict[str, Any]]:
+        meta, token = dict[str, Any](), None
+        if passed_on := caller.passed_on:
+            if isinstance(given := passed_on.get("_meta"), Mapping):
+                meta = {key: value for key, value in given.items() if key not in _ENVELOPE}
+                token = meta.pop("progressToken", None)
+            params = {**params, **{key: value for key, value in passed_on.items() if key not in ("_meta", *params)}}
         # The server's spans become children of ours; without tracing, the caller's context passes unchanged.
         continue_trace(meta)
-        extra = {key: value for key, value in caller.passed_on.items() if key not in ("_meta", *params)}
-        if self.is_modern:
+        if self.agreement.is_modern:
             meta |= envelope(self.agreement.protocol_version, self._client_info, caller)
-        else:
+        elif meta:
             meta.pop(types.LOG_LEVEL_META_KEY, None)
-        params = {**params, **extra, "_meta": meta} if meta else {**params, **extra}
-        return await self._peer.request(
-            method,
-            params,
-            timeout,
-            headers=self._headers(method, params),
-            link=caller.link,
-            progress_token=token,
-        )
+        if meta:
+            params = {**params, "_meta": meta}
+        headers = self._headers(method, params) if self._spec.transport is not Transport.STDIO else {}
+        return self._peer.request(method, params, timeout, headers=headers, link=caller.link, progress_token=token)
 
     def _headers(self, method: str, params: Mapping[str, Any]) -> dict[str, str]:
         """What a request repeats in HTTP headers, so that routers need not read its body."""
-        if self._spec.transport is Transport.STDIO:
-            return {}
         headers = {MCP_PROTOCOL_VERSION_HEADER: self.agreement.protocol_version}
         if not self.is_modern:
             return headers

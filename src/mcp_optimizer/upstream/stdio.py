@@ -11,8 +11,9 @@ import asyncio
 import logging
 import signal
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 
 import anyio
@@ -24,11 +25,11 @@ from mcp_optimizer.runtime.line_reader import LineReader
 from mcp_optimizer.runtime.tasks import BackgroundTasks
 from mcp_optimizer.runtime.terminal_text import printable
 from mcp_optimizer.upstream import processes
-from mcp_optimizer.upstream.endings import ServerGone
+from mcp_optimizer.upstream.child_input import ChildInput
 from mcp_optimizer.upstream.failure import Failure, FailureKind
 from mcp_optimizer.upstream.last_words import telling_line
 from mcp_optimizer.upstream.lines import EndlessLine, Overlong, lines
-from mcp_optimizer.upstream.peer import Message, Peer, to_wire
+from mcp_optimizer.upstream.peer import Peer
 from mcp_optimizer.upstream.redaction import Redactor
 from mcp_optimizer.upstream.spec import ServerSpec
 
@@ -135,27 +136,6 @@ def _signal_name(number: int) -> str:
         return f"signal {number}"
 
 
-class _Pipes:
-    """Messages to the child, one line each."""
-
-    def __init__(self, process: asyncio.subprocess.Process, child: ChildProcess) -> None:
-        assert process.stdin is not None
-        self._stdin = process.stdin
-        self._child = child
-        self._turn = asyncio.Lock()
-
-    async def deliver(self, message: Message, _headers: Mapping[str, str]) -> None:
-        # One at a time, and only after the previous write was taken: a child that does not read takes no memory.
-        async with self._turn:
-            try:
-                await self._stdin.drain()
-                self._stdin.write(to_wire(message) + b"\n")
-                await self._stdin.drain()
-            except (OSError, RuntimeError) as error:
-                self._child.hang_up()
-                raise ServerGone from error
-
-
 @asynccontextmanager
 async def run_child(
     spec: ServerSpec, peer: Peer, heard: Callable[[str], None] = lambda _line: None
@@ -165,7 +145,8 @@ async def run_child(
     """
     process = await processes.spawn(spec)
     child = ChildProcess(process, Redactor(spec), peer.limits, heard)
-    peer.bind(_Pipes(process, child))
+    assert process.stdin is not None
+    peer.bind(ChildInput(process.stdin, child.hang_up))
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(_read_stdout, process, child, peer)
         tasks.start_soon(_read_stderr, process, child, peer.limits)
@@ -180,7 +161,7 @@ async def run_child(
 
 async def _read_stdout(process: asyncio.subprocess.Process, child: ChildProcess, peer: Peer) -> None:
     assert isinstance(process.stdout, LineReader)
-    process.stdout.show_lines_to(lambda line: _took_response(line, child, peer))
+    process.stdout.show_lines_to(partial(_took_response, child, peer))
     large = _LargeMessages(child, peer)
     try:
         async for line in lines(_chunks(process.stdout), peer.limits.message_bytes):
@@ -236,9 +217,12 @@ def _parsed(line: bytes | bytearray) -> Any:
         return None
 
 
-def _took_response(line: bytes, child: ChildProcess, peer: Peer) -> bool:
+def _took_response(child: ChildProcess, peer: Peer, line: bytes) -> bool:
     """Whether a line that arrived alone is a response, which was passed on; anything else is read in its turn."""
-    message = _parsed(line)
+    try:
+        message = parsed(line)
+    except ValueError:
+        return False
     if not isinstance(message, dict) or "jsonrpc" not in message or "id" not in message or "method" in message:
         return False
     child.spoke_mcp()

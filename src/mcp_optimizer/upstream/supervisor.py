@@ -9,18 +9,17 @@ from __future__ import annotations
 import contextlib
 import logging
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Coroutine, Mapping
 from contextlib import asynccontextmanager
-from functools import partial
 from typing import Any
 
 import anyio
 import httpx2
-from mcp_types.methods import INPUT_REQUIRED_METHODS
 
 from mcp_optimizer.domain.caller import Caller, ClientLink
+from mcp_optimizer.domain.result_type import is_input_required
 from mcp_optimizer.domain.tools import ServerStatus
-from mcp_optimizer.errors import CallInterrupted, CallLost, CallNotWaiting, ServerUnavailable, UpstreamError
+from mcp_optimizer.errors import CallInterrupted, CallLost, ServerUnavailable, UpstreamError
 from mcp_optimizer.largejson.text import compact
 from mcp_optimizer.runtime.logs import frames
 from mcp_optimizer.upstream.admission import Admission
@@ -37,10 +36,11 @@ from mcp_optimizer.upstream.news import OnServerNotice, OnState
 from mcp_optimizer.upstream.notifications import Merged, OnNotice, ignored
 from mcp_optimizer.upstream.only_client import OnlyClient
 from mcp_optimizer.upstream.own_sessions import OwnSessions
-from mcp_optimizer.upstream.parked import ParkedCalls, Request
+from mcp_optimizer.upstream.parked import ParkedCalls
 from mcp_optimizer.upstream.pauses import Pauses, rest
 from mcp_optimizer.upstream.questions import asked_by, can_be_asked
 from mcp_optimizer.upstream.redaction import Redactor
+from mcp_optimizer.upstream.server_calls import ServerCalls
 from mcp_optimizer.upstream.server_log import ServerLog
 from mcp_optimizer.upstream.session import UpstreamSession, open_session
 from mcp_optimizer.upstream.spec import ServerSpec, Transport
@@ -79,7 +79,6 @@ class Supervisor:
         self._spec = spec
         self._connect = connect
         self._authorization = authorization
-        self._login = LoginInCall(authorization, parked)
         self._options = options
         self._client_info = client_info
         self._noticed = Merged(
@@ -89,7 +88,6 @@ class Supervisor:
         restarted = before.state.restarts + 1 if before is not None else 0
         self._standing = Standing(spec, changed, redactor, log or ServerLog(options.limits), restarted)
         self._only_client = only_client
-        self._parked = parked
         self._session: UpstreamSession | None = None
         self._only_modern = False
         self._approach = Approach(spec)
@@ -101,6 +99,8 @@ class Supervisor:
         self._is_stopped = False
         self.admission = Admission(spec.name, options.most_under_way, options.most_waiting)
         self.own = OwnSessions(self._open_own, options.own_sessions, _EXPECTED)
+        login = LoginInCall(authorization, parked)
+        self._calls = ServerCalls(spec.name, self.admission, parked, login, self._session_for, self._ask)
 
     @property
     def spec(self) -> ServerSpec:
@@ -120,40 +120,23 @@ class Supervisor:
 
     # Calls.
 
-    async def request(self, method: str, params: dict[str, Any], caller: Caller) -> dict[str, Any]:
+    def request(self, method: str, params: dict[str, Any], caller: Caller) -> Coroutine[Any, Any, dict[str, Any]]:
         if self._closing:
             raise ServerUnavailable(self._spec.name, f"{self._closing}. Call again when it is back.")
-        if caller.link is not None:
-            caller = caller.through(asked_by(caller.link, self._spec.name))
-        request = Request.of(self._spec.name, method, params)
-        # A parked call takes no place: its server works on it only while a request of its client is open.
-        async with self.admission.admit():
-            if caller.is_continuing or self._parked.find(caller) is not None:
-                return await self._parked.go_on(request, caller)
-            call = partial(self._answered, request, method, params)
-            return await self._login.around(request, caller, call, partial(self._anew, method, params))
+        return self._calls.make(method, params, caller)
 
-    async def _answered(self, request: Request, method: str, params: dict[str, Any], caller: Caller) -> dict[str, Any]:
-        session = await self._session_for(caller.link)
-        link = caller.link
-        if link is None or not link.is_modern or session.is_modern:
-            return await self._asked(session, method, params, caller)
-        if "requestState" in caller.passed_on:
-            # Legacy servers issue no request states, and this one is not ours.
-            raise CallNotWaiting
-        if method not in INPUT_REQUIRED_METHODS or not can_be_asked(link.capabilities):
-            return await self._asked(session, method, params, caller)
-        return await self._parked.begin(request, caller, lambda parked: self._asked(session, method, params, parked))
-
-    async def _anew(self, method: str, params: dict[str, Any], caller: Caller) -> dict[str, Any]:
-        return await self._asked(await self._session_for(caller.link), method, params, caller)
-
-    async def _asked(
+    async def _ask(
         self, session: UpstreamSession, method: str, params: dict[str, Any], caller: Caller
     ) -> dict[str, Any]:
         try:
+            result = await session.request(method, params, self._timeout, caller)
+            if not is_input_required(result):
+                return result
             return await answered(
-                lambda given: session.request(method, {**params, **given}, self._timeout, caller), caller, session
+                result,
+                lambda given: session.request(method, {**params, **given}, self._timeout, caller),
+                caller,
+                session,
             )
         except CallInterrupted as error:
             if self._is_stopped:

@@ -17,11 +17,12 @@ async def test_what_is_too_much_is_told_when_to_try_again_and_the_rest_gets_its_
 
     async def call() -> str:
         nonlocal at_once, most
-        async with admission.admit():
-            at_once += 1
-            most = max(most, at_once)
-            await go_on.wait()
-            at_once -= 1
+        began = await admission.begin()
+        at_once += 1
+        most = max(most, at_once)
+        await go_on.wait()
+        at_once -= 1
+        admission.end(began)
         return "done"
 
     calls = [asyncio.create_task(call()) for _ in range(5)]
@@ -40,10 +41,43 @@ async def test_what_is_too_much_is_told_when_to_try_again_and_the_rest_gets_its_
 
 async def test_who_stops_waiting_frees_the_place() -> None:
     admission = Admission("slow", most_under_way=1, most_waiting=1)
-    async with admission.admit():
-        waiting = asyncio.create_task(admission.admit().__aenter__())
-        await asyncio.sleep(0)
-        waiting.cancel()
-        await asyncio.wait({waiting})
-    async with asyncio.timeout(1), admission.admit():
-        pass
+    began = await admission.begin()
+    waiting = asyncio.create_task(admission.begin())
+    await asyncio.sleep(0)
+    waiting.cancel()
+    await asyncio.wait({waiting})
+    assert admission.waiting == 0
+    admission.end(began)
+    assert await asyncio.wait_for(admission.begin(), 1)
+
+
+async def test_who_is_cancelled_in_the_moment_of_its_turn_passes_the_place_on() -> None:
+    admission = Admission("slow", most_under_way=1, most_waiting=3)
+    began = await admission.begin()
+    first, second, third = (asyncio.create_task(admission.begin()) for _ in range(3))
+    await asyncio.sleep(0)
+    first.cancel()
+    admission.end(began)
+    # The second has the place and does not know it yet.
+    second.cancel()
+    admission.end(await asyncio.wait_for(third, 1))
+    assert (admission.under_way, admission.waiting) == (0, 0)
+    await asyncio.wait_for(admission.emptied(), 1)
+
+
+async def test_who_comes_first_gets_the_place_first() -> None:
+    admission = Admission("slow", most_under_way=1, most_waiting=3)
+    began = await admission.begin()
+    order: list[int] = []
+
+    async def call(number: int) -> None:
+        started = await admission.begin()
+        order.append(number)
+        admission.end(started)
+
+    calls = [asyncio.create_task(call(number)) for number in (1, 2)]
+    await asyncio.sleep(0)
+    admission.end(began)
+    # There is no place for whoever comes now: it is the first one's.
+    await asyncio.gather(call(3), *calls)
+    assert order == [1, 2, 3]

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 from mcp_optimizer.limits import DEFAULT_LIMITS
 from mcp_optimizer.upstream.attribution import Attribution
-from mcp_optimizer.upstream.exchange import Exchange
+from mcp_optimizer.upstream.exchange import Deadlines, Exchange
 
 
 async def _ignored(_method: str, _params: Any) -> None:
@@ -16,7 +16,7 @@ async def _ignored(_method: str, _params: Any) -> None:
 
 def exchange(key: str) -> Exchange:
     link: Any = SimpleNamespace(key=key, tell=_ignored)
-    return Exchange(link, None, None, DEFAULT_LIMITS)
+    return Exchange(link, None, None, DEFAULT_LIMITS, Deadlines({}))
 
 
 async def test_a_message_during_the_calls_of_one_client_is_for_that_client() -> None:

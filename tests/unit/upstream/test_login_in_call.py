@@ -18,6 +18,7 @@ from tests import waiting
 
 ADDRESS = "https://login.example/authorize"
 REQUEST = Request.of("notes", "tools/call", {"name": "write"})
+NEEDED = LoginRequired("notes", "login needed")
 
 
 class Link:
@@ -73,17 +74,13 @@ class Logins:
         yield LoginOffer(ADDRESS, self.made.wait)
 
 
-async def refuse(_caller: Caller) -> dict[str, Any]:
-    raise LoginRequired("notes", "login needed")
-
-
 async def answer(_caller: Caller) -> dict[str, Any]:
     return {"content": []}
 
 
 def calling(logins: Logins, link: Link) -> asyncio.Task[dict[str, Any]]:
     login = LoginInCall(logins, ParkedCalls())
-    return asyncio.create_task(login.around(REQUEST, Caller(link=link), refuse, answer))
+    return asyncio.create_task(login.first(NEEDED, REQUEST, Caller(link=link), answer))
 
 
 async def test_the_call_goes_on_after_the_login() -> None:
@@ -98,7 +95,7 @@ async def test_the_call_goes_on_after_the_login() -> None:
 async def test_calls_at_the_same_time_share_one_question() -> None:
     logins, link = Logins(), Link()
     login = LoginInCall(logins, ParkedCalls())
-    calls = [asyncio.create_task(login.around(REQUEST, Caller(link=link), refuse, answer)) for _ in range(20)]
+    calls = [asyncio.create_task(login.first(NEEDED, REQUEST, Caller(link=link), answer)) for _ in range(20)]
     await waiting.until(lambda: link.asked, "the client is asked")
     logins.made.set()
     assert await asyncio.gather(*calls) == [{"content": []}] * 20
@@ -110,7 +107,7 @@ async def test_two_clients_are_asked_each() -> None:
     logins = Logins()
     login = LoginInCall(logins, ParkedCalls())
     links = [Link(key="one"), Link(key="two")]
-    calls = [asyncio.create_task(login.around(REQUEST, Caller(link=link), refuse, answer)) for link in links]
+    calls = [asyncio.create_task(login.first(NEEDED, REQUEST, Caller(link=link), answer)) for link in links]
     await waiting.until(lambda: all(link.asked for link in links), "both are asked")
     logins.made.set()
     await asyncio.gather(*calls)
@@ -119,9 +116,9 @@ async def test_two_clients_are_asked_each() -> None:
 async def test_whoever_shared_the_question_of_a_call_that_was_cancelled_is_not_left_waiting() -> None:
     logins, link = Logins(), Link()
     login = LoginInCall(logins, ParkedCalls())
-    first = asyncio.create_task(login.around(REQUEST, Caller(link=link), refuse, answer))
+    first = asyncio.create_task(login.first(NEEDED, REQUEST, Caller(link=link), answer))
     await waiting.until(lambda: link.asked, "the client is asked")
-    second = asyncio.create_task(login.around(REQUEST, Caller(link=link), refuse, answer))
+    second = asyncio.create_task(login.first(NEEDED, REQUEST, Caller(link=link), answer))
     await asyncio.sleep(0)
     first.cancel()
     with pytest.raises(LoginRequired):
