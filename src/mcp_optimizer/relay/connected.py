@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeGuard
 
 import anyio
 import mcp_types as types
@@ -216,7 +216,7 @@ class Clients:
             {name: params[name] for name in _PASSED_ON if name in params},
             principal,
             narrowed_by(ctx.request),
-            is_orphaned=isinstance(ctx.request, Request) and ORPHANED_KEY in ctx.request.scope,
+            is_orphaned=_is_http(ctx.request) and ORPHANED_KEY in ctx.request.scope,
         )
 
 
@@ -241,9 +241,14 @@ def _raw_meta(ctx: Context) -> Mapping[str, Any]:
     return meta if isinstance(meta, Mapping) else {}
 
 
+def _is_http(request: Any) -> TypeGuard[Request]:
+    # None on stdio: asking for the class of something abstract takes long.
+    return request is not None and isinstance(request, Request)
+
+
 def principal_of(ctx: Context) -> Principal:
     """Who sent a request: whoever was verified over HTTP, or whoever started the gateway."""
-    if not isinstance(ctx.request, Request):
+    if not _is_http(ctx.request):
         return LOCAL_PRINCIPAL
     found = ctx.request.scope.get(PRINCIPAL_KEY)
     return found if isinstance(found, Principal) else ANYONE
@@ -251,7 +256,7 @@ def principal_of(ctx: Context) -> Principal:
 
 def narrowed_by(request: Any) -> frozenset[str] | None:
     """The servers that the address of a request asks for, `/mcp?servers=a,b`; None: no particular ones."""
-    if not isinstance(request, Request) or not request.scope.get("query_string"):
+    if not _is_http(request) or not request.scope.get("query_string"):
         return None
     asked = request.query_params.get("servers", "")
     return frozenset(name.strip() for name in asked.split(",") if name.strip()) or None

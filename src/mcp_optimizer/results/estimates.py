@@ -91,6 +91,7 @@ class Estimator:
     def __init__(self, method: str, counter: TokenCounter) -> None:
         self.method = Method(method)
         self._counter = _counter(self.method.partition(":")[2]) if ":" in self.method else counter
+        self._exact = f"tiktoken:{self._counter.encoding_name}"
         self.is_used = False
         """Whether anything was asked of it."""
 
@@ -111,11 +112,10 @@ class Estimator:
         """
         if self.method in (Method.DIV_4, Method.DIV_3):
             return _by_length(texts, self.method)
-        exact = f"tiktoken:{self._counter.encoding_name}"
         try:
             if exactly or self.method is not Method.AUTO or sum(map(size_of, texts)) <= COUNTED_EXACTLY:
-                return TokenInfo(sum(self.count(text, count) for text in texts), exact)
-            return TokenInfo(self._sampled_counts(texts), f"sampled:{exact}")
+                return TokenInfo(sum(self.count(text, count) for text in texts), self._exact)
+            return TokenInfo(self._sampled_counts(texts), f"sampled:{self._exact}")
         except ValueError:
             # The tokenizer gives up on some texts; the result must not be lost for that.
             return _by_kind(texts)

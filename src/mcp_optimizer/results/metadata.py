@@ -66,11 +66,8 @@ class ResponseMetadata:
 
     def on_the_wire(self) -> dict[str, Any]:
         """The parts that apply, under the names that clients read."""
-        written: dict[str, Any] = {}
-        for name, part in vars(self).items():
-            if part is not None and (values := _written(part)):
-                written[name] = values
-        return written
+        parts = vars(self)
+        return {name: values for name, part in parts.items() if part is not None and (values := _written(part))}
 
 
 def _written(part: Any) -> dict[str, Any]:

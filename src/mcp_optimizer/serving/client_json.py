@@ -50,18 +50,21 @@ def _can_be_written(value: Any) -> bool:
     """Rejects 1e999, which is read as infinity, and long texts with half surrogate pairs, which the parser does not
     check.
     """
-    waiting = [value]
-    while waiting:
-        item = waiting.pop()
-        if isinstance(item, dict):
-            waiting.extend(item.values())
-        elif isinstance(item, list):
-            waiting.extend(item)
-        elif isinstance(item, float):
-            if not math.isfinite(item):
+    level = [value]
+    while level:
+        below: list[Any] = []
+        for item in level:
+            kind = type(item)
+            if kind is str:
+                if len(item) > _LONG and not item.isascii() and _has_half_pair(item):
+                    return False
+            elif kind is dict:
+                below.extend(item.values())
+            elif kind is list:
+                below.extend(item)
+            elif kind is float and not math.isfinite(item):
                 return False
-        elif isinstance(item, str) and len(item) > _LONG and not item.isascii() and _has_half_pair(item):
-            return False
+        level = below
     return True
 
 

@@ -12,7 +12,7 @@ import logging
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import mcp_types as types
 from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
@@ -66,6 +66,14 @@ class Refused(Exception):
         return JSONRPCError(jsonrpc="2.0", id=self.request_id, error=error)
 
 
+class ClientRequest(NamedTuple):
+    """A request, without the SDK's model of it."""
+
+    id: types.RequestId
+    method: str
+    params: dict[str, Any] | None
+
+
 class Gate:
     """Checks messages of clients."""
 
@@ -84,9 +92,16 @@ class Gate:
             self.refused[refused.reason] += 1
             raise
 
-    def understood(self, data: bytes | bytearray) -> JSONRPCMessage:
-        """The same at once, for a short message; raises Refused, which is not counted."""
-        return self._read(data)
+    def request(self, data: bytes) -> ClientRequest | None:
+        """The request in a short message, at once; None for any other message, and for one that is to be refused."""
+        try:
+            message = read_json(data, self.limits.request_values)
+            if type(message) is not dict or "method" not in message or "id" not in message:
+                return None
+            self._check_request(message, len(data))
+        except (NotReadable, Refused):
+            return None
+        return ClientRequest(message["id"], message["method"], message.get("params"))
 
     def refuse(self, refused: Refused) -> Refused:
         """Count a refusal that was detected elsewhere, such as a body that does not end."""
@@ -109,29 +124,32 @@ class Gate:
         return self._request(message, len(data)) if "method" in message else self._answer(message)
 
     def _request(self, message: Mapping[str, Any], size: int) -> JSONRPCMessage:
+        self._check_request(message, size)
         method, params = message["method"], message.get("params")
-        has_id, number = "id" in message, message.get("id")
-        known_id = number if self._is_id(number) else None
-
-        def refused(text: str, code: int = types.INVALID_REQUEST) -> Refused:
-            error = Refused("shape", code, text, known_id)
-            error.wants_answer = has_id
-            return error
-
-        if has_id and known_id is None:
-            raise refused("The id of a request must be a short string or an integer.")
-        if message.get("jsonrpc") != "2.0":
-            raise refused('A message must say "jsonrpc": "2.0".')
-        if not isinstance(method, str) or len(method) > self.limits.identifier:
-            raise refused("The method of a request must be a short string.")
-        if params is not None and not isinstance(params, dict):
-            raise refused("The params of a message must be an object.", types.INVALID_PARAMS)
-        if method == "initialize" and size > self.limits.introduction_bytes:
-            most = self.limits.introduction_bytes
-            raise refused(f"An initialize request may have {most:,} bytes, not {size:,}.", types.INVALID_PARAMS)
-        if known_id is None:
+        if "id" not in message:
             return JSONRPCNotification(jsonrpc="2.0", method=method, params=params)
-        return JSONRPCRequest(jsonrpc="2.0", id=known_id, method=method, params=params)
+        return JSONRPCRequest(jsonrpc="2.0", id=message["id"], method=method, params=params)
+
+    def _check_request(self, message: Mapping[str, Any], size: int) -> None:
+        """Raises Refused for a request or a notification that is none."""
+        method, params = message["method"], message.get("params")
+        if "id" in message and not self._is_id(message["id"]):
+            raise self._malformed(message, "The id of a request must be a short string or an integer.")
+        if message.get("jsonrpc") != "2.0":
+            raise self._malformed(message, 'A message must say "jsonrpc": "2.0".')
+        if not isinstance(method, str) or len(method) > self.limits.identifier:
+            raise self._malformed(message, "The method of a request must be a short string.")
+        if params is not None and not isinstance(params, dict):
+            raise self._malformed(message, "The params of a message must be an object.", types.INVALID_PARAMS)
+        if method == "initialize" and size > (most := self.limits.introduction_bytes):
+            text = f"An initialize request may have {most:,} bytes, not {size:,}."
+            raise self._malformed(message, text, types.INVALID_PARAMS)
+
+    def _malformed(self, message: Mapping[str, Any], text: str, code: int = types.INVALID_REQUEST) -> Refused:
+        number = message.get("id")
+        refused = Refused("shape", code, text, number if self._is_id(number) else None)
+        refused.wants_answer = "id" in message
+        return refused
 
     def _answer(self, message: Mapping[str, Any]) -> JSONRPCMessage:
         """An answer to a question. If it is invalid, the server that asked gets an error."""
@@ -158,8 +176,9 @@ class Gate:
         """A middleware of the MCP server: passes on what the protocol allows, and lets no exception escape."""
         if ctx.request_id is None:
             return await call_next(ctx)
-        if isinstance(ctx.request, Request) and (params := ctx.request.scope.get(PARAMS_KEY)) is not None:
-            ctx = replace(ctx, params=params)
+        # None on stdio: asking for the class of something abstract takes long.
+        if ctx.request is not None and isinstance(ctx.request, Request) and PARAMS_KEY in ctx.request.scope:
+            ctx = replace(ctx, params=ctx.request.scope[PARAMS_KEY])
         try:
             self._check(ctx)
         except (MCPError, ValidationError):
@@ -187,20 +206,24 @@ class Gate:
         for name in _NAMING:
             if isinstance(value := params.get(name), str) and len(value) > self.limits.identifier:
                 raise _invalid(f"{name} may have {self.limits.identifier:,} characters, not {len(value):,}.")
-        if ctx.method in SPEC_CLIENT_METHODS and not self._plain_calls.has(ctx.method, ctx.protocol_version, params):
-            try:
-                validate_client_request(ctx.method, ctx.protocol_version, _tolerated(ctx.method, params))
-            except KeyError:
-                raise MCPError(types.METHOD_NOT_FOUND, "Method not found", ctx.method) from None
-            self._plain_calls.learn(ctx.method, ctx.protocol_version, params)
+        if not self._plain_calls.has(ctx.method, ctx.protocol_version, params):
+            self._check_model(ctx.method, ctx.protocol_version, params)
         if not is_modern and ctx.method not in _BEFORE_INITIALIZE and ctx.session.client_params is None:
             raise MCPError(types.INVALID_REQUEST, "The first request must be initialize")
-        if len(_client_name(ctx.method, params)) > self.limits.client_name:
-            raise _invalid(f"The name of a client may have {self.limits.client_name:,} characters.")
         if ctx.method == "subscriptions/listen":
             wanted = params["notifications"].get("resourceSubscriptions") or ()
             if len(wanted) > self.limits.subscriptions:
                 raise _invalid(f"A client may watch {self.limits.subscriptions:,} resources at a time.")
+
+    def _check_model(self, method: str, version: str, params: Mapping[str, Any]) -> None:
+        if method in SPEC_CLIENT_METHODS:
+            try:
+                validate_client_request(method, version, _tolerated(method, params))
+            except KeyError:
+                raise MCPError(types.METHOD_NOT_FOUND, "Method not found", method) from None
+        if len(_client_name(method, params)) > self.limits.client_name:
+            raise _invalid(f"The name of a client may have {self.limits.client_name:,} characters.")
+        self._plain_calls.learn(method, version, params)
 
 
 def _sendable_error(error: MCPError) -> MCPError:

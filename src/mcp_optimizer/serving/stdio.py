@@ -25,7 +25,7 @@ from mcp_optimizer.largejson.raw import Placeholders, has_large
 from mcp_optimizer.relay.sdk_calls import CALL, Outcome
 from mcp_optimizer.runtime.line_reader import LineReader
 from mcp_optimizer.serving.early_answers import NOTHING, EarlyAnswers, Heard, HeardLine
-from mcp_optimizer.serving.gate import Gate, Refused
+from mcp_optimizer.serving.gate import ClientRequest, Gate, Refused
 from mcp_optimizer.serving.message_lines import as_message, id_of, line_of, response_line
 from mcp_optimizer.serving.pipes import CHUNK, Pipes, has_pipes, own_pipes
 from mcp_optimizer.serving.stdio_lane import StdioLane
@@ -149,7 +149,7 @@ class _Client:
         while self._is_crowded:
             self._wrote.clear()
             await self._wrote.wait()
-        if self._takes_short_way(message):
+        if isinstance(message, JSONRPCRequest) and self._takes_short_way(message):
             return None
         try:
             await self._incoming.send(SessionMessage(message))
@@ -163,13 +163,8 @@ class _Client:
         """Whether a line that arrived alone is a call, which was begun; anything else is read in its turn."""
         if _CALL not in line or self._is_crowded:
             return False
-        try:
-            message = self._gate.understood(line)
-        except Refused:
-            return False
-        if not isinstance(message, JSONRPCRequest) or self._refusal(message) is not None:
-            return False
-        if not self._takes_short_way(message):
+        message = self._gate.request(line)
+        if message is None or self._refusal(message) is not None or not self._takes_short_way(message):
             return False
         self._under_way.add(_same(message.id))
         return True
@@ -179,11 +174,11 @@ class _Client:
         """Whether the client leaves so many replies unread that nothing more should be read from it."""
         return self._replies.statistics().tasks_waiting_send >= self._gate.limits.pending_replies
 
-    def _takes_short_way(self, message: JSONRPCMessage) -> bool:
+    def _takes_short_way(self, message: ClientRequest | JSONRPCRequest) -> bool:
         """Whether the lane answers it. Not before what was said earlier has been heard."""
         if self._lane is None or self._turns_left or self._repeated is not None:
             return False
-        return isinstance(message, JSONRPCRequest) and self._lane.takes(message, self._respond)
+        return self._lane.takes(message, self._respond)
 
     def _passed_on(self) -> None:
         if self._lane is not None:
@@ -237,7 +232,7 @@ class _Client:
             raise self._gate.refuse(refused)
         self._under_way.add(_same(message.id))
 
-    def _refusal(self, message: JSONRPCRequest) -> Refused | None:
+    def _refusal(self, message: ClientRequest | JSONRPCRequest) -> Refused | None:
         """Why a request cannot begin now, if it cannot."""
         if _same(message.id) in self._under_way:
             # Not under that id, because it would be taken for the response to the other request.

@@ -28,6 +28,7 @@ from pydantic import ValidationError
 from mcp_optimizer.relay.sdk_calls import CALL, CallChain, Context, Outcome
 from mcp_optimizer.relay.sdk_internals import connection_of
 from mcp_optimizer.runtime.tasks import BackgroundTasks
+from mcp_optimizer.serving.gate import ClientRequest
 from mcp_optimizer.serving.lane import CallChannel, error_of, unknown_error
 
 logger = logging.getLogger(__name__)
@@ -71,7 +72,7 @@ class StdioLane:
             # asked anything.
             connection.exit_stack.push_async_callback(self.end)
 
-    def takes(self, message: JSONRPCRequest, respond: Respond) -> bool:
+    def takes(self, message: ClientRequest | JSONRPCRequest, respond: Respond) -> bool:
         """Begin a call, if this message is one for this lane. Otherwise the SDK answers it."""
         if self._served is None or message.method != CALL or message.params is None:
             return False
@@ -132,14 +133,16 @@ class _Served:
         self._connection = connection
         self._said: tuple[str, Any, Any] | None = None
         """What a modern client says of itself in each request; nearly always the same."""
+        self._meta: Any = None
+        """The same, as it was read."""
 
     def connection_for(self, params: Mapping[str, Any]) -> Connection | None:
         """The connection of a call; None for a call of the other era, or one without what its era requires."""
         meta = params.get("_meta")
-        is_modern = isinstance(meta, Mapping) and types.PROTOCOL_VERSION_META_KEY in meta
+        is_modern = type(meta) is dict and types.PROTOCOL_VERSION_META_KEY in meta
         if is_modern is not self.is_modern:
             return None
-        if not is_modern:
+        if not is_modern or meta == self._meta:
             return self._connection
         route = classify_inbound_request({"method": CALL, "params": params})
         if isinstance(route, InboundLadderRejection):
@@ -148,7 +151,7 @@ class _Served:
         if said != self._said:
             # Nothing is kept with a modern connection, so that calls can share one.
             self._connection = Connection.from_envelope(*said, outbound=self._connection.outbound)
-            self._said = said
+        self._said, self._meta = said, meta
         return self._connection
 
 
@@ -157,7 +160,9 @@ class _Call:
 
     __slots__ = ("_connection", "_params", "_served", "channel", "is_cancelled", "request_id", "respond", "task")
 
-    def __init__(self, message: JSONRPCRequest, served: _Served, connection: Connection, respond: Respond) -> None:
+    def __init__(
+        self, message: ClientRequest | JSONRPCRequest, served: _Served, connection: Connection, respond: Respond
+    ) -> None:
         params = message.params or {}
         self.request_id = message.id
         self.respond = respond

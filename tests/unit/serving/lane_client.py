@@ -14,6 +14,7 @@ from typing import Any
 from mcp_types import JSONRPCRequest
 
 from mcp_optimizer import Optimizer
+from mcp_optimizer.serving.gate import ClientRequest
 from mcp_optimizer.serving.pipes import Pipes, open_pipes
 from mcp_optimizer.serving.stdio import piped
 from mcp_optimizer.serving.stdio_lane import Respond, StdioLane
@@ -30,10 +31,10 @@ class SeenLane(StdioLane):
         super().__init__(server)
         self.taken: list[Any] = []
 
-    def takes(self, request: JSONRPCRequest, respond: Respond) -> bool:
-        is_taken = super().takes(request, respond)
+    def takes(self, message: ClientRequest | JSONRPCRequest, respond: Respond) -> bool:
+        is_taken = super().takes(message, respond)
         if is_taken:
-            self.taken.append(request.id)
+            self.taken.append(message.id)
         return is_taken
 
 
