@@ -60,7 +60,7 @@ HOMES = [PACKAGE / "relay" / name for name in IN_USE]
 HELLO = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}
 ACCEPT = {"accept": "application/json, text/event-stream", "content-type": "application/json"}
 
-NOT_THE_SDKS = {"_replace", "_asdict", "_mapping", "_exit", "_create_key_func"}
+NOT_THE_SDKS = {"_replace", "_asdict", "_fields", "_mapping", "_exit", "_create_key_func"}
 """Members of named tuples, SQLAlchemy's rows, `os`, and JMESPath's interpreter, which is designed to be subclassed."""
 
 

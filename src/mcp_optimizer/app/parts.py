@@ -182,6 +182,8 @@ def build_parts(
     recorder = Recorder(storage.history, settings.history_days)
     if event_logger.isEnabledFor(logging.INFO):
         recorder.listen(log_event)
+    # With the audit, in one turn of the event loop for both.
+    accounts = Accounts(gateway, counter, recorder, labels, configuration, trail.afterwards if trail else None)
     scripts = script_runner(settings, gateway, storage, shapes, names, has_one_client=has_one_client)
     kept_scripts = stored_scripts(settings, storage, catalog, gateway, policy, pool, news, scripts)
     # In this order: whoever is told of a change by the relay finds it in the catalog.
@@ -212,7 +214,7 @@ def build_parts(
         relay=relay,
         refresher=refresher,
         recorder=recorder,
-        accounts=Accounts(gateway, counter, recorder, labels, configuration),
+        accounts=accounts,
         gate=Gate(settings.limits),
         use=use,
         shapes=shapes,

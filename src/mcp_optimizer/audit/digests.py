@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from mcp_optimizer.domain.audit import LONGEST_ARGUMENTS, AuditEntry
 from mcp_optimizer.largejson.raw import RawJson
-from mcp_optimizer.largejson.text import compact
+from mcp_optimizer.largejson.text import compact, compact_bytes
 
 _SORTED_UP_TO = 64 * 1024
 """Bytes of arguments from which on the order of keys is left as it is: sorting takes longer than all the rest."""
@@ -26,10 +26,17 @@ _HASHED = 64 * 1024
 # Made once, because making one takes as long as writing small arguments.
 _SORTED = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False)
 
-_PLAIN = (str, int, bool, type(None))
+_PLAIN = frozenset((str, int, bool, type(None)))
+_FEW = 32
+"""Arguments that are looked at one by one."""
 
+_PLACES = ("content", "contents", "messages")
+_FURTHER = frozenset((*_PLACES[1:], "completion"))
+_TEXT = (str, RawJson)
+_TEXT_BLOCK = {"type", "text"}
 _MOST_TEXTS = 10_000
 _SIZE = 16
+_HASHES = tuple(map(AuditEntry._fields.index, ("arguments_hash", "result_hash")))
 
 
 class HashKey:
@@ -46,8 +53,10 @@ class HashKey:
 
     def keyed(self, entry: AuditEntry) -> AuditEntry:
         """The entry as it may be written."""
-        arguments, result = self._keyed(entry.arguments_hash), self._keyed(entry.result_hash)
-        return entry._replace(arguments_hash=arguments, result_hash=result)
+        values: list[Any] = list(entry)
+        for at in _HASHES:
+            values[at] = self._keyed(values[at])
+        return AuditEntry(*values)
 
     def _keyed(self, digest: str) -> str:
         if not digest:
@@ -56,11 +65,19 @@ class HashKey:
 
 
 class ArgumentsDigest(NamedTuple):
-    """The size of arguments as JSON, their plain hash, and their beginning."""
+    """Arguments as JSON, and their plain hash."""
 
-    size: int = 0
+    json: bytes = b""
     hash: str = ""
-    text: str = ""
+
+    @property
+    def size(self) -> int:
+        return len(self.json)
+
+    @property
+    def text(self) -> str:
+        """Their beginning."""
+        return self.json.decode("utf-8", "surrogatepass")[:LONGEST_ARGUMENTS]
 
 
 def digest_of_arguments(arguments: Any) -> ArgumentsDigest:
@@ -68,43 +85,60 @@ def digest_of_arguments(arguments: Any) -> ArgumentsDigest:
     if arguments is None:
         return ArgumentsDigest()
     try:
-        text = compact(arguments)
-        if len(text) <= _SORTED_UP_TO and not _is_in_order(arguments):
-            text = _SORTED.encode(arguments)
+        written = _written(arguments)
     except (TypeError, ValueError, RecursionError):
         return ArgumentsDigest()
-    encoded = text.encode("utf-8", "surrogatepass")
-    return ArgumentsDigest(len(encoded), hashlib.blake2b(encoded).hexdigest(), text[:LONGEST_ARGUMENTS])
+    return ArgumentsDigest(written, hashlib.blake2b(written).hexdigest())
 
 
-def _is_in_order(arguments: Any) -> bool:
-    """Whether arguments are one plain value with its name, as often: nothing is to be sorted, and every writer of JSON
-    writes it alike.
-    """
-    return (
-        isinstance(arguments, dict)
-        and len(arguments) <= 1
-        and all(type(value) in _PLAIN for value in arguments.values())
-    )
+def _written(arguments: Any) -> bytes:
+    if _is_flat(arguments):
+        ordered = dict(sorted(arguments.items())) if len(arguments) > 1 else arguments
+        written = compact_bytes(ordered)
+        if ordered is arguments or len(written) <= _SORTED_UP_TO:
+            return written
+    text = compact(arguments)
+    if len(text) <= _SORTED_UP_TO:
+        text = _SORTED.encode(arguments)
+    return text.encode("utf-8", "surrogatepass")
+
+
+def _is_flat(arguments: Any) -> bool:
+    """Whether arguments are some plain values with their names, as often: every writer of JSON writes these alike."""
+    return isinstance(arguments, dict) and len(arguments) <= _FEW and _PLAIN.issuperset(map(type, arguments.values()))
 
 
 def digest_of_result(result: Mapping[str, Any]) -> str:
     """A plain hash of the texts in a result; of long ones, of their beginning and length."""
-    # Not SHA-256: creating that one takes longer than hashing an ordinary result.
-    hashed, room, size = hashlib.blake2b(), _HASHED, 0
-    for text in islice(_texts(result), _MOST_TEXTS):
-        beginning = bytes(text.json[:room]) if isinstance(text, RawJson) else text[:room].encode("utf-8", "replace")
-        hashed.update(beginning)
-        hashed.update(b"\0")
+    pieces: list[bytes] = []
+    room, size = _HASHED, 0
+    only = _only_text(result)
+    for text in islice(_texts(result), _MOST_TEXTS) if only is None else (only,):
+        if isinstance(text, RawJson):
+            beginning, length = bytes(text.json[:room]), len(text.json)
+        else:
+            beginning, length = text[:room].encode("utf-8", "replace"), len(text)
+        pieces += (beginning, b"\0")
         room = max(0, room - len(beginning))
-        size += len(text.json) if isinstance(text, RawJson) else len(text)
-    hashed.update(str(size).encode())
-    return hashed.hexdigest()
+        size += length
+    pieces.append(b"%d" % size)
+    # Not SHA-256: creating that one takes longer than hashing an ordinary result.
+    return hashlib.blake2b(b"".join(pieces)).hexdigest()
+
+
+def _only_text(result: Mapping[str, Any]) -> str | None:
+    """The text of a result that says nothing else, as most do."""
+    content = result.get("content")
+    if isinstance(content, list) and len(content) == 1 and _FURTHER.isdisjoint(result):
+        block = content[0]
+        if isinstance(block, dict) and block.keys() == _TEXT_BLOCK and isinstance(text := block["text"], str):
+            return text
+    return None
 
 
 def _texts(result: Mapping[str, Any]) -> Iterator[str | RawJson]:
     """What the result of a tool, a prompt, a resource or a completion says."""
-    for key in ("content", "contents", "messages"):
+    for key in _PLACES:
         blocks = result.get(key)
         for block in blocks if isinstance(blocks, list) else ():
             inner = block.get("content", block) if isinstance(block, dict) else None
@@ -113,12 +147,11 @@ def _texts(result: Mapping[str, Any]) -> Iterator[str | RawJson]:
                     yield from _texts_of_block(part)
     completion = result.get("completion")
     values = completion.get("values") if isinstance(completion, dict) else None
-    yield from (value for value in (values if isinstance(values, list) else ()) if isinstance(value, str))
+    if isinstance(values, list):
+        yield from (value for value in values if isinstance(value, str))
 
 
-def _texts_of_block(block: Mapping[str, Any]) -> Iterator[str | RawJson]:
+def _texts_of_block(block: Mapping[str, Any]) -> list[str | RawJson]:
     resource = block.get("resource")
-    for place in (block, resource) if isinstance(resource, dict) else (block,):
-        for key in ("text", "blob"):
-            if isinstance(text := place.get(key), str | RawJson):
-                yield text
+    places = (block, resource) if isinstance(resource, dict) else (block,)
+    return [text for place in places for key in ("text", "blob") if isinstance(text := place.get(key), _TEXT)]

@@ -13,11 +13,14 @@ import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Any
 
 from mcp_optimizer.domain.audit import AuditEntry
+from mcp_optimizer.largejson.text import compact
 
-_COMPACT = json.JSONEncoder(separators=(",", ":"))
+_ASCII = json.JSONEncoder(separators=(",", ":"))
+_KEYS = ("at", *AuditEntry._fields[1:])
 
 
 @dataclass(frozen=True)
@@ -56,17 +59,26 @@ def hash_of(line: bytes) -> str:
 
 def values_of(entry: AuditEntry) -> dict[str, Any]:
     """An entry as programs read it: the moment in words, and arguments only if they were kept."""
-    values = entry._asdict()
-    moment = datetime.fromtimestamp(values.pop("at_ms") / 1_000, UTC)
+    values: dict[str, Any] = dict(zip(_KEYS, entry, strict=True))
+    values["at"] = f"{_second(entry.at_ms // 1_000)}.{entry.at_ms % 1_000:03}Z"
     if entry.arguments is None:
         del values["arguments"]
-    return {"at": moment.isoformat(timespec="milliseconds").replace("+00:00", "Z"), **values}
+    return values
+
+
+@lru_cache(maxsize=2)
+def _second(number: int) -> str:
+    """A second since 1970 in words; all entries of a batch are of the same one or two."""
+    return datetime.fromtimestamp(number, UTC).replace(tzinfo=None).isoformat()
 
 
 def _line(entry: AuditEntry, chain: str, number: int, previous: str, after: str | None) -> bytes:
     values = values_of(entry)
-    values |= {"chain": chain, "number": number, "previous": previous}
+    values["chain"], values["number"], values["previous"] = chain, number, previous
     if after is not None:
         values["after"] = after
-    # ASCII only: no character of a name can end the line, or tell a terminal what to do.
-    return _COMPACT.encode(values).replace("\x7f", "\\u007f").encode("ascii")
+    text = compact(values)
+    if not text.isascii():
+        # No character of a name can end the line, or tell a terminal what to do.
+        text = _ASCII.encode(values)
+    return text.replace("\x7f", "\\u007f").encode("ascii")

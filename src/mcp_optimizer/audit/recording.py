@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from opentelemetry.trace import get_current_span
 
-from mcp_optimizer.audit.digests import ArgumentsDigest, digest_of_arguments, digest_of_result
+from mcp_optimizer.audit.digests import digest_of_arguments, digest_of_result
 from mcp_optimizer.audit.outcomes import outcome_of
 from mcp_optimizer.domain.audit import AuditEntry
 from mcp_optimizer.domain.caller import Caller
@@ -102,7 +102,7 @@ class Recording:
     def _entry(self, trail: AuditTrail, error: BaseException | None, milliseconds: float, trace: str) -> AuditEntry:
         caller, decision, result = self._caller, self._decision, self._result
         session, client = trail.labels.of(caller)
-        digest = digest_of_arguments(self._arguments) if self._arguments is not None else ArgumentsDigest()
+        digest = digest_of_arguments(self._arguments)
         server, tool, definition_hash = self._about
         return AuditEntry(
             round(self._at * 1_000),
@@ -129,16 +129,18 @@ class Recording:
         )
 
     def _outcome(self, error: BaseException | None) -> str:
-        if isinstance(error, CallRefused) and self._decision is not None:
+        result = self._result
+        if error is None:
+            if result is None:
+                # There is nothing to return, as for a subscription.
+                return Outcome.OK.value
+            if is_input_required(result):
+                return "input required"
+        elif isinstance(error, CallRefused) and self._decision is not None:
             return "denied" if self._decision.is_denied else "declined"
-        if isinstance(error, asyncio.CancelledError):
+        elif isinstance(error, asyncio.CancelledError):
             return "cancelled"
-        if error is None and self._result is not None and is_input_required(self._result):
-            return "input required"
-        if error is None and self._result is None:
-            # There is nothing to return, as for a subscription.
-            return Outcome.OK.value
-        return outcome_of(error, self._result).value
+        return outcome_of(error, result).value
 
 
 def recording(trail: AuditTrail | None, caller: Caller, method: str) -> Recording:

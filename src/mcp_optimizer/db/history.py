@@ -94,17 +94,17 @@ _COLUMNS = tuple(column.name for column in event.columns if column.name != "id")
 
 def _row(one: Event) -> tuple[Any, ...]:
     """In the order of the table's columns, which is that of an event's fields."""
-    found = json.dumps(one.found, separators=(",", ":")) if one.found else ""
-    # PostgreSQL texts cannot contain NUL, and a hostile server may have one in a name.
-    names = (name.replace("\0", "\ufffd") for name in one[2:6])
-    caller = one.caller.replace("\0", "\ufffd")
+    *names, caller = *one[2:6], one.caller
+    if "\0" in "".join((*names, caller)):
+        # PostgreSQL texts cannot contain NUL, and a hostile server may have one in a name.
+        *names, caller = (name.replace("\0", "\ufffd") for name in (*names, caller))
     return (
         milliseconds(one.at),
         one.kind.value,
         *names,
         *one[6:12],
         one.outcome.value,
-        found,
+        json.dumps(one.found, separators=(",", ":")) if one.found else "",
         caller,
         one.configuration,
     )

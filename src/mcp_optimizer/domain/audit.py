@@ -72,14 +72,19 @@ def bounded(entry: AuditEntry) -> AuditEntry:
 
 
 def _fits(entry: AuditEntry) -> bool:
-    """Whether nothing need be cut, as in nearly every entry."""
-    for value in entry:
-        if isinstance(value, str):
-            if len(value) > LONGEST_TEXT:
-                return False
-        elif value is not None and not 0 <= value <= _LARGEST:
-            return False
-    return True
+    """Whether nothing need be cut, as in nearly every entry: from the caller to the outcome, all texts together are no
+    longer than one may be.
+    """
+    return (
+        len("".join(entry[1:13])) <= LONGEST_TEXT
+        and len(entry.arguments_hash) <= LONGEST_TEXT
+        and len(entry.result_hash) <= LONGEST_TEXT
+        and len(entry.definition_hash) + len(entry.trace_id) <= LONGEST_TEXT
+        and 0 <= entry.at_ms <= _LARGEST
+        and 0 <= entry.arguments_bytes <= _LARGEST
+        and 0 <= entry.result_tokens <= _LARGEST
+        and 0 <= entry.milliseconds <= _LARGEST
+    )
 
 
 def _bounded(value: Any) -> Any:

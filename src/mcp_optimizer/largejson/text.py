@@ -18,6 +18,14 @@ def compact(value: Any, default: Callable[[Any], Any] | None = None) -> str:
         return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=default)
 
 
+def compact_bytes(value: Any) -> bytes:
+    """The same in UTF-8, half a surrogate pair included."""
+    try:
+        return pydantic_core.to_json(value)
+    except (ValueError, pydantic_core.PydanticSerializationError):
+        return compact(value).encode("utf-8", "surrogatepass")
+
+
 def parsed(data: bytes | bytearray | str) -> Any:
     """Any JSON value; raises ValueError."""
     try:

@@ -24,7 +24,7 @@ from mcp_optimizer.domain.result_type import is_input_required
 from mcp_optimizer.domain.script_mode import SCRIPT_META_KEY
 from mcp_optimizer.gateway.gateway import SCORES_META_KEY, Gateway
 from mcp_optimizer.largejson.text import compact
-from mcp_optimizer.metrics.answering import AccountedAnswer
+from mcp_optimizer.metrics.answering import AccountedAnswer, Parts
 from mcp_optimizer.metrics.recorder import Recorder
 from mcp_optimizer.metrics.reply_tokens import stated, texts_read
 from mcp_optimizer.results.pipeline import RESULT_META_KEY, SELECTION_META_KEY
@@ -40,6 +40,7 @@ _TOGETHER = 0.02
 _MOST_COUNTED_AT_ONCE = 1_000
 """Replies that may wait to be counted; they are held in memory until then."""
 
+_NOTHING: Mapping[str, Any] = {}
 
 _Uncounted = tuple[Event, Sequence[str], Sequence[Mapping[str, Any]]]
 """An event and what its tokens count: texts, or the tools of a list."""
@@ -55,6 +56,7 @@ class Accounts:
         recorder: Recorder,
         labels: SessionLabels | None = None,
         configuration: str = "",
+        afterwards: Afterwards | None = None,
     ) -> None:
         self._configuration = configuration
         self._gateway = gateway
@@ -65,7 +67,7 @@ class Accounts:
         self._uncounted: list[_Uncounted] = []
         self._tasks = BackgroundTasks(logger, "Cannot record events")
         self._is_counting = False
-        self._afterwards = Afterwards()
+        self._afterwards = afterwards or Afterwards()
 
     def answering(self, name: str, arguments: Mapping[str, Any], caller: Caller) -> AccountedAnswer:
         """Entered around the reply to a tools/call; records it when it is complete or failed."""
@@ -78,11 +80,13 @@ class Accounts:
 
     def _told(self, answer: AccountedAnswer) -> None:
         try:
-            stated = _stated_tokens(answer)
-            if stated is None:
-                self._count_beside(self._event(answer, 0), texts_read(answer.result, answer.error))
+            said = answer.said()
+            tokens = stated(said.get("tokens", _NOTHING), "estimated", None)
+            event = self._event(answer, said, tokens or 0)
+            if tokens is None:
+                self._count_beside(event, texts_read(answer.result, answer.error))
             else:
-                self._record(self._event(answer, stated))
+                self._record(event)
         except Exception:
             # The caller gets its reply even if recording fails.
             logger.exception("Cannot record an event")
@@ -165,18 +169,17 @@ class Accounts:
         count = self._counter.count_or_zero
         return [sum(map(count, [*texts, *map(compact, tools)])) for _, texts, tools in batch]
 
-    def _event(self, answer: AccountedAnswer, tokens: int) -> Event:
-        kept = answer.meta_part(RESULT_META_KEY)
+    def _event(self, answer: AccountedAnswer, said: Parts, tokens: int) -> Event:
         snapshot = self._seen_by(answer.caller)
-        server, tool = answer.tool(snapshot)
+        server, tool = answer.tool(snapshot, said)
         # Asked of the gateway whether it was a stored script: a server may say anything of its results.
         kind = EventKind.SCRIPT if self._gateway.built_in.has(server) else answer.kind
-        data, performance = answer.meta_part("data"), answer.meta_part("performance")
+        data, performance = said.get("data", _NOTHING), said.get("performance", _NOTHING)
         session, client = self._labels.of(answer.caller)
         found: tuple[ToolKey, ...] = ()
-        if scores := answer.meta_part(SCORES_META_KEY):
+        if scores := said.get(SCORES_META_KEY):
             hits = (snapshot.by_name.get(name) for name in scores)
-            found = tuple((hit.server, hit.record.name) for hit in hits if hit is not None)
+            found = tuple(hit.key for hit in hits if hit is not None)
         return Event(
             answer.at,
             kind,
@@ -185,11 +188,11 @@ class Accounts:
             server,
             tool,
             tokens,
-            max(tokens, _full_tokens(answer, kind)),
+            max(tokens, _full_tokens(said, kind)),
             snapshot.baseline_tokens,
             float(performance.get("executionTimeMs", answer.milliseconds)),
             bool(performance.get("cachedResult")),
-            bool(data.get("truncated") or kept),
+            bool(data.get("truncated") or said.get(RESULT_META_KEY)),
             outcome_of(answer.error, answer.result),
             found,
             answer.caller.principal.name,
@@ -210,13 +213,9 @@ def _never_failing() -> Iterator[None]:
         logger.exception("Cannot record an event")
 
 
-def _full_tokens(answer: AccountedAnswer, kind: EventKind) -> int:
+def _full_tokens(said: Parts, kind: EventKind) -> int:
     """What the model would have read without limits; of a script, the results of its calls."""
     if kind is EventKind.SCRIPT:
-        return stated(answer.meta_part(SCRIPT_META_KEY), "innerTokens", 0)
-    return stated(answer.meta_part(RESULT_META_KEY) or answer.meta_part(SELECTION_META_KEY), "fullTokens", 0)
-
-
-def _stated_tokens(answer: AccountedAnswer) -> int | None:
-    """The cost that the reply itself states."""
-    return stated(answer.meta_part("tokens"), "estimated", None)
+        return stated(said.get(SCRIPT_META_KEY, _NOTHING), "innerTokens", 0)
+    cut = said.get(RESULT_META_KEY) or said.get(SELECTION_META_KEY)
+    return stated(cut, "fullTokens", 0) if cut else 0

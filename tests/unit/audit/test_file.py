@@ -63,6 +63,14 @@ def test_no_name_can_end_a_line_or_speak_to_a_terminal(tmp_path: Path) -> None:
     assert verify([path], is_complete=True).problems == ()
 
 
+@pytest.mark.parametrize("tool", ["echo", 'a"\\/\n\x1f\x7f', "ü", "\ud800"])
+def test_a_line_is_written_alike_whatever_characters_its_names_have(tmp_path: Path, tool: str) -> None:
+    path = tmp_path / "audit.jsonl"
+    file_at(path).append([entry(7, tool=tool, milliseconds=0.001), entry(8, tool=tool, milliseconds=1234567.891)])
+    for line in path.read_text(encoding="ascii").splitlines():
+        assert line == json.dumps(json.loads(line), separators=(",", ":")).replace("\x7f", "\\u007f")
+
+
 def test_a_symbolic_link_is_refused_and_what_it_points_to_is_not_touched(tmp_path: Path) -> None:
     target, path = tmp_path / "target", tmp_path / "audit.jsonl"
     target.write_text("mine")
