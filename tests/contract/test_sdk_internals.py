@@ -8,6 +8,8 @@ from __future__ import annotations
 import ast
 import inspect
 import re
+import subprocess
+import sys
 import tomllib
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
@@ -72,6 +74,16 @@ def test_only_the_release_that_this_was_run_on_is_admitted() -> None:
     [needed] = [line for line in project["dependencies"] if re.match(r"mcp\b(?!-)", line)]
     major, minor = map(int, version("mcp").split(".")[:2])
     assert needed == f"mcp>={major}.{minor},<{major}.{minor + 1}"
+
+
+def test_whether_somebody_takes_spans_is_known_from_the_beginning_and_when_it_changes() -> None:
+    # In another process, because a process has one tracer provider.
+    program = (
+        "from mcp_optimizer.relay.sdk_calls import is_traced; from opentelemetry import trace; print(is_traced());"
+        "trace.set_tracer_provider(trace.NoOpTracerProvider()); print(is_traced())"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["False", "True"]
 
 
 async def test_a_request_knows_its_connection_for_as_long_as_its_client_is_there() -> None:

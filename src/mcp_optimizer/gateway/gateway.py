@@ -233,13 +233,14 @@ class Gateway:
         with recording(self._trail, caller, "tools/call") as record:
             parked, caller = self._begin(caller, record)
             tool = await self.permissions.exact(self._catalog.snapshot, tool_name, caller)
-            record.about(*tool.key, tool.record.definition_hash, arguments)
-            params = {"name": tool.record.name, **({} if arguments is None else {"arguments": arguments})}
+            server, name = tool.key
+            record.about(server, name, tool.record.definition_hash, arguments)
+            params = {"name": name} if arguments is None else {"name": name, "arguments": arguments}
             started = time.perf_counter() - (parked.seconds if parked is not None else 0.0)
             caller = await self.permissions.obtain(tool, arguments, caller, lambda: self._catalog.snapshot)
-            if self.built_in.has(tool.server):
-                return record.result(await self.built_in.call(*tool.key, arguments or {}, caller))
-            result = await self._pool.call(tool.server, "tools/call", params, caller)
+            if self.built_in.has(server):
+                return record.result(await self.built_in.call(server, name, arguments or {}, caller))
+            result = await self._pool.call(server, "tools/call", params, caller)
             return record.result(await self.results.described(of_a_tool(result), started))
 
     def _begin(self, caller: Caller, record: CallRecord) -> tuple[Parked | None, Caller]:

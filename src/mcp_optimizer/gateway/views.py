@@ -81,7 +81,9 @@ class Views:
 
     async def ready(self, snapshot: Snapshot, caller: Caller) -> Snapshot:
         """The same, without keeping other callers waiting."""
-        if self._sees_all(caller) or len(snapshot.tools) <= _FEW:
+        if self._sees_all(caller):
+            return snapshot
+        if len(snapshot.tools) <= _FEW:
             return self.of(snapshot, caller)
         return await asyncio.to_thread(self.of, snapshot, caller)
 

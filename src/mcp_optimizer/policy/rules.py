@@ -39,7 +39,7 @@ class RuleBook:
 
     def decide(self, principal: Principal, server: str, tool: str, risk: RiskClass) -> Decision:
         """What the rules say about a call. What the caller's own key or token permits is decided before."""
-        number = self.first_match(principal, server, tool, risk.risk)
+        number = self.first_match(principal, server, tool, risk.risk) if self.rules else None
         if number is None:
             return Decision(Effect.ALLOW, NO_RULE, risk)
         rule = self.rules[number]

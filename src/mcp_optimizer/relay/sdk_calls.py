@@ -32,7 +32,7 @@ from mcp.shared.jsonrpc_dispatcher import (
 from mcp.shared.message import ServerMessageMetadata
 from mcp.shared.transport_context import TransportContext
 from mcp_types import CONNECTION_CLOSED, ErrorData, JSONRPCRequest, RequestParams, RequestParamsMeta
-from opentelemetry.trace import ProxyTracerProvider, get_tracer_provider
+from opentelemetry import trace
 from pydantic import ValidationError
 
 logger = logging.getLogger(__name__)
@@ -87,8 +87,10 @@ class CallChain:
 
 
 def is_traced() -> bool:
-    """Whether somebody takes spans, which may begin at any time."""
-    return type(get_tracer_provider()) is not ProxyTracerProvider
+    """Whether somebody takes spans, which may begin at any time. The documented `get_tracer_provider` looks into the
+    environment each time, which takes twenty times as long.
+    """
+    return getattr(trace, "_TRACER_PROVIDER", True) is not None
 
 
 def _composed(middlewares: Sequence[ServerMiddleware[Any]]) -> CallNext:

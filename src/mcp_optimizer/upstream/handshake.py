@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any
 
 import mcp_types as types
@@ -19,6 +18,7 @@ from opentelemetry.trace import get_current_span
 
 from mcp_optimizer.domain.caller import LOCAL, Caller
 from mcp_optimizer.limits import Limits
+from mcp_optimizer.runtime.lazy import lazy
 from mcp_optimizer.upstream.endings import ExchangeLost, LoginNeeded, RpcError
 from mcp_optimizer.upstream.messages import capabilities_of, shortened
 from mcp_optimizer.upstream.peer import Peer
@@ -38,7 +38,7 @@ class Agreement:
     capabilities: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     instructions: str = ""
 
-    @cached_property
+    @lazy
     def is_modern(self) -> bool:
         return self.protocol_version in MODERN_PROTOCOL_VERSIONS
 
