@@ -71,10 +71,6 @@ class ArgumentsDigest(NamedTuple):
     hash: str = ""
 
     @property
-    def size(self) -> int:
-        return len(self.json)
-
-    @property
     def text(self) -> str:
         """Their beginning."""
         return self.json.decode("utf-8", "surrogatepass")[:LONGEST_ARGUMENTS]

@@ -114,12 +114,12 @@ class Recording:
             self._method,
             server,
             tool,
-            decision.risk.risk.value if decision is not None else "",
-            decision.effect.value if decision is not None else "allow",
+            str(decision.risk.risk) if decision is not None else "",
+            str(decision.effect) if decision is not None else "allow",
             decision.because if decision is not None else "",
             self._who,
             self._outcome(error),
-            digest.size,
+            len(digest.json),
             digest.hash,
             digest.text if trail.keeps_arguments and digest.hash else None,
             _tokens(result) if result is not None else 0,
@@ -134,14 +134,14 @@ class Recording:
         if error is None:
             if result is None:
                 # There is nothing to return, as for a subscription.
-                return Outcome.OK.value
+                return str(Outcome.OK)
             if is_input_required(result):
                 return "input required"
         elif isinstance(error, CallRefused) and self._decision is not None:
             return "denied" if self._decision.is_denied else "declined"
         elif isinstance(error, asyncio.CancelledError):
             return "cancelled"
-        return outcome_of(error, result).value
+        return str(outcome_of(error, result))
 
 
 def recording(trail: AuditTrail | None, caller: Caller, method: str) -> Recording:

@@ -100,10 +100,10 @@ def _row(one: Event) -> tuple[Any, ...]:
         *names, caller = (name.replace("\0", "\ufffd") for name in (*names, caller))
     return (
         milliseconds(one.at),
-        one.kind.value,
+        str(one.kind),
         *names,
         *one[6:12],
-        one.outcome.value,
+        str(one.outcome),
         json.dumps(one.found, separators=(",", ":")) if one.found else "",
         caller,
         one.configuration,

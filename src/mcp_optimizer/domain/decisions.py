@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import NamedTuple
 
 from mcp_optimizer.domain.principal import Risk
 
@@ -32,15 +33,17 @@ class Rule:
     """Told to whoever is refused or asked."""
 
 
-@dataclass(frozen=True)
-class RiskClass:
-    """The class of a tool, and what says so: "override", "annotations", "name" or "default"."""
+class RiskClass(NamedTuple):
+    """The class of a tool, and what says so: "override", "annotations", "name" or "default".
+
+    A named tuple, because decisions are remembered by it and a dataclass takes long to be hashed.
+    """
 
     risk: Risk
     source: str
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Decision:
     """Whether a caller may call a tool."""
 

@@ -34,23 +34,24 @@ class RuleBook:
         self._for_servers = [rule for rule in self.rules if _covers_reading_anything(rule)]
         self._server_index = RuleIndex(self._for_servers)
         self._limited_callers = {rule.caller for rule in self.rules if rule.effect is not Effect.ALLOW}
-        self._remembered = lru_cache(maxsize=_REMEMBERED)(self._index.first)
+        self._remembered = lru_cache(maxsize=_REMEMBERED)(self._decided)
         self._servers = lru_cache(maxsize=_REMEMBERED)(self._server_index.first)
 
     def decide(self, principal: Principal, server: str, tool: str, risk: RiskClass) -> Decision:
         """What the rules say about a call. What the caller's own key or token permits is decided before."""
-        number = self.first_match(principal, server, tool, risk.risk) if self.rules else None
+        is_short = len(server) + len(tool) + len(principal.name) <= _LONGEST_REMEMBERED
+        return (self._remembered if is_short else self._decided)((server, tool, principal.name), risk)
+
+    def _decided(self, names: Names, risk: RiskClass) -> Decision:
+        number = self._index.first(names, risk.risk)
         if number is None:
             return Decision(Effect.ALLOW, NO_RULE, risk)
         rule = self.rules[number]
         return Decision(rule.effect, f"rule {number + 1} of the settings", risk, rule.reason)
 
     def first_match(self, principal: Principal, server: str, tool: str, risk: Risk) -> int | None:
-        """The position of the rule that decides, from 0; None if none does."""
-        names: Names = (server, tool, principal.name)
-        if sum(map(len, names)) > _LONGEST_REMEMBERED:
-            return self._index.first(names, risk)
-        return self._remembered(names, risk)
+        """The position of the rule that decides, from 0; None if none does. For explanations."""
+        return self._index.first((server, tool, principal.name), risk)
 
     def allows_server(self, principal: Principal, server: str) -> bool:
         """Whether a caller may read a server's resources and use its prompts. A person is not asked about these."""

@@ -47,6 +47,12 @@ def test_a_memory_of_one_caller_says_nothing_about_another() -> None:
     assert decided == [True, False, True, False]
 
 
+def test_a_decision_that_is_remembered_names_the_class_of_each_call_and_what_said_so() -> None:
+    book = RuleBook([Rule(Effect.ASK, server="git")])
+    classes = [READING, RiskClass(Risk.READ, "annotations"), DELETING, READING]
+    assert [book.decide(ALICE, "git", "log", risk).risk for risk in classes] == classes
+
+
 def test_a_tool_is_matched_by_its_own_name_only() -> None:
     book = RuleBook([Rule(Effect.ALLOW, server="git"), Rule(Effect.DENY)])
     assert book.decide(ALICE, "evil", "git", READING).is_denied
