@@ -230,15 +230,15 @@ def passable(capabilities: Mapping[str, Any]) -> dict[str, Any]:
 
     A capability is an object; any other value declares nothing.
     """
-    passed = {name: value for name, value in capabilities.items() if name != "tasks" and isinstance(value, Mapping)}
-    if isinstance(extensions := passed.get("extensions"), Mapping) and _TASKS in extensions:
+    passed = {name: value for name, value in capabilities.items() if name != "tasks" and isinstance(value, dict)}
+    if isinstance(extensions := passed.get("extensions"), dict) and _TASKS in extensions:
         passed["extensions"] = {name: value for name, value in extensions.items() if name != _TASKS}
     return passed
 
 
 def _raw_meta(ctx: Context) -> Mapping[str, Any]:
     meta = (ctx.params or {}).get("_meta")
-    return meta if isinstance(meta, Mapping) else {}
+    return meta if isinstance(meta, dict) else {}
 
 
 def _is_http(request: Any) -> TypeGuard[Request]:
@@ -266,7 +266,7 @@ def _link_key(ctx: Context) -> str:
     """The HTTP session, if there is one; for modern, which has none, the client's own name. Of a verified caller, only
     among its own: an id has no line break, so that no name continues it to the id of another.
     """
-    if not isinstance(ctx.request, Request):
+    if not _is_http(ctx.request):
         return "local"
     principal = principal_of(ctx)
     own = ctx.request.headers.get(MCP_SESSION_ID_HEADER) or client_name(ctx)
@@ -275,8 +275,8 @@ def _link_key(ctx: Context) -> str:
 
 def client_name(ctx: Context) -> str:
     """The client's own name: from its `initialize` request, or from each modern request."""
-    if ctx.session.client_params is not None:
-        return ctx.session.client_params.client_info.name
+    if (introduced := ctx.session.client_params) is not None:
+        return introduced.client_info.name
     info = _raw_meta(ctx).get(types.CLIENT_INFO_META_KEY)
-    name = info.get("name") if isinstance(info, Mapping) else None
+    name = info.get("name") if isinstance(info, dict) else None
     return name if isinstance(name, str) else ""
