@@ -51,6 +51,7 @@ class Detail(StrEnum):
 
 
 _SIGNATURES = (Detail.SIGNATURE, Detail.PYTHON)
+_DIALECTS = tuple(Dialect)
 
 
 @dataclass(frozen=True)
@@ -210,7 +211,7 @@ class ToolForms:
     def plans(self, tool: CatalogTool) -> list[GroupPlan]:
         """How to expand arguments of the compressed schema, in every dialect in which it was sent."""
         plans = [self._keep(tool, self.dialect).groups]
-        for dialect in Dialect:
+        for dialect in _DIALECTS:
             kept = self._compressed.get((tool.record.definition_hash, dialect))
             if kept is not None and kept.groups not in plans:
                 plans.append(kept.groups)

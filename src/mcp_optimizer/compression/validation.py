@@ -104,14 +104,16 @@ def _first_error(validator: Any, value: Any) -> Iterator[Any]:
 
 def parts(value: Any, most: float) -> int:
     """The number of values in a value, including itself; counting stops soon after `most`."""
-    count, open_ = 0, [value]
-    while open_ and count <= most:
-        inner = open_.pop()
-        count += 1
-        if isinstance(inner, dict):
-            open_.extend(inner.values())
-        elif isinstance(inner, list):
-            open_.extend(inner)
+    count, level = 1, [value]
+    while level and count <= most:
+        below: list[Any] = []
+        for inner in level:
+            if isinstance(inner, dict):
+                below.extend(inner.values())
+            elif isinstance(inner, list):
+                below.extend(inner)
+        count += len(below)
+        level = below
     return count
 
 
