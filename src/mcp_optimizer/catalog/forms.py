@@ -210,9 +210,9 @@ class ToolForms:
 
     def plans(self, tool: CatalogTool) -> list[GroupPlan]:
         """How to expand arguments of the compressed schema, in every dialect in which it was sent."""
-        plans = [self._keep(tool, self.dialect).groups]
+        plans, digest = [self._keep(tool, self.dialect).groups], tool.record.definition_hash
         for dialect in _DIALECTS:
-            kept = self._compressed.get((tool.record.definition_hash, dialect))
+            kept = self._compressed.get((digest, dialect))
             if kept is not None and kept.groups not in plans:
                 plans.append(kept.groups)
         return plans

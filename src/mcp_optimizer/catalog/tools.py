@@ -92,6 +92,10 @@ class NameTable:
 
     def position(self, server: str, own: str) -> int | None:
         """The position of a server's tool with this own name."""
+        first = self.first.get(own)
+        if first is not None and self.records[first].server == server and self.records[first].name == own:
+            # As nearly always: no other server has such a tool.
+            return first
         found = self.of_server(server)
         at = bisect_left(found, own, key=lambda position: self.records[position].name)
         return found[at] if at < len(found) and self.records[found[at]].name == own else None

@@ -199,34 +199,35 @@ class Gateway:
             projection = self.results.projection(select)
             parked, caller = self._begin(caller, record)
             tool = await self.permissions.resolve(self._catalog.snapshot, tool_name, server_name, caller)
-            record.about(*tool.key, tool.record.definition_hash, parameters)
+            (server, name), digest = tool.key, tool.record.definition_hash
+            record.about(server, name, digest, parameters)
             self.permissions.refuse_worse(tool, most, caller)
             arguments = (
                 await asyncio.to_thread(self._understand, tool, parameters)
                 if takes_long(tool.tokens, parameters)
                 else self._understand(tool, parameters)
             )
-            record.about(*tool.key, tool.record.definition_hash, arguments)
+            record.about(server, name, digest, arguments)
             details = tool.record.details
             params = {"name": details.name, "arguments": arguments}
             call = Call(
-                tool.server,
+                server,
                 details.name,
                 caller,
                 details.output_schema,
                 projection,
-                tool.record.definition_hash,
+                digest,
                 arguments,
                 details.annotations or {},
                 parked.seconds if parked is not None else 0.0,
                 whole,
             )
             caller = await self.permissions.obtain(tool, arguments, caller, lambda: self._catalog.snapshot)
-            ask = partial(self._pool.call, tool.server, "tools/call", params, caller)
+            ask = partial(self._pool.call, server, "tools/call", params, caller)
             result = await self.built_in.answered(self.results, call, caller, ask)
             if self._use is not None and not result.get("isError"):
-                self._use.called(caller.conversation, *tool.key)
-            return record.result(_with_origin(result, tool))
+                self._use.called(caller.conversation, server, name)
+            return record.result(_with_origin(result, server, name, details.annotations))
 
     async def pass_on(self, tool_name: str, arguments: Mapping[str, Any] | None, caller: Caller) -> dict[str, Any]:
         """Call a tool by its listed name, with arguments and result unchanged, and add the cost."""
@@ -290,9 +291,7 @@ def _has_header_parameters(definition: Definition) -> bool:
     return _HEADER_KEYWORD in definition.wire_json
 
 
-def _with_origin(result: dict[str, Any], tool: CatalogTool) -> dict[str, Any]:
-    origin: dict[str, Any] = {"name": tool.record.name, "server": tool.server}
-    if tool.record.details.annotations:
-        origin["annotations"] = tool.record.details.annotations
+def _with_origin(result: dict[str, Any], server: str, tool: str, annotations: Any) -> dict[str, Any]:
+    origin = {"name": tool, "server": server} | ({"annotations": annotations} if annotations else {})
     meta = result.get("_meta")
     return {**result, "_meta": {**(meta if isinstance(meta, dict) else {}), TOOL_META_KEY: origin}}
