@@ -43,6 +43,7 @@ class _BoundedConnection(HttpToolsProtocol):
         super().__init__(*args, **options)
         self._headers_due: asyncio.TimerHandle | None = None
         self._reading_due: asyncio.TimerHandle | None = None
+        self._is_in_headers = False
         self._since_progress = 0
         """Bytes received since the last complete unit: headers, a part of a body, a request."""
 
@@ -65,10 +66,13 @@ class _BoundedConnection(HttpToolsProtocol):
         self._feed(data)
         if self._since_progress > self.limits.header_bytes and not self.transport.is_closing():
             self._end(_TOO_LONG)
+        elif self._is_in_headers:
+            # Not from their first byte on: nearly all arrive at once, and a timer for each would have no effect.
+            self._expect_headers()
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
-        self._expect_headers()
+        self._is_in_headers = True
 
     def on_headers_complete(self) -> None:
         self._headers_came()
@@ -134,6 +138,7 @@ class _BoundedConnection(HttpToolsProtocol):
             self._headers_due = self.loop.call_later(self.limits.request_seconds, self.transport.close)
 
     def _headers_came(self) -> None:
+        self._is_in_headers = False
         if self._headers_due is not None:
             self._headers_due.cancel()
             self._headers_due = None

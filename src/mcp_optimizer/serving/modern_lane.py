@@ -84,6 +84,8 @@ class ModernLane:
         self.ping = ping
         self._schema_of = schema_of
         self._known = lru_cache(maxsize=_KNOWN)(_connection)
+        self._last: tuple[tuple[Any, ...], Connection] | None = None
+        """What the last client said of itself, as it was read: comparing it is quicker than writing it."""
         self.tasks = BackgroundTasks(logger, "A client that left is not noticed")
 
     def takes(self, request: Request, message: JSONRPCRequest) -> ModernCall | None:
@@ -103,11 +105,16 @@ class ModernLane:
         calls can share one.
         """
         said = (route.protocol_version, route.client_info, route.client_capabilities)
+        if self._last is not None and self._last[0] == said:
+            return self._last[1]
         try:
             written = pydantic_core.to_json(said)
         except ValueError:
             return Connection.from_envelope(*said)
-        return self._known(written) if len(written) <= _USUAL else Connection.from_envelope(*said)
+        if len(written) > _USUAL:
+            return Connection.from_envelope(*said)
+        self._last = (said, self._known(written))
+        return self._last[1]
 
     def _agrees(self, params: Mapping[str, Any], headers: Mapping[str, str]) -> bool:
         """Whether headers that repeat arguments are right."""
