@@ -34,11 +34,11 @@ _NO_BLANKS = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|[^ \t\r\n"]+', re.DOTALL)
 
 def minified(data: bytes) -> bytes:
     """JSON without whitespace between tokens; everything else unchanged."""
-    if b"\\" in data or data.count(b'"') % 2:
+    if b'\\"' in data or data.count(b'"') % 2:
         return b"".join(_NO_BLANKS.findall(data))
-    # Without escapes, every second part between quotes is a string. Twice as fast.
+    # Without escaped quotes, every second part between quotes is a string. Several times as fast.
     parts = data.split(b'"')
-    parts[::2] = [part.translate(None, _BLANKS) for part in parts[::2]]
+    parts[::2] = b'"'.join(parts[::2]).translate(None, _BLANKS).split(b'"')
     return b'"'.join(parts)
 
 
