@@ -65,14 +65,14 @@ class HttpLane:
         """The message as a call of this lane; None: the SDK answers it, or says what is wrong with it."""
         if not isinstance(message, JSONRPCRequest) or message.method != "tools/call" or message.params is None:
             return None
-        headers = request.headers
+        headers = _headers(request)
         if headers.get("content-type") != "application/json" or not _accepts_both(headers.get("accept", "")):
             return None
         if FORWARDED_KEY in request.scope:
             return None
         revision = headers.get(MCP_PROTOCOL_VERSION_HEADER)
         if revision in MODERN_PROTOCOL_VERSIONS:
-            return self._modern.takes(request, message)
+            return self._modern.takes(request, message, headers)
         if revision not in HANDSHAKE_PROTOCOL_VERSIONS or LAST_EVENT_ID in headers:
             return None
         transport = self._sessions.session_of(request)
@@ -171,6 +171,13 @@ def _written(message: JSONRPCRequest, outcome: Outcome) -> bytes:
         return error.model_dump_json(by_alias=True, exclude_unset=True).encode()
     response: dict[str, Any] = {"jsonrpc": "2.0", "id": message.id, "result": outcome}
     return pydantic_core.to_json(response)
+
+
+def _headers(request: Request) -> dict[str, str]:
+    """By name, read once; none if one is there twice, because the SDK knows which of the two is meant."""
+    lines: list[tuple[bytes, bytes]] = request.scope["headers"]
+    found = {name.decode("latin-1"): value.decode("latin-1") for name, value in lines}
+    return found if len(found) == len(lines) else {}
 
 
 def _accepts_both(accept: str) -> bool:

@@ -88,13 +88,8 @@ class ModernLane:
         """What the last client said of itself, as it was read: comparing it is quicker than writing it."""
         self.tasks = BackgroundTasks(logger, "A client that left is not noticed")
 
-    def takes(self, request: Request, message: JSONRPCRequest) -> ModernCall | None:
-        lines: list[tuple[bytes, bytes]] = request.scope["headers"]
-        headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in lines}
+    def takes(self, request: Request, message: JSONRPCRequest, headers: Mapping[str, str]) -> ModernCall | None:
         params = message.params or {}
-        if len(headers) != len(lines):
-            # Which of two is meant, the SDK asks.
-            return None
         route = classify_inbound_request({"method": message.method, "params": params}, headers=headers)
         if not isinstance(route, InboundModernRoute) or not self._agrees(params, headers):
             return None
