@@ -216,7 +216,7 @@ class Clients:
             {name: params[name] for name in _PASSED_ON if name in params},
             principal,
             narrowed_by(ctx.request),
-            is_orphaned=_is_http(ctx.request) and ORPHANED_KEY in ctx.request.scope,
+            is_orphaned=is_http(ctx.request) and ORPHANED_KEY in ctx.request.scope,
         )
 
 
@@ -241,14 +241,16 @@ def _raw_meta(ctx: Context) -> Mapping[str, Any]:
     return meta if isinstance(meta, dict) else {}
 
 
-def _is_http(request: Any) -> TypeGuard[Request]:
-    # None on stdio: asking for the class of something abstract takes long.
+def is_http(request: Any) -> TypeGuard[Request]:
+    """Whether the request of a context came over HTTP. It is None on stdio, and asking it for an abstract class takes
+    long.
+    """
     return request is not None and isinstance(request, Request)
 
 
 def principal_of(ctx: Context) -> Principal:
     """Who sent a request: whoever was verified over HTTP, or whoever started the gateway."""
-    if not _is_http(ctx.request):
+    if not is_http(ctx.request):
         return LOCAL_PRINCIPAL
     found = ctx.request.scope.get(PRINCIPAL_KEY)
     return found if isinstance(found, Principal) else ANYONE
@@ -256,7 +258,7 @@ def principal_of(ctx: Context) -> Principal:
 
 def narrowed_by(request: Any) -> frozenset[str] | None:
     """The servers that the address of a request asks for, `/mcp?servers=a,b`; None: no particular ones."""
-    if not _is_http(request) or not request.scope.get("query_string"):
+    if not is_http(request) or not request.scope.get("query_string"):
         return None
     asked = request.query_params.get("servers", "")
     return frozenset(name.strip() for name in asked.split(",") if name.strip()) or None
@@ -266,7 +268,7 @@ def _link_key(ctx: Context) -> str:
     """The HTTP session, if there is one; for modern, which has none, the client's own name. Of a verified caller, only
     among its own: an id has no line break, so that no name continues it to the id of another.
     """
-    if not _is_http(ctx.request):
+    if not is_http(ctx.request):
         return "local"
     principal = principal_of(ctx)
     own = ctx.request.headers.get(MCP_SESSION_ID_HEADER) or client_name(ctx)

@@ -21,9 +21,9 @@ from mcp_types import JSONRPCError, JSONRPCMessage, JSONRPCNotification, JSONRPC
 from mcp_types.methods import SPEC_CLIENT_METHODS, validate_client_request
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
-from starlette.requests import Request
 
 from mcp_optimizer.limits import DEFAULT_LIMITS, Limits
+from mcp_optimizer.relay.connected import is_http
 from mcp_optimizer.relay.sendable import TooDeep, sendable
 from mcp_optimizer.serving.client_json import NotReadable, read_json
 from mcp_optimizer.serving.plain_calls import PlainCalls
@@ -176,8 +176,7 @@ class Gate:
         """A middleware of the MCP server: passes on what the protocol allows, and lets no exception escape."""
         if ctx.request_id is None:
             return await call_next(ctx)
-        # None on stdio: asking for the class of something abstract takes long.
-        if ctx.request is not None and isinstance(ctx.request, Request) and PARAMS_KEY in ctx.request.scope:
+        if is_http(ctx.request) and PARAMS_KEY in ctx.request.scope:
             ctx = replace(ctx, params=ctx.request.scope[PARAMS_KEY])
         try:
             self._check(ctx)

@@ -20,7 +20,6 @@ from mcp.server.lowlevel.server import NotificationOptions
 from mcp.server.models import InitializationOptions
 from mcp.server.subscriptions import ListenHandler
 from mcp.shared.exceptions import MCPError
-from starlette.requests import Request
 
 from mcp_optimizer.catalog.forms import Detail
 from mcp_optimizer.compression.compress import Dialect
@@ -41,7 +40,7 @@ from mcp_optimizer.metrics.answering import AccountedAnswer
 from mcp_optimizer.profiles.lists import Presentation
 from mcp_optimizer.profiles.refresher import ListRefresher
 from mcp_optimizer.profiles.tiers import ProfileName
-from mcp_optimizer.relay.connected import client_name
+from mcp_optimizer.relay.connected import client_name, is_http
 from mcp_optimizer.relay.envelope import for_era
 from mcp_optimizer.relay.paging import page
 from mcp_optimizer.relay.server import REGISTERED, Relay
@@ -195,9 +194,9 @@ class _Answers:
         """That of the caller's key or token, requested by URL, set for the client's name, or the default."""
         if caller.principal.profile is not None:
             return read_profile(caller.principal.profile)
-        if isinstance(ctx.request, Request) and (asked := ctx.request.query_params.get("profile")):
+        if is_http(ctx.request) and (asked := ctx.request.query_params.get("profile")):
             return read_profile(asked)
-        return self._options.profile_of_client.get(client_name(ctx), self._options.profile)
+        return self._options.profile_of_client.get(caller.client, self._options.profile)
 
     async def _registered(
         self, ctx: ServerRequestContext[Any, Any], profile: ProfileName | None, caller: Caller
@@ -218,7 +217,7 @@ class _Answers:
         """After its first use, a tool of the next profile is registered, and listening clients are notified."""
         profile = self._profile(ctx, caller)
         called = (result.get("_meta") or {}).get(TOOL_META_KEY)
-        if profile is None or self._refresher is None or not called or not habits_of(client_name(ctx)).asks_again:
+        if profile is None or self._refresher is None or not called or not habits_of(caller.client).asks_again:
             return
         tool = self._gateway.resolve(called["name"], called["server"])
         if await self._refresher.promote(tool.name, profile, self._presentation(ctx)):
