@@ -39,7 +39,7 @@ class EncodingTable:
 
     tiktoken publishes one pattern for words and blanks. Only the part for blanks looks ahead, which its
     fast engine cannot do, so `words` has the rest as a group of its own, without possessive quantifiers, for the same
-    reason. It divides every text in the same places, and counting takes 60 to 80 % of the time.
+    reason. It gives every text the same tokens, and counting takes 60 to 80 % of the time.
     """
 
     name: str

@@ -112,6 +112,8 @@ def parts(value: Any, most: float) -> int:
                 below.extend(inner.values())
             elif isinstance(inner, list):
                 below.extend(inner)
+            if count + len(below) > most:
+                break
         count += len(below)
         level = below
     return count

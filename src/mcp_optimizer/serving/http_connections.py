@@ -66,7 +66,7 @@ class _BoundedConnection(HttpToolsProtocol):
         self._feed(data)
         if self._since_progress > self.limits.header_bytes and not self.transport.is_closing():
             self._end(_TOO_LONG)
-        elif self._is_in_headers:
+        elif self._is_in_headers or not self._is_serving():
             # Not from their first byte on: nearly all arrive at once, and a timer for each would have no effect.
             self._expect_headers()
 
@@ -133,6 +133,12 @@ class _BoundedConnection(HttpToolsProtocol):
         lines = [name + b": " + value + b"\r\n" for name, value in [*kept, *closing]]
         return b"".join([self.parser.get_method(), b" ", self.url, b" HTTP/1.1\r\n", *lines, b"\r\n"])
 
+    def _is_serving(self) -> bool:
+        """Whether a request is being answered. Whatever else arrives, even a blank line, ends the wait for the next
+        request that uvicorn limits.
+        """
+        return self.cycle is not None and not self.cycle.response_complete
+
     def _expect_headers(self) -> None:
         if self._headers_due is None:
             self._headers_due = self.loop.call_later(self.limits.request_seconds, self.transport.close)
@@ -144,6 +150,6 @@ class _BoundedConnection(HttpToolsProtocol):
             self._headers_due = None
 
     def _end(self, answer: bytes) -> None:
-        if self.cycle is None or self.cycle.response_complete:
+        if not self._is_serving():
             self.transport.write(answer)
         self.transport.close()

@@ -38,6 +38,8 @@ _RESUMABLE = "2025-11-25"
 """The first revision whose clients can resume a stream that has told them nothing yet."""
 
 _USUAL_HEADER = 200
+_READ = (b"mcp-", b"content-type", b"accept", LAST_EVENT_ID.encode())
+"""The beginnings of the headers that are read."""
 
 
 class OpenSessions(Protocol):
@@ -174,8 +176,8 @@ def _written(message: JSONRPCRequest, outcome: Outcome) -> bytes:
 
 
 def _headers(request: Request) -> dict[str, str]:
-    """By name, read once; none if one is there twice, because the SDK knows which of the two is meant."""
-    lines: list[tuple[bytes, bytes]] = request.scope["headers"]
+    """Those that matter here, by name; none if one is there twice, because the SDK knows which of the two is meant."""
+    lines = [line for line in request.scope["headers"] if line[0].startswith(_READ)]
     found = {name.decode("latin-1"): value.decode("latin-1") for name, value in lines}
     return found if len(found) == len(lines) else {}
 

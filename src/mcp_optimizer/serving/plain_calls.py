@@ -41,7 +41,9 @@ class PlainCalls:
             return True
         if (version, _said(params)) not in self._accepted:
             return False
-        self._last = (version, meta)
+        if meta and _PROGRESS not in meta:
+            # A token is another in each call, and may be long.
+            self._last = (version, meta)
         return True
 
     def learn(self, method: str, version: str, params: Mapping[str, Any]) -> None:

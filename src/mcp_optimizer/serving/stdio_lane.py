@@ -138,7 +138,7 @@ class _Served:
 
     def connection_for(self, params: Mapping[str, Any]) -> Connection | None:
         """The connection of a call; None for a call of the other era, or one without what its era requires."""
-        meta = params.get("_meta")
+        meta: Any = params.get("_meta")
         is_modern = type(meta) is dict and types.PROTOCOL_VERSION_META_KEY in meta
         if is_modern is not self.is_modern:
             return None
@@ -151,7 +151,8 @@ class _Served:
         if said != self._said:
             # Nothing is kept with a modern connection, so that calls can share one.
             self._connection = Connection.from_envelope(*said, outbound=self._connection.outbound)
-        self._said, self._meta = said, meta
+        # A token is another in each call, and may be long.
+        self._said, self._meta = said, None if "progressToken" in meta else meta
         return self._connection
 
 

@@ -86,9 +86,8 @@ class Exchange:
 
     def interrupt(self) -> None:
         """Its time is up, whatever its task is waiting for."""
-        self.ends_at = math.inf
+        self.ends_at, self._is_late = math.inf, True
         if self._task is not None:
-            self._is_late = True
             self._task.cancel()
 
     def give_up(self, method: str, error: BaseException) -> RpcTimeout | None:
@@ -106,7 +105,7 @@ class Exchange:
 
     def extend(self) -> None:
         """A sign of life: restarts the timeout. It pauses while the client is being asked."""
-        if self.timeout is None or self.ends_at == math.inf or self.answer.done():
+        if self.timeout is None or self._is_late or self.answer.done():
             return
         now = asyncio.get_running_loop().time()
         self.ends_at = self._latest if self._asking else min(now + self.timeout, self._latest)

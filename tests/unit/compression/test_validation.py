@@ -7,7 +7,7 @@ from typing import Any
 import jsonschema_rs
 import pytest
 
-from mcp_optimizer.compression.validation import SchemaCheck
+from mcp_optimizer.compression.validation import SchemaCheck, parts
 from mcp_optimizer.domain.tools import McpTool
 from mcp_optimizer.errors import InvalidArguments
 from mcp_optimizer.gateway.arguments import ArgumentCheck
@@ -143,3 +143,16 @@ def test_ordinary_schemas_are_checked_completely(schema: dict[str, Any], value: 
     except ValueError:
         expected = True
     assert SchemaCheck(schema).admits(value) is expected
+
+
+@pytest.mark.parametrize(
+    ("value", "number"),
+    [(7, 1), ({}, 1), ({"a": [1, {"b": None}], "c": "d"}, 6), ([[[]], []], 4)],
+)
+def test_values_are_counted_with_all_that_they_contain(value: Any, number: int) -> None:
+    assert parts(value, 100) == number
+
+
+def test_counting_stops_soon_after_enough() -> None:
+    rows = [[number] * 100 for number in range(4_000)]
+    assert 5_000 < parts(rows, 5_000) <= 5_100

@@ -94,6 +94,43 @@ class Echo:
         await send({"type": "http.response.body", "body": body})
 
 
+async def _answers_at_once(scope: Scope, receive: Receive, send: Send) -> None:
+    del scope, receive
+    await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"2")]})
+    await send({"type": "http.response.body", "body": b"ok"})
+
+
+@pytest.mark.parametrize(
+    ("request_head", "later"),
+    [("", b"\n"), ("", b"\r\n"), ("Content-Length: 9\r\n", b"x"), ("", b"GET / HT")],
+    ids=["blank", "blank line", "body of what is answered", "part of a request"],
+)
+async def test_whatever_follows_a_response_keeps_no_connection_open(request_head: str, later: bytes) -> None:
+    async with served(_answers_at_once, Limits(request_seconds=0.2)) as port:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(f"GET / HTTP/1.1\r\nHost: localhost\r\n{request_head}\r\n".encode())
+        await asyncio.wait_for(reader.readuntil(b"ok"), 10)
+        writer.write(later)
+        # Sooner than uvicorn gives up on connections without requests, which ends with the first byte.
+        assert await asyncio.wait_for(reader.read(), 4) == b""
+        writer.close()
+
+
+async def test_a_connection_stays_open_after_a_request_that_came_in_two_pieces() -> None:
+    async with served(Echo(), Limits(request_seconds=0.2)) as port:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(b"POST / HTTP/1.1\r\nHost: local")
+        await writer.drain()
+        answering = asyncio.create_task(reader.readuntil(b"hello"))
+        await asyncio.wait({answering}, timeout=0.05)
+        writer.write(b"host\r\nContent-Length: 5\r\n\r\nhello")
+        await asyncio.wait_for(answering, 10)
+        ending = asyncio.create_task(reader.read())
+        assert await asyncio.wait({ending}, timeout=0.5) == (set(), {ending})
+        writer.close()
+        ending.cancel()
+
+
 def _offer(body: bytes, connection: str, protocol: str) -> bytes:
     head = f"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\nConnection: {connection}\r\n"
     return (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from typing import Any
 
 import pytest
@@ -27,6 +28,13 @@ async def test_an_answer_that_comes_at_once_is_one_json_body() -> None:
         assert response.headers["content-type"] == "application/json"
         assert response.headers["mcp-session-id"] == client.headers["Mcp-Session-Id"]
         assert response.json() == {"jsonrpc": "2.0", "id": 7, "result": {"content": DONE, "isError": False}}
+
+
+async def test_a_header_that_nobody_reads_may_be_there_twice() -> None:
+    async with served() as (_, client):
+        headers = [*client.headers.items(), ("Via", "one"), ("Via", "two"), ("Content-Type", "application/json")]
+        response = await client.http.post("/mcp", content=json.dumps(called("echo")), headers=headers)
+        assert response.headers["content-type"] == "application/json"
 
 
 async def test_a_call_that_tells_its_client_something_becomes_a_stream() -> None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Mapping
 
 import pytest
 
 from mcp_optimizer.limits import DEFAULT_LIMITS
 from mcp_optimizer.upstream.endings import ExchangeLost, RpcTimeout
+from mcp_optimizer.upstream.exchange import Deadlines, Exchange
 from mcp_optimizer.upstream.peer import Message, Peer
 from tests import waiting
 
@@ -98,6 +100,18 @@ async def test_a_sign_of_life_gives_more_time_but_not_without_end() -> None:
     with pytest.raises(RpcTimeout) as ended:
         await call
     assert ended.value.in_all
+
+
+async def test_a_request_without_an_end_in_all_is_still_interrupted_when_it_is_silent_after_a_question() -> None:
+    exchanges: dict[int, Exchange] = {}
+    limits = DEFAULT_LIMITS.model_copy(update={"call_seconds": math.inf})
+    exchange = exchanges[1] = Exchange(None, 0.1, None, limits, Deadlines(exchanges))
+    with exchange.asking():
+        assert exchange.ends_at == math.inf
+    with pytest.raises(asyncio.CancelledError) as interrupted:
+        await asyncio.Event().wait()
+    late = exchange.give_up("tools/call", interrupted.value)
+    assert str(late) == str(RpcTimeout("tools/call", 0.1))
 
 
 async def test_what_a_transport_makes_of_its_interruption_is_the_error_and_the_task_goes_on() -> None:
