@@ -121,8 +121,7 @@ class Permissions:
     def _decided(self, tool: CatalogTool, caller: Caller) -> Decision:
         decision = self.views.decide(caller, tool)
         caller.record.decided(decision)
-        effect = decision.effect
-        if effect is Effect.DENY or (effect is Effect.ASK and not can_ask(caller)):
+        if decision.is_denied or (decision.effect is Effect.ASK and not can_ask(caller)):
             raise refusal(decision, tool.server, tool.record.name)
         classes = caller.principal.classes
         if classes is not None and decision.risk.risk not in classes:

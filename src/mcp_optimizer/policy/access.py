@@ -69,7 +69,7 @@ def own_limits(principal: Principal, server: str, risk: RiskClass) -> Decision |
     """The refusal that follows from the caller's own key or token; None if that permits the call."""
     if principal.servers is not None and server not in principal.servers:
         return Decision(Effect.DENY, THE_CALLERS_SERVERS, risk)
-    if principal.risk is not Risk.DESTRUCTIVE and not principal.risk.covers(risk.risk):
+    if not principal.risk.covers(risk.risk):
         return Decision(Effect.DENY, _ONLY[principal.risk], risk)
     return None
 

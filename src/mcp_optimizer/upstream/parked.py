@@ -97,7 +97,7 @@ class ParkedCalls:
         """
         if caller.is_orphaned:
             raise CallGone
-        call = self._of(caller) if "requestState" in caller.passed_on else None
+        call = self._of(caller)
         if call is None:
             return None
         if (error := call.error) is not None:

@@ -219,10 +219,7 @@ def _parsed(line: bytes | bytearray) -> Any:
 
 def _took_response(child: ChildProcess, peer: Peer, line: bytes) -> bool:
     """Whether a line that arrived alone is a response, which was passed on; anything else is read in its turn."""
-    try:
-        message = parsed(line)
-    except ValueError:
-        return False
+    message = _parsed(line)
     if not isinstance(message, dict) or "jsonrpc" not in message or "id" not in message or "method" in message:
         return False
     child.spoke_mcp()
