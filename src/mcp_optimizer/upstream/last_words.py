@@ -35,7 +35,7 @@ _BECAUSE = re.compile(r"(?:▶|`->|Caused by:)\s*(.+)")
 
 def telling_line(lines: Sequence[str]) -> str:
     """The line that says most; the last one if none stands out, and nothing if there is none."""
-    said = [text for line in lines if (text := line.strip(_AROUND)) and text.lower() not in _TITLES]
+    said = [text for line in lines if (text := line.strip(_AROUND)).strip() and text.lower() not in _TITLES]
     for find in (_from_npm, _from_uv, _from_containers, _from_exception, _from_statement):
         if found := find(said):
             return found

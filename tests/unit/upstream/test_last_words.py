@@ -7,7 +7,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from mcp_optimizer.upstream.last_words import telling_line
@@ -21,6 +21,8 @@ def test_the_line_that_tells_is_found(name: str) -> None:
 
 
 @given(st.lists(st.text(max_size=60), max_size=30))
+@example(["\r"])
+@example(["│ \u3000 │"])
 def test_any_lines_are_read_and_nothing_is_made_up(lines: list[str]) -> None:
     found = telling_line(lines)
     assert bool(found) <= any(line.strip() for line in lines)
