@@ -56,3 +56,7 @@ class Call:
         select = self.select.expression if self.select is not None else "\0" * self.is_whole
         hashed = self.definition_hash
         return CacheKey.of(self.caller.key, self.server, self.tool, hashed, self.arguments, select)
+
+
+OF_NO_TOOL = Call("", "")
+"""For results that are only described."""

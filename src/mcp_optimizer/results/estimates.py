@@ -114,7 +114,10 @@ class Estimator:
             return _by_length(texts, self.method)
         try:
             if exactly or self.method is not Method.AUTO or sum(map(size_of, texts)) <= COUNTED_EXACTLY:
-                return TokenInfo(sum(self.count(text, count) for text in texts), self._exact)
+                tokens = 0
+                for text in texts:
+                    tokens += self.count(text, count)
+                return TokenInfo(tokens, self._exact)
             return TokenInfo(self._sampled_counts(texts), f"sampled:{self._exact}")
         except ValueError:
             # The tokenizer gives up on some texts; the result must not be lost for that.

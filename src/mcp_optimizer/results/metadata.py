@@ -5,9 +5,9 @@ Pure values. A part that does not apply is omitted on the wire, never null.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 RESERVED = "mcp-optimizer/"
 """The prefix of all our keys in `_meta`. A server's values under this prefix are dropped."""
@@ -19,8 +19,7 @@ WARNING = "Actual tokens may vary by LLM tokenizer"
 NOT_COUNTED = "images, audio and binary resources are not counted"
 
 
-@dataclass(frozen=True)
-class TokenInfo:
+class TokenInfo(NamedTuple):
     """How many tokens a model pays for a result's text, and how they were determined."""
 
     estimated: int
@@ -28,8 +27,7 @@ class TokenInfo:
     warning: str = WARNING
 
 
-@dataclass(frozen=True)
-class PerformanceInfo:
+class PerformanceInfo(NamedTuple):
     """How long a call took, and whether the server was asked."""
 
     execution_time_ms: int
@@ -55,9 +53,8 @@ class CostInfo:
     input: float
 
 
-@dataclass(frozen=True)
-class ResponseMetadata:
-    """All metadata of a result."""
+class ResponseMetadata(NamedTuple):
+    """All metadata of a result. Every call makes one, and of the parts that nearly all have; tuples take least."""
 
     tokens: TokenInfo | None = None
     performance: PerformanceInfo | None = None
@@ -66,52 +63,63 @@ class ResponseMetadata:
 
     def on_the_wire(self) -> dict[str, Any]:
         """The parts that apply, under the names that clients read."""
-        parts = vars(self)
-        return {name: values for name, part in parts.items() if part is not None and (values := _written(part))}
+        tokens, performance, data, cost = self
+        parts: dict[str, Any] = {}
+        if tokens is not None:
+            parts["tokens"] = {
+                "estimated": tokens.estimated,
+                "approximationMethod": tokens.approximation_method,
+                "warning": tokens.warning,
+            }
+        if performance is not None:
+            parts["performance"] = {
+                "executionTimeMs": performance.execution_time_ms,
+                "cachedResult": performance.cached_result,
+            }
+        if data is not None and (said := _said(data)):
+            parts["data"] = said
+        if cost is not None:
+            parts["cost"] = {"model": cost.model, "currency": cost.currency, "input": cost.input}
+        return parts
 
 
-def _written(part: Any) -> dict[str, Any]:
-    return {_NAMES[name]: value for name, value in vars(part).items() if value is not None}
-
-
-_NAMES = {
-    "estimated": "estimated",
-    "approximation_method": "approximationMethod",
-    "warning": "warning",
-    "execution_time_ms": "executionTimeMs",
-    "cached_result": "cachedResult",
-    "row_count": "rowCount",
-    "column_count": "columnCount",
-    "truncated": "truncated",
-    "max_rows_limit": "maxRowsLimit",
-    "model": "model",
-    "currency": "currency",
-    "input": "input",
-}
+def _said(data: DataInfo) -> dict[str, Any]:
+    every = {
+        "rowCount": data.row_count,
+        "columnCount": data.column_count,
+        "truncated": data.truncated,
+        "maxRowsLimit": data.max_rows_limit,
+    }
+    return {name: value for name, value in every.items() if value is not None}
 
 
 def without_ours(result: dict[str, Any]) -> dict[str, Any]:
     """A server's result without the keys in `_meta` that are reserved for the gateway."""
     if "_meta" not in result:
         return result
-    rest = {key: value for key, value in result.items() if key != "_meta"}
-    meta = result["_meta"]
+    rest = dict(result)
+    meta = rest.pop("_meta")
     # The protocol allows only objects here.
-    kept = _others(meta, ()) if isinstance(meta, dict) else {}
-    return {**rest, "_meta": kept} if kept or meta == {} else rest
+    kept = _others(meta) if isinstance(meta, dict) else {}
+    if kept or meta == {}:
+        rest["_meta"] = kept
+    return rest
 
 
 def of_a_tool(result: dict[str, Any]) -> dict[str, Any]:
     """The same for a tool's result, where the gateway also reports the cost, here and in `meta`."""
+    if "_meta" not in result and "meta" not in result:
+        return result
     result = without_ours(result)
     for key in ("_meta", "meta"):
         if isinstance(said := result.get(key), dict) and not said.keys().isdisjoint(_PARTS):
-            result = {**result, key: _others(said, _PARTS)}
+            others = {name: value for name, value in _others(said).items() if name not in _PARTS}
+            result = {**result, key: others}
     return result
 
 
-def _others(meta: Mapping[str, Any], parts: Sequence[str]) -> dict[str, Any]:
-    return {key: value for key, value in meta.items() if key not in parts and not str(key).startswith(RESERVED)}
+def _others(meta: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in meta.items() if not key.startswith(RESERVED)}
 
 
 def with_metadata(result: Mapping[str, Any], metadata: ResponseMetadata, *, plain: bool = False) -> dict[str, Any]:

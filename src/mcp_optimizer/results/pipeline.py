@@ -19,7 +19,7 @@ from mcp_optimizer.errors import InvalidRequest
 from mcp_optimizer.largejson.raw import has_large, wire_size
 from mcp_optimizer.limits import DEFAULT_LIMITS, Limits
 from mcp_optimizer.results.cache import ResultCache
-from mcp_optimizer.results.calls import Call
+from mcp_optimizer.results.calls import OF_NO_TOOL, Call
 from mcp_optimizer.results.encodings import Encoding, in_encoding
 from mcp_optimizer.results.estimates import Estimator
 from mcp_optimizer.results.examples import example
@@ -175,7 +175,7 @@ class Results:
         return about is None or self._store is None or await self._store.has(about["resultId"], call.caller.reader)
 
     def _served_again(self, kept: Mapping[str, Any], started: float) -> dict[str, Any]:
-        metadata = ResponseMetadata(performance=replace(_performance(started), cached_result=True))
+        metadata = ResponseMetadata(performance=_performance(started)._replace(cached_result=True))
         return with_metadata(kept, metadata, plain=self._options.plain_meta)
 
     async def _asked(self, call: Call, ask: Ask, treatment: Treatment) -> dict[str, Any]:
@@ -195,7 +195,7 @@ class Results:
         """An unchanged result with its cost; `started` is from `time.perf_counter`."""
         if is_input_required(result):
             return result
-        return await self._finished(Reading(result), _AS_IT_IS, Call("", ""), _performance(started))
+        return await self._finished(Reading(result), _AS_IT_IS, OF_NO_TOOL, _performance(started))
 
     async def within(self, result: dict[str, Any], caller: Caller, started: float, most: int) -> dict[str, Any]:
         """A result of our own within so many tokens, with its cost; the rest is kept for `read`."""
@@ -224,7 +224,7 @@ class Results:
 
     def _with_cost(self, result: Mapping[str, Any], metadata: ResponseMetadata) -> dict[str, Any]:
         if self._price is not None and metadata.tokens is not None:
-            metadata = replace(metadata, cost=self._price.of(metadata.tokens.estimated))
+            metadata = metadata._replace(cost=self._price.of(metadata.tokens.estimated))
         return with_metadata(result, metadata, plain=self._options.plain_meta)
 
     def _limited(self, reading: Reading, limits: ResultLimits, encoding: Encoding, call: Call, notice: str) -> _Done:
@@ -264,7 +264,7 @@ class Results:
 
     def _estimate(self, reading: Reading, count: PartwiseCount, *, exactly: bool) -> TokenInfo:
         tokens = self._estimator.estimate(reading.texts, exactly=exactly, count=count)
-        return replace(tokens, warning=f"{tokens.warning}; {NOT_COUNTED}") if reading.has_uncounted else tokens
+        return tokens._replace(warning=f"{tokens.warning}; {NOT_COUNTED}") if reading.has_uncounted else tokens
 
     async def _selected(
         self, reading: Reading, select: Projection, treatment: Treatment, call: Call, performance: PerformanceInfo
