@@ -16,7 +16,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from opentelemetry.context import get_current
-from opentelemetry.trace import INVALID_SPAN_CONTEXT, get_current_span
+from opentelemetry.trace import get_current_span
 
 from mcp_optimizer.audit.digests import digest_of_arguments, digest_of_result
 from mcp_optimizer.audit.outcomes import outcome_of
@@ -169,8 +169,10 @@ def trace_id(caller: Caller) -> str:
     parent = meta.get("traceparent") if isinstance(meta, dict) else None
     if isinstance(parent, str) and (found := _TRACE.fullmatch(parent)) and found[1] != _NO_TRACE:
         return found[1]
-    # Without tracing there is nothing in the context, which takes a fraction of the time to see.
-    own = get_current_span().get_span_context() if get_current() else INVALID_SPAN_CONTEXT
+    if not get_current():
+        # Without tracing there is nothing in the context, which takes a fraction of the time to see.
+        return ""
+    own = get_current_span().get_span_context()
     return f"{own.trace_id:032x}" if own.is_valid else ""
 
 

@@ -30,19 +30,17 @@ class SessionLabels:
 
     def of(self, caller: Caller) -> tuple[str, str]:
         """The conversation and the client."""
-        salt = self._salt(caller)
-        key = (salt, caller.conversation, caller.client)
+        link = caller.link
+        salt, conversation = self._process, caller.key if link is None else link.key
+        if link is not None and (shared := self._shared()):
+            # A modern client has only its name, and would be one conversation for ever.
+            salt = f"{shared} {round(time.time()) // _DAY}" if link.is_modern else shared
+        key = (salt, conversation, caller.client)
         known = self._known.get(key)
         if known is None:
-            session = hashlib.sha256(f"{salt} {caller.conversation}".encode("utf-8", "replace")).hexdigest()[:16]
+            session = hashlib.sha256(f"{salt} {conversation}".encode("utf-8", "replace")).hexdigest()[:16]
             known = (session, printable(caller.client)[:_LONGEST_NAME])
             if len(self._known) >= _MOST_KNOWN:
                 self._known.clear()
             self._known[key] = known
         return known
-
-    def _salt(self, caller: Caller) -> str:
-        if caller.link is None or not (shared := self._shared()):
-            return self._process
-        # A modern client has only its name, and would be one conversation for ever.
-        return f"{shared} {round(time.time()) // _DAY}" if caller.link.is_modern else shared

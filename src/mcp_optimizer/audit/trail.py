@@ -89,7 +89,9 @@ class AuditTrail:
             return
         entry = bounded(entry)
         if self._key is not None:
-            self._put(self._key.keyed(entry))
+            entry = self._key.keyed(entry)
+            for writer in self._writers:
+                writer.put(entry)
         elif len(self._unkeyed) < self._capacity:
             self._unkeyed.append(entry)
         else:
@@ -127,15 +129,12 @@ class AuditTrail:
         await asyncio.gather(*(writer.stop() for writer in self._writers))
         self._is_started = False
 
-    def _put(self, entry: AuditEntry) -> None:
-        for writer in self._writers:
-            writer.put(entry)
-
     def _use(self, key: HashKey) -> None:
         self._key = key
         waiting, self._unkeyed = self._unkeyed, []
-        for entry in waiting:
-            self._put(key.keyed(entry))
+        for entry in map(key.keyed, waiting):
+            for writer in self._writers:
+                writer.put(entry)
 
     async def _find_key(self, store: Store, reading: asyncio.Task[bool]) -> None:
         """Use the key of the database, from when it can be read; until then, after a while, another."""

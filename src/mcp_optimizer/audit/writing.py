@@ -70,11 +70,13 @@ class AuditWriter:
         return len(self._queue)
 
     def put(self, entry: AuditEntry) -> None:
-        if len(self._queue) >= self._capacity:
+        queue = self._queue
+        if len(queue) >= self._capacity:
             self.lost(1)
             return
-        self._queue.append(entry)
-        self._arrived.set()
+        if not queue:
+            self._arrived.set()
+        queue.append(entry)
 
     def lost(self, count: int) -> None:
         """Entries could not be kept."""
@@ -104,8 +106,9 @@ class AuditWriter:
     async def _write(self) -> None:
         pause = self._first_pause
         while not (self._ending.is_set() and not self._queue):
-            await self._arrived.wait()
-            self._arrived.clear()
+            if not self._queue:
+                self._arrived.clear()
+                await self._arrived.wait()
             await self._paused(_TOGETHER)
             is_ending = self._ending.is_set()
             while not await self._write_waiting():

@@ -81,11 +81,16 @@ class Snapshot:
 
     def listed_as(self, name: str) -> CatalogTool | None:
         """The running tool with this public name, as `by_name` says it, in a third of the time."""
-        for position in self.names.named(name):
-            tool = self.tools[position]
-            if tool is not None and tool.name == name:
-                return tool
-        return None
+        names = self.names
+        position = names.first.get(name)
+        if position is None:
+            return None
+        tool = self.tools[position]
+        if tool is not None and tool.name == name:
+            # As nearly always: no other tool has, or may get, this name.
+            return tool
+        others = self.at(names.further.get(name, ()))
+        return next((other for other in others if other.name == name), None)
 
     @lazy
     def running(self) -> tuple[CatalogTool, ...]:

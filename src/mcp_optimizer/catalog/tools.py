@@ -34,7 +34,8 @@ class CatalogTool:
     @property
     def key(self) -> tuple[str, str]:
         """Its server and its own name there, which no other tool shares."""
-        return self.record.server, self.record.name
+        record = self.record
+        return record.server, record.definition.name
 
     @property
     def definition(self) -> McpTool:

@@ -6,8 +6,9 @@ conversation is ever a label.
 
 from __future__ import annotations
 
+import operator
 from bisect import bisect_left
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from itertools import accumulate
 
@@ -27,16 +28,31 @@ _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 
 _MOST_SESSIONS = 10_000
 
 
-class _Histogram:
-    """Durations by label; a simple structure, because every call adds to it."""
+_KIND, _SERVER, _OUTCOME = range(3)
+_Labels = tuple[EventKind, str, Outcome]
+"""A kind, the server if it is a call, and an outcome."""
+
+
+class _Tally:
+    """Events with the same labels; a simple structure, because every call adds to one."""
+
+    __slots__ = ("counts", "seconds", "tokens")
 
     def __init__(self) -> None:
         self.counts = [0] * (len(_SECONDS) + 1)
-        self.total = 0.0
+        """By duration."""
+        self.seconds = 0.0
+        self.tokens = 0
 
-    def add(self, seconds: float) -> None:
+    def count(self, seconds: float, tokens: int) -> None:
         self.counts[bisect_left(_SECONDS, seconds)] += 1
-        self.total += seconds
+        self.seconds += seconds
+        self.tokens += tokens
+
+    def add(self, other: _Tally) -> None:
+        self.counts = list(map(operator.add, self.counts, other.counts))
+        self.seconds += other.seconds
+        self.tokens += other.tokens
 
     @property
     def buckets(self) -> list[tuple[str, float]]:
@@ -60,11 +76,7 @@ class Meters(Collector):
         self._snapshot = snapshot
         self._refused = refused
         self._savings = RunningSavings(assumptions, _MOST_SESSIONS)
-        self._events: Counter[tuple[EventKind, Outcome]] = Counter()
-        self._calls: Counter[tuple[str, Outcome]] = Counter()
-        self._sent: Counter[EventKind] = Counter()
-        self._seconds: defaultdict[EventKind, _Histogram] = defaultdict(_Histogram)
-        self._call_seconds: defaultdict[str, _Histogram] = defaultdict(_Histogram)
+        self._tallies: dict[_Labels, _Tally] = {}
         self._cut = self._cached = self._truncated = 0
         self._registry = CollectorRegistry()
         self._registry.register(self)
@@ -76,19 +88,28 @@ class Meters(Collector):
 
     def take(self, event: Event) -> None:
         """Count an event."""
-        kind, outcome, seconds = event.kind, event.outcome, event.milliseconds / 1_000
-        self._events[kind, outcome] += 1
-        self._sent[kind] += event.tokens
-        self._seconds[kind].add(seconds)
-        if kind is EventKind.CALL:
-            # Only servers of the server file: a label that anyone could choose would have endless values.
-            server = event.server if event.server in self._snapshot().states else "none"
-            self._calls[server, outcome] += 1
-            self._call_seconds[server].add(seconds)
+        tally = self._tallies.get((event.kind, event.server, event.outcome)) or self._tally(event)
+        tally.count(event.milliseconds / 1_000, event.tokens)
         self._cut += event.full_tokens - event.tokens
         self._cached += event.cached
         self._truncated += event.truncated
         self._savings.take(event)
+
+    def _tally(self, event: Event) -> _Tally:
+        """That of an event whose server has none yet."""
+        server = ""
+        if event.kind is EventKind.CALL:
+            # Only servers of the server file: a label that anyone could choose would have endless values.
+            server = event.server if event.server in self._snapshot().states else "none"
+        return self._tallies.setdefault((event.kind, server, event.outcome), _Tally())
+
+    def _by(self, *labels: int, kind: EventKind | None = None) -> dict[tuple[str, ...], _Tally]:
+        """All events, or those of one kind, by some of their labels."""
+        found: defaultdict[tuple[str, ...], _Tally] = defaultdict(_Tally)
+        for known, tally in list(self._tallies.items()):
+            if kind is None or kind is known[0]:
+                found[tuple(str(known[label]) for label in labels)].add(tally)
+        return found
 
     def exposition(self, accept: str = "") -> tuple[bytes, str]:
         """All metrics in the requested format, and its content type."""
@@ -99,22 +120,23 @@ class Meters(Collector):
         events = CounterMetricFamily(
             "mcp_optimizer_events", "Finds, calls, scripts, lists, reads and loads.", labels=["kind", "outcome"]
         )
-        for (kind, outcome), count in list(self._events.items()):
-            events.add_metric([kind.value, outcome.value], count)
+        for labels, tally in self._by(_KIND, _OUTCOME).items():
+            events.add_metric(labels, sum(tally.counts))
         calls = CounterMetricFamily("mcp_optimizer_calls", "Tool calls, by server.", labels=["server", "outcome"])
-        for (server, outcome), count in list(self._calls.items()):
-            calls.add_metric([server, outcome.value], count)
+        for labels, tally in self._by(_SERVER, _OUTCOME, kind=EventKind.CALL).items():
+            calls.add_metric(labels, sum(tally.counts))
+        by_kind = self._by(_KIND)
         sent = CounterMetricFamily("mcp_optimizer_tokens_sent", "Tokens sent to clients.", labels=["kind"])
-        for kind, tokens in list(self._sent.items()):
-            sent.add_metric([kind.value], tokens)
+        for labels, tally in by_kind.items():
+            sent.add_metric(labels, tally.tokens)
         seconds = HistogramMetricFamily("mcp_optimizer_duration_seconds", "Time to a reply.", labels=["kind"])
-        for kind, taken in list(self._seconds.items()):
-            seconds.add_metric([kind.value], taken.buckets, taken.total)
+        for labels, tally in by_kind.items():
+            seconds.add_metric(labels, tally.buckets, tally.seconds)
         by_server = HistogramMetricFamily(
             "mcp_optimizer_call_duration_seconds", "Time to the result of a call, by server.", labels=["server"]
         )
-        for server, taken in list(self._call_seconds.items()):
-            by_server.add_metric([server], taken.buckets, taken.total)
+        for labels, tally in self._by(_SERVER, kind=EventKind.CALL).items():
+            by_server.add_metric(labels, tally.buckets, tally.seconds)
         read = CounterMetricFamily(
             "mcp_optimizer_prompt_tokens",
             "Tokens that models read, uncached, with the gateway and, calculated, without it.",

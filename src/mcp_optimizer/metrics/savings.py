@@ -19,6 +19,7 @@ through a whole history (`conversations`), Prometheus adds up events as they hap
 
 from __future__ import annotations
 
+import math
 from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -120,16 +121,16 @@ class Conversation:
     def __init__(self, assumptions: Assumptions, menu: int | None = None) -> None:
         """`menu` are the tokens of the list that the client loaded before, if known."""
         self._assumptions = assumptions
-        self._menu = menu
+        self._menu = assumptions.own_tokens if menu is None else menu
         self._ours = _Side()
         self._theirs = _Side()
         self._baseline = 0
-        self._last_at: float | None = None
+        self._last_at = math.inf
         self._told = Savings()
 
     def is_over(self, at: float) -> bool:
         """Whether so much silence lies before this time that what is said then begins another conversation."""
-        return self._last_at is not None and at - self._last_at > SILENCE
+        return at - self._last_at > SILENCE
 
     def following(self) -> Conversation:
         """The next conversation of the same client, which still sends the list that it loaded before the silence."""
@@ -141,7 +142,7 @@ class Conversation:
             self._menu = event.tokens
             return
         self._baseline = event.baseline_tokens
-        self._ours.turn(self._list_tokens, event.tokens)
+        self._ours.turn(self._menu, event.tokens)
         if event.kind in _CALLING and event.outcome is not Outcome.BAD_REQUEST:
             self._theirs.turn(event.baseline_tokens, event.full_tokens)
 
@@ -151,16 +152,12 @@ class Conversation:
         return self._told - before
 
     @property
-    def _list_tokens(self) -> int:
-        return self._assumptions.own_tokens if self._menu is None else self._menu
-
-    @property
     def savings(self) -> Savings:
         """The savings so far."""
         if not self._ours.turns:
             return Savings()
         further = max(1, (self._assumptions.requests_per_session or 0) - self._ours.turns)
-        return Savings(1, self._ours.read(self._list_tokens, further), self._theirs.read(self._baseline, further))
+        return Savings(1, self._ours.read(self._menu, further), self._theirs.read(self._baseline, further))
 
 
 class _Side:
@@ -168,12 +165,15 @@ class _Side:
 
     def __init__(self) -> None:
         self.turns = 0
-        self._fresh = self._repeated = self._conversation = self._held = 0
+        self._fresh = self._repeated = self._conversation = 0
+        self._held = 0
         self._before: int | None = None
+        """The size of the last request, and of its list."""
 
     def turn(self, definitions: int, reply: int) -> None:
         """A request with this list got a reply of this size."""
-        size, known = self._next(definitions)
+        size = definitions + self._conversation
+        known = self._held if definitions == self._before else 0
         self._repeated += known
         self._fresh += size - known
         self._conversation += reply
@@ -184,13 +184,10 @@ class _Side:
         """The total, with `further` requests at the end: the first reads the last reply, the others read everything
         again.
         """
-        size, known = self._next(last_list)
+        size = last_list + self._conversation
+        known = self._held if last_list == self._before else 0
         repeated = self._repeated + known + size * (further - 1)
         return ModelInput(self.turns + further, self._fresh + size - known, repeated)
-
-    def _next(self, definitions: int) -> tuple[int, int]:
-        """The size of the next request, and how much of it the previous one contained."""
-        return definitions + self._conversation, self._held if definitions == self._before else 0
 
 
 class Conversations:
@@ -204,15 +201,17 @@ class Conversations:
 
     def of(self, event: Event) -> Conversation:
         """The conversation that this event is to be added to: its client's current one, or else a new one."""
-        conversation = self._current.pop(event.session, None)
+        session, current = event.session, self._current
+        conversation = current.get(session)
         if conversation is None:
-            conversation = Conversation(self._assumptions())
-        elif conversation.is_over(event.at):
-            conversation = conversation.following()
+            conversation = current[session] = Conversation(self._assumptions())
+            if self._most is not None and len(current) > self._most:
+                current.popitem(last=False)
+            return conversation
+        if conversation.is_over(event.at):
+            conversation = current[session] = conversation.following()
         # The last is the one that spoke last: who has been silent for longest is forgotten first.
-        self._current[event.session] = conversation
-        if self._most is not None and len(self._current) > self._most:
-            self._current.popitem(last=False)
+        current.move_to_end(session)
         return conversation
 
 

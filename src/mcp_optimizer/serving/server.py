@@ -145,6 +145,7 @@ class _Answers:
         self._refresher = refresher
         self._relay = relay
         self._accounts = accounts
+        self._accounting = accounts.answering if accounts is not None else AccountedAnswer
         self._own = own
         # Made once: the SDK copies it each time, and it never changes.
         self.server_info = lru_cache(lambda: server.server_info_stamp)
@@ -261,11 +262,6 @@ class _Answers:
                 raise as_mcp_error(error) from error
             result = as_tool_result(error, self._gateway.limits.reply_tokens // 2)
         return await self._gateway.results.described(result, started)
-
-    def _accounting(self, name: str, arguments: Mapping[str, Any], caller: Caller) -> AccountedAnswer:
-        if self._accounts is None:
-            return AccountedAnswer(name, arguments, caller)
-        return self._accounts.answering(name, arguments, caller)
 
     def _for_era(
         self, result: dict[str, Any], version: str, ttl_ms: int | None = None, scope: str = "private"
