@@ -166,7 +166,9 @@ class Clients:
             return None
         session = ctx.session
         outbox = Outbox(lambda method, params: _notify(session, method, params), self._most_waiting)
-        client = Client(_link_key(ctx), client_name(ctx), _declared(session), session, outbox)
+        name = client_name(ctx)
+        key = _link_key(ctx.request, principal_of(ctx.request), name)
+        client = Client(key, name, _declared(session), session, outbox)
         connection.state[_STATE_KEY] = client
         self._connected[id(client)] = client
         connection.exit_stack.callback(self._leave, client)
@@ -179,9 +181,9 @@ class Clients:
 
     def link(self, ctx: Context) -> _Link:
         """The link to the client of a request."""
-        return self._link(ctx, self.of(ctx))
+        return self._link(ctx, self.of(ctx), _link_key(ctx.request, principal_of(ctx.request), client_name(ctx)))
 
-    def _link(self, ctx: Context, client: Client | None) -> _Link:
+    def _link(self, ctx: Context, client: Client | None, key: str) -> _Link:
         if client is not None:
             return _Link(
                 client.key,
@@ -197,7 +199,7 @@ class Clients:
         meta = _raw_meta(ctx)
         capabilities = meta.get(types.CLIENT_CAPABILITIES_META_KEY)
         return _Link(
-            _link_key(ctx),
+            key,
             passable(capabilities) if isinstance(capabilities, dict) else {},
             ctx.protocol_version in MODERN_PROTOCOL_VERSIONS,
             meta.get(types.LOG_LEVEL_META_KEY),
@@ -207,12 +209,13 @@ class Clients:
 
     def caller(self, ctx: Context) -> Caller:
         """Who makes a request. What a caller's results are kept under: for one who was not verified, its connection."""
-        params, principal, client = ctx.params or {}, principal_of(ctx), self.of(ctx)
-        link = self._link(ctx, client)
+        params, principal, client = ctx.params or {}, principal_of(ctx.request), self.of(ctx)
+        name = client.name if client is not None else client_name(ctx)
+        key = client.key if client is not None else _link_key(ctx.request, principal, name)
         return Caller(
-            client.name if client is not None else client_name(ctx),
-            principal.id if principal.is_verified else link.key,
-            link,
+            name,
+            principal.id if principal.is_verified else key,
+            self._link(ctx, client, key),
             {name: params[name] for name in _PASSED_ON if name in params},
             principal,
             narrowed_by(ctx.request),
@@ -248,11 +251,11 @@ def is_http(request: Any) -> TypeGuard[Request]:
     return request is not None and isinstance(request, Request)
 
 
-def principal_of(ctx: Context) -> Principal:
+def principal_of(request: Any) -> Principal:
     """Who sent a request: whoever was verified over HTTP, or whoever started the gateway."""
-    if not is_http(ctx.request):
+    if not is_http(request):
         return LOCAL_PRINCIPAL
-    found = ctx.request.scope.get(PRINCIPAL_KEY)
+    found = request.scope.get(PRINCIPAL_KEY)
     return found if isinstance(found, Principal) else ANYONE
 
 
@@ -264,14 +267,13 @@ def narrowed_by(request: Any) -> frozenset[str] | None:
     return frozenset(name.strip() for name in asked.split(",") if name.strip()) or None
 
 
-def _link_key(ctx: Context) -> str:
+def _link_key(request: Any, principal: Principal, name: str) -> str:
     """The HTTP session, if there is one; for modern, which has none, the client's own name. Of a verified caller, only
     among its own: an id has no line break, so that no name continues it to the id of another.
     """
-    if not is_http(ctx.request):
+    if not is_http(request):
         return "local"
-    principal = principal_of(ctx)
-    own = ctx.request.headers.get(MCP_SESSION_ID_HEADER) or client_name(ctx)
+    own = request.headers.get(MCP_SESSION_ID_HEADER) or name
     return f"{principal.id}\n{own}" if principal.is_verified else f"http:{own}"
 
 

@@ -40,7 +40,7 @@ class HeldFirstEvents:
         self._seconds = seconds
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http" or scope["method"] != "POST":
+        if scope["method"] != "POST":
             await self._app(scope, receive, send)
             return
         hold = _Hold()

@@ -109,10 +109,10 @@ def build_http_app(
     app = Starlette(
         routes=[*known, Route("/{path:path}", _nowhere)], lifespan=lambda _app: _running(sessions, forwarding)
     )
-    app.add_middleware(McpFirst, mcp=StreamableHTTPASGIApp(sessions))
-    app.add_middleware(UnusedSessions, manager=sessions)
-    app.add_middleware(LargeBodies)
-    app.add_middleware(HeldFirstEvents)
+    mcp = StreamableHTTPASGIApp(sessions)
+    # Only legacy requests open sessions, and streams that begin with an empty event.
+    legacy = HeldFirstEvents(LargeBodies(UnusedSessions(mcp, sessions)))
+    app.add_middleware(McpFirst, modern=LargeBodies(mcp), legacy=legacy)
     app.add_middleware(StrippedHeaders)
     app.add_middleware(LastCalls, requests=served)
     return app
@@ -135,13 +135,18 @@ async def _nowhere(_request: Request) -> Response:
 class McpFirst:
     """Takes the requests to `/mcp` past Starlette's routing, which costs each of them a twentieth of its time."""
 
-    def __init__(self, app: ASGIApp, mcp: ASGIApp) -> None:
+    def __init__(self, app: ASGIApp, modern: ASGIApp, legacy: ASGIApp) -> None:
         self._app = app
-        self._mcp = mcp
+        self._modern = modern
+        self._legacy = legacy
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        is_mcp = scope["type"] == "http" and scope["path"] == "/mcp"
-        await (self._mcp if is_mcp else self._app)(scope, receive, send)
+        if scope["type"] != "http" or scope["path"] != "/mcp":
+            await self._app(scope, receive, send)
+        elif any(name == _REVISION and value in _MODERN for name, value in scope["headers"]):
+            await self._modern(scope, receive, send)
+        else:
+            await self._legacy(scope, receive, send)
 
 
 class StrippedHeaders:
@@ -165,7 +170,8 @@ class UnusedSessions:
         self._seconds = seconds
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http" or _opens_no_session(scope):
+        if any(name == _SESSION for name, _ in scope["headers"]):
+            # It names one that is open.
             await self._app(scope, receive, send)
             return
         opened = ""
@@ -181,12 +187,6 @@ class UnusedSessions:
         finally:
             if opened:
                 end_unless_used(self._manager, opened, self._seconds)
-
-
-def _opens_no_session(scope: Scope) -> bool:
-    """Whether a request names its session, or a revision without sessions."""
-    headers: list[tuple[bytes, bytes]] = scope["headers"]
-    return any(name == _SESSION or (name == _REVISION and value in _MODERN) for name, value in headers)
 
 
 def admitted_hosts(allowed_hosts: Sequence[str], allowed_origins: Sequence[str]) -> TransportSecuritySettings:

@@ -25,6 +25,7 @@ from mcp_optimizer.callers.door import Denied, Door
 from mcp_optimizer.domain.caller import Caller
 from mcp_optimizer.domain.principal import ANYONE, Principal
 from mcp_optimizer.relay.connected import PRINCIPAL_KEY, narrowed_by
+from mcp_optimizer.runtime.deadline import Deadline
 from mcp_optimizer.serving.forwarded import FORWARDED_KEY
 from mcp_optimizer.serving.forwarding import Forwarding
 from mcp_optimizer.serving.gate import LARGE, PARAMS_KEY, Gate, Refused
@@ -172,7 +173,7 @@ class HttpGate:
         """The complete body; None if the client left."""
         limits, body = self._gate.limits, bytearray()
         try:
-            async with asyncio.timeout(limits.request_seconds):
+            with Deadline(limits.request_seconds):
                 while True:
                     message = await receive()
                     if message["type"] != "http.request":

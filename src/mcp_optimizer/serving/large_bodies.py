@@ -10,10 +10,10 @@ import asyncio
 from typing import Any
 
 from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
-from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from mcp_optimizer.largejson.raw import Placeholders
+from mcp_optimizer.relay.connected import is_http
 
 _SCOPE_KEY = "mcp_optimizer.large"
 
@@ -21,13 +21,13 @@ _SCOPE_KEY = "mcp_optimizer.large"
 async def leave_large(ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
     """A middleware of the MCP server: large values stay with the HTTP request."""
     result = await call_next(ctx)
-    large = ctx.request.scope.get(_SCOPE_KEY) if isinstance(ctx.request, Request) else None
+    large = ctx.request.scope.get(_SCOPE_KEY) if is_http(ctx.request) else None
     return large.take(result) if large is not None and isinstance(result, dict) else result
 
 
 def has_left(ctx: ServerRequestContext[Any, Any]) -> bool:
     """Whether part of the result stays with the request, so the result can be sent only on it."""
-    return isinstance(ctx.request, Request) and bool(ctx.request.scope.get(_SCOPE_KEY))
+    return is_http(ctx.request) and bool(ctx.request.scope.get(_SCOPE_KEY))
 
 
 class LargeBodies:
@@ -37,9 +37,6 @@ class LargeBodies:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
         large = Placeholders()
 
         async def fill(message: Message) -> None:

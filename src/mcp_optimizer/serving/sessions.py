@@ -26,7 +26,7 @@ from starlette.types import Message, Receive, Scope, Send
 
 from mcp_optimizer.callers.door import Door
 from mcp_optimizer.domain.principal import ANYONE, Principal
-from mcp_optimizer.relay.connected import PRINCIPAL_KEY
+from mcp_optimizer.relay.connected import PRINCIPAL_KEY, is_http
 from mcp_optimizer.relay.sdk_internals import OpenSessionManager
 from mcp_optimizer.relay.sdk_streams import OpenTransport
 from mcp_optimizer.runtime.owned_names import new_owner
@@ -137,7 +137,7 @@ class Sessions(OpenSessionManager[SessionEvents]):
         if ctx.method == "initialize":
             self.remember(ctx)
         result = await leave_large(ctx, call_next)
-        if isinstance(ctx.request, Request) and has_left(ctx) and AT_ONCE_KEY not in ctx.request.scope:
+        if is_http(ctx.request) and has_left(ctx) and AT_ONCE_KEY not in ctx.request.scope:
             events = self._of_session.get(ctx.request.headers.get(MCP_SESSION_ID_HEADER))
             if events is not None:
                 events.leave_out(str(ctx.request_id))
