@@ -17,8 +17,8 @@ from mcp_optimizer.serving.server import build_server
 
 if TYPE_CHECKING:
     from mcp.server.lowlevel import Server
-    from starlette.applications import Starlette
     from starlette.routing import Route
+    from starlette.types import ASGIApp
 
     from mcp_optimizer.app.reloading import Reloading
     from mcp_optimizer.dashboard.routes import Dashboard
@@ -41,7 +41,7 @@ def mcp_server(parts: Parts) -> Server[Any]:
 
 def http_app(
     parts: Parts, life: Life, costs: Costs, host: str, reloading: Reloading | None = None
-) -> tuple[Starlette, Dashboard | None]:
+) -> tuple[ASGIApp, Dashboard | None]:
     """/mcp, /health, /ready, and, if the settings want it, the dashboard."""
     from mcp_optimizer.callers.door import Door
     from mcp_optimizer.domain.addresses import is_loopback

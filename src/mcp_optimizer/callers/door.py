@@ -6,7 +6,7 @@ credential.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from mcp_optimizer.callers.credentials import Credentials
@@ -92,6 +92,10 @@ class Door:
         name = host[: host.rindex("]") + 1] if host.startswith("[") and "]" in host else host.partition(":")[0]
         usual = 443 if scheme == "https" else 80
         return f"{scheme}://{name.lower()}{'' if port in (None, usual) else f':{port}'}{MCP_PATH}"
+
+    def asks_nothing_of(self, fields: Mapping[bytes, bytes]) -> bool:
+        """Whether whoever sent these header fields is ANYONE, without a further look."""
+        return self._is_open and _AUTHORIZATION not in fields and _API_KEY not in fields
 
     async def admit(self, headers: Iterable[tuple[bytes, bytes]], resource: str) -> Principal:
         """Who sent a request with these headers; raises Denied."""

@@ -261,7 +261,7 @@ class Gateway:
 
     def input_schema(self, tool_name: str) -> Mapping[str, Any] | None:
         """The schema of a tool that has parameters sent as headers; None for any other."""
-        tool = self._catalog.snapshot.by_name.get(tool_name)
+        tool = self._catalog.snapshot.listed_as(tool_name)
         if tool is None or not _has_header_parameters(tool.record.definition):
             return None
         return tool.record.details.input_schema

@@ -7,7 +7,7 @@ if there is none. A modern client has no connection, only requests.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, TypeGuard
 
 import anyio
@@ -24,6 +24,7 @@ from mcp_optimizer.domain.caller import Caller, ClientLink
 from mcp_optimizer.domain.principal import ANYONE, LOCAL_PRINCIPAL, Principal
 from mcp_optimizer.domain.result_type import ANSWERS
 from mcp_optimizer.limits import DEFAULT_LIMITS, Limits
+from mcp_optimizer.relay.head import fields_of
 from mcp_optimizer.relay.outbox import Outbox
 from mcp_optimizer.relay.placed_bus import ResourcePlace
 from mcp_optimizer.relay.sdk_internals import ask_client, connection_of
@@ -40,6 +41,7 @@ ORPHANED_KEY = "mcp_optimizer.orphaned"
 """The key that an HTTP request carries if it answers a call that waited at a gateway which is gone."""
 
 _STATE_KEY = "mcp-optimizer/client"
+_SESSION = MCP_SESSION_ID_HEADER.encode()
 _TASKS = "io.modelcontextprotocol/tasks"
 _PASSED_ON = ("_meta", *ANSWERS)
 
@@ -200,7 +202,7 @@ class Clients:
         capabilities = meta.get(types.CLIENT_CAPABILITIES_META_KEY)
         return _Link(
             key,
-            passable(capabilities) if isinstance(capabilities, dict) else {},
+            passable(capabilities) if capabilities and isinstance(capabilities, dict) else {},
             ctx.protocol_version in MODERN_PROTOCOL_VERSIONS,
             meta.get(types.LOG_LEVEL_META_KEY),
             ctx.session,
@@ -209,18 +211,21 @@ class Clients:
 
     def caller(self, ctx: Context) -> Caller:
         """Who makes a request. What a caller's results are kept under: for one who was not verified, its connection."""
-        params, principal, client = ctx.params or {}, principal_of(ctx.request), self.of(ctx)
+        params, request, client = ctx.params or {}, ctx.request, self.of(ctx)
+        principal = principal_of(request)
         name = client.name if client is not None else client_name(ctx)
-        key = client.key if client is not None else _link_key(ctx.request, principal, name)
-        return Caller(
+        key = client.key if client is not None else _link_key(request, principal, name)
+        caller = Caller(
             name,
             principal.id if principal.is_verified else key,
             self._link(ctx, client, key),
             {name: params[name] for name in _PASSED_ON if name in params},
             principal,
-            narrowed_by(ctx.request),
-            is_orphaned=is_http(ctx.request) and ORPHANED_KEY in ctx.request.scope,
         )
+        if not is_http(request):
+            return caller
+        narrowed, is_orphaned = narrowed_by(request), ORPHANED_KEY in request.scope
+        return replace(caller, narrowed=narrowed, is_orphaned=is_orphaned) if narrowed or is_orphaned else caller
 
 
 def _declared(session: ServerSession) -> dict[str, Any]:
@@ -245,10 +250,8 @@ def _raw_meta(ctx: Context) -> Mapping[str, Any]:
 
 
 def is_http(request: Any) -> TypeGuard[Request]:
-    """Whether the request of a context came over HTTP. It is None on stdio, and asking it for an abstract class takes
-    long.
-    """
-    return request is not None and isinstance(request, Request)
+    """Whether the request of a context came over HTTP. It is None on stdio; asking for an abstract class takes long."""
+    return type(request) is Request or (request is not None and isinstance(request, Request))
 
 
 def principal_of(request: Any) -> Principal:
@@ -273,7 +276,8 @@ def _link_key(request: Any, principal: Principal, name: str) -> str:
     """
     if not is_http(request):
         return "local"
-    own = request.headers.get(MCP_SESSION_ID_HEADER) or name
+    session = fields_of(request.scope).get(_SESSION)
+    own = session.decode("latin-1") if session else name
     return f"{principal.id}\n{own}" if principal.is_verified else f"http:{own}"
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextvars import ContextVar
 from functools import cached_property
 from typing import Any, Generic, TypeVar
@@ -152,11 +152,11 @@ class OpenSessionManager(StreamableHTTPSessionManager, Generic[Events]):
         """The middlewares of the server, as they are when its first session begins or its first call arrives."""
         return CallChain(self.app.middleware, self._lifespan_state)
 
-    async def answer_call(
+    def answer_call(
         self, context: DispatchContext[TransportContext], connection: Connection, params: Mapping[str, Any]
-    ) -> dict[str, Any]:
+    ) -> Awaitable[dict[str, Any]]:
         """The result of a call that belongs to no session; raises what the middlewares raise."""
-        return await self.chain.answer(context, connection, params)
+        return self.chain.answer(context, connection, params)
 
     async def drop_unused(self) -> bool:
         """End the session that was not used for the longest time, if one has no request in progress."""

@@ -162,7 +162,7 @@ class Relay:
 
     def _client_connected(self, ctx: Context) -> None:
         """Register the client, because even one that only listens is notified of changes."""
-        if self.clients.of(ctx) is not None or ctx.protocol_version in MODERN_PROTOCOL_VERSIONS:
+        if ctx.protocol_version in MODERN_PROTOCOL_VERSIONS or self.clients.of(ctx) is not None:
             self._pool.client_connected(lambda: self.clients.link(ctx).lasting)
 
     async def _answer(self, ctx: Context, handler: Handler) -> dict[str, Any]:

@@ -83,13 +83,20 @@ class Gate:
         self._plain_calls = PlainCalls()
 
     async def read(self, data: bytes | bytearray) -> JSONRPCMessage:
-        """The message in these bytes; raises Refused."""
+        """The message in these bytes; raises Refused. Large ones are read in a thread."""
+        if len(data) < LARGE:
+            return self.read_at_once(data)
         try:
-            if len(data) >= LARGE:
-                return await asyncio.to_thread(self._read, data)
+            return await asyncio.to_thread(self._read, data)
+        except Refused as refused:
+            self.count(refused.reason)
+            raise
+
+    def read_at_once(self, data: bytes | bytearray) -> JSONRPCMessage:
+        try:
             return self._read(data)
         except Refused as refused:
-            self.refused[refused.reason] += 1
+            self.count(refused.reason)
             raise
 
     def request(self, data: bytes) -> ClientRequest | None:

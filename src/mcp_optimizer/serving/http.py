@@ -7,13 +7,13 @@ client never used is ended soon.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
 from mcp.server.lowlevel import Server
 from mcp.server.streamable_http import MCP_SESSION_ID_HEADER
-from mcp.server.streamable_http_manager import StreamableHTTPASGIApp, StreamableHTTPSessionManager
+from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from mcp.server.transport_security import TransportSecuritySettings
 from mcp.shared.inbound import MCP_PROTOCOL_VERSION_HEADER
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
@@ -27,6 +27,7 @@ from mcp_optimizer.callers.door import Door
 from mcp_optimizer.catalog import LiveCatalog
 from mcp_optimizer.domain.addresses import is_loopback
 from mcp_optimizer.errors import ConfigurationError
+from mcp_optimizer.relay.head import fields_of
 from mcp_optimizer.relay.sdk_internals import end_unless_used
 from mcp_optimizer.runtime.signatures import Signatures
 from mcp_optimizer.serving.ended_sessions import EndedSessions
@@ -63,7 +64,7 @@ def build_http_app(
     ended: EndedSessions | None = None,
     forwarding: Forwarding | None = None,
     routes: Sequence[Route] = (),
-) -> Starlette:
+) -> ASGIApp:
     """The ASGI application; its lifespan runs the MCP sessions.
 
     `is_ready` says whether a tool can be found and called now. `requests` counts those in progress, and says when the
@@ -106,16 +107,13 @@ def build_http_app(
     server.middleware.insert(0, sessions.around)
     known = [Route("/health", health), Route("/ready", ready), *described, *between, *routes]
     # The last one keeps Starlette from sending others to a similar address, at whatever host they name.
-    app = Starlette(
+    pages = Starlette(
         routes=[*known, Route("/{path:path}", _nowhere)], lifespan=lambda _app: _running(sessions, forwarding)
     )
-    mcp = StreamableHTTPASGIApp(sessions)
+    mcp = sessions.asgi_app
     # Only legacy requests open sessions, and streams that begin with an empty event.
     legacy = HeldFirstEvents(LargeBodies(UnusedSessions(mcp, sessions)))
-    app.add_middleware(McpFirst, modern=LargeBodies(mcp), legacy=legacy)
-    app.add_middleware(StrippedHeaders)
-    app.add_middleware(LastCalls, requests=served)
-    return app
+    return LastCalls(HttpEntrance(pages, modern=LargeBodies(mcp), legacy=legacy), served)
 
 
 @asynccontextmanager
@@ -132,33 +130,24 @@ async def _nowhere(_request: Request) -> Response:
     return PlainTextResponse("Not Found", status_code=404)
 
 
-class McpFirst:
-    """Takes the requests to `/mcp` past Starlette's routing, which costs each of them a twentieth of its time."""
+class HttpEntrance:
+    """Where every request comes in. Header values lose the blanks around them, which are not theirs and which uvicorn's
+    parser keeps at the end. Requests to `/mcp` pass by Starlette, which would cost each of them a tenth of its time.
+    """
 
-    def __init__(self, app: ASGIApp, modern: ASGIApp, legacy: ASGIApp) -> None:
-        self._app = app
+    def __init__(self, pages: ASGIApp, *, modern: ASGIApp, legacy: ASGIApp) -> None:
+        self._pages = pages
         self._modern = modern
         self._legacy = legacy
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http" or scope["path"] != "/mcp":
-            await self._app(scope, receive, send)
-        elif any(name == _REVISION and value in _MODERN for name, value in scope["headers"]):
-            await self._modern(scope, receive, send)
-        else:
-            await self._legacy(scope, receive, send)
-
-
-class StrippedHeaders:
-    """Header values without surrounding whitespace, as HTTP defines them; uvicorn's parser keeps it at the end."""
-
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http":
-            scope["headers"] = [(name, value.strip(b" \t")) for name, value in scope["headers"]]
-        await self._app(scope, receive, send)
+    def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
+        if scope["type"] != "http":
+            return self._pages(scope, receive, send)
+        scope["headers"] = [(name, value.strip(b" \t")) for name, value in scope["headers"]]
+        if scope["path"] != "/mcp":
+            return self._pages(scope, receive, send)
+        is_modern = fields_of(scope).get(_REVISION) in _MODERN
+        return (self._modern if is_modern else self._legacy)(scope, receive, send)
 
 
 class UnusedSessions:
@@ -170,7 +159,7 @@ class UnusedSessions:
         self._seconds = seconds
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if any(name == _SESSION for name, _ in scope["headers"]):
+        if _SESSION in fields_of(scope):
             # It names one that is open.
             await self._app(scope, receive, send)
             return

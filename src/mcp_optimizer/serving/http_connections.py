@@ -13,6 +13,7 @@ import httptools
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from mcp_optimizer.limits import Limits
+from mcp_optimizer.serving.request_bodies import WHOLE_KEY
 
 _BUSY = b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
 _TOO_LONG = b"HTTP/1.1 431 Request Header Fields Too Large\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
@@ -87,6 +88,8 @@ class _BoundedConnection(HttpToolsProtocol):
     def on_message_complete(self) -> None:
         self._since_progress = 0
         if not self._offers_upgrade():
+            scope: Any = self.scope
+            scope[WHOLE_KEY] = True
             super().on_message_complete()
 
     def pause_writing(self) -> None:

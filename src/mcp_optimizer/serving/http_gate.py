@@ -15,7 +15,7 @@ import pydantic_core
 from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
 from mcp.server.auth.provider import AccessToken
 from mcp.server.streamable_http import MCP_SESSION_ID_HEADER
-from mcp.server.transport_security import TransportSecurityMiddleware, TransportSecuritySettings
+from mcp.server.transport_security import TransportSecuritySettings
 from mcp_types import JSONRPCError, JSONRPCMessage, JSONRPCNotification, JSONRPCRequest
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
@@ -25,24 +25,25 @@ from mcp_optimizer.callers.door import Denied, Door
 from mcp_optimizer.domain.caller import Caller
 from mcp_optimizer.domain.principal import ANYONE, Principal
 from mcp_optimizer.relay.connected import PRINCIPAL_KEY, narrowed_by
-from mcp_optimizer.runtime.deadline import Deadline
+from mcp_optimizer.relay.head import fields_of
 from mcp_optimizer.serving.forwarded import FORWARDED_KEY
 from mcp_optimizer.serving.forwarding import Forwarding
 from mcp_optimizer.serving.gate import LARGE, PARAMS_KEY, Gate, Refused
-from mcp_optimizer.serving.held_bodies import RETRY_AFTER, HeldBody, RoomForBodies
+from mcp_optimizer.serving.held_bodies import RETRY_AFTER
+from mcp_optimizer.serving.hosts import Hosts
 from mcp_optimizer.serving.http_lane import HttpLane
 from mcp_optimizer.serving.last_requests import release_stream
 from mcp_optimizer.serving.lasting_streams import LastingStreams
 from mcp_optimizer.serving.outlines import outlined
+from mcp_optimizer.serving.request_bodies import RequestBodies
 
 _CLOSING = 1.0
 """Seconds for closing the stream of an answered request."""
 
-_DISCARDING = 5.0
-
 _STATUS = {"size": 413, "slow": 408, "busy": 429, "full": 503}
 """By the reason of a refusal; any other reason is a bad request."""
 
+_SESSION = MCP_SESSION_ID_HEADER.encode()
 _LISTEN = "subscriptions/listen"
 _UNKNOWN = 503
 _DENIALS = {403: "scope", _UNKNOWN: "unverified"}
@@ -71,13 +72,13 @@ class HttpGate:
         self._gate = gate
         self._door = door
         self._streams = LastingStreams()
-        self._hosts = TransportSecurityMiddleware(hosts)
-        self._room = RoomForBodies(gate)
+        self._hosts = Hosts(hosts)
+        self._bodies = RequestBodies(gate)
         self._under_way: dict[str, dict[str, asyncio.Event]] = {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         request = Request(scope)
-        if (refusal := await self._hosts.validate_request(request, is_post=request.method == "POST")) is not None:
+        if not self._hosts.has_admitted(scope) and (refusal := await self._hosts.refusal(request)) is not None:
             await refusal(scope, receive, send)
             return
         if self._forwarding is not None and (told := await self._forwarding.arrived(request)) is not None:
@@ -91,7 +92,7 @@ class HttpGate:
         if principal.is_verified:
             # The SDK answers a request on a session that another user opened as if there were no such session.
             scope["user"] = AuthenticatedUser(AccessToken(token="", client_id=principal.id, scopes=[]))
-        if request.method == "POST":
+        if scope["method"] == "POST":
             await self._post(request, principal, scope, receive, send)
         else:
             await self._last(self._stream(request, scope, receive, _with_retry(send)), request, principal)
@@ -118,7 +119,7 @@ class HttpGate:
         await self._streams.run(stream, is_admitted)
 
     async def _caller(self, request: Request) -> Principal:
-        if self._door is None:
+        if self._door is None or self._door.asks_nothing_of(fields_of(request.scope)):
             return ANYONE
         return await self._door.admit(request.scope["headers"], self._resource(request))
 
@@ -138,18 +139,20 @@ class HttpGate:
         return JSONResponse(denied.body, denied.status, {**denied.headers, **more})
 
     async def _post(self, request: Request, principal: Principal, scope: Scope, receive: Receive, send: Send) -> None:
-        held, session = self._room.body(), _session_of(request)
+        held, session = self._bodies.held(), _session_of(request)
         try:
-            body = await self._body(receive, held)
+            body = await self._bodies.read(scope, receive, held)
             if body is None:
                 return
-            message = await self._gate.read(body)
+            message = self._gate.read_at_once(body) if len(body) < LARGE else await self._gate.read(body)
             if self._door is not None and principal.scopes is not None:
                 asking = Caller(principal=principal, narrowed=narrowed_by(request))
                 self._door.check_scopes(asking, message, self._resource(request))
-            if await self._is_elsewhere(request, message, body, scope, receive, send):
+            others = self._forwarding
+            if others is not None and await self._is_elsewhere(others, request, message, body, scope, receive, send):
                 return
-            await self._admit(session, message)
+            if session is not None:
+                await self._admit(session, message)
         except Denied as denied:
             await self._turned_away(denied, request)(scope, receive, send)
             return
@@ -167,43 +170,27 @@ class HttpGate:
             lasts = isinstance(message, JSONRPCRequest) and message.method == _LISTEN
             await (self._last(answering, request, principal) if lasts else answering)
         finally:
-            self._leave(session, message)
-
-    async def _body(self, receive: Receive, held: HeldBody) -> bytearray | None:
-        """The complete body; None if the client left."""
-        limits, body = self._gate.limits, bytearray()
-        try:
-            with Deadline(limits.request_seconds):
-                while True:
-                    message = await receive()
-                    if message["type"] != "http.request":
-                        return None
-                    body += message.get("body", b"")
-                    if len(body) > limits.request_bytes:
-                        body.clear()
-                        await _discard(receive)
-                        text = f"A message may have {limits.request_bytes:,} bytes."
-                        raise self._gate.refuse(Refused("size", types.INVALID_REQUEST, text))
-                    held.grow(len(body))
-                    if not message.get("more_body", False):
-                        return body
-        except TimeoutError:
-            text = f"The body of a request must arrive within {limits.request_seconds:g} s."
-            raise self._gate.refuse(Refused("slow", types.INVALID_REQUEST, text)) from None
+            if session is not None:
+                self._leave(session, message)
 
     async def _is_elsewhere(
-        self, request: Request, message: JSONRPCMessage, body: bytearray, scope: Scope, receive: Receive, send: Send
+        self,
+        others: Forwarding,
+        request: Request,
+        message: JSONRPCMessage,
+        body: bytearray,
+        scope: Scope,
+        receive: Receive,
+        send: Send,
     ) -> bool:
         """Whether another gateway answers this message."""
-        if self._forwarding is None:
-            return False
         resource, session = self._resource(request), _session_of(request)
         if session is not None and _cancelled(message) not in self._under_way.get(session, {}):
-            self._forwarding.tell_others(message, body, resource, scope)
-        return await self._forwarding.took(message, body, resource, scope, receive, send)
+            others.tell_others(message, body, resource, scope)
+        return await others.took(message, body, resource, scope, receive, send)
 
-    async def _admit(self, session: str | None, message: JSONRPCMessage) -> None:
-        if session is None or not isinstance(message, JSONRPCRequest):
+    async def _admit(self, session: str, message: JSONRPCMessage) -> None:
+        if not isinstance(message, JSONRPCRequest):
             return
         number = str(message.id)
         if (before := self._under_way.get(session, {}).get(number)) is not None:
@@ -223,8 +210,8 @@ class HttpGate:
             raise self._gate.refuse(refused)
         under_way[number] = asyncio.Event()
 
-    def _leave(self, session: str | None, message: JSONRPCMessage) -> None:
-        if session is None or not isinstance(message, JSONRPCRequest):
+    def _leave(self, session: str, message: JSONRPCMessage) -> None:
+        if not isinstance(message, JSONRPCRequest):
             return
         self._under_way[session].pop(str(message.id)).set()
         if not self._under_way[session]:
@@ -261,22 +248,14 @@ def resource_of(door: Door, request: Request) -> str:
 
 def _session_of(request: Request) -> str | None:
     """The session that a request names, among those of its caller: whether it is theirs, the SDK finds out later."""
-    session = request.headers.get(MCP_SESSION_ID_HEADER)
-    return None if session is None else f"{request.scope[PRINCIPAL_KEY].id}\n{session}"
+    session = fields_of(request.scope).get(_SESSION)
+    return None if session is None else f"{request.scope[PRINCIPAL_KEY].id}\n{session.decode('latin-1')}"
 
 
 def _cancelled(message: JSONRPCMessage) -> str:
     """The id of the request that a notification cancels."""
     params = message.params if isinstance(message, JSONRPCNotification) else None
     return str((params or {}).get("requestId"))
-
-
-async def _discard(receive: Receive) -> None:
-    """Read the rest of a body if that is quick: a client still sending when we close never sees our response."""
-    with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(_DISCARDING):
-            while (message := await receive())["type"] == "http.request" and message.get("more_body", False):
-                pass
 
 
 def _answer(refused: Refused) -> Response:

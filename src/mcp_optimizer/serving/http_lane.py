@@ -21,6 +21,7 @@ from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, MODERN_PROTOCOL_VERSI
 from starlette.requests import Request
 from starlette.types import Receive, Scope, Send
 
+from mcp_optimizer.relay.head import fields_of, is_repeated
 from mcp_optimizer.relay.sdk_calls import Outcome, SessionCalls
 from mcp_optimizer.relay.sdk_streams import LateStream, OpenTransport
 from mcp_optimizer.serving.first_events import release_first_event
@@ -39,7 +40,11 @@ _RESUMABLE = "2025-11-25"
 
 _USUAL_HEADER = 200
 _READ = (b"mcp-", b"content-type", b"accept", LAST_EVENT_ID.encode())
-"""The beginnings of the headers that are read."""
+"""The beginnings of the header fields that are read."""
+
+_REVISION = MCP_PROTOCOL_VERSION_HEADER.encode()
+_MODERN = frozenset(map(str.encode, MODERN_PROTOCOL_VERSIONS))
+_HANDSHAKE = frozenset(map(str.encode, HANDSHAKE_PROTOCOL_VERSIONS))
 
 
 class OpenSessions(Protocol):
@@ -67,15 +72,16 @@ class HttpLane:
         """The message as a call of this lane; None: the SDK answers it, or says what is wrong with it."""
         if not isinstance(message, JSONRPCRequest) or message.method != "tools/call" or message.params is None:
             return None
-        headers = _headers(request)
-        if headers.get("content-type") != "application/json" or not _accepts_both(headers.get("accept", "")):
+        scope = request.scope
+        fields = fields_of(scope)
+        if fields.get(b"content-type") != b"application/json" or not _accepts_both(fields.get(b"accept", b"")):
             return None
-        if FORWARDED_KEY in request.scope:
+        if FORWARDED_KEY in scope or is_repeated(scope, _READ):
+            # Of a field that is there twice, the SDK knows which of the two is meant.
             return None
-        revision = headers.get(MCP_PROTOCOL_VERSION_HEADER)
-        if revision in MODERN_PROTOCOL_VERSIONS:
-            return self._modern.takes(request, message, headers)
-        if revision not in HANDSHAKE_PROTOCOL_VERSIONS or LAST_EVENT_ID in headers:
+        if (revision := fields.get(_REVISION)) in _MODERN:
+            return self._modern.takes(request, message, fields)
+        if revision not in _HANDSHAKE or LAST_EVENT_ID.encode() in fields:
             return None
         transport = self._sessions.session_of(request)
         if transport is None or transport.mcp_session_id is None or not transport.is_free(str(message.id)):
@@ -83,7 +89,7 @@ class HttpLane:
         calls = self._sessions.calls_of(transport.mcp_session_id)
         if calls is None or not calls.is_open:
             return None
-        return LaneCall(self._sessions, transport, calls, request, message, revision, self._moment)
+        return LaneCall(self._sessions, transport, calls, request, message, revision.decode(), self._moment)
 
 
 class LaneCall:
@@ -175,19 +181,12 @@ def _written(message: JSONRPCRequest, outcome: Outcome) -> bytes:
     return pydantic_core.to_json(response)
 
 
-def _headers(request: Request) -> dict[str, str]:
-    """Those that matter here, by name; none if one is there twice, because the SDK knows which of the two is meant."""
-    lines = [line for line in request.scope["headers"] if line[0].startswith(_READ)]
-    found = {name.decode("latin-1"): value.decode("latin-1") for name, value in lines}
-    return found if len(found) == len(lines) else {}
-
-
-def _accepts_both(accept: str) -> bool:
+def _accepts_both(accept: bytes) -> bool:
     """Whether a client takes JSON and streams, as it must. A very long header is left to the SDK."""
     return len(accept) <= _USUAL_HEADER and _read_accept(accept)
 
 
 @lru_cache(maxsize=64)
-def _read_accept(accept: str) -> bool:
-    request = Request({"type": "http", "headers": [(b"accept", accept.encode("latin-1"))]})
+def _read_accept(accept: bytes) -> bool:
+    request = Request({"type": "http", "headers": [(b"accept", accept)]})
     return all(check_accept_headers(request))

@@ -112,17 +112,14 @@ class LastCalls:
         if scope["path"] != "/mcp" or scope["method"] != "POST":
             await self._app(scope, receive, send)
         elif self._requests.takes_more:
-            await self._count(scope, receive, send)
+            entry = self._requests.begin()
+            scope[IN_FLIGHT_KEY] = (self._requests, entry)
+            try:
+                await self._app(scope, receive, send)
+            finally:
+                self._requests.end(entry)
         else:
             await self._refuse(scope, receive, send)
-
-    async def _count(self, scope: Scope, receive: Receive, send: Send) -> None:
-        entry = self._requests.begin()
-        scope[IN_FLIGHT_KEY] = (self._requests, entry)
-        try:
-            await self._app(scope, receive, send)
-        finally:
-            self._requests.end(entry)
 
     async def _refuse(self, scope: Scope, receive: Receive, send: Send) -> None:
         read = await _beginning(receive)

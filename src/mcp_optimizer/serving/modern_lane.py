@@ -11,8 +11,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 
 import anyio
@@ -23,9 +21,6 @@ from mcp.shared.dispatcher import CallOptions
 from mcp.shared.exceptions import MCPError, NoBackChannelError
 from mcp.shared.inbound import (
     ERROR_CODE_HTTP_STATUS,
-    InboundModernRoute,
-    classify_inbound_request,
-    validate_mcp_param_headers,
 )
 from mcp.shared.jsonrpc_dispatcher import progress_token_from_params
 from mcp.shared.message import ServerMessageMetadata
@@ -43,8 +38,10 @@ from pydantic import ValidationError
 from starlette.requests import Request
 from starlette.types import Receive, Scope, Send
 
+from mcp_optimizer.relay.head import Fields
 from mcp_optimizer.runtime.tasks import BackgroundTasks
 from mcp_optimizer.serving.lane import PROGRESS, progress_of
+from mcp_optimizer.serving.modern_routes import ModernRoutes, SchemaOf
 
 logger = logging.getLogger(__name__)
 
@@ -54,7 +51,7 @@ _MOMENT = 0.25
 _PING = 15.0
 """Seconds of silence after which a client is sent something, so that nobody between takes the connection for dead."""
 
-_PARAM = "mcp-param-"
+_JSON = (b"content-type", b"application/json")
 _STREAM = [
     (b"content-type", b"text/event-stream"),
     (b"cache-control", b"no-cache, no-transform"),
@@ -62,12 +59,6 @@ _STREAM = [
     (b"x-accel-buffering", b"no"),
 ]
 
-_KNOWN = 64
-"""Clients whose connection is kept, by what they say of themselves."""
-_USUAL = 2_000
-"""Bytes of what a client says of itself."""
-
-SchemaOf = Callable[[str], Any]
 Handle = Callable[[Any, Connection, Mapping[str, Any]], Awaitable[dict[str, Any]]]
 """Runs the middlewares of the MCP server for the parameters of a call, with its context, on a connection."""
 
@@ -82,60 +73,38 @@ class ModernLane:
         self.handle = handle
         self.moment = moment
         self.ping = ping
-        self._schema_of = schema_of
-        self._known = lru_cache(maxsize=_KNOWN)(_connection)
-        self._last: tuple[tuple[Any, ...], Connection] | None = None
-        """What the last client said of itself, as it was read: comparing it is quicker than writing it."""
+        self._routes = ModernRoutes(schema_of)
         self.tasks = BackgroundTasks(logger, "A client that left is not noticed")
 
-    def takes(self, request: Request, message: JSONRPCRequest, headers: Mapping[str, str]) -> ModernCall | None:
-        params = message.params or {}
-        route = classify_inbound_request({"method": message.method, "params": params}, headers=headers)
-        if not isinstance(route, InboundModernRoute) or not self._agrees(params, headers):
-            return None
-        return ModernCall(self, request, message, self._connection(route))
-
-    def _connection(self, route: InboundModernRoute) -> Connection:
-        """What a client says of itself is nearly always the same. Nothing is kept with a modern connection, so that
-        calls can share one.
-        """
-        said = (route.protocol_version, route.client_info, route.client_capabilities)
-        if self._last is not None and self._last[0] == said:
-            return self._last[1]
-        try:
-            written = pydantic_core.to_json(said)
-        except ValueError:
-            return Connection.from_envelope(*said)
-        if len(written) > _USUAL:
-            return Connection.from_envelope(*said)
-        self._last = (said, self._known(written))
-        return self._last[1]
-
-    def _agrees(self, params: Mapping[str, Any], headers: Mapping[str, str]) -> bool:
-        """Whether headers that repeat arguments are right."""
-        name, arguments = params.get("name"), params.get("arguments") or {}
-        if self._schema_of is None or not isinstance(name, str) or not isinstance(arguments, Mapping):
-            return False
-        if not arguments and not any(header.startswith(_PARAM) for header in headers):
-            return True
-        schema = self._schema_of(name)
-        return schema is None or validate_mcp_param_headers(schema, arguments, headers) is None
+    def takes(self, request: Request, message: JSONRPCRequest, fields: Fields) -> ModernCall | None:
+        connection = self._routes.connection(message.params or {}, fields)
+        return ModernCall(self, request, message, connection) if connection is not None else None
 
 
-def _connection(said: bytes) -> Connection:
-    return Connection.from_envelope(*pydantic_core.from_json(said))
-
-
-@dataclass
 class _Context:
-    """As the SDK makes it for a request that is answered once; `tell` sends an event on its stream."""
+    """As the SDK makes it for a request that is answered once, with what is seldom asked for made when it is."""
 
-    transport: TransportContext
-    request_id: RequestId
-    message_metadata: ServerMessageMetadata
-    progress_token: ProgressToken | None
-    tell: Callable[[bytes], Awaitable[None]]
-    can_send_request: bool = False
+    __slots__ = ("_message", "_request", "_tell", "message_metadata")
+    can_send_request = False
+
+    def __init__(self, request: Request, message: JSONRPCRequest, tell: Callable[[bytes], Awaitable[None]]) -> None:
+        """`tell` sends an event on the stream of the request."""
+        self._request = request
+        self._message = message
+        self._tell = tell
+        self.message_metadata = ServerMessageMetadata(request_context=request)
+
+    @property
+    def request_id(self) -> RequestId:
+        return self._message.id
+
+    @property
+    def transport(self) -> TransportContext:
+        return TransportContext(kind="streamable-http", can_send_request=False, headers=self._request.headers)
+
+    @property
+    def progress_token(self) -> ProgressToken | None:
+        return progress_token_from_params(self._message.params)
 
     @property
     def cancel_requested(self) -> anyio.Event:
@@ -152,11 +121,11 @@ class _Context:
         del opts
         body = dict(params) if params is not None else None
         notice = JSONRPCNotification(jsonrpc="2.0", method=method, params=body)
-        await self.tell(_event(notice.model_dump_json(by_alias=True, exclude_none=True).encode()))
+        await self._tell(_event(notice.model_dump_json(by_alias=True, exclude_none=True).encode()))
 
     async def progress(self, progress: float, total: float | None = None, message: str | None = None) -> None:
-        if self.progress_token is not None:
-            await self.notify(PROGRESS, progress_of(self.progress_token, progress, total, message))
+        if (token := self.progress_token) is not None:
+            await self.notify(PROGRESS, progress_of(token, progress, total, message))
 
 
 class ModernCall:
@@ -180,7 +149,12 @@ class ModernCall:
         due = asyncio.get_running_loop().call_later(self._lane.moment, self._begin_to_watch, receive, answering)
         try:
             status, body = await self._answer()
-            await self._finish(status, body)
+            if self._is_stream:
+                await self._end_stream(body)
+            else:
+                self._send, headers = None, [(b"content-length", b"%d" % len(body)), _JSON]
+                await send({"type": "http.response.start", "status": status, "headers": headers})
+                await send({"type": "http.response.body", "body": body, "more_body": False})
         except asyncio.CancelledError:
             if not self._has_left or answering.uncancel():
                 # Somebody else ends it.
@@ -195,14 +169,8 @@ class ModernCall:
         self._watching = self._lane.tasks.spawn(self._watch(receive, answering))
 
     async def _answer(self) -> tuple[int, bytes]:
-        request, message = self._request, self._message
-        context = _Context(
-            TransportContext(kind="streamable-http", can_send_request=False, headers=request.headers),
-            message.id,
-            ServerMessageMetadata(request_context=request),
-            progress_token_from_params(message.params),
-            self._tell,
-        )
+        message = self._message
+        context = _Context(self._request, message, self._tell)
         try:
             result = await self._lane.handle(context, self._connection, message.params or {})
         except (MCPError, ValidationError) as failure:
@@ -214,18 +182,12 @@ class ModernCall:
             return 200, pydantic_core.to_json({"jsonrpc": "2.0", "id": message.id, "result": result})
         return ERROR_CODE_HTTP_STATUS.get(error.code, 200), _error(message, error)
 
-    async def _finish(self, status: int, body: bytes) -> None:
+    async def _end_stream(self, body: bytes) -> None:
+        assert self._turn is not None
         send, self._send = self._send, None
-        if send is None:
-            return
-        if self._is_stream:
-            assert self._turn is not None
-            async with self._turn:
+        async with self._turn:
+            if send is not None:
                 await send({"type": "http.response.body", "body": _event(body), "more_body": False})
-            return
-        headers = [(b"content-length", b"%d" % len(body)), (b"content-type", b"application/json")]
-        await send({"type": "http.response.start", "status": status, "headers": headers})
-        await send({"type": "http.response.body", "body": body, "more_body": False})
 
     async def _tell(self, event: bytes) -> None:
         """Send an event; the first one makes the response a stream."""

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Mapping
+from collections.abc import Coroutine, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import mcp_types as types
-from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
+from mcp.server.context import CallNext, HandlerResult
 from mcp.server.lowlevel import Server
 from mcp.server.lowlevel.server import NotificationOptions
 from mcp.server.models import InitializationOptions
@@ -40,9 +40,10 @@ from mcp_optimizer.metrics.answering import AccountedAnswer
 from mcp_optimizer.profiles.lists import Presentation
 from mcp_optimizer.profiles.refresher import ListRefresher
 from mcp_optimizer.profiles.tiers import ProfileName
-from mcp_optimizer.relay.connected import client_name, is_http
+from mcp_optimizer.relay.connected import Context, client_name, is_http
 from mcp_optimizer.relay.envelope import for_era
 from mcp_optimizer.relay.paging import page
+from mcp_optimizer.relay.sdk_calls import CALL
 from mcp_optimizer.relay.server import REGISTERED, Relay
 from mcp_optimizer.relay.wire_errors import as_mcp_error, as_tool_result
 from mcp_optimizer.serving.gate import Gate
@@ -150,14 +151,13 @@ class _Answers:
         # Made once: the SDK copies it each time, and it never changes.
         self.server_info = lru_cache(lambda: server.server_info_stamp)
 
-    async def __call__(self, ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
-        if ctx.method == "tools/list":
-            return await self._tool_list(ctx)
-        if ctx.method == "tools/call":
-            return self._for_era(await self._call(ctx), ctx.protocol_version)
-        return await call_next(ctx)
+    def __call__(self, ctx: Context, call_next: CallNext) -> Coroutine[Any, Any, HandlerResult]:
+        return self._call(ctx) if ctx.method == CALL else self._other(ctx, call_next)
 
-    async def _tool_list(self, ctx: ServerRequestContext[Any, Any]) -> dict[str, Any]:
+    async def _other(self, ctx: Context, call_next: CallNext) -> HandlerResult:
+        return await (self._tool_list(ctx) if ctx.method == "tools/list" else call_next(ctx))
+
+    async def _tool_list(self, ctx: Context) -> dict[str, Any]:
         started, profile, version, known = time.perf_counter(), None, ctx.protocol_version, None
         caller = self._caller(ctx)
         if self._options.transparent:
@@ -182,7 +182,7 @@ class _Answers:
             self._accounts.loaded(caller, tools, name, taken, known)
         return answer
 
-    def _caller(self, ctx: ServerRequestContext[Any, Any]) -> Caller:
+    def _caller(self, ctx: Context) -> Caller:
         """Who makes a request, narrowed to servers that exist for it."""
         caller = self._relay.clients.caller(ctx)
         try:
@@ -191,7 +191,7 @@ class _Answers:
             raise as_mcp_error(error) from error
         return caller
 
-    def _profile(self, ctx: ServerRequestContext[Any, Any], caller: Caller) -> ProfileName | None:
+    def _profile(self, ctx: Context, caller: Caller) -> ProfileName | None:
         """That of the caller's key or token, requested by URL, set for the client's name, or the default."""
         if caller.principal.profile is not None:
             return read_profile(caller.principal.profile)
@@ -200,7 +200,7 @@ class _Answers:
         return self._options.profile_of_client.get(caller.client, self._options.profile)
 
     async def _registered(
-        self, ctx: ServerRequestContext[Any, Any], profile: ProfileName | None, caller: Caller
+        self, ctx: Context, profile: ProfileName | None, caller: Caller
     ) -> tuple[dict[str, Any], ...]:
         if profile is None or self._refresher is None:
             return ()
@@ -210,11 +210,11 @@ class _Answers:
             return definitions
         return tuple(definition for definition in definitions if definition["name"] in view.by_name)
 
-    def _presentation(self, ctx: ServerRequestContext[Any, Any]) -> Presentation:
+    def _presentation(self, ctx: Context) -> Presentation:
         habits = habits_of(client_name(ctx))
         return Presentation(dialect_for(habits, self._options.dialect), habits.shows_titles)
 
-    async def _promote(self, ctx: ServerRequestContext[Any, Any], result: Mapping[str, Any], caller: Caller) -> None:
+    async def _promote(self, ctx: Context, result: Mapping[str, Any], caller: Caller) -> None:
         """After its first use, a tool of the next profile is registered, and listening clients are notified."""
         profile = self._profile(ctx, caller)
         called = (result.get("_meta") or {}).get(TOOL_META_KEY)
@@ -224,18 +224,19 @@ class _Answers:
         if await self._refresher.promote(tool.name, profile, self._presentation(ctx)):
             self._relay.announce_tools()
 
-    async def _call(self, ctx: ServerRequestContext[Any, Any]) -> dict[str, Any]:
+    async def _call(self, ctx: Context) -> dict[str, Any]:
         params = ctx.params or {}
         name, arguments = params.get("name"), params.get("arguments") or {}
         if not isinstance(name, str) or not isinstance(arguments, dict):
             raise MCPError(types.INVALID_PARAMS, "tools/call needs a name and, if any, an object of arguments")
         caller = self._caller(ctx)
         with self._accounting(name, arguments, caller) as account:
-            return account.reply(await self._answer(ctx, name, arguments, caller, account))
+            result = account.reply(await self._answer(ctx, name, arguments, caller, account))
+        return self._for_era(result, ctx.protocol_version)
 
     async def _answer(
         self,
-        ctx: ServerRequestContext[Any, Any],
+        ctx: Context,
         name: str,
         arguments: dict[str, Any],
         caller: Caller,

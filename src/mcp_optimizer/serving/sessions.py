@@ -39,7 +39,7 @@ from mcp_optimizer.serving.forwarding import LAST_EVENT_ID, Forwarding
 from mcp_optimizer.serving.gate import Gate
 from mcp_optimizer.serving.http_gate import HttpGate
 from mcp_optimizer.serving.http_lane import AT_ONCE_KEY, HttpLane
-from mcp_optimizer.serving.large_bodies import has_left, leave_large
+from mcp_optimizer.serving.large_bodies import leave_large
 from mcp_optimizer.serving.modern_lane import ModernLane
 from mcp_optimizer.serving.session_ids import Introduction, SessionIds
 
@@ -136,12 +136,15 @@ class Sessions(OpenSessionManager[SessionEvents]):
         """
         if ctx.method == "initialize":
             self.remember(ctx)
-        result = await leave_large(ctx, call_next)
-        if is_http(ctx.request) and has_left(ctx) and AT_ONCE_KEY not in ctx.request.scope:
-            events = self._of_session.get(ctx.request.headers.get(MCP_SESSION_ID_HEADER))
+        result, request = await call_next(ctx), ctx.request
+        if not isinstance(result, dict) or not is_http(request):
+            return result
+        sent = leave_large(request, result)
+        if sent is not result and AT_ONCE_KEY not in request.scope:
+            events = self._of_session.get(request.headers.get(MCP_SESSION_ID_HEADER))
             if events is not None:
                 events.leave_out(str(ctx.request_id))
-        return result
+        return sent
 
     def session_of(self, request: Request) -> OpenTransport | None:
         session = request.headers.get(MCP_SESSION_ID_HEADER)

@@ -134,9 +134,9 @@ async def test_the_client_of_a_silent_call_is_sent_something_now_and_then_and_is
         return {}
 
     lane, wire = ModernLane(handle, lambda _name: None, moment=0.01, ping=0.02), Wire()
-    headers = {name.lower(): value for name, value in routed("echo").items()}
-    request = Request({"type": "http", "headers": [(name.encode(), value.encode()) for name, value in headers.items()]})
-    call = lane.takes(request, JSONRPCRequest(**called("echo")), headers)
+    fields = {name.lower().encode(): value.encode() for name, value in routed("echo").items()}
+    request = Request({"type": "http", "headers": list(fields.items())})
+    call = lane.takes(request, JSONRPCRequest(**called("echo")), fields)
     assert call is not None
     responding = asyncio.create_task(call.respond(request.scope, wire.receive, wire.send))
     await until(lambda: len(wire.sent) >= 4)

@@ -1,0 +1,71 @@
+"""Reads the bodies of requests: each within a time and a size, all large ones together within what they may take.
+
+Called by the gate.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+
+import mcp_types as types
+from starlette.types import Receive, Scope
+
+from mcp_optimizer.runtime.deadline import Deadline
+from mcp_optimizer.serving.gate import Gate, Refused
+from mcp_optimizer.serving.held_bodies import HeldBody, RoomForBodies
+
+WHOLE_KEY = "mcp_optimizer.whole"
+"""The key that a request carries once all of it has arrived."""
+
+_DISCARDING = 5.0
+"""Seconds for reading, and forgetting, the rest of a body that is too large."""
+
+
+class RequestBodies:
+    """Reads within the limits of a gate."""
+
+    def __init__(self, gate: Gate) -> None:
+        self._gate = gate
+        self._room = RoomForBodies(gate)
+
+    def held(self) -> HeldBody:
+        """The room that a body will take until it is released."""
+        return HeldBody(self._room)
+
+    async def read(self, scope: Scope, receive: Receive, held: HeldBody) -> bytearray | None:
+        """The complete body; None if the client left."""
+        if WHOLE_KEY in scope:
+            # As nearly always: there is nothing to wait for.
+            return await self._received(receive, held)
+        seconds = self._gate.limits.request_seconds
+        try:
+            with Deadline(seconds):
+                return await self._received(receive, held)
+        except TimeoutError:
+            text = f"The body of a request must arrive within {seconds:g} s."
+            raise self._gate.refuse(Refused("slow", types.INVALID_REQUEST, text)) from None
+
+    async def _received(self, receive: Receive, held: HeldBody) -> bytearray | None:
+        most, body = self._gate.limits.request_bytes, bytearray()
+        while True:
+            message = await receive()
+            if message["type"] != "http.request":
+                return None
+            body += message.get("body", b"")
+            if len(body) > most:
+                body.clear()
+                await _discard(receive)
+                text = f"A message may have {most:,} bytes."
+                raise self._gate.refuse(Refused("size", types.INVALID_REQUEST, text))
+            held.grow(len(body))
+            if not message.get("more_body", False):
+                return body
+
+
+async def _discard(receive: Receive) -> None:
+    """Read the rest of a body if that is quick: a client still sending when we close never sees our response."""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(_DISCARDING):
+            while (message := await receive())["type"] == "http.request" and message.get("more_body", False):
+                pass
