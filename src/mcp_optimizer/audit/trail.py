@@ -29,6 +29,9 @@ logger = logging.getLogger(__name__)
 _KEY_PATIENCE = 2.0
 """Seconds that entries wait for the database's key before they are keyed with another."""
 
+_TOGETHER = 0.05
+"""Seconds for which acts are collected before their entries are made."""
+
 _LONGEST_PAUSE = 60.0
 _FORGET_INTERVAL = 3_600.0
 _DAY = 86_400.0
@@ -63,7 +66,7 @@ class AuditTrail:
         self._unkeyed: list[AuditEntry] = []
         self._refusals = Refusals()
         self._tasks = BackgroundTasks(logger, "The audit is not complete")
-        self.afterwards = Afterwards()
+        self.afterwards = Afterwards(_TOGETHER)
         """Where entries are made that nobody waits for."""
         self._is_started = False
         self._reading: asyncio.Task[bool] | None = None
@@ -87,6 +90,8 @@ class AuditTrail:
     def add(self, entry: AuditEntry) -> None:
         if not self._writers:
             return
+        # What happened before it stands before it.
+        self.afterwards.finish()
         entry = bounded(entry)
         if self._key is not None:
             entry = self._key.keyed(entry)

@@ -35,11 +35,12 @@ from mcp_optimizer.token_counter import TokenCounter
 logger = logging.getLogger(__name__)
 
 _TOGETHER = 0.02
-"""Seconds for which replies are collected to be counted together."""
+"""Seconds for which replies are collected to be recorded, or counted, together."""
 
 _MOST_COUNTED_AT_ONCE = 1_000
 """Replies that may wait to be counted; they are held in memory until then."""
 
+_CANNOT = "Cannot record an event"
 _NOTHING: Mapping[str, Any] = {}
 
 _Uncounted = tuple[Event, Sequence[str], Sequence[Mapping[str, Any]]]
@@ -67,7 +68,7 @@ class Accounts:
         self._uncounted: list[_Uncounted] = []
         self._tasks = BackgroundTasks(logger, "Cannot record events")
         self._is_counting = False
-        self._afterwards = afterwards or Afterwards()
+        self._afterwards = afterwards or Afterwards(_TOGETHER)
 
     def answering(self, name: str, arguments: Mapping[str, Any], caller: Caller) -> AccountedAnswer:
         """Entered around the reply to a tools/call; records it when it is complete or failed."""
@@ -75,21 +76,25 @@ class Accounts:
 
     def _take(self, answer: AccountedAnswer) -> None:
         """Record a reply, once it is sent; one that only asks for input is recorded when the call is complete."""
-        if answer.result is None or not is_input_required(answer.result):
-            self._afterwards.do(partial(self._told, answer))
+        # The caller gets its reply even if recording fails.
+        try:
+            if answer.result is None or not is_input_required(answer.result):
+                # With the catalog of now: it may be another one by then.
+                self._afterwards.do(partial(self._told, answer, self._seen_by(answer.caller)))
+        except Exception:
+            logger.exception(_CANNOT)
 
-    def _told(self, answer: AccountedAnswer) -> None:
+    def _told(self, answer: AccountedAnswer, view: Snapshot) -> None:
         try:
             said = answer.said()
             tokens = stated(said.get("tokens", _NOTHING), "estimated", None)
-            event = self._event(answer, said, tokens or 0)
+            event = self._event(answer, view, said, tokens or 0)
             if tokens is None:
                 self._count_beside(event, texts_read(answer.result, answer.error))
             else:
                 self._record(event)
         except Exception:
-            # The caller gets its reply even if recording fails.
-            logger.exception("Cannot record an event")
+            logger.exception(_CANNOT)
 
     def loaded(
         self,
@@ -169,16 +174,15 @@ class Accounts:
         count = self._counter.count_or_zero
         return [sum(map(count, [*texts, *map(compact, tools)])) for _, texts, tools in batch]
 
-    def _event(self, answer: AccountedAnswer, said: Parts, tokens: int) -> Event:
-        snapshot = self._seen_by(answer.caller)
-        server, tool = answer.tool(snapshot, said)
+    def _event(self, answer: AccountedAnswer, view: Snapshot, said: Parts, tokens: int) -> Event:
+        server, tool = answer.tool(view, said)
         # Asked of the gateway whether it was a stored script: a server may say anything of its results.
         kind = EventKind.SCRIPT if self._gateway.built_in.has(server) else answer.kind
         data, performance = said.get("data", _NOTHING), said.get("performance", _NOTHING)
         session, client = self._labels.of(answer.caller)
         found: tuple[ToolKey, ...] = ()
         if scores := said.get(SCORES_META_KEY):
-            hits = (snapshot.by_name.get(name) for name in scores)
+            hits = (view.by_name.get(name) for name in scores)
             found = tuple(hit.key for hit in hits if hit is not None)
         return Event(
             answer.at,
@@ -189,7 +193,7 @@ class Accounts:
             tool,
             tokens,
             max(tokens, _full_tokens(said, kind)),
-            snapshot.baseline_tokens,
+            view.baseline_tokens,
             float(performance.get("executionTimeMs", answer.milliseconds)),
             bool(performance.get("cachedResult")),
             bool(data.get("truncated") or said.get(RESULT_META_KEY)),
@@ -210,7 +214,7 @@ def _never_failing() -> Iterator[None]:
     try:
         yield
     except Exception:
-        logger.exception("Cannot record an event")
+        logger.exception(_CANNOT)
 
 
 def _full_tokens(said: Parts, kind: EventKind) -> int:

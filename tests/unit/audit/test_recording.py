@@ -17,11 +17,12 @@ from mcp_optimizer.audit.options import AuditOptions
 from mcp_optimizer.audit.recording import recording, trace_id, used_by
 from mcp_optimizer.audit.trail import AuditTrail
 from mcp_optimizer.domain.audit import AuditEntry
-from mcp_optimizer.domain.caller import Caller
+from mcp_optimizer.domain.caller import LOCAL, Caller
 from mcp_optimizer.domain.decisions import Decision, Effect, RiskClass
 from mcp_optimizer.domain.principal import Principal, Risk
 from mcp_optimizer.errors import CallRefused, CallTimeout, InvalidRequest, UpstreamRefusal
 from mcp_optimizer.largejson.raw import LargeText
+from tests.unit.audit.test_trail import Table, trail_of
 
 TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
 ALICE = Principal("token:x alice", "corp:alice", tenant="acme")
@@ -37,14 +38,20 @@ class Collected(AuditTrail):
 
     def __init__(self, **options: Any) -> None:
         super().__init__(AuditOptions(file=Path("unused"), **options), None)
-        self.entries: list[AuditEntry] = []
+        self._added: list[AuditEntry] = []
+
+    @property
+    def entries(self) -> list[AuditEntry]:
+        self.afterwards.finish()
+        return self._added
 
     @property
     def is_on(self) -> bool:
         return True
 
     def add(self, entry: AuditEntry) -> None:
-        self.entries.append(entry)
+        self.afterwards.finish()
+        self._added.append(entry)
 
 
 def text_result(text: str, **more: Any) -> dict[str, Any]:
@@ -269,3 +276,20 @@ async def test_one_recording_takes_a_small_part_of_a_call(tmp_path: Path) -> Non
         taken.append((time.perf_counter() - started) / 100)
     await trail.stop()
     assert min(taken) < 150e-6
+
+
+async def test_what_is_recorded_later_stands_before_what_happened_later() -> None:
+    table = Table()
+    trail = trail_of(table)
+    trail.start()
+    for number in range(40):
+        with recording(trail, LOCAL, f"call {number}"):
+            pass
+        if number % 10 == 9:
+            trail.add(AuditEntry(number, method=f"login {number}"))
+            trail.refused(429, f"reason {number}")
+    await trail.stop()
+    told = [entry.method.partition(" ")[0] for entry in table.entries]
+    assert told == [*(["call"] * 10), "login", "http/refused"] * 4
+    calls = [entry.method for entry in table.entries if entry.method.startswith("call")]
+    assert calls == [f"call {number}" for number in range(40)]
