@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import cached_property
 
 
 class Risk(StrEnum):
@@ -66,6 +67,11 @@ class Principal:
     calls_per_minute: int | None = None
     """Its own rate limit; None: that of the settings, 0: none."""
     is_verified: bool = True
+
+    @cached_property
+    def is_limited(self) -> bool:
+        """Whether there are servers or classes of tools that it may not use, whatever the rules say."""
+        return self.servers is not None or self.risk is not Risk.DESTRUCTIVE
 
 
 LOCAL_PRINCIPAL = Principal("local", "local", role=Role.MANAGE)

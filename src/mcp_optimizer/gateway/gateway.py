@@ -234,8 +234,9 @@ class Gateway:
         with recording(self._trail, caller, "tools/call") as record:
             parked, caller = self._begin(caller, record)
             tool = await self.permissions.exact(self._catalog.snapshot, tool_name, caller)
-            server, name = tool.key
-            record.about(server, name, tool.record.definition_hash, arguments)
+            server, definition = tool.record.server, tool.record.definition
+            name = definition.name
+            record.about(server, name, definition.definition_hash, arguments)
             params = {"name": name} if arguments is None else {"name": name, "arguments": arguments}
             started = time.perf_counter() - (parked.seconds if parked is not None else 0.0)
             caller = await self.permissions.obtain(tool, arguments, caller, lambda: self._catalog.snapshot)

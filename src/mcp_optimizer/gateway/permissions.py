@@ -114,14 +114,14 @@ class Permissions:
         assert caller.link is not None
         if caller.link.is_modern:
             # Asked by the call's result; the answer comes with another request.
-            return replace(caller, approval=approval)
+            return caller._replace(approval=approval)
         await approval(caller)
         return caller
 
     def _decided(self, tool: CatalogTool, caller: Caller) -> Decision:
         decision = self.views.decide(caller, tool)
         caller.record.decided(decision)
-        if decision.is_denied or (decision.effect is Effect.ASK and not can_ask(caller)):
+        if decision.effect is not Effect.ALLOW and (decision.is_denied or not can_ask(caller)):
             raise refusal(decision, tool.server, tool.record.name)
         classes = caller.principal.classes
         if classes is not None and decision.risk.risk not in classes:

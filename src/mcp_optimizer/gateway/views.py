@@ -55,7 +55,7 @@ class Views:
     def decide(self, caller: Caller, tool: CatalogTool) -> Decision:
         """Whether this caller may call a tool."""
         record = tool.record
-        return self._policy.decide(caller.principal, record.server, record.name, record.hints)
+        return self._policy.decide(caller.principal, record.server, record.definition.name, record.hints)
 
     def permits_server(self, caller: Caller, server: str) -> bool:
         """Whether a server exists for this caller at all."""

@@ -48,7 +48,8 @@ class Policy:
     def decide(self, principal: Principal, server: str, tool: str, annotations: object) -> Decision:
         """Whether a caller may call a server's tool. `tool` is its own name there."""
         risk = self.risk(server, tool, annotations)
-        return own_limits(principal, server, risk) or self.rulebook.decide(principal, server, tool, risk)
+        denied = own_limits(principal, server, risk) if principal.is_limited else None
+        return denied or self.rulebook.decide(principal, server, tool, risk)
 
     def decide_server(self, principal: Principal, server: str) -> bool:
         """Whether a caller may read a server's resources and use its prompts.
@@ -62,7 +63,7 @@ class Policy:
 
     def is_open_for(self, principal: Principal) -> bool:
         """Whether nothing can be refused or asked, so that the whole catalog is this caller's view of it."""
-        return principal.servers is None and principal.risk is Risk.DESTRUCTIVE and not self.rulebook.limits(principal)
+        return not principal.is_limited and not self.rulebook.limits(principal)
 
 
 def own_limits(principal: Principal, server: str, risk: RiskClass) -> Decision | None:

@@ -7,7 +7,7 @@ if there is none. A modern client has no connection, only requests.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeGuard
 
 import anyio
@@ -225,7 +225,7 @@ class Clients:
         if not is_http(request):
             return caller
         narrowed, is_orphaned = narrowed_by(request), ORPHANED_KEY in request.scope
-        return replace(caller, narrowed=narrowed, is_orphaned=is_orphaned) if narrowed or is_orphaned else caller
+        return caller._replace(narrowed=narrowed, is_orphaned=is_orphaned) if narrowed or is_orphaned else caller
 
 
 def _declared(session: ServerSession) -> dict[str, Any]:

@@ -92,6 +92,8 @@ class Estimator:
         self.method = Method(method)
         self._counter = _counter(self.method.partition(":")[2]) if ":" in self.method else counter
         self._exact = f"tiktoken:{self._counter.encoding_name}"
+        self._is_by_length = self.method in (Method.DIV_4, Method.DIV_3)
+        self._counts_all = self.method is not Method.AUTO
         self.is_used = False
         """Whether anything was asked of it."""
 
@@ -103,17 +105,17 @@ class Estimator:
     async def ready(self) -> None:
         """Have the tokenizer loaded, if the method needs it: in a thread, because that takes a tenth of a second."""
         self.is_used = True
-        if not self._counter.is_loaded and self.method not in (Method.DIV_4, Method.DIV_3):
+        if not self._counter.is_loaded and not self._is_by_length:
             await asyncio.to_thread(self.estimate, ["x"])
 
     def estimate(self, texts: Sequence[Text], *, exactly: bool = False, count: Count | None = None) -> TokenInfo:
         """The tokens of several texts together. With `exactly`, `auto` counts them whatever their length; `count`
         remembers what was counted before.
         """
-        if self.method in (Method.DIV_4, Method.DIV_3):
+        if self._is_by_length:
             return _by_length(texts, self.method)
         try:
-            if exactly or self.method is not Method.AUTO or sum(map(size_of, texts)) <= COUNTED_EXACTLY:
+            if exactly or self._counts_all or sum(map(size_of, texts)) <= COUNTED_EXACTLY:
                 tokens = 0
                 for text in texts:
                     tokens += self.count(text, count)

@@ -7,7 +7,6 @@ needs input gets it from there and is made again with the answers. Meanwhile the
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import replace
 from typing import Any
 
 from mcp_optimizer.domain.caller import Caller, ClientLink
@@ -70,7 +69,7 @@ async def answered(call: Callable[[Caller], Awaitable[dict[str, Any]]], caller: 
         given = await _ask_all(result, caller.link)
         state = result.get("requestState")
         answers = {"inputResponses": given} | ({} if state is None else {"requestState": state})
-        result = await call(replace(caller, passed_on={**caller.passed_on, **answers}))
+        result = await call(caller._replace(passed_on={**caller.passed_on, **answers}))
     raise InvalidRequest(f"The server asked {_MOST_ROUNDS} times for more input.")
 
 

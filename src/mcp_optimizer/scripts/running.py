@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol
 
@@ -221,7 +221,7 @@ def _inner(caller: Caller, client: str, clock: ScriptClock, turn: ScriptTurn) ->
     meta = caller.passed_on.get("_meta")
     kept = {key: value for key, value in meta.items() if key != "progressToken"} if isinstance(meta, Mapping) else {}
     link = None if caller.link is None else ScriptLink(caller.link, client, clock, turn)
-    return replace(caller, link=link, passed_on={"_meta": kept} if kept else {})
+    return caller._replace(link=link, passed_on={"_meta": kept} if kept else {})
 
 
 def _with_account(result: dict[str, Any], calls: InnerCalls) -> dict[str, Any]:

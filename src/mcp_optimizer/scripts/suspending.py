@@ -11,7 +11,7 @@ import hashlib
 import hmac
 import secrets
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 from weakref import WeakValueDictionary
 
@@ -81,7 +81,7 @@ class WaitingScripts:
     async def go_on(self, params: Mapping[str, Any], caller: Caller) -> dict[str, Any]:
         """Answer a waiting script; returns its result, or its next question."""
         left = await self._opened(caller)
-        caller = replace(caller, passed_on={**caller.passed_on, "requestState": left.state})
+        caller = caller._replace(passed_on={**caller.passed_on, "requestState": left.state})
         if self._parked.find(caller) is None:
             raise InvalidRequest(_ended(left, is_this_life=left.life == self._life))
         attempt = self._attempts.get(left.state)

@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -77,7 +76,7 @@ async def once_approved(call: Call, caller: Caller) -> dict[str, Any]:
     """Make a call after a person has agreed to it, who is asked like the server would ask."""
     assert caller.approval is not None
     await caller.approval(caller)
-    return await call(replace(caller, approval=None, is_parked=True))
+    return await call(caller._replace(approval=None, is_parked=True))
 
 
 async def _made(authorization: Authorization, link: ClientLink, server: str) -> bool:

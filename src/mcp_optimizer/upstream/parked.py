@@ -11,7 +11,7 @@ import asyncio
 import secrets
 from collections import deque
 from collections.abc import Callable, Coroutine, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import mcp_types as types
@@ -76,7 +76,7 @@ class ParkedCalls:
     ) -> dict[str, Any]:
         """Make a call; returns its result, or its server's first question."""
         call = _Call(request, caller, self._may_ask, is_only_one=self._has_one_client)
-        call.start(make(replace(caller, link=call, record=call.record)))
+        call.start(make(caller._replace(link=call, record=call.record)))
         return await self._next(call)
 
     async def go_on(self, request: Request, caller: Caller) -> dict[str, Any]:
@@ -97,7 +97,7 @@ class ParkedCalls:
         """
         if caller.is_orphaned:
             raise CallGone
-        call = self._of(caller)
+        call = self._of(caller) if self._by_state else None
         if call is None:
             return None
         if (error := call.error) is not None:

@@ -86,25 +86,14 @@ def _printable(part: Mapping[str, Any]) -> dict[str, Any]:
 class AskedBy:
     """A client as one server sees it: asked only for declared capabilities, and in the server's name."""
 
+    __slots__ = ("_link", "_server", "capabilities", "is_modern", "key", "log_level")
+
     def __init__(self, link: ClientLink, server: str) -> None:
         self._link = link
         self._server = server
-
-    @property
-    def key(self) -> str:
-        return self._link.key
-
-    @property
-    def capabilities(self) -> Mapping[str, Any]:
-        return self._link.capabilities
-
-    @property
-    def is_modern(self) -> bool:
-        return self._link.is_modern
-
-    @property
-    def log_level(self) -> str | None:
-        return self._link.log_level
+        # What a link says of its client never changes, and a call asks for it several times.
+        self.key, self.capabilities = link.key, link.capabilities
+        self.is_modern, self.log_level = link.is_modern, link.log_level
 
     @property
     def lasting(self) -> ClientLink:

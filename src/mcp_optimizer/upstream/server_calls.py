@@ -66,7 +66,7 @@ class ServerCalls:
         link = caller.link
         try:
             session = await self._session_for(link)
-            if link is None or not link.is_modern or session.is_modern:
+            if link is None or not link.is_modern or session.agreement.is_modern:
                 return await self._ask(session, method, params, caller)
             if "requestState" in caller.passed_on:
                 # Legacy servers issue no request states, and this one is not ours.

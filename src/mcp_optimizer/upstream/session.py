@@ -48,7 +48,7 @@ _FIRST_LISTEN_PAUSE = 1.0
 _LONGEST_LISTEN_PAUSE = 60.0
 """Seconds before a stream that ended is opened again: at first, and after it ended repeatedly."""
 
-_ENVELOPE = (types.PROTOCOL_VERSION_META_KEY, types.CLIENT_INFO_META_KEY, types.CLIENT_CAPABILITIES_META_KEY)
+_ENVELOPE = frozenset((types.PROTOCOL_VERSION_META_KEY, types.CLIENT_INFO_META_KEY, types.CLIENT_CAPABILITIES_META_KEY))
 """What a request says about its sender: the client's to us, ours to the server."""
 
 
@@ -59,6 +59,7 @@ class UpstreamSession:
         self._spec = spec
         self._peer = peer
         self._client_info = client_info
+        self._has_headers = spec.transport is not Transport.STDIO
         self._diagnostics = diagnostics
         self._redactor = Redactor(spec, lambda: diagnostics.secrets())
         self._param_headers: dict[str, dict[tuple[str, ...], str]] = {}
@@ -147,21 +148,23 @@ class UpstreamSession:
     def _send(
         self, method: str, params: dict[str, Any], timeout: float | None, caller: Caller
     ) -> Coroutine[Any, Any, dict[str, Any]]:
-        meta, token = dict[str, Any](), None
-        if passed_on := caller.passed_on:
-            if isinstance(given := passed_on.get("_meta"), Mapping):
-                meta = {key: value for key, value in given.items() if key not in _ENVELOPE}
+        params, token = dict(params), None
+        meta: dict[str, Any] = {}
+        for key, given in caller.passed_on.items():
+            if key != "_meta":
+                params.setdefault(key, given)
+            elif isinstance(given, dict):
+                meta = {name: value for name, value in given.items() if name not in _ENVELOPE}
                 token = meta.pop("progressToken", None)
-            params = {**params, **{key: value for key, value in passed_on.items() if key not in ("_meta", *params)}}
         # The server's spans become children of ours; without tracing, the caller's context passes unchanged.
         continue_trace(meta)
         if self.agreement.is_modern:
-            meta |= envelope(self.agreement.protocol_version, self._client_info, caller)
+            meta.update(envelope(self.agreement.protocol_version, self._client_info, caller))
         elif meta:
             meta.pop(types.LOG_LEVEL_META_KEY, None)
         if meta:
-            params = {**params, "_meta": meta}
-        headers = self._headers(method, params) if self._spec.transport is not Transport.STDIO else {}
+            params["_meta"] = meta
+        headers = self._headers(method, params) if self._has_headers else {}
         return self._peer.request(method, params, timeout, headers=headers, link=caller.link, progress_token=token)
 
     def _headers(self, method: str, params: Mapping[str, Any]) -> dict[str, str]:

@@ -80,6 +80,7 @@ class Supervisor:
         self._connect = connect
         self._authorization = authorization
         self._options = options
+        self._timeout = spec.timeout or options.call_timeout
         self._client_info = client_info
         self._noticed = Merged(
             lambda method, params: noticed(spec.name, method, params), options.limits.pending_notifications
@@ -113,10 +114,6 @@ class Supervisor:
     @property
     def can_run(self) -> bool:
         return not self._spec.problem and not self._spec.disabled
-
-    @property
-    def _timeout(self) -> float:
-        return self._spec.timeout or self._options.call_timeout
 
     # Calls.
 
@@ -180,7 +177,7 @@ class Supervisor:
             return shared
         key = link.key
         if link.is_modern:
-            if shared.is_modern or not can_be_asked(link.capabilities):
+            if shared.agreement.is_modern or not can_be_asked(link.capabilities):
                 return shared
             # A modern client may declare different capabilities with each request, but a session keeps what it was
             # told.
@@ -208,6 +205,7 @@ class Supervisor:
     def adapt(self, spec: ServerSpec) -> None:
         """Take in what needs no other session: which tools are used, the description, the timeout."""
         self._spec = spec
+        self._timeout = spec.timeout or self._options.call_timeout
         self._standing.change(spec=spec)
         if self._session is not None:
             self._session.adapt(spec)

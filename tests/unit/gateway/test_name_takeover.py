@@ -188,4 +188,4 @@ async def test_whatever_servers_and_tools_are_called_a_name_means_what_it_says_o
                     assert is_up
                     assert found[0] == server
                     # A name may match two tools of the same server; the one without the prefix comes first.
-                    assert found[1] == tool_name or found[1] in (name, f"{server}__{tool_name}")
+                    assert found[1] == tool_name or found[1] in (name, spelling, f"{server}__{tool_name}")

@@ -146,21 +146,21 @@ async def test_a_rule_hides_a_tool_and_the_refusal_says_which_and_why() -> None:
 async def test_an_address_narrows_and_never_widens() -> None:
     gateway = await gateway_with()
     views = gateway.permissions.views
-    narrowed = replace(EVERYBODY, narrowed=frozenset({"shop"}))
+    narrowed = EVERYBODY._replace(narrowed=frozenset({"shop"}))
     assert names(gateway, narrowed) == {"shop__search", "shop__bank__refund"}
-    assert names(gateway, replace(SHOPPER, narrowed=frozenset({"bank", "shop"}))) == names(gateway, SHOPPER)
+    assert names(gateway, SHOPPER._replace(narrowed=frozenset({"bank", "shop"}))) == names(gateway, SHOPPER)
     views.check_narrowing(gateway.snapshot, narrowed)
     for caller, asked in ((EVERYBODY, "nowhere"), (SHOPPER, "bank")):
         with pytest.raises(InvalidRequest, match=asked):
-            views.check_narrowing(gateway.snapshot, replace(caller, narrowed=frozenset({asked})))
-    assert not views.permits_reading(replace(SHOPPER, narrowed=frozenset({"bank"})), "shop")
+            views.check_narrowing(gateway.snapshot, caller._replace(narrowed=frozenset({asked})))
+    assert not views.permits_reading(SHOPPER._replace(narrowed=frozenset({"bank"})), "shop")
 
 
 async def test_what_must_be_asked_for_exists_only_for_those_who_can_be_asked() -> None:
     ask = Rule(Effect.ASK, risk=Risk.DESTRUCTIVE)
     gateway = await gateway_with(ask)
     assert "delete_account" not in names(gateway, EVERYBODY)
-    assert "delete_account" in names(gateway, replace(EVERYBODY, link=Asked()))
+    assert "delete_account" in names(gateway, EVERYBODY._replace(link=Asked()))
     with pytest.raises(CallRefused, match="wants a person to agree"):
         await gateway.call("delete_account", caller=EVERYBODY)
 
@@ -171,14 +171,14 @@ async def test_what_must_be_asked_for_exists_only_for_those_who_can_be_asked() -
 async def test_a_call_that_nobody_agrees_to_is_not_made(answer: dict[str, Any]) -> None:
     gateway = await gateway_with(Rule(Effect.ASK), pool=(pool := RecordingPool()))
     with pytest.raises(CallRefused, match="nobody did"):
-        await gateway.call("delete_account", caller=replace(EVERYBODY, link=Asked(answer)))
+        await gateway.call("delete_account", caller=EVERYBODY._replace(link=Asked(answer)))
     assert pool.calls == []
 
 
 async def test_a_yes_for_an_hour_is_asked_for_once_and_only_for_this_caller_and_tool() -> None:
     gateway = await gateway_with(Rule(Effect.ASK, risk=Risk.DESTRUCTIVE), Rule(Effect.ASK, tool="transfer*"))
     link = Asked({"action": "accept", "content": {"approve_for": "this tool for an hour"}})
-    caller, other = replace(EVERYBODY, link=link), replace(READER, principal=Principal("key:9", "key:9"), link=link)
+    caller, other = EVERYBODY._replace(link=link), READER._replace(principal=Principal("key:9", "key:9"), link=link)
     for _ in range(3):
         await gateway.call("delete_account", caller=caller)
     assert len(link.questions) == 1
@@ -194,13 +194,13 @@ async def test_a_yes_for_one_call_is_for_one() -> None:
     gateway = await gateway_with(Rule(Effect.ASK))
     link = Asked({"action": "accept", "content": {"approve_for": "this call"}})
     for _ in range(2):
-        await gateway.call("get_balance", caller=replace(EVERYBODY, link=link))
+        await gateway.call("get_balance", caller=EVERYBODY._replace(link=link))
     assert len(link.questions) == 2
 
 
 async def test_a_caller_who_calls_too_often_is_told_when_to_try_again() -> None:
     gateway = await gateway_with()
-    limited = replace(EVERYBODY, principal=replace(EVERYBODY.principal, calls_per_minute=2))
+    limited = EVERYBODY._replace(principal=replace(EVERYBODY.principal, calls_per_minute=2))
     for _ in range(2):
         await gateway.call("get_balance", caller=limited)
     with pytest.raises(Exception, match=r"2 a minute. Try again in"):
@@ -214,7 +214,7 @@ async def test_views_follow_the_catalog_and_their_number_is_bounded() -> None:
     before = gateway.snapshot
     assert views.of(before, READER) is views.of(before, READER)
     for number in range(300):
-        views.of(before, replace(READER, narrowed=frozenset({f"s{number}"})))
+        views.of(before, READER._replace(narrowed=frozenset({f"s{number}"})))
     after = replace(before, tools=tuple(None for _ in before.tools), mask=None)
     assert views.of(after, READER).running == ()
 
@@ -224,7 +224,7 @@ async def test_a_token_without_the_scopes_finds_a_tool_and_cannot_call_it_in_any
     token = Principal("token:ada", "corp:ada", scopes=frozenset(), classes=frozenset({Risk.READ}))
     caller = Caller(key="ada", principal=token)
     assert "delete_account" in names(gateway, caller)
-    narrowed = replace(caller, narrowed=frozenset({"bank"}))
+    narrowed = caller._replace(narrowed=frozenset({"bank"}))
     for name, server, who in (("delete_account", None, caller), ("deleteAccount", "bank", caller)):
         with pytest.raises(CallRefused, match="scopes are not enough"):
             await gateway.call(name, {}, server, who)
@@ -247,7 +247,7 @@ async def test_a_call_is_not_made_if_its_tool_changed_while_a_person_was_asked()
             return {"action": "accept"}
 
     with pytest.raises(InvalidRequest, match="changed while a person was asked"):
-        await gateway.call("delete_account", caller=replace(EVERYBODY, link=Slow()))
+        await gateway.call("delete_account", caller=EVERYBODY._replace(link=Slow()))
     assert pool.calls == []
 
 
@@ -262,6 +262,6 @@ async def test_a_request_that_continues_a_parked_call_makes_no_other() -> None:
         OnlyClient(),
         ParkedCalls(),
     )
-    caller = replace(EVERYBODY, link=Asked(), passed_on={"requestState": "gone"}, is_continuing=True)
+    caller = EVERYBODY._replace(link=Asked(), passed_on={"requestState": "gone"}, is_continuing=True)
     with pytest.raises(CallNotWaiting):
         await supervisor.request("tools/call", {"name": "delete_account"}, caller)

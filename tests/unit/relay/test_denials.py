@@ -89,6 +89,6 @@ async def test_what_nobody_has_is_not_recorded() -> None:
 def test_a_denial_says_whether_the_callers_servers_or_a_rule_made_it() -> None:
     trail = Collected()
     for servers in (frozenset({"notes"}), None):
-        caller = replace(CALLER, principal=replace(ALICE, servers=servers))
+        caller = CALLER._replace(principal=replace(ALICE, servers=servers))
         record_denial(trail, caller, "prompts/get", {"name": "payroll__sum"}, "payroll")
     assert [entry.rule for entry in trail.entries] == ["the caller's servers", A_RULE]
