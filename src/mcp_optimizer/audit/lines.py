@@ -17,7 +17,7 @@ from functools import lru_cache
 from typing import Any
 
 from mcp_optimizer.domain.audit import AuditEntry
-from mcp_optimizer.largejson.text import compact
+from mcp_optimizer.largejson.text import compact_bytes
 
 _ASCII = json.JSONEncoder(separators=(",", ":"))
 _KEYS = ("at", *AuditEntry._fields[1:])
@@ -60,7 +60,8 @@ def hash_of(line: bytes) -> str:
 def values_of(entry: AuditEntry) -> dict[str, Any]:
     """An entry as programs read it: the moment in words, and arguments only if they were kept."""
     values: dict[str, Any] = dict(zip(_KEYS, entry, strict=True))
-    values["at"] = f"{_second(entry.at_ms // 1_000)}.{entry.at_ms % 1_000:03}Z"
+    seconds, further = divmod(entry.at_ms, 1_000)
+    values["at"] = f"{_second(seconds)}.{further:03}Z"
     if entry.arguments is None:
         del values["arguments"]
     return values
@@ -77,8 +78,8 @@ def _line(entry: AuditEntry, chain: str, number: int, previous: str, after: str 
     values["chain"], values["number"], values["previous"] = chain, number, previous
     if after is not None:
         values["after"] = after
-    text = compact(values)
-    if not text.isascii():
+    line = compact_bytes(values)
+    if not line.isascii():
         # No character of a name can end the line, or tell a terminal what to do.
-        text = _ASCII.encode(values)
-    return text.replace("\x7f", "\\u007f").encode("ascii")
+        line = _ASCII.encode(values).encode("ascii")
+    return line.replace(b"\x7f", b"\\u007f")

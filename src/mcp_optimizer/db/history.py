@@ -94,20 +94,26 @@ _COLUMNS = tuple(column.name for column in event.columns if column.name != "id")
 
 def _row(one: Event) -> tuple[Any, ...]:
     """In the order of the table's columns, which is that of an event's fields."""
-    *names, caller = *one[2:6], one.caller
-    if "\0" in "".join((*names, caller)):
+    names: tuple[str, ...] = one[2:6]
+    caller = one.caller
+    if "\0" in "".join(names) or "\0" in caller:
         # PostgreSQL texts cannot contain NUL, and a hostile server may have one in a name.
-        *names, caller = (name.replace("\0", "\ufffd") for name in (*names, caller))
+        names, caller = tuple(map(_without_nul, names)), _without_nul(caller)
+    found = json.dumps(one.found, separators=(",", ":")) if one.found else ""
     return (
         milliseconds(one.at),
         str(one.kind),
         *names,
         *one[6:12],
         str(one.outcome),
-        json.dumps(one.found, separators=(",", ":")) if one.found else "",
+        found,
         caller,
         one.configuration,
     )
+
+
+def _without_nul(name: str) -> str:
+    return name.replace("\0", "\ufffd")
 
 
 def _event(row: Row[Any]) -> Event:
