@@ -76,7 +76,7 @@ class Permissions:
 
     async def exact(self, snapshot: Snapshot, tool_name: str, caller: Caller) -> CatalogTool:
         """The tool that a caller sees under exactly this name."""
-        view = await self.views.ready(snapshot, caller)
+        view = snapshot if self.views.sees_all(caller) else await self.views.ready(snapshot, caller)
         if (tool := resolving.exact(view, tool_name)) is None:
             self._explain(snapshot, tool_name, None, caller)
             raise resolving.unknown_tool(view, tool_name, advice="")

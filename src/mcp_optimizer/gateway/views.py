@@ -68,7 +68,7 @@ class Views:
 
     def of(self, snapshot: Snapshot, caller: Caller) -> Snapshot:
         """What the caller may call. May take a while in a large catalog; see `ready`."""
-        if self._sees_all(caller):
+        if self.sees_all(caller):
             return snapshot
         is_asked = can_ask(caller)
         return self._kept(snapshot, caller, is_asked, lambda tool: self._is_callable(caller, tool, is_asked=is_asked))
@@ -81,7 +81,7 @@ class Views:
 
     async def ready(self, snapshot: Snapshot, caller: Caller) -> Snapshot:
         """The same, without keeping other callers waiting."""
-        if self._sees_all(caller):
+        if self.sees_all(caller):
             return snapshot
         if len(snapshot.tools) <= _FEW:
             return self.of(snapshot, caller)
@@ -98,7 +98,8 @@ class Views:
             missing, there = listed(unknown, 5), listed(known) or "none"
             raise InvalidRequest(f"The address asks for servers that are not there: {missing}. Servers: {there}.")
 
-    def _sees_all(self, caller: Caller) -> bool:
+    def sees_all(self, caller: Caller) -> bool:
+        """Whether the snapshot itself is what this caller may call."""
         return caller.narrowed is None and self._policy.is_open_for(caller.principal)
 
     def _kept(self, snapshot: Snapshot, caller: Caller, kind: bool | None, keep: Keep) -> Snapshot:

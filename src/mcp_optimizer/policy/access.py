@@ -63,7 +63,8 @@ class Policy:
 
     def is_open_for(self, principal: Principal) -> bool:
         """Whether nothing can be refused or asked, so that the whole catalog is this caller's view of it."""
-        return not principal.is_limited and not self.rulebook.limits(principal)
+        book = self.rulebook
+        return not principal.is_limited and not (book.limits_callers and book.limits(principal))
 
 
 def own_limits(principal: Principal, server: str, risk: RiskClass) -> Decision | None:

@@ -56,8 +56,15 @@ class Rates:
     def take(self, principal: Principal) -> float | None:
         """Count one call: None if it may be made, else the seconds until the next one may. A refusal costs nothing."""
         limit = self.limit_of(principal)
-        if limit <= 0:
-            return None
+        return self._take(principal, limit) if limit > 0 else None
+
+    def check(self, principal: Principal) -> None:
+        """Count one call, or raise `TooManyCalls`."""
+        limit = self.limit_of(principal)
+        if limit > 0 and (wait := self._take(principal, limit)) is not None:
+            raise TooManyCalls(limit, wait)
+
+    def _take(self, principal: Principal, limit: int) -> float | None:
         now = self._clock()
         bucket = self._buckets.get(principal.id)
         if bucket is None:
@@ -67,9 +74,3 @@ class Rates:
                 self._buckets.popitem(last=False)
         self._buckets.move_to_end(principal.id)
         return bucket.take(limit, now)
-
-    def check(self, principal: Principal) -> None:
-        """Count one call, or raise `TooManyCalls`."""
-        wait = self.take(principal)
-        if wait is not None:
-            raise TooManyCalls(self.limit_of(principal), wait)

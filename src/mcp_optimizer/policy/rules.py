@@ -34,6 +34,8 @@ class RuleBook:
         self._for_servers = [rule for rule in self.rules if _covers_reading_anything(rule)]
         self._server_index = RuleIndex(self._for_servers)
         self._limited_callers = {rule.caller for rule in self.rules if rule.effect is not Effect.ALLOW}
+        self.limits_callers = bool(self._limited_callers)
+        """Whether any rule may refuse anybody something, or have a person asked."""
         self._remembered = lru_cache(maxsize=_REMEMBERED)(self._decided)
         self._servers = lru_cache(maxsize=_REMEMBERED)(self._server_index.first)
 
@@ -60,8 +62,6 @@ class RuleBook:
 
     def limits(self, principal: Principal) -> bool:
         """Whether any rule may refuse this caller something, or have a person asked."""
-        if not self._limited_callers:
-            return False
         return any(glob(pattern).matches(principal.name) for pattern in self._limited_callers)
 
 
