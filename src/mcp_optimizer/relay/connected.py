@@ -183,49 +183,52 @@ class Clients:
 
     def link(self, ctx: Context) -> _Link:
         """The link to the client of a request."""
-        return self._link(ctx, self.of(ctx), _link_key(ctx.request, principal_of(ctx.request), client_name(ctx)))
+        if (client := self.of(ctx)) is not None:
+            return self._lasting_link(ctx, client)
+        return _single_link(ctx, _link_key(ctx.request, principal_of(ctx.request), client_name(ctx)))
 
-    def _link(self, ctx: Context, client: Client | None, key: str) -> _Link:
-        if client is not None:
-            return _Link(
-                client.key,
-                client.capabilities,
-                False,
-                client.log_level,
-                ctx.session,
-                ctx.request_id,
-                client.outbox,
-                ctx.close_sse_stream,
-                self._name_question,
-            )
-        meta = _raw_meta(ctx)
-        capabilities = meta.get(types.CLIENT_CAPABILITIES_META_KEY)
+    def _lasting_link(self, ctx: Context, client: Client) -> _Link:
         return _Link(
-            key,
-            passable(capabilities) if capabilities and isinstance(capabilities, dict) else {},
-            ctx.protocol_version in MODERN_PROTOCOL_VERSIONS,
-            meta.get(types.LOG_LEVEL_META_KEY),
+            client.key,
+            client.capabilities,
+            False,
+            client.log_level,
             ctx.session,
             ctx.request_id,
+            client.outbox,
+            ctx.close_sse_stream,
+            self._name_question,
         )
 
     def caller(self, ctx: Context) -> Caller:
         """Who makes a request. What a caller's results are kept under: for one who was not verified, its connection."""
         params, request, client = ctx.params or {}, ctx.request, self.of(ctx)
         principal = principal_of(request)
-        name = client.name if client is not None else client_name(ctx)
-        key = client.key if client is not None else _link_key(request, principal, name)
-        caller = Caller(
-            name,
-            principal.id if principal.is_verified else key,
-            self._link(ctx, client, key),
-            {name: params[name] for name in _PASSED_ON if name in params},
-            principal,
-        )
+        if client is not None:
+            name, link = client.name, self._lasting_link(ctx, client)
+        else:
+            name = _name_in(_raw_meta(ctx))
+            link = _single_link(ctx, _link_key(request, principal, name))
+        passed_on = {part: params[part] for part in _PASSED_ON if part in params}
+        caller = Caller(name, principal.id if principal.is_verified else link.key, link, passed_on, principal)
         if not is_http(request):
             return caller
         narrowed, is_orphaned = narrowed_by(request), ORPHANED_KEY in request.scope
         return caller._replace(narrowed=narrowed, is_orphaned=is_orphaned) if narrowed or is_orphaned else caller
+
+
+def _single_link(ctx: Context, key: str) -> _Link:
+    """To a client that has no connection, on the stream of its request."""
+    meta = _raw_meta(ctx)
+    capabilities = meta.get(types.CLIENT_CAPABILITIES_META_KEY)
+    return _Link(
+        key,
+        passable(capabilities) if capabilities and isinstance(capabilities, dict) else {},
+        ctx.protocol_version in MODERN_PROTOCOL_VERSIONS,
+        meta.get(types.LOG_LEVEL_META_KEY),
+        ctx.session,
+        ctx.request_id,
+    )
 
 
 def _declared(session: ServerSession) -> dict[str, Any]:
@@ -283,8 +286,11 @@ def _link_key(request: Any, principal: Principal, name: str) -> str:
 
 def client_name(ctx: Context) -> str:
     """The client's own name: from its `initialize` request, or from each modern request."""
-    if (introduced := ctx.session.client_params) is not None:
-        return introduced.client_info.name
-    info = _raw_meta(ctx).get(types.CLIENT_INFO_META_KEY)
+    introduced = ctx.session.client_params
+    return introduced.client_info.name if introduced is not None else _name_in(_raw_meta(ctx))
+
+
+def _name_in(meta: Mapping[str, Any]) -> str:
+    info = meta.get(types.CLIENT_INFO_META_KEY)
     name = info.get("name") if isinstance(info, dict) else None
     return name if isinstance(name, str) else ""

@@ -96,7 +96,7 @@ def is_traced() -> bool:
 def _composed(middlewares: Sequence[ServerMiddleware[Any]]) -> CallNext:
     chain: CallNext = _unanswered
     for middleware in reversed(middlewares):
-        chain = partial(_passed_to, middleware, chain)
+        chain = partial(middleware, call_next=chain)
     return chain
 
 
@@ -112,10 +112,6 @@ def meta_of(params: Mapping[str, Any]) -> RequestParamsMeta | None:
         return RequestParams.model_validate({"_meta": meta}, by_name=False).meta
     except ValidationError:
         return None
-
-
-def _passed_to(middleware: ServerMiddleware[Any], call_next: CallNext, context: Context) -> Any:
-    return middleware(context, call_next)
 
 
 async def _unanswered(_context: Context) -> HandlerResult:

@@ -19,6 +19,8 @@ _LONG = 10_000
 """Characters from which a text may have been read separately."""
 
 _PART = 256 * 1024
+_HUGE = re.compile(rb"[0-9][eE]|[0-9]{300}")
+"""What a number has that is read as infinity."""
 _HALF_PAIR = re.compile("[\ud800-\udfff]")
 
 
@@ -31,13 +33,16 @@ def read_json(data: bytes | bytearray, most_values: int) -> Any:
     if len(data) > most_values and structure_marks(data, most_values) > most_values:
         raise NotReadable(f"there are more than {most_values:,} values in it")
     try:
-        value = read_large(data, _strict) if len(data) >= LARGE else _strict(data)
+        if len(data) < LARGE:
+            value = pydantic_core.from_json(data, allow_inf_nan=False, cache_strings="keys")
+        else:
+            value = read_large(data, _strict)
     except RecursionError:
         raise NotReadable("it is nested too deeply") from None
     except ValueError as error:
         # The parser says what it expected and where, and quotes nothing.
         raise NotReadable(str(error)) from None
-    if not _can_be_written(value):
+    if (len(data) > _LONG or _HUGE.search(data)) and not _can_be_written(value):
         raise NotReadable("a number in it is too large, or a text is half of a surrogate pair")
     return value
 

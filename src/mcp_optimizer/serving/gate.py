@@ -168,16 +168,16 @@ class Gate:
             return JSONRPCResponse(jsonrpc="2.0", id=number, result=result)
         code, text = types.INTERNAL_ERROR, "The client's answer is not valid."
         data = None
-        if isinstance(error, dict) and _is_whole(error.get("code")) and isinstance(error.get("message"), str):
+        if isinstance(error, dict) and type(error.get("code")) is int and isinstance(error.get("message"), str):
             code, text, data = error["code"], error["message"], error.get("data")
         else:
             self.refused["shape"] += 1
         return JSONRPCError(jsonrpc="2.0", id=number, error=types.ErrorData(code=code, message=text, data=data))
 
     def _is_id(self, value: Any) -> bool:
-        if isinstance(value, str):
-            return len(value) <= self.limits.identifier
-        return _is_whole(value)
+        if type(value) is int:
+            return -_LARGEST_ID < value < _LARGEST_ID
+        return isinstance(value, str) and len(value) <= self.limits.identifier
 
     async def check(self, ctx: Context, call_next: CallNext) -> HandlerResult:
         """A middleware of the MCP server: passes on what the protocol allows, and lets no exception escape."""
@@ -260,7 +260,3 @@ def _client_name(method: str, params: Mapping[str, Any]) -> str:
         info = meta.get(types.CLIENT_INFO_META_KEY)
     name = info.get("name") if isinstance(info, Mapping) else None
     return name if isinstance(name, str) else ""
-
-
-def _is_whole(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and abs(value) < _LARGEST_ID

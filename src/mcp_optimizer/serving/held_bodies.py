@@ -43,10 +43,12 @@ class HeldBody:
         self._counted = 0
 
     def grow(self, size: int) -> None:
-        counted = max(0, size - _FREE)
-        self._room.hold(counted - self._counted)
-        self._counted = counted
+        if size > _FREE:
+            counted = size - _FREE
+            self._room.hold(counted - self._counted)
+            self._counted = counted
 
     def release(self) -> None:
-        self._room.hold(-self._counted)
-        self._counted = 0
+        if self._counted:
+            self._room.hold(-self._counted)
+            self._counted = 0

@@ -8,9 +8,8 @@ from __future__ import annotations
 from mcp.server.transport_security import TransportSecurityMiddleware, TransportSecuritySettings
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.types import Scope
 
-from mcp_optimizer.relay.head import fields_of
+from mcp_optimizer.relay.head import Fields, fields_of
 
 _MOST_KNOWN = 64
 _LONGEST = 1_000
@@ -24,14 +23,14 @@ class Hosts:
         self._check = TransportSecurityMiddleware(hosts)
         self._admitted: set[tuple[bytes | str | None, ...]] = set()
 
-    def has_admitted(self, scope: Scope) -> bool:
+    def has_admitted(self, method: str, fields: Fields) -> bool:
         """Whether a request said the same before, and was right."""
-        return _said(scope) in self._admitted
+        return _said(method, fields) in self._admitted
 
     async def refusal(self, request: Request) -> Response | None:
         """What a request is answered if it is not admitted."""
         refusal = await self._check.validate_request(request, is_post=request.method == "POST")
-        said = _said(request.scope)
+        said = _said(request.method, fields_of(request.scope))
         if refusal is None and sum(len(part or b"") for part in said) <= _LONGEST:
             if len(self._admitted) >= _MOST_KNOWN:
                 self._admitted.clear()
@@ -39,6 +38,5 @@ class Hosts:
         return refusal
 
 
-def _said(scope: Scope) -> tuple[bytes | str | None, ...]:
-    fields = fields_of(scope)
-    return scope["method"], fields.get(b"host"), fields.get(b"origin"), fields.get(b"content-type")
+def _said(method: str, fields: Fields) -> tuple[bytes | str | None, ...]:
+    return method, fields.get(b"host"), fields.get(b"origin"), fields.get(b"content-type")

@@ -25,7 +25,7 @@ from mcp_optimizer.callers.door import Denied, Door
 from mcp_optimizer.domain.caller import Caller
 from mcp_optimizer.domain.principal import ANYONE, Principal
 from mcp_optimizer.relay.connected import PRINCIPAL_KEY, narrowed_by
-from mcp_optimizer.relay.head import fields_of
+from mcp_optimizer.relay.head import Fields, fields_of
 from mcp_optimizer.serving.forwarded import FORWARDED_KEY
 from mcp_optimizer.serving.forwarding import Forwarding
 from mcp_optimizer.serving.gate import LARGE, PARAMS_KEY, Gate, Refused
@@ -77,14 +77,14 @@ class HttpGate:
         self._under_way: dict[str, dict[str, asyncio.Event]] = {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        request = Request(scope)
-        if not self._hosts.has_admitted(scope) and (refusal := await self._hosts.refusal(request)) is not None:
+        request, method, fields = Request(scope), scope["method"], fields_of(scope)
+        if not self._hosts.has_admitted(method, fields) and (refusal := await self._hosts.refusal(request)) is not None:
             await refusal(scope, receive, send)
             return
         if self._forwarding is not None and (told := await self._forwarding.arrived(request)) is not None:
             scope[FORWARDED_KEY] = told
         try:
-            principal = await self._caller(request)
+            principal = ANYONE if self._asks_nothing_of(fields) else await self._caller(request)
         except Denied as denied:
             await self._turned_away(denied, request)(scope, receive, send)
             return
@@ -92,7 +92,7 @@ class HttpGate:
         if principal.is_verified:
             # The SDK answers a request on a session that another user opened as if there were no such session.
             scope["user"] = AuthenticatedUser(AccessToken(token="", client_id=principal.id, scopes=[]))
-        if scope["method"] == "POST":
+        if method == "POST":
             await self._post(request, principal, scope, receive, send)
         else:
             await self._last(self._stream(request, scope, receive, _with_retry(send)), request, principal)
@@ -118,8 +118,11 @@ class HttpGate:
 
         await self._streams.run(stream, is_admitted)
 
+    def _asks_nothing_of(self, fields: Fields) -> bool:
+        return self._door is None or self._door.asks_nothing_of(fields)
+
     async def _caller(self, request: Request) -> Principal:
-        if self._door is None or self._door.asks_nothing_of(fields_of(request.scope)):
+        if self._door is None:
             return ANYONE
         return await self._door.admit(request.scope["headers"], self._resource(request))
 

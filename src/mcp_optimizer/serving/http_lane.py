@@ -76,7 +76,7 @@ class HttpLane:
         fields = fields_of(scope)
         if fields.get(b"content-type") != b"application/json" or not _accepts_both(fields.get(b"accept", b"")):
             return None
-        if FORWARDED_KEY in scope or is_repeated(scope, _READ):
+        if FORWARDED_KEY in scope or (len(fields) != len(scope["headers"]) and is_repeated(scope, _READ)):
             # Of a field that is there twice, the SDK knows which of the two is meant.
             return None
         if (revision := fields.get(_REVISION)) in _MODERN:

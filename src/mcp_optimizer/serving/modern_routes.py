@@ -24,11 +24,8 @@ from mcp.shared.inbound import (
 from mcp_optimizer.relay.head import Fields
 from mcp_optimizer.relay.sdk_calls import CALL
 
-_VERSION, _METHOD, _NAME = _ROUTING = (
-    MCP_PROTOCOL_VERSION_HEADER.encode(),
-    MCP_METHOD_HEADER.encode(),
-    MCP_NAME_HEADER.encode(),
-)
+_ROUTING = (MCP_PROTOCOL_VERSION_HEADER, MCP_METHOD_HEADER, MCP_NAME_HEADER)
+_VERSION, _METHOD, _NAME = (field.encode() for field in _ROUTING)
 _PARAM = MCP_PARAM_HEADER_PREFIX.lower().encode()
 _PROGRESS = "progressToken"
 
@@ -38,6 +35,7 @@ _USUAL = 2_000
 """Bytes of what a call says beside its arguments."""
 
 SchemaOf = Callable[[str], Any]
+_Said = tuple[bytes | None, bytes | None, bytes | None, Any, Any]
 
 
 class ModernRoutes:
@@ -47,26 +45,28 @@ class ModernRoutes:
         """`schema_of` is the schema of a tool by which the SDK checks headers with arguments."""
         self._schema_of = schema_of
         self._known = lru_cache(maxsize=_KNOWN)(_known_connection)
-        self._last: tuple[tuple[Any, ...], Connection | None] | None = None
+        self._last: tuple[_Said, Connection | None] | None = None
         """What the last call said, as it was read: comparing it is quicker than writing it."""
 
     def connection(self, params: Mapping[str, Any], fields: Fields) -> Connection | None:
-        """On which a call is answered; None if the SDK would refuse it."""
-        connection = self._said_on(params, fields)
-        return connection if connection is not None and self._agrees(params, fields) else None
-
-    def _said_on(self, params: Mapping[str, Any], fields: Fields) -> Connection | None:
-        """What a client says beside its arguments is nearly always the same. Nothing is kept with a modern connection,
-        so that calls can share one.
+        """On which a call is answered; None if the SDK would refuse it. Nothing is kept with a modern connection, so
+        calls can share one.
         """
         name, meta = params.get("name"), params.get("_meta")
         if isinstance(meta, dict) and _PROGRESS in meta:
             # It is another one in each call, and means nothing here.
             meta = {key: value for key, value in meta.items() if key != _PROGRESS}
         said = (fields.get(_VERSION), fields.get(_METHOD), fields.get(_NAME), name, meta)
-        if self._last is not None and self._last[0] == said:
-            return self._last[1]
-        headers = {field.decode(): fields[field].decode("latin-1") for field in _ROUTING if field in fields}
+        # It is nearly always the same.
+        known = self._last
+        connection = known[1] if known is not None and known[0] == said else self._routed(said)
+        return connection if connection is not None and self._agrees(params, fields) else None
+
+    def _routed(self, said: _Said) -> Connection | None:
+        *given, name, meta = said
+        headers = {
+            field: value.decode("latin-1") for field, value in zip(_ROUTING, given, strict=True) if value is not None
+        }
         try:
             written = pydantic_core.to_json((headers, name, meta))
         except ValueError:

@@ -33,12 +33,12 @@ class PlainCalls:
         """Whether these parameters are known to be right."""
         if method != CALL or not _is_plain(params):
             return False
-        return version in HANDSHAKE_PROTOCOL_VERSIONS or self._is_accepted(version, params)
+        return self._last == (version, params.get("_meta")) or self._is_accepted(version, params)
 
     def _is_accepted(self, version: str, params: Mapping[str, Any]) -> bool:
-        meta = params.get("_meta")
-        if self._last == (version, meta):
+        if version in HANDSHAKE_PROTOCOL_VERSIONS:
             return True
+        meta = params.get("_meta")
         if (version, _said(params)) not in self._accepted:
             return False
         if meta and _PROGRESS not in meta:

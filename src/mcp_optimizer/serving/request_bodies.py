@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections.abc import Awaitable
 
 import mcp_types as types
 from starlette.types import Receive, Scope
@@ -33,11 +34,12 @@ class RequestBodies:
         """The room that a body will take until it is released."""
         return HeldBody(self._room)
 
-    async def read(self, scope: Scope, receive: Receive, held: HeldBody) -> bytearray | None:
+    def read(self, scope: Scope, receive: Receive, held: HeldBody) -> Awaitable[bytearray | None]:
         """The complete body; None if the client left."""
-        if WHOLE_KEY in scope:
-            # As nearly always: there is nothing to wait for.
-            return await self._received(receive, held)
+        # Nearly always all of it is there, and there is nothing to wait for.
+        return self._received(receive, held) if WHOLE_KEY in scope else self._in_time(receive, held)
+
+    async def _in_time(self, receive: Receive, held: HeldBody) -> bytearray | None:
         seconds = self._gate.limits.request_seconds
         try:
             with Deadline(seconds):

@@ -6,6 +6,7 @@ from typing import Any
 
 from starlette.requests import Request
 
+from mcp_optimizer.relay.head import fields_of
 from mcp_optimizer.serving.hosts import Hosts
 from mcp_optimizer.serving.http import admitted_hosts
 
@@ -17,12 +18,16 @@ def posted(**fields: str) -> dict[str, Any]:
     return {"type": "http", "method": "POST", "headers": lines}
 
 
+def knows(hosts: Hosts, scope: dict[str, Any]) -> bool:
+    return hosts.has_admitted(scope["method"], fields_of(scope))
+
+
 async def test_a_request_that_says_what_an_admitted_one_said_is_admitted_and_no_other() -> None:
     hosts = Hosts(admitted_hosts((), ()))
     scope = posted(**RIGHT)
-    assert not hosts.has_admitted(scope)
+    assert not knows(hosts, scope)
     assert await hosts.refusal(Request(scope)) is None
-    assert hosts.has_admitted(posted(**RIGHT, accept="anything"))
+    assert knows(hosts, posted(**RIGHT, accept="anything"))
     wrong = {
         "host": (421, {**RIGHT, "host": "evil.example"}),
         "origin": (403, {**RIGHT, "origin": "http://evil.example"}),
@@ -31,12 +36,12 @@ async def test_a_request_that_says_what_an_admitted_one_said_is_admitted_and_no_
     for status, fields in wrong.values():
         for _ in range(2):
             asked = posted(**fields)
-            assert not hosts.has_admitted(asked)
+            assert not knows(hosts, asked)
             refusal = await hosts.refusal(Request(asked))
             assert refusal is not None
             assert refusal.status_code == status
     other = {**posted(**{name: value for name, value in RIGHT.items() if name == "host"}), "method": "GET"}
-    assert not hosts.has_admitted(other), "a GET needs no content type, and says nothing about a POST"
+    assert not knows(hosts, other), "a GET needs no content type, and says nothing about a POST"
 
 
 async def test_what_is_remembered_of_hosts_stays_small() -> None:
@@ -45,7 +50,7 @@ async def test_what_is_remembered_of_hosts_stays_small() -> None:
     assert await hosts.refusal(Request(first)) is None
     for port in range(100):
         assert await hosts.refusal(Request(posted(**{**RIGHT, "host": f"127.0.0.1:{port}"}))) is None
-    assert not hosts.has_admitted(first), "among so many, the oldest are forgotten"
+    assert not knows(hosts, first), "among so many, the oldest are forgotten"
     long = posted(**{**RIGHT, "host": f"127.0.0.1:{'1' * 5_000}"})
     assert await hosts.refusal(Request(long)) is None
-    assert not hosts.has_admitted(long)
+    assert not knows(hosts, long)
