@@ -11,7 +11,7 @@ import time
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
 import pydantic_core
@@ -25,6 +25,7 @@ from mcp_optimizer.catalog.use import LearnedUse
 from mcp_optimizer.compression.groups import expand
 from mcp_optimizer.domain.caller import LOCAL, Caller, CallRecord
 from mcp_optimizer.domain.principal import Risk
+from mcp_optimizer.domain.tools import Definition
 from mcp_optimizer.errors import InvalidArguments, InvalidRequest, quoted
 from mcp_optimizer.gateway import resolving
 from mcp_optimizer.gateway.arguments import ArgumentCheck, read_arguments, takes_long
@@ -262,7 +263,7 @@ class Gateway:
     def input_schema(self, tool_name: str) -> Mapping[str, Any] | None:
         """The schema of a tool that has parameters sent as headers; None for any other."""
         tool = self._catalog.snapshot.listed_as(tool_name)
-        if tool is None or _HEADER_KEYWORD not in tool.record.definition.wire_json:
+        if tool is None or not _has_header_parameters(tool.record.definition):
             return None
         return tool.record.details.input_schema
 
@@ -284,6 +285,11 @@ class Gateway:
     def resolve(self, tool_name: str, server_name: str | None = None) -> CatalogTool:
         """The one tool that a name means, or a helpful error."""
         return resolving.meant(self._catalog.snapshot, tool_name, server_name)
+
+
+@lru_cache(maxsize=1_024)
+def _has_header_parameters(definition: Definition) -> bool:
+    return _HEADER_KEYWORD in definition.wire_json
 
 
 def _with_origin(result: dict[str, Any], server: str, tool: str, annotations: Any) -> dict[str, Any]:

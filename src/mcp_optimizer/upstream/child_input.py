@@ -27,7 +27,7 @@ class ChildInput:
         if self._waiting or not self._is_taken():
             await self._in_turn(message)
             return
-        self._pipe.write(to_wire(message) + b"\n")
+        self._stdin.write(to_wire(message) + b"\n")
         if not self._is_taken():
             await self._in_turn(None)
 
