@@ -69,6 +69,8 @@ class AuditTrail:
         self.afterwards = Afterwards(_TOGETHER)
         """Where entries are made that nobody waits for."""
         self._is_started = False
+        self.is_on = False
+        """Whether anything is written; if not, entries need not be made."""
         self._reading: asyncio.Task[bool] | None = None
         places: list[AuditPlace] = []
         if store is not None:
@@ -76,11 +78,6 @@ class AuditTrail:
         if (file := AuditFile.of(options)) is not None:
             places.append(_InFile(file))
         self._writers = [AuditWriter(place, capacity) for place in places]
-
-    @property
-    def is_on(self) -> bool:
-        """Whether anything is written; if not, entries need not be made."""
-        return self._is_started and bool(self._writers)
 
     @property
     def dropped(self) -> int:
@@ -111,6 +108,7 @@ class AuditTrail:
     def start(self) -> None:
         """Start writing; before this, entries wait."""
         self._is_started = True
+        self.is_on = bool(self._writers)
         if self._store is not None:
             self._reading = self._tasks.spawn(self._read_key(self._store))
             self._tasks.spawn(self._find_key(self._store, self._reading))
@@ -132,7 +130,7 @@ class AuditTrail:
             self._use(self._key or HashKey.made_up())
         self._tasks.cancel()
         await asyncio.gather(*(writer.stop() for writer in self._writers))
-        self._is_started = False
+        self._is_started = self.is_on = False
 
     def _use(self, key: HashKey) -> None:
         self._key = key

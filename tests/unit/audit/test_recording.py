@@ -39,15 +39,12 @@ class Collected(AuditTrail):
     def __init__(self, **options: Any) -> None:
         super().__init__(AuditOptions(file=Path("unused"), **options), None)
         self._added: list[AuditEntry] = []
+        self.is_on = True
 
     @property
     def entries(self) -> list[AuditEntry]:
         self.afterwards.finish()
         return self._added
-
-    @property
-    def is_on(self) -> bool:
-        return True
 
     def add(self, entry: AuditEntry) -> None:
         self.afterwards.finish()
