@@ -150,7 +150,7 @@ class TokenCounter:
     def count_tokens(self, text: str) -> int:
         """Count the tokens of a text."""
         try:
-            return len(self.encoding.encode_ordinary(text))
+            return len((self._encoding or self.encoding).encode_ordinary(text))
         except BaseException as error:
             _raise_panic(error)
             raise

@@ -118,8 +118,12 @@ def of_a_tool(result: dict[str, Any]) -> dict[str, Any]:
     return result
 
 
-def _others(meta: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in meta.items() if not key.startswith(RESERVED)}
+def _others(meta: dict[str, Any]) -> dict[str, Any]:
+    for key in meta:
+        if key.startswith(RESERVED):
+            return {key: value for key, value in meta.items() if not key.startswith(RESERVED)}
+    # As nearly always.
+    return meta
 
 
 def with_metadata(result: Mapping[str, Any], metadata: ResponseMetadata, *, plain: bool = False) -> dict[str, Any]:

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mcp_optimizer.largejson.spans import first_filled, items_of
@@ -53,6 +53,7 @@ def test_the_items_found_in_a_text_are_those_that_parsing_finds(value: Any, styl
         assert json.loads("{" + ",".join(texts) + "}") == value
 
 
+@settings(deadline=None)  # the first document loads numpy
 @given(CONTAINERS, STYLES, st.integers(2, 400))
 def test_json_that_is_cut_parses_fits_and_keeps_its_top_level_shape(
     value: Any, style: dict[str, Any], limit: int
