@@ -88,8 +88,15 @@ async def _log_in(page: Any, home: str, world: LoginWorld) -> None:
 
 
 async def _try(page: Any, home: str) -> None:
-    await page.goto(f"{home}tools/notes/whoami")
-    await page.get_by_role("button", name="Call the tool").click()
+    button = page.get_by_role("button", name="Call the tool")
+
+    async def is_there() -> bool:
+        await page.goto(f"{home}tools/notes/whoami")
+        return bool(await button.count())
+
+    # A server runs a little before its tools are in the catalog.
+    await until(is_there, "the tool is in the catalog", timeout=30)
+    await button.click()
     await page.get_by_role("heading", name="Result").wait_for()
     await page.goto(f"{home}tools/time/echo")
     await page.get_by_label("value").fill("Grüße <b>\nand more")
