@@ -24,6 +24,7 @@ from starlette.types import Receive, Scope, Send
 from mcp_optimizer.relay.head import fields_of, is_repeated
 from mcp_optimizer.relay.sdk_calls import Outcome, SessionCalls
 from mcp_optimizer.relay.sdk_streams import LateStream, OpenTransport
+from mcp_optimizer.runtime.moments import Moments
 from mcp_optimizer.serving.first_events import release_first_event
 from mcp_optimizer.serving.forwarded import FORWARDED_KEY
 from mcp_optimizer.serving.forwarding import LAST_EVENT_ID
@@ -33,7 +34,7 @@ AT_ONCE_KEY = "mcp_optimizer.at_once"
 """The key that an HTTP request carries while its response would be one JSON body, which nobody can ask for again."""
 
 _MOMENT = 0.25
-"""Seconds after which a call becomes a stream, which its client can resume."""
+"""Seconds, at most twice as many, after which a call becomes a stream, which its client can resume."""
 
 _RESUMABLE = "2025-11-25"
 """The first revision whose clients can resume a stream that has told them nothing yet."""
@@ -66,7 +67,7 @@ class HttpLane:
     def __init__(self, sessions: OpenSessions, modern: ModernLane, moment: float = _MOMENT) -> None:
         self._sessions = sessions
         self._modern = modern
-        self._moment = moment
+        self._moments = Moments(moment)
 
     def takes(self, request: Request, message: JSONRPCMessage) -> LaneCall | ModernCall | None:
         """The message as a call of this lane; None: the SDK answers it, or says what is wrong with it."""
@@ -89,7 +90,7 @@ class HttpLane:
         calls = self._sessions.calls_of(transport.mcp_session_id)
         if calls is None or not calls.is_open:
             return None
-        return LaneCall(self._sessions, transport, calls, request, message, revision.decode(), self._moment)
+        return LaneCall(self._sessions, transport, calls, request, message, revision.decode(), self._moments)
 
 
 class LaneCall:
@@ -103,7 +104,7 @@ class LaneCall:
         request: Request,
         message: JSONRPCRequest,
         revision: str,
-        moment: float,
+        moments: Moments,
     ) -> None:
         self._sessions = sessions
         self._transport = transport
@@ -111,7 +112,7 @@ class LaneCall:
         self._request = request
         self._message = message
         self._is_resumable = is_version_at_least(revision, _RESUMABLE)
-        self._moment = moment
+        self._moments = moments
         self._outcome: asyncio.Future[Outcome | None] = asyncio.get_running_loop().create_future()
         self._stream: LateStream | None = None
 
@@ -123,17 +124,17 @@ class LaneCall:
             request_context=self._request, close_sse_stream=self._close if self._is_resumable else None
         )
         scope[AT_ONCE_KEY] = True
-        due = asyncio.get_running_loop().call_later(self._moment, self._take_longer)
+        self._moments.begin(self._take_longer)
         try:
             self._calls.begin(self._message, metadata, self._answer, self._become_stream)
             outcome = await self._outcome
-            due.cancel()
+            self._moments.end(self._take_longer)
             if self._stream is not None:
                 await self._stream.respond(scope, receive, send)
             elif outcome is not None:
                 await self._send(outcome, send)
         finally:
-            due.cancel()
+            self._moments.end(self._take_longer)
             if self._stream is not None:
                 self._stream.leave()
 

@@ -39,6 +39,7 @@ from starlette.requests import Request
 from starlette.types import Receive, Scope, Send
 
 from mcp_optimizer.relay.head import Fields
+from mcp_optimizer.runtime.moments import Moments
 from mcp_optimizer.runtime.tasks import BackgroundTasks
 from mcp_optimizer.serving.lane import PROGRESS, progress_of
 from mcp_optimizer.serving.modern_routes import ModernRoutes, SchemaOf
@@ -46,7 +47,7 @@ from mcp_optimizer.serving.modern_routes import ModernRoutes, SchemaOf
 logger = logging.getLogger(__name__)
 
 _MOMENT = 0.25
-"""Seconds after which it is watched whether the client of a call is still there."""
+"""Seconds, at most twice as many, after which it is watched whether the client of a call is still there."""
 
 _PING = 15.0
 """Seconds of silence after which a client is sent something, so that nobody between takes the connection for dead."""
@@ -71,7 +72,7 @@ class ModernLane:
     ) -> None:
         """`schema_of` is the schema of a tool by which the SDK checks headers with arguments."""
         self.handle = handle
-        self.moment = moment
+        self.moments = Moments(moment)
         self.ping = ping
         self._routes = ModernRoutes(schema_of)
         self.tasks = BackgroundTasks(logger, "A client that left is not noticed")
@@ -146,7 +147,11 @@ class ModernCall:
     async def respond(self, _scope: Scope, receive: Receive, send: Send) -> None:
         self._send, answering = send, asyncio.current_task()
         assert answering is not None
-        due = asyncio.get_running_loop().call_later(self._lane.moment, self._begin_to_watch, receive, answering)
+
+        def take_longer() -> None:
+            self._watching = self._lane.tasks.spawn(self._watch(receive, answering))
+
+        self._lane.moments.begin(take_longer)
         try:
             status, body = await self._answer()
             if self._is_stream:
@@ -161,12 +166,9 @@ class ModernCall:
                 raise
         finally:
             self._send = None
-            due.cancel()
+            self._lane.moments.end(take_longer)
             if self._watching is not None:
                 self._watching.cancel()
-
-    def _begin_to_watch(self, receive: Receive, answering: asyncio.Task[Any]) -> None:
-        self._watching = self._lane.tasks.spawn(self._watch(receive, answering))
 
     async def _answer(self) -> tuple[int, bytes]:
         message = self._message
