@@ -93,7 +93,7 @@ class HttpGate:
             # The SDK answers a request on a session that another user opened as if there were no such session.
             scope["user"] = AuthenticatedUser(AccessToken(token="", client_id=principal.id, scopes=[]))
         if method == "POST":
-            await self._post(request, principal, scope, receive, send)
+            await self._post(request, fields, principal, scope, receive, send)
         else:
             await self._last(self._stream(request, scope, receive, _with_retry(send)), request, principal)
 
@@ -141,8 +141,10 @@ class HttpGate:
         more = {} if is_short else {"Connection": "close"}
         return JSONResponse(denied.body, denied.status, {**denied.headers, **more})
 
-    async def _post(self, request: Request, principal: Principal, scope: Scope, receive: Receive, send: Send) -> None:
-        held, session = self._bodies.held(), _session_of(request)
+    async def _post(
+        self, request: Request, fields: Fields, principal: Principal, scope: Scope, receive: Receive, send: Send
+    ) -> None:
+        held, session = self._bodies.held(), _session_of(request) if _SESSION in fields else None
         try:
             body = await self._bodies.read(scope, receive, held)
             if body is None:
@@ -165,7 +167,7 @@ class HttpGate:
         finally:
             held.release()
         try:
-            if self._lane is not None and (call := self._lane.takes(request, message)) is not None:
+            if self._lane is not None and (call := self._lane.takes(request, message, fields)) is not None:
                 body.clear()
                 await call.respond(scope, receive, send)
                 return

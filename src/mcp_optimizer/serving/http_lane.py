@@ -21,7 +21,7 @@ from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, MODERN_PROTOCOL_VERSI
 from starlette.requests import Request
 from starlette.types import Receive, Scope, Send
 
-from mcp_optimizer.relay.head import fields_of, is_repeated
+from mcp_optimizer.relay.head import Fields, is_repeated
 from mcp_optimizer.relay.sdk_calls import Outcome, SessionCalls
 from mcp_optimizer.relay.sdk_streams import LateStream, OpenTransport
 from mcp_optimizer.runtime.moments import Moments
@@ -69,12 +69,11 @@ class HttpLane:
         self._modern = modern
         self._moments = Moments(moment)
 
-    def takes(self, request: Request, message: JSONRPCMessage) -> LaneCall | ModernCall | None:
+    def takes(self, request: Request, message: JSONRPCMessage, fields: Fields) -> LaneCall | ModernCall | None:
         """The message as a call of this lane; None: the SDK answers it, or says what is wrong with it."""
         if not isinstance(message, JSONRPCRequest) or message.method != "tools/call" or message.params is None:
             return None
         scope = request.scope
-        fields = fields_of(scope)
         if fields.get(b"content-type") != b"application/json" or not _accepts_both(fields.get(b"accept", b"")):
             return None
         if FORWARDED_KEY in scope or (len(fields) != len(scope["headers"]) and is_repeated(scope, _READ)):

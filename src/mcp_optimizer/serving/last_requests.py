@@ -73,7 +73,8 @@ class LastRequests:
     def end(self, entry: object) -> None:
         """Also for a stream that would last for ever, as soon as it is known to be one."""
         self._in_flight.discard(entry)
-        if not self._in_flight:
+        if not self._in_flight and not self.takes_more:
+            # Until then nobody waits for it.
             self._emptied.set()
 
     async def finished(self, seconds: float) -> None:

@@ -132,17 +132,19 @@ class _Context:
 class ModernCall:
     """One call, from its request to its response."""
 
+    # Few calls change any of these.
+    _has_left = False
+    _watching: asyncio.Task[None] | None = None
+    _is_stream = False
+    _was_told = False
+    _turn: asyncio.Lock | None = None
+    _send: Send | None = None
+
     def __init__(self, lane: ModernLane, request: Request, message: JSONRPCRequest, connection: Connection) -> None:
         self._lane = lane
         self._request = request
         self._message = message
         self._connection = connection
-        self._has_left = False
-        self._watching: asyncio.Task[None] | None = None
-        self._send: Send | None = None
-        self._is_stream = False
-        self._was_told = False
-        self._turn: asyncio.Lock | None = None
 
     async def respond(self, _scope: Scope, receive: Receive, send: Send) -> None:
         self._send, answering = send, asyncio.current_task()
