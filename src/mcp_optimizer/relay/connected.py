@@ -19,6 +19,7 @@ from mcp.shared.exceptions import MCPError
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 from starlette.requests import Request
+from starlette.types import Scope
 
 from mcp_optimizer.domain.caller import Caller, ClientLink
 from mcp_optimizer.domain.principal import ANYONE, LOCAL_PRINCIPAL, Principal
@@ -169,8 +170,7 @@ class Clients:
         session = ctx.session
         outbox = Outbox(lambda method, params: _notify(session, method, params), self._most_waiting)
         name = client_name(ctx)
-        key = _link_key(ctx.request, principal_of(ctx.request), name)
-        client = Client(key, name, _declared(session), session, outbox)
+        client = Client(_key_of(ctx, name), name, _declared(session), session, outbox)
         connection.state[_STATE_KEY] = client
         self._connected[id(client)] = client
         connection.exit_stack.callback(self._leave, client)
@@ -185,41 +185,32 @@ class Clients:
         """The link to the client of a request."""
         if (client := self.of(ctx)) is not None:
             return self._lasting_link(ctx, client)
-        return _single_link(ctx, _link_key(ctx.request, principal_of(ctx.request), client_name(ctx)))
+        return _single_link(ctx, _raw_meta(ctx), _key_of(ctx, client_name(ctx)))
 
     def _lasting_link(self, ctx: Context, client: Client) -> _Link:
-        return _Link(
-            client.key,
-            client.capabilities,
-            False,
-            client.log_level,
-            ctx.session,
-            ctx.request_id,
-            client.outbox,
-            ctx.close_sse_stream,
-            self._name_question,
-        )
+        said = client.key, client.capabilities, False, client.log_level
+        return _Link(*said, ctx.session, ctx.request_id, client.outbox, ctx.close_sse_stream, self._name_question)
 
     def caller(self, ctx: Context) -> Caller:
         """Who makes a request. What a caller's results are kept under: for one who was not verified, its connection."""
         params, request, client = ctx.params or {}, ctx.request, self.of(ctx)
-        principal = principal_of(request)
+        scope = request.scope if is_http(request) else None
+        principal = _principal_of(scope)
         if client is not None:
             name, link = client.name, self._lasting_link(ctx, client)
         else:
-            name = _name_in(_raw_meta(ctx))
-            link = _single_link(ctx, _link_key(request, principal, name))
+            meta = _raw_meta(ctx)
+            name = _name_in(meta)
+            link = _single_link(ctx, meta, _link_key(scope, principal, name))
         passed_on = {part: params[part] for part in _PASSED_ON if part in params}
         caller = Caller(name, principal.id if principal.is_verified else link.key, link, passed_on, principal)
-        if not is_http(request):
+        if scope is None or not (scope.get("query_string") or ORPHANED_KEY in scope):
             return caller
-        narrowed, is_orphaned = narrowed_by(request), ORPHANED_KEY in request.scope
-        return caller._replace(narrowed=narrowed, is_orphaned=is_orphaned) if narrowed or is_orphaned else caller
+        return caller._replace(narrowed=narrowed_by(request), is_orphaned=ORPHANED_KEY in scope)
 
 
-def _single_link(ctx: Context, key: str) -> _Link:
+def _single_link(ctx: Context, meta: Mapping[str, Any], key: str) -> _Link:
     """To a client that has no connection, on the stream of its request."""
-    meta = _raw_meta(ctx)
     capabilities = meta.get(types.CLIENT_CAPABILITIES_META_KEY)
     return _Link(
         key,
@@ -257,11 +248,11 @@ def is_http(request: Any) -> TypeGuard[Request]:
     return type(request) is Request or (request is not None and isinstance(request, Request))
 
 
-def principal_of(request: Any) -> Principal:
+def _principal_of(scope: Scope | None) -> Principal:
     """Who sent a request: whoever was verified over HTTP, or whoever started the gateway."""
-    if not is_http(request):
+    if scope is None:
         return LOCAL_PRINCIPAL
-    found = request.scope.get(PRINCIPAL_KEY)
+    found = scope.get(PRINCIPAL_KEY)
     return found if isinstance(found, Principal) else ANYONE
 
 
@@ -273,13 +264,18 @@ def narrowed_by(request: Any) -> frozenset[str] | None:
     return frozenset(name.strip() for name in asked.split(",") if name.strip()) or None
 
 
-def _link_key(request: Any, principal: Principal, name: str) -> str:
+def _key_of(ctx: Context, name: str) -> str:
+    scope = ctx.request.scope if is_http(ctx.request) else None
+    return _link_key(scope, _principal_of(scope), name)
+
+
+def _link_key(scope: Scope | None, principal: Principal, name: str) -> str:
     """The HTTP session, if there is one; for modern, which has none, the client's own name. Of a verified caller, only
     among its own: an id has no line break, so that no name continues it to the id of another.
     """
-    if not is_http(request):
+    if scope is None:
         return "local"
-    session = fields_of(request.scope).get(_SESSION)
+    session = fields_of(scope).get(_SESSION)
     own = session.decode("latin-1") if session else name
     return f"{principal.id}\n{own}" if principal.is_verified else f"http:{own}"
 
