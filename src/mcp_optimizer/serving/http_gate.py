@@ -84,7 +84,9 @@ class HttpGate:
         if self._forwarding is not None and (told := await self._forwarding.arrived(request)) is not None:
             scope[FORWARDED_KEY] = told
         try:
-            principal = ANYONE if self._asks_nothing_of(fields) else await self._caller(request)
+            door = self._door
+            is_anyone = door is None or door.asks_nothing_of(fields)
+            principal = ANYONE if is_anyone else await self._caller(request)
         except Denied as denied:
             await self._turned_away(denied, request)(scope, receive, send)
             return
@@ -117,9 +119,6 @@ class HttpGate:
                 return denied.status == _UNKNOWN
 
         await self._streams.run(stream, is_admitted)
-
-    def _asks_nothing_of(self, fields: Fields) -> bool:
-        return self._door is None or self._door.asks_nothing_of(fields)
 
     async def _caller(self, request: Request) -> Principal:
         if self._door is None:
