@@ -135,17 +135,17 @@ class HttpEntrance:
     parser keeps at the end. Requests to `/mcp` pass by Starlette, which would cost each of them a tenth of its time.
     """
 
-    def __init__(self, pages: ASGIApp, *, modern: ASGIApp, legacy: ASGIApp) -> None:
-        self._pages = pages
+    def __init__(self, pages: Starlette, *, modern: ASGIApp, legacy: ASGIApp) -> None:
+        self.pages = pages
         self._modern = modern
         self._legacy = legacy
 
     def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
         if scope["type"] != "http":
-            return self._pages(scope, receive, send)
+            return self.pages(scope, receive, send)
         scope["headers"] = [(name, value.strip(b" \t")) for name, value in scope["headers"]]
         if scope["path"] != "/mcp":
-            return self._pages(scope, receive, send)
+            return self.pages(scope, receive, send)
         is_modern = fields_of(scope).get(_REVISION) in _MODERN
         return (self._modern if is_modern else self._legacy)(scope, receive, send)
 

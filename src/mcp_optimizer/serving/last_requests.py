@@ -101,22 +101,22 @@ class LastCalls:
     """
 
     def __init__(self, app: ASGIApp, requests: LastRequests) -> None:
-        self._app = app
+        self.app = app
         self._requests = requests
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
-            await self._app(scope, receive, send)
+            await self.app(scope, receive, send)
             return
         if self._requests.is_leaving:
             send = _on_the_last_connection(send)
         if scope["path"] != "/mcp" or scope["method"] != "POST":
-            await self._app(scope, receive, send)
+            await self.app(scope, receive, send)
         elif self._requests.takes_more:
             entry = self._requests.begin()
             scope[IN_FLIGHT_KEY] = (self._requests, entry)
             try:
-                await self._app(scope, receive, send)
+                await self.app(scope, receive, send)
             finally:
                 self._requests.end(entry)
         else:
@@ -126,7 +126,7 @@ class LastCalls:
         read = await _beginning(receive)
         body = b"".join(message.get("body", b"") for message in read)
         if not read[-1].get("more_body") and not _is_request(body):
-            await self._app(scope, _again(read, receive), send)
+            await self.app(scope, _again(read, receive), send)
             return
         stopping = {"code": INTERNAL_ERROR, "message": "The gateway is stopping. Call again when it is back."}
         answer = {"jsonrpc": "2.0", "id": None, "error": stopping}
