@@ -172,8 +172,7 @@ class _Side:
 
     def turn(self, definitions: int, reply: int) -> None:
         """A request with this list got a reply of this size."""
-        size = definitions + self._conversation
-        known = self._held if definitions == self._before else 0
+        size, known = self._next(definitions)
         self._repeated += known
         self._fresh += size - known
         self._conversation += reply
@@ -184,10 +183,13 @@ class _Side:
         """The total, with `further` requests at the end: the first reads the last reply, the others read everything
         again.
         """
-        size = last_list + self._conversation
-        known = self._held if last_list == self._before else 0
+        size, known = self._next(last_list)
         repeated = self._repeated + known + size * (further - 1)
         return ModelInput(self.turns + further, self._fresh + size - known, repeated)
+
+    def _next(self, definitions: int) -> tuple[int, int]:
+        """The size of the next request, and how much of it the previous one contained."""
+        return definitions + self._conversation, self._held if definitions == self._before else 0
 
 
 class Conversations:
