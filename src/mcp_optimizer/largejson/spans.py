@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from mcp_optimizer.largejson.quotes import in_strings, quotes_of
 from mcp_optimizer.runtime.lazy_numpy import np
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ else:
 Buffer = bytes | bytearray | memoryview
 
 _CHUNK = 256 * 1024
-_QUOTE, _BACKSLASH, _COMMA = 34, 92, 44
+_COMMA, _CURLY = 44, 32
 _OPENING, _CLOSING = b"{[", b"}]"
 BLANKS = b" \t\r\n"
 
@@ -42,14 +43,6 @@ class Items:
     ends: Positions
     close: int
     """The position of the closing bracket."""
-
-
-@cache
-def _is_structure() -> npt.NDArray[np.bool_]:
-    """By byte: whether it is a bracket or a comma."""
-    found = np.zeros(256, dtype=np.bool_)
-    found[list(_OPENING + _CLOSING + b",")] = True
-    return found
 
 
 @cache
@@ -127,15 +120,28 @@ def position_type(data: Buffer) -> type[np.signedinteger[Any]]:
 
 def _structure(data: Buffer, at: int) -> Iterator[tuple[Positions, npt.NDArray[np.uint8]]]:
     """Brackets and commas outside strings from `at` on, chunk by chunk: positions and characters."""
-    in_string, is_escaped, kind = 0, False, position_type(data)
+    in_string, is_escaped, kind = False, False, position_type(data)
     for begin in range(at, len(data), _CHUNK):
         chunk = _chunk(data, begin)
-        quotes, is_escaped = _quotes(chunk, is_escaped)
-        marks = np.flatnonzero(_is_structure()[chunk])
-        outside = (np.searchsorted(quotes, marks) + in_string) % 2 == 0
-        marks = marks[outside]
-        in_string = (in_string + len(quotes)) % 2
+        is_quote, is_escaped = quotes_of(chunk, is_escaped)
+        is_inside = in_strings(is_quote, in_string)
+        in_string = bool(is_inside[-1])
+        is_mark = _is_structure(chunk)
+        is_mark &= ~is_inside
+        marks = np.flatnonzero(is_mark)
         yield (marks + begin).astype(kind), chunk[marks]
+
+
+def _is_structure(chunk: npt.NDArray[np.uint8]) -> npt.NDArray[np.bool_]:
+    """By byte: whether it is a bracket or a comma."""
+    # Of the brackets of one direction, the curly one has one bit more. In place, because a new page for each step takes
+    # several times as long as the steps.
+    curly = chunk | _CURLY
+    found: npt.NDArray[np.bool_] = curly == _OPENING[0]
+    another = curly == _CLOSING[0]
+    found |= another
+    found |= np.equal(chunk, _COMMA, out=another)
+    return found
 
 
 def structure_marks(data: Buffer, enough: int) -> int:
@@ -150,30 +156,6 @@ def structure_marks(data: Buffer, enough: int) -> int:
 
 def _chunk(data: Buffer, begin: int) -> npt.NDArray[np.uint8]:
     return np.frombuffer(data, dtype=np.uint8, count=min(_CHUNK, len(data) - begin), offset=begin)
-
-
-def _quotes(chunk: npt.NDArray[np.uint8], first_is_escaped: bool) -> tuple[Positions, bool]:
-    """Where quotes begin or end strings, and whether the first character of the next chunk is escaped."""
-    escaped, is_escaped = _escaped(chunk, first_is_escaped)
-    is_quote = chunk == _QUOTE
-    is_quote[escaped[escaped < len(chunk)]] = False
-    return np.flatnonzero(is_quote), is_escaped
-
-
-def _escaped(chunk: npt.NDArray[np.uint8], first_is_escaped: bool) -> tuple[Positions, bool]:
-    """The positions after an escaping backslash, and whether an escape continues into the next chunk."""
-    slashes = np.flatnonzero(chunk == _BACKSLASH)
-    first = np.zeros(1 if first_is_escaped else 0, dtype=np.int64)
-    if first_is_escaped and slashes.size and slashes[0] == 0:
-        slashes = slashes[1:]
-    if not slashes.size:
-        return first, False
-    breaks = np.flatnonzero(np.diff(slashes) != 1)
-    begins = slashes[np.concatenate([np.zeros(1, dtype=np.int64), breaks + 1])]
-    lasts = slashes[np.concatenate([breaks, np.array([len(slashes) - 1])])]
-    after = (lasts + 1)[(lasts - begins) % 2 == 0]
-    goes_on = bool(after.size and after[-1] == len(chunk))
-    return np.concatenate([first, after]), goes_on
 
 
 def value_start(data: Buffer, start: int, *, in_object: bool) -> int:
@@ -194,7 +176,8 @@ def long_strings(data: Buffer, longer_than: int) -> list[tuple[int, int]]:
     found: list[tuple[int, int]] = []
     last, in_string, is_escaped = -1, 0, False
     for begin in range(0, len(data), _CHUNK):
-        quotes, is_escaped = _quotes(_chunk(data, begin), is_escaped)
+        is_quote, is_escaped = quotes_of(_chunk(data, begin), is_escaped)
+        quotes = np.flatnonzero(is_quote)
         if not quotes.size:
             continue
         marks = np.concatenate([np.array([last], dtype=np.int64), quotes + begin])

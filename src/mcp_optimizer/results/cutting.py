@@ -10,10 +10,10 @@ from mcp_optimizer.largejson.spans import first_filled
 from mcp_optimizer.results.blanks import with_text, without_blanks
 from mcp_optimizer.results.cut import Fits
 from mcp_optimizer.results.document import ResultDocument, decoded, read_document
-from mcp_optimizer.results.encodings import minified
 from mcp_optimizer.results.limit_values import NOTICE_ROOM, STRUCTURED, Limited, ResultLimits
 from mcp_optimizer.results.measure import GAP, Measure
 from mcp_optimizer.results.metadata import DataInfo
+from mcp_optimizer.results.minifying import Minifier
 from mcp_optimizer.results.notices import cut_notice, notice_block
 from mcp_optimizer.results.pages import divide
 from mcp_optimizer.results.reading import NO_JSON, PARSED, Reading, Text, compact, json_value, size_of
@@ -56,7 +56,7 @@ class Cutting:
         self.result_id = result_id
         self.is_valid = is_valid
         self.compact_json = compact_json
-        self._written: dict[bytes, bytes] = {}
+        self._minify = Minifier()
         self._exceeded = 0
         """Tokens that the only text surely exceeds."""
 
@@ -129,14 +129,7 @@ class Cutting:
         return texts, len(documents) - 1, len(documents[-1].data)
 
     def _shown(self, document: ResultDocument) -> Shown:
-        return self._minified if document.is_json and self.compact_json else bytes
-
-    def _minified(self, data: bytes) -> bytes:
-        """Without blanks; what was written before is not written again."""
-        found = self._written.get(data)
-        if found is None:
-            found = self._written[data] = minified(data)
-        return found
+        return self._minify if document.is_json and self.compact_json else bytes
 
     def _has_too_many_rows(self, document: ResultDocument) -> bool:
         return bool(self.limits.max_rows and document.row_count and document.row_count > self.limits.max_rows)

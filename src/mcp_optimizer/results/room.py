@@ -11,6 +11,8 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 
+from mcp_optimizer.results.minifying import Minifier
+
 Count = Callable[[str], int]
 Shown = Callable[[bytes], bytes]
 
@@ -166,8 +168,13 @@ class Room:
         return reached, reached.number + 1
 
     def _further(self, items: Counted, reached: _Reached, number: int) -> _Reached:
-        more = items.data[items.end(reached.number) : items.end(number)]
-        shown = more if items.are_in_string else self.shown(more)
+        start, end = items.end(reached.number), items.end(number)
+        if items.are_in_string:
+            shown = items.data[start:end]
+        elif isinstance(self.shown, Minifier):
+            shown = self.shown.between(items.data, start, end)
+        else:
+            shown = self.shown(items.data[start:end])
         return self._settled(number, reached.settled, reached.rest + _decoded(shown))
 
     def _settled(self, number: int, settled: int, text: str) -> _Reached:
@@ -183,13 +190,19 @@ class Room:
         if reached.settled > budget:
             return False
         tail = items.tail + self.tail if reached.number < items.count else self.tail
-        return reached.settled + self.count(reached.rest + self._around(b"", tail, items)) <= budget
+        rest = reached.rest + self._around(b"", tail, items)
+        return reached.settled + _most_tokens(rest) <= budget or reached.settled + self.count(rest) <= budget
 
     def _around(self, before: bytes, after: bytes, items: Counted) -> str:
         """What comes before or after the items, as shown: a string that it opens or closes is made complete."""
         if not items.are_in_string:
             return _decoded(self.shown(before + after))
         return _decoded(self.shown(before + b'"')[:-1] if before else self.shown(b'"' + after)[1:])
+
+
+def _most_tokens(text: str) -> int:
+    """No encoding has more tokens than bytes, and no character more than four of these."""
+    return len(text) if text.isascii() else 4 * len(text)
 
 
 def _decoded(data: bytes) -> str:

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from mcp_optimizer.results.document import decoded, read_document
 from mcp_optimizer.results.encodings import minified
+from mcp_optimizer.results.minifying import Minifier
 from mcp_optimizer.results.room import PartwiseCount, Room, parts
 from mcp_optimizer.token_counter import TokenCounter
 
@@ -76,7 +77,7 @@ TEXTS = {
 def test_a_cut_counts_little_more_than_what_it_shows(name: str) -> None:
     counting, budget = _Counting(), 2_000
     document = read_document(TEXTS[name])
-    shown = minified if document.is_json else bytes
+    shown = Minifier() if document.is_json else bytes
     room = Room(budget, PartwiseCount(counting), shown)
     assert room.is_exceeded(document.layout.counted)
     cut = document.cut(room)
@@ -90,7 +91,7 @@ def test_a_cut_counts_little_more_than_what_it_shows(name: str) -> None:
 def test_a_limit_of_rows_costs_no_more_counting_and_what_fits_of_it_is_shown(most: int) -> None:
     counting, budget = _Counting(), 1_500
     document = read_document(TEXTS["pretty JSON"])
-    room = Room(budget, PartwiseCount(counting), minified)
+    room = Room(budget, PartwiseCount(counting), Minifier())
     assert room.is_exceeded(document.layout.counted)
     cut = document.cut(room, most)
     allowed = document.layout.kept(most)
@@ -102,7 +103,7 @@ def test_a_limit_of_rows_costs_no_more_counting_and_what_fits_of_it_is_shown(mos
 def test_a_row_that_is_much_larger_than_the_room_is_not_counted() -> None:
     counting = _Counting()
     document = read_document(json.dumps([{"text": "small"}, {"text": "word " * 200_000}]))
-    assert document.cut(Room(100, PartwiseCount(counting), minified)).data.startswith(b'[{"text": "small"}')
+    assert document.cut(Room(100, PartwiseCount(counting), Minifier())).data.startswith(b'[{"text": "small"}')
     assert counting.characters < 100_000
 
 
@@ -118,7 +119,7 @@ def test_what_a_room_keeps_fits_and_the_next_row_would_not(
     text = json.dumps(rows, indent=indent, ensure_ascii=False)
     count = TokenCounter().count_tokens
     document = read_document(text)
-    room = Room(budget, PartwiseCount(count), minified)
+    room = Room(budget, PartwiseCount(count), Minifier(64))
     kept = room.most(document.layout.counted)
     assert kept is not None
     tokens = [count(decoded(minified(document.layout.kept(number)))) for number in (kept, kept + 1)]
