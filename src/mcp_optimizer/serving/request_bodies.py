@@ -13,11 +13,15 @@ import mcp_types as types
 from starlette.types import Receive, Scope
 
 from mcp_optimizer.runtime.deadline import Deadline
+from mcp_optimizer.runtime.moments import Moments
 from mcp_optimizer.serving.gate import Gate, Refused
 from mcp_optimizer.serving.held_bodies import HeldBody, RoomForBodies
 
 WHOLE_KEY = "mcp_optimizer.whole"
 """The key that a request carries once all of it has arrived."""
+
+_MOMENT = 0.25
+"""Seconds in which nearly every body arrives that is not there at once."""
 
 _DISCARDING = 5.0
 """Seconds for reading, and forgetting, the rest of a body that is too large."""
@@ -29,6 +33,7 @@ class RequestBodies:
     def __init__(self, gate: Gate) -> None:
         self._gate = gate
         self._room = RoomForBodies(gate)
+        self._moments = Moments(min(_MOMENT, gate.limits.request_seconds / 2))
 
     def held(self) -> HeldBody:
         """The room that a body will take until it is released."""
@@ -42,7 +47,7 @@ class RequestBodies:
     async def _in_time(self, receive: Receive, held: HeldBody) -> bytearray | None:
         seconds = self._gate.limits.request_seconds
         try:
-            with Deadline(seconds):
+            with Deadline(seconds, self._moments):
                 return await self._received(receive, held)
         except TimeoutError:
             text = f"The body of a request must arrive within {seconds:g} s."
