@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import lzma
+import time
 from binascii import a2b_base64
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -94,6 +95,9 @@ def read_rank_table(vocabulary: EncodingTable) -> bytes:
 
 _LOADING = Lock()
 
+_TURN = 0.02
+"""Seconds in which the event loop finishes what it is at, while other threads work as well."""
+
 
 @cache
 def load_encoding(name: str) -> tiktoken.Encoding:
@@ -104,6 +108,9 @@ def load_encoding(name: str) -> tiktoken.Encoding:
     # so the memory of all of them can be given back.
     ranks = dict(zip(map(a2b_base64, fields[::2]), map(int, fields[1::2]), strict=True))
     del fields
+    # This step and the next keep the interpreter to themselves for some hundredths of a second each: the event loop has
+    # a turn between them.
+    time.sleep(_TURN)
     # No special tokens: "<|endoftext|>" in a tool's description is ordinary text.
     encoding = tiktoken.Encoding(name=name, pat_str=vocabulary.pattern, mergeable_ranks=ranks, special_tokens={})
     # tiktoken's Rust part has its own table by now, so free this one.

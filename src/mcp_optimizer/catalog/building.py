@@ -29,7 +29,10 @@ class Plan:
     """What to build."""
 
     records: Records
-    servers: ServerNames
+    servers: tuple[str, ...]
+    """All that are configured."""
+    own_names: tuple[str, ...]
+    """Of the gateway's tools, which no server's tool gets."""
     running: frozenset[str]
     vocabulary: Vocabulary
     encoder: Encoder | None
@@ -61,7 +64,7 @@ def build(plan: Plan, count: Count) -> Built:
         for record in records
     ]
     index = SearchIndex(entries, vocabulary, plan.encoder)
-    named = name_tools(records, plan.servers, count, plan.named)
+    named = name_tools(records, ServerNames(plan.servers, plan.own_names), count, plan.named)
     running = RunningTools(named, plan.running)
     return Built(index, running, vectors_in(index.vectors, records), vocabulary, by_server)
 

@@ -24,7 +24,6 @@ from mcp_optimizer.catalog.record import ServerText, ToolRecord
 from mcp_optimizer.catalog.running import RunningTools
 from mcp_optimizer.catalog.snapshot import Snapshot
 from mcp_optimizer.catalog.vectors import KnownVectors
-from mcp_optimizer.domain.naming import ServerNames
 from mcp_optimizer.domain.own_tools import OWN_NAMES
 from mcp_optimizer.domain.tools import ServerStatus
 from mcp_optimizer.runtime.memory import LongLived, give_back
@@ -243,7 +242,8 @@ class LiveCatalog:
             started, vectors = time.monotonic(), self._embedding.vectors
             plan = Plan(
                 records=dict(self._records),
-                servers=ServerNames(self._states, self._own_names),
+                servers=tuple(self._states),
+                own_names=self._own_names,
                 running=frozenset(self._running.servers),
                 vocabulary=self._vocabulary,
                 encoder=self._embedding.encoder,
@@ -267,7 +267,7 @@ class LiveCatalog:
                 built.running.switch(server, on=server not in built.running.servers)
             self._running, self._index, self._unapproved = built.running, built.index, plan.unapproved
             self._snapshot = None
-        self._leave_alone()
+        asyncio.get_running_loop().call_soon(self._leave_alone)  # Enough is freed in this turn of the loop.
         if built.vocabulary is not self._vocabulary:
             self._vocabulary = built.vocabulary
             self._ingestion.use_vocabulary(built.vocabulary)

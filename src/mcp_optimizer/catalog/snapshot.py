@@ -118,12 +118,16 @@ class Snapshot:
         # Of some servers, all tools are held.
         held = {server for server, _ in self.held}
         known = {*self.names.ranges, *held} if held else self.names.ranges
+        # Found once for all: while thousands of servers start, they are looked through several times a second.
+        running, starting = ServerStatus.RUNNING, ServerStatus.STARTING
         return tuple(
             state
-            for state in self.states.values()
-            if state.status is ServerStatus.STARTING
-            or state.status.has_failed
-            or (state.status is ServerStatus.RUNNING and state.listing.size and state.name not in known)
+            for name, state in self.states.items()
+            if (
+                name not in known and state.listing.size
+                if state.status is running
+                else state.status is starting or state.status.has_failed
+            )
         )
 
 

@@ -39,7 +39,8 @@ class KnownVectors:
         Vectors of tools that no server lists any more are dropped: each would keep the complete matrix of an old index
         alive.
         """
-        listed = {record.vector_key for record in since} - indexed.keys()
+        # Without an encoder there are none, and with very many tools the event loop should not look for them.
+        listed = {record.vector_key for record in since} - indexed.keys() if self._new or self._indexed else ()
         kept = {key: found for key in listed if (found := self._find(key)) is not None}
         kept |= {key: found for key, found in self._new.items() if key not in at_hand and key not in indexed}
         self._indexed, self._new = indexed, kept

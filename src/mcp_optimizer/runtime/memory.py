@@ -49,6 +49,22 @@ def leave_alone() -> None:
     # The newest objects may still be cyclic garbage, which would never be found.
     gc.collect(1)
     gc.freeze()
+    _Growth.happened()
+
+
+class _Growth:
+    """Whether very much was created since the last regular collection; for the process, as its collector is."""
+
+    _is_new = False
+
+    @classmethod
+    def happened(cls) -> None:
+        cls._is_new = True
+
+    @classmethod
+    def since_last_asked(cls) -> bool:
+        was_new, cls._is_new = cls._is_new, False
+        return was_new
 
 
 class LongLived:
@@ -90,9 +106,13 @@ async def _tidy(settled: float, interval: float) -> None:
     # Current objects stay; without them, a collection takes a few milliseconds.
     gc.freeze()
     while True:
-        give_back()
+        # In a thread: with a gigabyte in use, it takes some hundredths of a second.
+        await asyncio.to_thread(give_back)
         await asyncio.sleep(interval)
-        gc.collect()
+        # In the middle of it, a collection would look at everything that is just being made, and stop everything for a
+        # tenth of a second.
+        if not _Growth.since_last_asked():
+            gc.collect()
 
 
 @cache

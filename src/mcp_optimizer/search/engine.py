@@ -76,7 +76,7 @@ class Encoder(Protocol):
         ...
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Entry:
     """What the index needs to know about a tool. `vector` is None until the tool is embedded."""
 

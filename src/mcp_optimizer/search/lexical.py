@@ -40,6 +40,12 @@ _MOST_ABOUT = 60
 
 _MOST = 65_535
 
+_TOGETHER = 2_000
+"""Tools whose terms are joined in one step."""
+
+_AT_ONCE = 500_000
+"""Terms that are added up in one step; the interpreter is released between two."""
+
 _K1 = 1.2
 _B = 0.75
 
@@ -140,26 +146,23 @@ class LexicalIndex:
             self._build(documents, len(vocabulary) * len(FIELDS))
 
     def _build(self, documents: Sequence[TermCounts], key_count: int) -> None:
-        keys = np.frombuffer(b"".join([counts.keys for counts in documents]), dtype=np.int32)
-        counts = np.frombuffer(b"".join([counts.counts for counts in documents]), dtype=np.uint16).astype(np.float32)
-        owners = np.repeat(np.arange(self.size, dtype=np.int32), [len(counts.keys) for counts in documents])
+        keys, counts, owners, lengths = _columns(documents)
         order = np.argsort(keys, kind="stable")
         keys, counts, owners = keys[order], counts[order], owners[order]
-        frequencies = np.bincount(keys, minlength=key_count)
-        self._starts = np.concatenate([[0], np.cumsum(frequencies)])
+        self._starts = np.searchsorted(keys, np.arange(key_count + 1, dtype=np.int32))
         self._documents = owners
         # Lengths relative to the field's average: a word counts less in a long field.
-        lengths = np.frombuffer(b"".join([counts.lengths for counts in documents]), dtype=np.int32)
-        lengths = lengths.reshape(-1, len(FIELDS)).astype(np.float32)
         relative = lengths / np.maximum(lengths.mean(axis=0), 1e-6)
         fields = keys % len(FIELDS)
-        rarity = _rarity(self.size, frequencies).astype(np.float32)[keys]
+        rarity = _rarity(self.size, np.diff(self._starts)).astype(np.float32)[keys]
         self._impacts = rarity * counts * (_K1 + 1) / (counts + _K1 * (1 - _B + _B * relative[owners, fields]))
         # Each term's share of its field's total rarity: the shares of a query's terms add up to how much of the
         # field the query contains.
         whole = np.zeros(self.size * len(FIELDS), dtype=np.float32)
-        np.add.at(whole, owners * len(FIELDS) + fields, rarity)
-        self._shares = rarity / whole[owners * len(FIELDS) + fields]
+        places = owners * len(FIELDS) + fields
+        for at in range(0, len(places), _AT_ONCE):
+            np.add.at(whole, places[at : at + _AT_ONCE], rarity[at : at + _AT_ONCE])
+        self._shares = rarity / whole[places]
 
     def knows(self, term: str) -> bool:
         """Whether any tool has this term."""
@@ -226,6 +229,24 @@ class LexicalIndex:
             # The term was added to the vocabulary after this index was built.
             return 0, 0
         return int(self._starts[key]), int(self._starts[key + 1])
+
+
+def _columns(documents: Sequence[TermCounts]) -> tuple[Integers, Floats, Integers, Floats]:
+    """The terms of all tools one after the other: their keys, counts and tools; and each tool's lengths, a row each.
+
+    Put together a few tools at a time, because joining and repeating keep the interpreter to themselves: all of 200,000
+    tools at once would stop the event loop for a tenth of a second.
+    """
+    steps = []
+    for at in range(0, len(documents), _TOGETHER):
+        some = documents[at : at + _TOGETHER]
+        keys = np.frombuffer(b"".join([counts.keys for counts in some]), dtype=np.int32)
+        counts = np.frombuffer(b"".join([counts.counts for counts in some]), dtype=np.uint16)
+        owners = np.arange(at, at + len(some), dtype=np.int32).repeat([len(counts.keys) for counts in some])
+        lengths = np.frombuffer(b"".join([counts.lengths for counts in some]), dtype=np.int32)
+        steps.append((keys, counts, owners, lengths))
+    keys, counts, owners, lengths = map(np.concatenate, zip(*steps, strict=True))
+    return keys, counts.astype(np.float32), owners, lengths.reshape(-1, len(FIELDS)).astype(np.float32)
 
 
 def _rarity(size: int, frequency: NDArray[np.int64] | int) -> NDArray[np.float64]:

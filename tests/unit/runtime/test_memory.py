@@ -65,3 +65,32 @@ asyncio.run(main())
 def test_what_clients_leave_behind_is_found_while_the_gateway_serves() -> None:
     command = [sys.executable, "-c", LEAVE_A_CYCLE]
     assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == "1\n"
+
+
+# Collections of everything are counted, whoever asks for them.
+GROW_FOR_A_WHILE = """
+import asyncio, gc
+from mcp_optimizer.runtime.memory import LongLived, kept_tidy
+from tests.waiting import until
+
+async def main():
+    gc.disable()
+    whole = []
+    gc.callbacks.append(lambda phase, about: whole.append(phase) if about["generation"] == 2 else None)
+    async with kept_tidy(settled=0, interval=0.1):
+        await until(gc.get_freeze_count, "what is there at the start is left alone")
+        whole.clear()
+        tools = LongLived()
+        for step in range(1, 51):
+            tools.grown(step * 10_000)
+            await asyncio.sleep(0.01)
+        assert not whole, "the catalog grew all the time"
+        await until(lambda: whole, "everything is looked at again")
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.process
+def test_while_very_many_tools_are_loaded_the_regular_collection_waits() -> None:
+    subprocess.run([sys.executable, "-c", GROW_FOR_A_WHILE], capture_output=True, text=True, check=True)

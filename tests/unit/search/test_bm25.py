@@ -9,14 +9,19 @@ from typing import Any
 import numpy as np
 import pytest
 
+from mcp_optimizer.search import lexical
 from mcp_optimizer.search.document import Document
 from mcp_optimizer.search.lexical import FIELDS, LexicalIndex, Vocabulary, count_terms
 
 GOLDEN: dict[str, Any] = json.loads(Path(__file__).with_name("bm25_golden.json").read_text(encoding="utf-8"))
 
 
-@pytest.fixture(scope="module")
-def index() -> LexicalIndex:
+@pytest.fixture(params=["at once", "in many steps"])
+def index(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> LexicalIndex:
+    if request.param == "in many steps":
+        # As with many tools.
+        monkeypatch.setattr(lexical, "_TOGETHER", 3)
+        monkeypatch.setattr(lexical, "_AT_ONCE", 7)
     vocabulary = Vocabulary()
     documents = [Document(**text) for text in GOLDEN["documents"]]
     return LexicalIndex([count_terms(document, vocabulary) for document in documents], vocabulary)
