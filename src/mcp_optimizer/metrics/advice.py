@@ -126,10 +126,13 @@ def _advice_on_weights(catalog: Sequence[Weight]) -> list[str]:
     if len(servers) > 1 and tokens * 3 > every:
         told.append(f"`{server}` alone has {tokens / every * 100:.0f} % of all tokens of definitions.")
     heaviest = sorted(catalog, key=lambda weight: -weight.tokens)[: max(1, len(catalog) // 20)]
-    share = total(heaviest)
-    if len(catalog) >= 20:
+    share = f"{total(heaviest) / every * 100:.0f} % of all tokens"
+    first = f"`{heaviest[0].tool}` of `{heaviest[0].server}`"
+    if len(heaviest) > 1:
         told.append(
-            f"The heaviest {len(heaviest):,} of {len(catalog):,} tools have {share / every * 100:.0f} % of all tokens: "
-            f"`{heaviest[0].tool}` of `{heaviest[0].server}` alone {heaviest[0].tokens:,}."
+            f"The heaviest {len(heaviest):,} of {len(catalog):,} tools have {share}: "
+            f"{first} alone {heaviest[0].tokens:,}."
         )
+    elif len(catalog) >= 20:
+        told.append(f"The heaviest of {len(catalog):,} tools, {first}, has {share}: {heaviest[0].tokens:,}.")
     return told

@@ -129,6 +129,18 @@ def test_before_anything_was_called_only_weights_are_judged() -> None:
     assert make_usage([], [], Assumptions()).advice == ()
 
 
+@pytest.mark.parametrize(
+    ("count", "said"),
+    [
+        (20, "The heaviest of 20 tools, `t19` of `a`, has 10 % of all tokens: 20."),
+        (40, "The heaviest 2 of 40 tools have 10 % of all tokens: `t39` of `a` alone 40."),
+    ],
+)
+def test_the_heaviest_tools_are_named_until_something_is_called(count: int, said: str) -> None:
+    catalog = [Weight("a", f"t{number}", number + 1) for number in range(count)]
+    assert said in make_usage([], catalog, Assumptions(own_tokens=346)).advice
+
+
 def test_results_are_told_before_and_after_limits_and_money_for_a_model() -> None:
     calls = [event(EventKind.CALL, 1, "list_issues", tokens=100, full_tokens=400)]
     told = make_usage(calls, CATALOG, Assumptions(), Prices("m", "USD", 3, 0.3, 3.75))
