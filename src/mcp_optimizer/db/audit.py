@@ -64,8 +64,7 @@ class StoredAudit(Transactions):
     async def write(self, entries: Sequence[AuditEntry]) -> None:
         """Writes all or none."""
         await self._database.revive()
-        async with self._writing() as connection:
-            await connection.exec_driver_sql(_insertion(connection.dialect), [_row(entry) for entry in entries])
+        await self._write_all([(_insertion(self._database.engine.dialect), [_row(entry) for entry in entries])])
 
     async def read(self, query: AuditQuery) -> list[AuditEntry]:
         """The newest entries that fit, oldest first."""

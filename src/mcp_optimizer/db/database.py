@@ -24,6 +24,7 @@ from sqlalchemy.exc import DatabaseError
 from sqlalchemy.ext.asyncio.engine import AsyncEngine, create_async_engine
 from sqlalchemy.pool import AsyncAdaptedQueuePool, QueuePool
 
+from mcp_optimizer.db.file_writer import FileWriter
 from mcp_optimizer.db.private_files import make_file, make_folder, mend
 from mcp_optimizer.db.schema import APPLICATION_ID, migrate
 from mcp_optimizer.db.shared_tables import metadata
@@ -51,6 +52,8 @@ class Database:
     engine: AsyncEngine
     path: Path | None
     turn: AbstractAsyncContextManager[Any] = field(default_factory=asyncio.Lock)
+    writer: FileWriter | None = None
+    """The quicker way to write, where there is a file."""
 
     async def revive(self) -> None:
         """Create a new file if this one was deleted; SQLite itself would continue writing to the deleted file."""
@@ -62,6 +65,8 @@ class Database:
                 return
             logger.warning("The catalog %s was deleted; creating a new one.", self.path)
             await self.engine.dispose()
+            if self.writer is not None:
+                await self.writer.disconnect()
             await asyncio.to_thread(prepare_file, self.path)
 
     async def close(self) -> None:
@@ -71,6 +76,8 @@ class Database:
             if not isinstance(pool, QueuePool) or not pool.checkedout():
                 break
             await asyncio.sleep(_WAIT)
+        if self.writer is not None:
+            await self.writer.close()
         await self.engine.dispose()
 
 
@@ -85,7 +92,9 @@ async def open_database(place: Path | str | None) -> Database:
     await asyncio.to_thread(prepare_file, place)
     engine = create_async_engine(f"sqlite+aiosqlite:///{place}")
     _set_pragmas(engine.sync_engine)
-    return Database(engine, place)
+    writing = create_engine(f"sqlite:///{place}")
+    _set_pragmas(writing)
+    return Database(engine, place, writer=FileWriter(writing))
 
 
 async def _open_in_memory() -> Database:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from itertools import islice
 from typing import TYPE_CHECKING, TypeVar
 
-from sqlalchemy import Table, delete, select, text
+from sqlalchemy import Dialect, Table, delete, select, text
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.ext.asyncio.engine import AsyncConnection
 
+from mcp_optimizer.db.file_writer import Written
 from mcp_optimizer.db.schema import write_alone
 from mcp_optimizer.errors import CatalogError
 
@@ -43,6 +44,17 @@ class Transactions:
                 if alone:
                     await connection.run_sync(write_alone)
                 yield connection
+
+    async def _write_all(self, statements: Sequence[Written]) -> None:
+        """One transaction of statements of which nobody needs to know more than that they are written."""
+        if (writer := self._database.writer) is not None:
+            with _translated_errors():
+                async with self._database.turn:
+                    await writer.write(statements)
+            return
+        async with self._writing() as connection:
+            for statement, rows in statements:
+                await connection.exec_driver_sql(statement, list(rows))
 
     @asynccontextmanager
     async def _reading(self) -> AsyncIterator[AsyncConnection]:
@@ -89,11 +101,12 @@ def reason(error: Exception) -> str:
     return str(said) or ("no response in time" if isinstance(said, TimeoutError) else type(said).__name__)
 
 
-def upsert(connection: AsyncConnection, table: Table) -> sqlite.Insert | postgresql.Insert:
+def upsert(place: AsyncConnection | Dialect, table: Table) -> sqlite.Insert | postgresql.Insert:
     """An INSERT that may say ON CONFLICT. Writers of several rows sort them by key, so two that write the same rows
     wait for each other but never deadlock.
     """
-    return postgresql.insert(table) if connection.dialect.name == "postgresql" else sqlite.insert(table)
+    dialect = place if isinstance(place, Dialect) else place.dialect
+    return postgresql.insert(table) if dialect.name == "postgresql" else sqlite.insert(table)
 
 
 def chunks(values: Iterable[_T]) -> Iterator[list[_T]]:
