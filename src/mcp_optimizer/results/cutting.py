@@ -18,6 +18,7 @@ from mcp_optimizer.results.notices import cut_notice, notice_block
 from mcp_optimizer.results.pages import divide
 from mcp_optimizer.results.reading import NO_JSON, PARSED, Reading, Text, compact, json_value, size_of
 from mcp_optimizer.results.room import Shown
+from mcp_optimizer.results.rows import find_table
 from mcp_optimizer.runtime.lazy import lazy
 
 _LIKELY_PER_TOKEN = 2
@@ -57,6 +58,8 @@ class Cutting:
         self.is_valid = is_valid
         self.compact_json = compact_json
         self._minify = Minifier()
+        self._shown_value: Any = NO_JSON
+        """The only text as it is shown, as JSON, if that is known without parsing it."""
         self._exceeded = 0
         """Tokens that the only text surely exceeds."""
 
@@ -99,7 +102,10 @@ class Cutting:
         pieces = divide(documents, self.limits.piece_tokens, self.measure)
         next_offset = pieces.after(cut_at, position)
         notice = cut_notice(pieces, next_offset, self.result_id)
-        return Limited(self._result(shown, structure, notice), self._kept_data(shown, structure), pieces, next_offset)
+        data = self._kept_data(shown, structure)
+        # Here, where it was made: the event loop would take four times as long to free what another core has in reach.
+        self.reading.forget_value()
+        return Limited(self._result(shown, structure, notice), data, pieces, next_offset)
 
     def _is_over(self, documents: Sequence[tuple[int, ResultDocument]]) -> bool:
         rows = documents[0][1].row_count if len(documents) == 1 else None
@@ -115,6 +121,7 @@ class Cutting:
             if not self._has_too_many_rows(document) and self._fits(document):
                 return [shown(document.data)], 0, len(document.data)
             cut = document.cut(self._room(shown), self.limits.max_rows)
+            self._shown_value = document.value_of(cut)
             return [shown(cut.data)], 0, cut.shown_until
         texts: list[bytes] = []
         left = self.budget
@@ -224,6 +231,9 @@ class Cutting:
         return result if structure is NO_JSON else {**result, "structuredContent": structure}
 
     def _kept_data(self, shown: Sequence[bytes], structure: Any) -> DataInfo:
+        if structure is NO_JSON and self._shown_value is not NO_JSON:
+            table = find_table(self._shown_value)
+            return DataInfo() if table is None else DataInfo(table.row_count, table.column_count)
         blocks = [{"type": "text", "text": decoded(data)} for data in shown]
         found = Reading({"content": blocks, "structuredContent": None if structure is NO_JSON else structure}).data()
         return found or DataInfo()

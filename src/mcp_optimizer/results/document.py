@@ -16,7 +16,7 @@ from mcp_optimizer.results.cut import Cut, Fits, cut_json, cut_text
 from mcp_optimizer.results.layout import Layout, json_rows, records, text_lines, trunk
 from mcp_optimizer.results.reading import NO_JSON, PARSED, Text, json_value
 from mcp_optimizer.results.room import Room
-from mcp_optimizer.results.rows import columns_of, find_table, find_text_table
+from mcp_optimizer.results.rows import Path, columns_of, find_table, find_text_table, first_rows
 from mcp_optimizer.runtime.lazy import lazy
 
 _ENCODED = 1 << 20
@@ -33,6 +33,8 @@ class _Division:
     is_json: bool
     row_count: int | None = None
     column_count: int | None = None
+    path: Path | None = None
+    """The keys that lead to the rows, if all of it was parsed."""
 
 
 @dataclass(frozen=True)
@@ -76,6 +78,13 @@ class ResultDocument:
         is_exceeded = isinstance(fits, Room) and fits.is_exceeded(self.layout.counted.first(max_rows))
         return whole if not is_exceeded and fits(whole.data) else self._cut(fits)
 
+    def value_of(self, cut: Cut) -> Any:
+        """The JSON value of what is left; NO_JSON if it has to be parsed, because not only whole rows are gone."""
+        path = self._division.path
+        if path is None or self.value is NO_JSON or cut.layout is not self.layout:
+            return NO_JSON
+        return first_rows(self.value, path, cut.items) if cut.data == self.layout.kept(cut.items) else NO_JSON
+
     def _cut(self, fits: Fits) -> Cut:
         if not self.is_json:
             return cut_text(self.layout, fits)
@@ -110,7 +119,7 @@ def _small_json(data: bytes, value: Any) -> _Division | None:
     table = find_table(value)
     rows = json_rows(data, table.path) if table is not None else None
     if table is not None and rows is not None:
-        return _Division(rows, True, table.row_count, table.column_count)
+        return _Division(rows, True, table.row_count, table.column_count, table.path)
     layouts = trunk(data)
     return _Division(layouts[0], True) if layouts else _text(data)
 

@@ -68,7 +68,7 @@ class _Begun:
         if number >= len(self._windows):
             return len(self._text)
         begin, blanks = self._windows[number]
-        return begin + inside - int(np.searchsorted(blanks, inside))
+        return begin + inside - int(blanks.searchsorted(inside))
 
     def _write(self) -> None:
         at = len(self._windows) * self._window

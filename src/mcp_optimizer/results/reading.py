@@ -82,6 +82,10 @@ class Reading:
         """The only text as JSON, or NO_JSON, also if it is too large to be parsed."""
         return json_value(self.slots[0].text) if len(self.slots) == 1 else NO_JSON
 
+    def forget_value(self) -> None:
+        """Free what was parsed; whoever asks again has it parsed again."""
+        self.__dict__.pop("value", None)
+
     @lazy
     def has_uncounted(self) -> bool:
         """Whether it contains something other than text, which is not counted."""

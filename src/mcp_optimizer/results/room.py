@@ -28,7 +28,7 @@ _CLOSE_ENOUGH = 50
 _SLACK = 16
 """Tokens by which the beginning of a text may have more than all of it."""
 
-_PART = 1_024
+_PART = 2_048
 """Characters counted at once, and remembered."""
 
 _DIVIDES = re.compile(r"[A-Za-z0-9](?=[^A-Za-z0-9'\u0080-\U0010ffff])")
@@ -52,7 +52,11 @@ class PartwiseCount:
         self._known: dict[str, int] = {}
 
     def __call__(self, text: str) -> int:
-        return self._of_part(text) if len(text) <= _PART else sum(map(self._of_part, parts(text)))
+        found = self._known.get(text)
+        if found is None:
+            found = self._count(text) if len(text) <= _PART else sum(map(self._of_part, parts(text)))
+            self._known[text] = found
+        return found
 
     def _of_part(self, part: str) -> int:
         found = self._known.get(part)

@@ -95,6 +95,13 @@ def _direct(value: Any, path: Path) -> Table | None:
     return None
 
 
+def first_rows(value: Any, path: Path, count: int) -> Any:
+    """The same JSON value with only the first rows of the table at a path."""
+    if not path:
+        return value[:count]
+    return {**value, path[0]: first_rows(value[path[0]], path[1:], count)}
+
+
 def columns_of(rows: Sequence[Any]) -> int | None:
     """The number of columns of these rows; None if they are not rows."""
     some = rows[:_LOOKED_AT]

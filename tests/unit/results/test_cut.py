@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from mcp_optimizer.largejson.spans import first_filled, items_of
 from mcp_optimizer.results.document import decoded, read_document
 from mcp_optimizer.results.layout import json_rows, trunk
+from mcp_optimizer.results.reading import NO_JSON
 
 SCALARS = (
     st.none()
@@ -81,6 +82,32 @@ def test_max_rows_keeps_exactly_so_many(rows: Any, style: dict[str, Any], most: 
     text = json.dumps({"columns": ["a"], "rows": rows}, **style)
     cut = read_document(text).cut(lambda _data: True, max_rows=most)
     assert json.loads(cut.data.decode("utf-8", "surrogatepass"))["rows"] == rows[:most]
+
+
+@settings(deadline=None)
+@given(
+    rows=ROWS,
+    path=st.lists(st.sampled_from(["rows", "data", "odd"]), max_size=2),
+    around=st.dictionaries(st.sampled_from(["other", "columns"]), st.lists(VALUES, max_size=5)),
+    style=STYLES,
+    size=st.integers(2, 300),
+)
+def test_what_is_left_of_rows_is_known_without_parsing_it(
+    rows: Any, path: list[str], around: dict[str, Any], style: dict[str, Any], size: int
+) -> None:
+    value: Any = rows
+    for key in path:
+        value = {**around, key: value}
+    document = read_document(json.dumps(value, **style), value)
+    cut = document.cut(no_longer_than(size), max_rows=5)
+    known = document.value_of(cut)
+    assert known is NO_JSON or known == json.loads(decoded(cut.data))
+
+
+def test_what_is_left_of_rows_in_an_envelope_is_known() -> None:
+    value: dict[str, Any] = {"total": 3, "rows": [{"id": number} for number in range(3)]}
+    document = read_document(json.dumps(value), value)
+    assert document.value_of(document.cut(lambda _data: True, max_rows=2)) == {**value, "rows": value["rows"][:2]}
 
 
 @given(st.text(st.characters(exclude_categories=()), max_size=300), st.integers(0, 200))
