@@ -31,6 +31,9 @@ _SLACK = 16
 _PART = 2_048
 """Characters counted at once, and remembered."""
 
+_REMEMBERED = 64 * 1024
+"""Characters of a text of many parts that is remembered as a whole. Of longer ones there may be many alike."""
+
 _DIVIDES = re.compile(r"[A-Za-z0-9](?=[^A-Za-z0-9'\u0080-\U0010ffff])")
 """Where a text can be divided without changing its tokens.
 
@@ -55,7 +58,8 @@ class PartwiseCount:
         found = self._known.get(text)
         if found is None:
             found = self._count(text) if len(text) <= _PART else sum(map(self._of_part, parts(text)))
-            self._known[text] = found
+            if len(text) <= _REMEMBERED:
+                self._known[text] = found
         return found
 
     def _of_part(self, part: str) -> int:
