@@ -180,8 +180,11 @@ async def test_a_database_in_trouble_changes_nothing_for_callers(
         if trouble == "locked":
             other.execute("BEGIN EXCLUSIVE")
         elif trouble == "full":
-            event.listen(database.engine.sync_engine, "connect", _fill_up)
+            assert database.writer is not None
+            for engine in (database.engine.sync_engine, database.writer.engine):
+                event.listen(engine, "connect", _fill_up)
             await database.engine.dispose()
+            await database.writer.disconnect()
         else:
             path.unlink()
         async with asyncio.timeout(4):

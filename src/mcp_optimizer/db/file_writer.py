@@ -27,7 +27,7 @@ class FileWriter:
     """One connection in one thread; both are made when something is first written."""
 
     def __init__(self, engine: Engine) -> None:
-        self._engine = engine
+        self.engine = engine
         self._thread = ThreadPoolExecutor(1, "writes the catalog")
         self._is_closed = False
 
@@ -39,7 +39,7 @@ class FileWriter:
 
     async def disconnect(self) -> None:
         """Close the connection; the next statement makes another."""
-        await asyncio.get_running_loop().run_in_executor(self._thread, self._engine.dispose)
+        await asyncio.get_running_loop().run_in_executor(self._thread, self.engine.dispose)
 
     async def close(self) -> None:
         self._is_closed = True
@@ -50,6 +50,6 @@ class FileWriter:
         self._thread.shutdown(wait=False)
 
     def _written(self, statements: Sequence[Written]) -> None:
-        with self._engine.begin() as connection:
+        with self.engine.begin() as connection:
             for statement, rows in statements:
                 connection.exec_driver_sql(statement, list(rows))
