@@ -46,7 +46,7 @@ class PostgresLink:
         if connection is None:
             raise CatalogError("there is no connection")
         try:
-            # By the time this is committed, PostgreSQL has passed it on to whoever listens.
+            # With the commit, PostgreSQL wakes whoever serves a listener, who hears of it within milliseconds.
             await self._ask(connection, "SELECT pg_notify($1, said) FROM unnest($2::text[]) said", CHANNEL, bodies)
         except _FAILURES as error:
             self._give_up(connection)
