@@ -23,11 +23,11 @@ from mcp.shared.inbound import (
 
 from mcp_optimizer.relay.head import Fields
 from mcp_optimizer.relay.sdk_calls import CALL
+from mcp_optimizer.serving.plain_calls import without_token
 
 _ROUTING = (MCP_PROTOCOL_VERSION_HEADER, MCP_METHOD_HEADER, MCP_NAME_HEADER)
 _VERSION, _METHOD, _NAME = (field.encode() for field in _ROUTING)
 _PARAM = MCP_PARAM_HEADER_PREFIX.lower().encode()
-_PROGRESS = "progressToken"
 
 _KNOWN = 64
 """Connections that are kept, by what calls say beside their arguments."""
@@ -53,9 +53,8 @@ class ModernRoutes:
         calls can share one.
         """
         name, meta = params.get("name"), params.get("_meta")
-        if isinstance(meta, dict) and _PROGRESS in meta:
-            # It is another one in each call, and means nothing here.
-            meta = {key: value for key, value in meta.items() if key != _PROGRESS}
+        if isinstance(meta, dict):
+            meta = without_token(meta)
         said = (fields.get(_VERSION), fields.get(_METHOD), fields.get(_NAME), name, meta)
         # It is nearly always the same.
         known = self._last

@@ -54,6 +54,11 @@ class PlainCalls:
             self._accepted.add((version, said))
 
 
+def without_token(meta: dict[str, Any]) -> dict[str, Any]:
+    """What a client says beside a call, apart from the token for its progress, which is another in each call."""
+    return {key: value for key, value in meta.items() if key != _PROGRESS} if _PROGRESS in meta else meta
+
+
 def _is_plain(params: Mapping[str, Any]) -> bool:
     arguments, meta = params.get("arguments"), params.get("_meta")
     if type(params.get("name")) is not str or not params.keys() <= _NAMES:
@@ -64,12 +69,9 @@ def _is_plain(params: Mapping[str, Any]) -> bool:
 
 
 def _said(params: Mapping[str, Any]) -> bytes:
-    """What a client says of itself, apart from the token that is another in each call; nothing if that is much."""
-    meta = params.get("_meta") or {}
-    if _PROGRESS in meta:
-        meta = {key: value for key, value in meta.items() if key != _PROGRESS}
+    """What a client says of itself; nothing if that is much."""
     try:
-        said = pydantic_core.to_json(meta)
+        said = pydantic_core.to_json(without_token(params.get("_meta") or {}))
     except ValueError:
         return b""
     return said if len(said) <= _LONGEST else b""
