@@ -17,7 +17,15 @@ from mcp import Client
 
 from tests.waiting import until
 
-UNUSED = {"alembic", "cryptography", "numpy", "onnxruntime", "sqlalchemy.orm", "mcp.server.mcpserver"}
+UNUSED = {
+    "alembic",
+    "cryptography",
+    "numpy",
+    "onnxruntime",
+    "sqlalchemy.orm",
+    "mcp.server.mcpserver",
+    "sqlalchemy.dialects.postgresql",
+}
 TOOLS = 85
 
 

@@ -8,7 +8,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, TypeVar
 
 from sqlalchemy import Dialect, Table, delete, select, text
-from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.dialects import sqlite
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.ext.asyncio.engine import AsyncConnection
 
@@ -17,6 +17,8 @@ from mcp_optimizer.db.schema import write_alone
 from mcp_optimizer.errors import CatalogError
 
 if TYPE_CHECKING:
+    from sqlalchemy.dialects import postgresql
+
     from mcp_optimizer.db.database import Database
 
 _T = TypeVar("_T")
@@ -106,7 +108,12 @@ def upsert(place: AsyncConnection | Dialect, table: Table) -> sqlite.Insert | po
     wait for each other but never deadlock.
     """
     dialect = place if isinstance(place, Dialect) else place.dialect
-    return postgresql.insert(table) if dialect.name == "postgresql" else sqlite.insert(table)
+    if dialect.name != "postgresql":
+        return sqlite.insert(table)
+    # Two and a half megabytes, which a gateway with a file does not need.
+    from sqlalchemy.dialects import postgresql
+
+    return postgresql.insert(table)
 
 
 def chunks(values: Iterable[_T]) -> Iterator[list[_T]]:
