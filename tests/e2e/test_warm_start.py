@@ -25,6 +25,14 @@ print(json.dumps([__name__, sys.argv, sys.path[0], os.getcwd(), os.environ.get("
 print("said", file=sys.stderr)
 sys.exit(7)
 """
+ENDS = {
+    "of itself": "print('unflushed')",
+    "with a thread at work": "import threading, time; threading.Timer(0.2, lambda: print('late')).start()",
+    "with a reason": "import sys; sys.exit('a reason')",
+    "with a failure": "raise ValueError('a failure')",
+    "with a large code": "import sys; sys.exit(-1)",
+    "without a code": "import sys; sys.exit()",
+}
 WAITING = """
 import os, time
 print(os.getpid(), flush=True)
@@ -54,6 +62,15 @@ async def test_a_script_has_its_own_arguments_streams_folder_and_end(tmp_path: P
     assert (done.code, done.err) == (7, "said\n")
     assert json.loads(done.out.splitlines()[0])[-2:] == ["own", "what is typed"]
     assert done.out.endswith("at exit\n")
+
+
+@pytest.mark.parametrize("how", ENDS)
+async def test_a_script_ends_as_it_would_alone(how: str, tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(f"import atexit; atexit.register(print, 'at exit'); {ENDS[how]}")
+    warm, cold = [await run([*python, script], tmp_path) for python in (WARM_PYTHON, [sys.executable])]
+    assert (warm.code, warm.out) == (cold.code, cold.out)
+    assert warm.err.splitlines()[-1:] == cold.err.splitlines()[-1:]
 
 
 async def test_a_signal_reaches_the_script_and_its_end_is_passed_on(tmp_path: Path) -> None:

@@ -1,12 +1,14 @@
 """Starts programs in processes of their own that need not import the libraries again: each is a fork of this one.
 
-Most of the time of a short command, and of starting a gateway, is imports. `warm_command.py` asks for a process, with
-its own arguments, environment, folder, stdin, stdout and stderr; everything after the imports is as it is for `python`,
-up to the end of the interpreter. It must know nothing about what the programs do.
+Most of the time of a short command, and of starting a gateway, is imports and the tokenizer. `warm_command.py` asks for
+a process, with its own arguments, environment, folder, stdin, stdout and stderr; everything after the imports is as it
+is for `python`, up to the end, where what it holds is left to the system instead of being freed piece by piece, because
+every piece would first be copied. It must know nothing about what the programs do.
 """
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import gc
 import importlib
@@ -54,6 +56,8 @@ def load() -> None:
             importlib.import_module(module.name)
     for name in LIBRARIES:
         importlib.import_module(name)
+    load_encoding = importlib.import_module("mcp_optimizer.token_counter").load_encoding
+    load_encoding("cl100k_base")
     gc.collect()
     gc.freeze()
 
@@ -154,7 +158,31 @@ def run(asked: dict[str, Any]) -> None:
         runpy.run_path(first, run_name="__main__")
 
 
+class QuickEnd:
+    """The last of what is done at the exit: the process ends with the code that it would have had."""
+
+    def __init__(self) -> None:
+        self._code: int | None = None
+        atexit.register(self._end)
+
+    def run(self, asked: dict[str, Any]) -> None:
+        try:
+            run(asked)
+        except SystemExit as ended:
+            self._code = ended.code or 0 if isinstance(ended.code, int | None) else None
+            raise
+        self._code = 0
+
+    def _end(self) -> None:
+        if self._code is not None:
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(self._code & 0xFF)
+
+
 if __name__ == "__main__":
+    # Before anything else is to be done at the exit, and so after it.
+    quick_end = QuickEnd()
     # Whoever interrupts the tests sends it to all of their processes; a new process keeps it until it can end by it.
     signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
     place = Path(sys.argv[1])
@@ -167,4 +195,4 @@ if __name__ == "__main__":
     if asked is None:
         place.unlink()
     else:
-        run(asked)
+        quick_end.run(asked)
