@@ -17,7 +17,7 @@ from mcp.server.streamable_http import (
     StreamableHTTPServerTransport,
 )
 from sse_starlette import EventSourceResponse
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 Event = dict[str, Any]
 
@@ -40,7 +40,9 @@ class OpenTransport(StreamableHTTPServerTransport):
     async def _handle_request(self, scope: Scope, receive: Receive, send: Send) -> None:
         app: ASGIApp | None = scope.pop(_APP_KEY, None)
         if app is None or self.is_terminated:
-            await super()._handle_request(scope, receive, send)
+            response = _WholeResponse(send)
+            await super()._handle_request(scope, receive, response.send)
+            await response.end()
         else:
             await app(scope, receive, send)
 
@@ -66,6 +68,25 @@ class OpenTransport(StreamableHTTPServerTransport):
     def first_event(self, event_id: str) -> Event:
         """The event that opens a stream, which tells a client from where and when to ask for the rest."""
         return {"id": event_id, "data": "", "retry": self._retry_interval}
+
+
+class _WholeResponse:
+    """A response that has an end. The SDK leaves it out when a session ends while one of its requests begins, and its
+    client would take that for a broken connection.
+    """
+
+    def __init__(self, send: Send) -> None:
+        self._send = send
+        self._has_begun = self._has_ended = False
+
+    async def send(self, message: Message) -> None:
+        self._has_begun = True
+        self._has_ended = message["type"] == "http.response.body" and not message.get("more_body", False)
+        await self._send(message)
+
+    async def end(self) -> None:
+        if self._has_begun and not self._has_ended:
+            await self._send({"type": "http.response.body", "body": b"", "more_body": False})
 
 
 class LateStream:
