@@ -7,7 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.e2e.running import warm
+from mcp_optimizer.app import servers
+from tests.e2e.running import WARM_DEMO, warm
 
 
 @pytest.fixture(autouse=True, scope="session")
@@ -22,3 +23,9 @@ def _warm() -> Iterator[None]:
 @pytest.fixture(autouse=True)
 def _by_words(monkeypatch: pytest.MonkeyPatch, _own_folders: None) -> None:
     monkeypatch.setenv("MCP_OPTIMIZER_ENCODER", "none")
+
+
+@pytest.fixture(autouse=True)
+def _warm_demo(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For gateways in the process of the tests; those in others have it from `warm_start.py`."""
+    monkeypatch.setattr(servers, "demo_server_commands", lambda: WARM_DEMO)

@@ -23,6 +23,8 @@ from typing import Any, TextIO
 
 from mcp import Client, StdioServerParameters, stdio_client
 
+from mcp_optimizer.demo import demo_server_commands
+
 COMMAND = [sys.executable, "-m", "mcp_optimizer"]
 _SOCKET = Path(tempfile.gettempdir()) / f"mcp-optimizer-{uuid.uuid4().hex}"
 _CAN_FORK = sys.platform.startswith("linux")
@@ -31,6 +33,8 @@ WARM_PYTHON = [sys.executable]
 if _CAN_FORK:
     WARM_PYTHON += ["-I", "-S", str(Path(__file__).with_name("warm_command.py")), str(_SOCKET)]
 WARM = [*WARM_PYTHON, "-m", "mcp_optimizer"]
+WARM_DEMO = {name: [*WARM_PYTHON, *arguments] for name, (_, *arguments) in demo_server_commands().items()}
+"""How the demo servers are started, by name. Each has more to import than to do."""
 
 
 @contextmanager

@@ -12,9 +12,8 @@ import httpx2
 import pytest
 from mcp import Client
 
-from mcp_optimizer.demo import demo_server_commands
 from tests.conftest import WriteServers
-from tests.e2e.running import WARM, gateway_at, over_stdio, until_found
+from tests.e2e.running import WARM, WARM_DEMO, gateway_at, over_stdio, until_found
 
 ARGUMENTS = {"queryDescription": "SELECT * FROM customers LIMIT 100", "maxRows": 100}
 REQUEST = {
@@ -29,7 +28,7 @@ WARNING = "Actual tokens may vary by LLM tokenizer"
 
 @pytest.fixture
 def config(write_servers: WriteServers) -> Path:
-    command, *arguments = demo_server_commands()["sql"]
+    command, *arguments = WARM_DEMO["sql"]
     return write_servers({"sql": {"command": command, "args": arguments}})
 
 

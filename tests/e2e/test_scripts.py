@@ -13,16 +13,15 @@ import mcp_types as types
 import pytest
 from mcp import Client
 
-from mcp_optimizer.demo import demo_server_commands
 from tests.conftest import WriteServers
-from tests.e2e.running import command, gateway_at, over_stdio, until_found
+from tests.e2e.running import WARM_DEMO, command, gateway_at, over_stdio, until_found
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore::mcp.MCPDeprecationWarning")]
 
 
 @pytest.fixture
 def config(write_servers: WriteServers) -> Path:
-    program, *arguments = demo_server_commands()["kanban"]
+    program, *arguments = WARM_DEMO["kanban"]
     return write_servers({"kanban": {"command": program, "args": arguments}})
 
 

@@ -9,16 +9,15 @@ from typing import Any
 import pytest
 from mcp import Client
 
-from mcp_optimizer.demo import demo_server_commands
 from tests.conftest import WriteServers
-from tests.e2e.running import command, over_stdio, until_found
+from tests.e2e.running import WARM_DEMO, command, over_stdio, until_found
 
 NOTHING = "The call succeeded. select matched nothing"
 
 
 @pytest.fixture
 def config(write_servers: WriteServers) -> Path:
-    program, *arguments = demo_server_commands()["kanban"]
+    program, *arguments = WARM_DEMO["kanban"]
     return write_servers({"kanban": {"command": program, "args": arguments}})
 
 

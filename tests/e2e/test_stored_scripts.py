@@ -13,9 +13,8 @@ import mcp_types as types
 import pytest
 from mcp import Client
 
-from mcp_optimizer.demo import demo_server_commands
 from tests.conftest import WriteServers
-from tests.e2e.running import Finished, command, gateway_at, over_stdio, until_found
+from tests.e2e.running import WARM_DEMO, Finished, command, gateway_at, over_stdio, until_found
 from tests.waiting import until
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore::mcp.MCPDeprecationWarning")]
@@ -33,7 +32,7 @@ SAID = ("--description", "How many cards the busy people of a board have")
 
 @pytest.fixture
 def config(write_servers: WriteServers) -> Path:
-    program, *arguments = demo_server_commands()["kanban"]
+    program, *arguments = WARM_DEMO["kanban"]
     return write_servers({"kanban": {"command": program, "args": arguments}})
 
 

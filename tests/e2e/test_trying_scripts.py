@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from mcp_optimizer.demo import demo_server_commands
 from tests.conftest import WriteServers
-from tests.e2e.running import Finished, command, gateway_at
+from tests.e2e.running import WARM_DEMO, Finished, command, gateway_at
 
 pytestmark = pytest.mark.slow
 
@@ -18,7 +17,7 @@ CREATING = "kanban.create_card(column_id=11, title='New')['card']['title']\n"
 
 @pytest.fixture
 def config(write_servers: WriteServers) -> Path:
-    program, *arguments = demo_server_commands()["kanban"]
+    program, *arguments = WARM_DEMO["kanban"]
     return write_servers({"kanban": {"command": program, "args": arguments}})
 
 

@@ -44,13 +44,18 @@ LIBRARIES = (
 )
 """What mcp-optimizer imports only when it is used, and what servers of tests import."""
 
-LEFT_OUT = ("__main__", ".demo", ".migrations", ".onnx")
+LEFT_OUT = ("__main__", ".migrations", ".onnx")
 """Programs of their own, and the runtime of the encoder, whose threads a fork would not have."""
 
 
-def load() -> None:
+def load(place: Path) -> None:
+    """Import everything. The demo servers that forks start are forks, too."""
     import mcp_optimizer
+    from mcp_optimizer import demo
 
+    command = [sys.executable, "-I", "-S", str(Path(__file__).with_name("warm_command.py")), str(place)]
+    warm = {name: [*command, *arguments] for name, (_, *arguments) in demo.demo_server_commands().items()}
+    demo.demo_server_commands = lambda: warm
     for module in pkgutil.walk_packages(mcp_optimizer.__path__, "mcp_optimizer."):
         if not any(part in module.name for part in LEFT_OUT):
             importlib.import_module(module.name)
@@ -190,7 +195,7 @@ if __name__ == "__main__":
         listener.bind(str(place))
         listener.listen(64)
         print("listening", flush=True)
-        load()
+        load(place)
         asked = Forks(listener).next_child()
     if asked is None:
         place.unlink()
