@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import secrets
 
-from sqlalchemy import select
+from sqlalchemy import insert, select
 from sqlalchemy.ext.asyncio.engine import AsyncConnection
 
+from mcp_optimizer.db.schema import write_alone
 from mcp_optimizer.db.tables import search_use
-from mcp_optimizer.db.transactions import upsert
 
 TERM = "salt"
 """The term of the row whose tool is the key."""
@@ -26,6 +26,10 @@ async def salt(connection: AsyncConnection) -> bytes:
     """The key, made at the first time; needs a transaction that may write."""
     if (known := await known_salt(connection)) is not None:
         return known
-    row = {"term": TERM, "tool": secrets.token_hex(16), "count": 0}
-    await connection.execute(upsert(connection, search_use).on_conflict_do_nothing(), [row])
-    return bytes.fromhex((await connection.execute(_KNOWN)).scalar_one())
+    # Two gateways that made one at the same time would each go on with their own.
+    await connection.run_sync(write_alone)
+    if (known := await known_salt(connection)) is not None:
+        return known
+    made = secrets.token_bytes(16)
+    await connection.execute(insert(search_use), [{"term": TERM, "tool": made.hex(), "count": 0}])
+    return made
