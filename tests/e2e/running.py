@@ -43,7 +43,7 @@ def warm() -> Iterator[None]:
     if not _CAN_FORK:
         yield
         return
-    command = [sys.executable, str(Path(__file__).with_name("warm_start.py")), str(_SOCKET)]
+    command = [sys.executable, str(Path(__file__).with_name("warm_start.py")), *WARM_PYTHON]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         assert process.stdout.readline(), "it ended before it listened"

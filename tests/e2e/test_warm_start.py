@@ -27,10 +27,10 @@ sys.exit(7)
 """
 ENDS = {
     "of itself": "print('unflushed')",
-    "with a thread at work": "import threading, time; threading.Timer(0.2, lambda: print('late')).start()",
+    "with a thread at work": "import threading; threading.Timer(0.2, lambda: print('late')).start()",
     "with a reason": "import sys; sys.exit('a reason')",
     "with a failure": "raise ValueError('a failure')",
-    "with a large code": "import sys; sys.exit(-1)",
+    "with a negative code": "import sys; sys.exit(-1)",
     "without a code": "import sys; sys.exit()",
 }
 WAITING = """

@@ -48,12 +48,12 @@ LEFT_OUT = ("__main__", ".migrations", ".onnx")
 """Programs of their own, and the runtime of the encoder, whose threads a fork would not have."""
 
 
-def load(place: Path) -> None:
-    """Import everything. The demo servers that forks start are forks, too."""
+def load(command: list[str]) -> None:
+    """Import everything. The demo servers that forks start are forks, too, made with `command`."""
     import mcp_optimizer
     from mcp_optimizer import demo
+    from mcp_optimizer.token_counter import DEFAULT_ENCODING, load_encoding
 
-    command = [sys.executable, "-I", "-S", str(Path(__file__).with_name("warm_command.py")), str(place)]
     warm = {name: [*command, *arguments] for name, (_, *arguments) in demo.demo_server_commands().items()}
     demo.demo_server_commands = lambda: warm
     for module in pkgutil.walk_packages(mcp_optimizer.__path__, "mcp_optimizer."):
@@ -61,8 +61,7 @@ def load(place: Path) -> None:
             importlib.import_module(module.name)
     for name in LIBRARIES:
         importlib.import_module(name)
-    load_encoding = importlib.import_module("mcp_optimizer.token_counter").load_encoding
-    load_encoding("cl100k_base")
+    load_encoding(DEFAULT_ENCODING)
     gc.collect()
     gc.freeze()
 
@@ -190,12 +189,13 @@ if __name__ == "__main__":
     quick_end = QuickEnd()
     # Whoever interrupts the tests sends it to all of their processes; a new process keeps it until it can end by it.
     signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
-    place = Path(sys.argv[1])
+    command = sys.argv[1:]
+    place = Path(command[-1])
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(place))
         listener.listen(64)
         print("listening", flush=True)
-        load(place)
+        load(command)
         asked = Forks(listener).next_child()
     if asked is None:
         place.unlink()

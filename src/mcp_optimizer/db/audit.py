@@ -16,9 +16,9 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import ColumnElement, Dialect, Row, and_, case, func, insert, or_, select
 
-from mcp_optimizer.db.salt import known_salt, salt
 from mcp_optimizer.db.tables import audit
 from mcp_optimizer.db.transactions import Transactions, milliseconds
+from mcp_optimizer.db.use import StoredUse
 from mcp_optimizer.domain.audit import AuditEntry
 
 _PAGE = 2_000
@@ -111,13 +111,8 @@ class StoredAudit(Transactions):
         return await self._forget(audit, before)
 
     async def key(self) -> bytes:
-        """The key of this database's hashes. Reads first, because a reader need not wait for a writer."""
-        async with self._reading() as connection:
-            known = await known_salt(connection)
-        if known is None:
-            async with self._writing() as connection:
-                known = await salt(connection)
-        return hmac.digest(known, _PURPOSE, hashlib.sha256)
+        """The key of this database's hashes."""
+        return hmac.digest(await StoredUse(self._database).key(), _PURPOSE, hashlib.sha256)
 
 
 def _conditions(query: AuditQuery) -> Iterator[ColumnElement[bool]]:
