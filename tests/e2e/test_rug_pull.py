@@ -229,7 +229,7 @@ async def test_two_gateways_share_one_baseline_and_one_approval(world: World, re
         async with Optimizer.from_config(remote) as third:
             assert await usable(third) == {"relist"}
             await approve(remote, "send_letter")
-            await until(lambda: not first.snapshot.held and not third.snapshot.held)
+            await until(lambda: not any(one.snapshot.held for one in (first, second, third)))
             assert await usable(first) == await usable(third) == {"relist", "send_letter"}
         assert await usable(second) == {"relist", "send_letter"}
 

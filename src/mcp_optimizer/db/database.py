@@ -33,7 +33,8 @@ from mcp_optimizer.settings import APP_NAME
 
 logger = logging.getLogger(__name__)
 
-_MAGIC = b"SQLite format 3\0"
+_SMALLEST = 512
+"""Bytes of the smallest page of SQLite, and so of the smallest database that is not empty."""
 _BUSY_TIMEOUT_MS = 5_000
 _WAIT = 0.01
 _WAITS_FOR_THE_LAST = 100
@@ -155,8 +156,10 @@ def _why_unusable(path: Path) -> str:
     """Why the file cannot be our catalog; empty if it can, or if there is none yet."""
     if not path.exists() or path.stat().st_size == 0:
         return ""
-    if path.is_file() and not _begins_like_sqlite(path):
-        # SQLite would take a file of a few bytes for an empty database and overwrite it.
+    # Not read by us: closing it would end the locks of whoever has it open in this process, after which another process
+    # takes itself for the last one and deletes the log that is still written.
+    if path.is_file() and path.stat().st_size < _SMALLEST:
+        # SQLite would take a file of one byte for an empty database and overwrite it.
         return "is damaged or not a SQLite file"
     try:
         connection = sqlite3.connect(f"{path.resolve().as_uri()}?mode=rw", uri=True, timeout=_BUSY_TIMEOUT_MS / 1000)
@@ -176,14 +179,6 @@ def _why_unusable(path: Path) -> str:
     except sqlite3.DatabaseError:
         return "is damaged or not a SQLite file"
     return ""
-
-
-def _begins_like_sqlite(path: Path) -> bool:
-    try:
-        with path.open("rb") as file:
-            return file.read(len(_MAGIC)) == _MAGIC
-    except OSError:
-        return True
 
 
 def _set_aside(path: Path) -> Path:

@@ -13,12 +13,14 @@ import os
 import stat
 import tempfile
 from pathlib import Path
+from threading import Lock
 
 logger = logging.getLogger(__name__)
 
 _FILE = 0o600
 _FOLDER = 0o700
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO
+_making = Lock()
 
 
 def make_folder(folder: Path) -> None:
@@ -30,8 +32,12 @@ def make_folder(folder: Path) -> None:
 
 
 def make_file(path: Path) -> None:
-    """Make sure that a file exists and only its owner can read it."""
-    os.close(os.open(path, os.O_RDWR | os.O_CREAT, _FILE))
+    """Make sure that a file exists and only its owner can read it. One that exists is not opened: closing it would end
+    the locks that this process has on it, and so SQLite's.
+    """
+    # Nor does anybody of this process open it between the two steps. A link may lead to where there is no file yet.
+    with _making, contextlib.suppress(FileExistsError):
+        os.close(os.open(path.resolve(), os.O_RDWR | os.O_CREAT | os.O_EXCL, _FILE))
     mend(path)
 
 

@@ -57,6 +57,13 @@ async def test_a_catalog_that_others_could_read_is_made_private_and_the_users_ow
     assert mode(folder) == "0o755"
 
 
+async def test_a_catalog_behind_a_link_is_made_private_where_it_is(tmp_path: Path) -> None:
+    link, there = tmp_path / "link.db", tmp_path / "catalog.db"
+    link.symlink_to(there)
+    await (await open_database(link)).close()
+    assert mode(there) == "0o600"
+
+
 async def test_our_own_data_folder_is_made_private() -> None:
     path = Settings().database_place
     assert isinstance(path, Path)
