@@ -11,6 +11,7 @@ import typer
 from mcp_optimizer import __version__
 from mcp_optimizer.cli.groups import CommandGroup, Panel
 from mcp_optimizer.errors import OptimizerError
+from mcp_optimizer.runtime.lazy_packages import load_later
 from mcp_optimizer.runtime.terminal_text import printable
 
 PANELS: Final = {
@@ -32,6 +33,9 @@ PANELS: Final = {
     "Run for good": {"service": "service", "health": "health"},
 }
 """The parts of the help: in each, the modules of this package, and the commands of each module."""
+
+SDK: Final = ("mcp", "mcp.client", "mcp.server")
+"""Packages that import much more than we use: a client, a high-level server, and what that encrypts with."""
 
 
 def _print_version(wanted: bool) -> None:
@@ -63,6 +67,7 @@ def program(wanted: str = "") -> typer.Typer:
 
 def main() -> None:
     """Exit codes: 0 success, 1 failure, 2 wrong usage or configuration."""
+    load_later(*SDK)
     try:
         program(sys.argv[1] if len(sys.argv) > 1 else "")()
     except OptimizerError as error:

@@ -16,9 +16,8 @@ from mcp_optimizer.cli.early import answering_early
 from mcp_optimizer.cli.options import ONE_SHOT_ONLY, with_settings
 from mcp_optimizer.cli.reached import reached_by_commands
 from mcp_optimizer.cli.running import run
-from mcp_optimizer.cli.serve_http import SDK, serve_http
+from mcp_optimizer.cli.serve_http import serve_http
 from mcp_optimizer.cli.signals import AFTERWARDS, END, Signals, end_at_the_latest
-from mcp_optimizer.runtime.lazy_packages import load_later
 from mcp_optimizer.runtime.quick_imports import quick_imports
 from mcp_optimizer.runtime.worker_place import worker_place
 from mcp_optimizer.settings import Settings
@@ -93,7 +92,6 @@ async def _serve_stdio(settings: Settings) -> None:
 
 def _load_stdio() -> None:
     with quick_imports():
-        load_later(*SDK)
         import_module("mcp_optimizer.app")
         import_module("mcp_optimizer.serving.stdio")
 

@@ -13,7 +13,6 @@ from mcp_optimizer.cli.listening import listen, reached_from_outside
 from mcp_optimizer.cli.reached import reached_by_commands
 from mcp_optimizer.cli.signals import AFTERWARDS, END, Signals, end_at_the_latest
 from mcp_optimizer.errors import CatalogError, ConfigurationError
-from mcp_optimizer.runtime.lazy_packages import load_later
 from mcp_optimizer.runtime.quick_imports import quick_imports
 from mcp_optimizer.runtime.terminal_text import counted
 from mcp_optimizer.runtime.worker_place import WorkerPlace, worker_place
@@ -23,8 +22,6 @@ if TYPE_CHECKING:
     from mcp_optimizer.app import Optimizer
     from mcp_optimizer.runtime.http_server import HttpServer
 
-SDK = ("mcp", "mcp.client", "mcp.server")
-"""Packages that import much more than a gateway uses: a client, a high-level server, and what that encrypts with."""
 _KEEP_ALIVE = 75
 """Seconds an idle connection is kept: longer than clients keep theirs, so none is closed while it is used."""
 _USUAL_NOTICE = 3.0
@@ -35,7 +32,6 @@ _LAST_WORDS = 0.5
 
 async def serve_http(settings: Settings) -> None:
     with quick_imports():
-        load_later(*SDK)
         import uvicorn
 
         from mcp_optimizer.app import Optimizer

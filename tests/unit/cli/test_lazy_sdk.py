@@ -10,7 +10,7 @@ import pytest
 LOADED = """
 import importlib, pkgutil, sys
 import mcp_optimizer
-from mcp_optimizer.cli.serve_http import SDK
+from mcp_optimizer.cli import SDK
 from mcp_optimizer.runtime.lazy_packages import load_later
 
 load_later(*SDK, "sqlalchemy.ext.asyncio")
