@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
@@ -14,6 +15,7 @@ import pytest
 from hypothesis import settings
 
 from tests.postgres import Postgres, find_programs, running_postgres
+from tests.warm import warm
 
 ROOT = Path(__file__).parent.parent
 DATA = ROOT.parent / "shared" / "data"
@@ -21,6 +23,10 @@ PLAIN_SERVER = Path(__file__).parent / "servers" / "plain.py"
 
 # `make check` uses this profile, so property tests try only a few cases; `make test` tries more.
 settings.register_profile("quick", max_examples=10)
+if settings.get_current_profile_name() == "ci":
+    # There the same cases are tried each time, for which fewer do.
+    settings.register_profile("ci", settings.get_profile("ci"), max_examples=40)
+    settings.load_profile("ci")
 
 
 def pytest_xdist_auto_num_workers() -> int:
@@ -45,6 +51,16 @@ def write_servers(tmp_path: Path) -> WriteServers:
         return path
 
     return write
+
+
+@pytest.fixture(scope="session")
+def warm_start() -> Iterator[None]:
+    """Processes that tests start with `tests.warm` are forks of one that has its imports."""
+    if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+        # Under nohup, and processes that tests start would inherit that.
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    with warm():
+        yield
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

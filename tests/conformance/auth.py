@@ -18,7 +18,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from tests.conformance.suite import REVISIONS, ROOT, NotAvailable, get_suite
-from tests.e2e.running import WARM_PYTHON, warm
+from tests.warm import WARM_PYTHON, warm
 
 CLIENT = shlex.join([*WARM_PYTHON, "-m", "tests.conformance.auth_client"])
 """A fork of a process that has its imports, which take most of the time of a scenario."""

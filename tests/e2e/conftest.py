@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
-import signal
-from collections.abc import Iterator
-
 import pytest
 
 from mcp_optimizer.app import servers
-from tests.e2e.running import WARM_DEMO, warm
+from tests.e2e.running import WARM_DEMO
 
 
 @pytest.fixture(autouse=True, scope="session")
-def _warm() -> Iterator[None]:
-    if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
-        # Under nohup, and processes that tests start would inherit that.
-        signal.signal(signal.SIGHUP, signal.SIG_DFL)
-    with warm():
-        yield
+def _warm(warm_start: None) -> None:
+    """Most of them start processes that are forks."""
 
 
 @pytest.fixture(autouse=True)
@@ -27,5 +20,5 @@ def _by_words(monkeypatch: pytest.MonkeyPatch, _own_folders: None) -> None:
 
 @pytest.fixture(autouse=True)
 def _warm_demo(monkeypatch: pytest.MonkeyPatch) -> None:
-    """For gateways in the process of the tests; those in others have it from `warm_start.py`."""
+    """For gateways in the process of the tests; those in others have it from `tests/warm/start.py`."""
     monkeypatch.setattr(servers, "demo_server_commands", lambda: WARM_DEMO)

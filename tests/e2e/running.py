@@ -1,6 +1,6 @@
 """Starts the real command line as a user or a client would: over stdio, over HTTP, and as one-shot commands.
 
-Most processes are forks of one that has imported everything (`warm_start.py`), because imports take most of their time.
+Most processes are forks of one that has imported everything (`tests/warm`), because imports take most of their time.
 Tests that look at a process itself (its memory, its children, its end) start it with COMMAND.
 """
 
@@ -11,12 +11,9 @@ import json
 import os
 import re
 import signal
-import subprocess
 import sys
-import tempfile
-import uuid
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TextIO
@@ -24,30 +21,18 @@ from typing import Any, TextIO
 from mcp import Client, StdioServerParameters, stdio_client
 
 from mcp_optimizer.demo import demo_server_commands
+from tests.warm import WARM_PYTHON
 
 COMMAND = [sys.executable, "-m", "mcp_optimizer"]
-_SOCKET = Path(tempfile.gettempdir()) / f"mcp-optimizer-{uuid.uuid4().hex}"
-_CAN_FORK = sys.platform.startswith("linux")
-WARM_PYTHON = [sys.executable]
-"""Python that has imported what mcp-optimizer and the servers of tests import; elsewhere than on Linux, just Python."""
-if _CAN_FORK:
-    WARM_PYTHON += ["-I", "-S", str(Path(__file__).with_name("warm_command.py")), str(_SOCKET)]
 WARM = [*WARM_PYTHON, "-m", "mcp_optimizer"]
 WARM_DEMO = {name: [*WARM_PYTHON, *arguments] for name, (_, *arguments) in demo_server_commands().items()}
 """How the demo servers are started, by name. Each has more to import than to do."""
 
 
-@contextmanager
-def warm() -> Iterator[None]:
-    """The process that WARM_PYTHON forks, without which it fails; it ends with its stdin."""
-    if not _CAN_FORK:
-        yield
-        return
-    command = [sys.executable, str(Path(__file__).with_name("warm_start.py")), *WARM_PYTHON]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
-        assert process.stdout is not None
-        assert process.stdout.readline(), "it ended before it listened"
-        yield
+def demo_entry(name: str) -> dict[str, Any]:
+    """An entry of a server file that starts this demo server."""
+    program, *arguments = WARM_DEMO[name]
+    return {"command": program, "args": arguments}
 
 
 @dataclass(frozen=True)
@@ -102,9 +87,11 @@ async def gateway_at(config: Path, *options: object) -> AsyncIterator[str]:
 
 
 @asynccontextmanager
-async def http_gateway(config: Path, *options: object) -> AsyncIterator[tuple[str, asyncio.subprocess.Process]]:
-    """A gateway on a free port: its address and its process."""
-    async with _listening(COMMAND, config, *options) as started:
+async def http_gateway(
+    config: Path, *options: object, cold: bool = False
+) -> AsyncIterator[tuple[str, asyncio.subprocess.Process]]:
+    """A gateway on a free port: its address and its process. `cold`: for tests of its memory or its children."""
+    async with _listening(COMMAND if cold else WARM, config, *options) as started:
         yield started
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import sqlite3
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ from tests.conftest import WriteServers, plain_server
 from tests.e2e.raw_clients import LEGACY, MODERN, HttpClient, StdioClient, http_client
 from tests.e2e.running import WARM, Finished, command, gateway_at, over_stdio, until_found
 from tests.waiting import until
+from tests.warm import warm_server
 
 CONFORMANT = Path(__file__).parents[1] / "servers" / "conformant.py"
 SECRET = "planted-7f3a9c"
@@ -103,7 +103,7 @@ async def _has_tools(client: HttpClient | StdioClient) -> bool:
 async def test_prompts_resources_completions_and_subscriptions_are_recorded(
     write_servers: WriteServers, tmp_path: Path
 ) -> None:
-    entry = {"command": sys.executable, "args": [str(CONFORMANT)]}
+    entry = warm_server(CONFORMANT)
     config, database = write_servers({"all": entry}), tmp_path / "catalog.db"
     async with over_stdio(config, "--database", database, mode="legacy") as client:
         prompts = (await client.list_prompts()).prompts

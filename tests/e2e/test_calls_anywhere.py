@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -25,16 +25,17 @@ from mcp_optimizer.runtime.owned_names import OwnedNames, new_owner
 from mcp_optimizer.runtime.signatures import Signatures
 from tests.e2e.made_keys import made_key, revoke
 from tests.e2e.raw_clients import ACCEPT, HELLO, LEGACY, MODERN, answer_of, message
-from tests.e2e.running import WARM_PYTHON
 from tests.e2e.test_relay import Person, text
 from tests.e2e.three_gateways import Cluster, Gateway, three_gateways
 from tests.postgres import Postgres, ask
 from tests.waiting import until
+from tests.warm import warm_server
 
 pytestmark = pytest.mark.filterwarnings("ignore::mcp.MCPDeprecationWarning")
 
 ASKING = Path(__file__).parents[1] / "servers" / "conformant.py"
 CAN_BE_ASKED: dict[str, Any] = {"elicitation": {"form": {}}}
+GONE = "has ended or does not answer"
 QUESTION = {"name": "call_tool", "arguments": {"tool_name": "ask_with_pid", "parameters": {}}}
 
 
@@ -54,7 +55,7 @@ def keys(database: str) -> Iterator[dict[str, str]]:
 def cluster(database: str, keys: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     assert keys
     config = tmp_path_factory.mktemp("calls") / "mcp.json"
-    asking = {"command": WARM_PYTHON[0], "args": [*WARM_PYTHON[1:], str(ASKING), "--era", "legacy"]}
+    asking = warm_server(ASKING, "--era", "legacy")
     config.write_text(json.dumps({"mcpServers": {"old": asking}}))
     with three_gateways(config, database, "--require-auth") as cluster:
         yield cluster
@@ -86,6 +87,21 @@ class Asked:
         said: str = result["content"][0]["text"]
         return said
 
+    async def reach(self, gateway: Gateway, state: str) -> str:
+        """What the gateway that asked says to the answer, at whichever it arrives.
+
+        That one has 1.5 s to prove itself, which a busy machine may take from it; so the answer is given again.
+        """
+        return await again(lambda: self.answer(gateway, state))
+
+
+async def again(say: Callable[[], Awaitable[str]]) -> str:
+    """What is said at last, while it is that a gateway does not answer; at most the third time."""
+    for _ in range(2):
+        if GONE not in (said := await say()):
+            return said
+    return await say()
+
 
 @asynccontextmanager
 async def asked(key: str) -> AsyncIterator[Asked]:
@@ -106,11 +122,13 @@ async def test_an_sdk_client_answers_questions_at_whichever_gateway_has_its_turn
     cluster: Cluster, keys: dict[str, str], mode: str
 ) -> None:
     async with sdk_client(cluster, keys["ada"], mode) as client:
+
+        async def call(tool: str, **given: str) -> str:
+            return text(await client.call_tool("call_tool", {"tool_name": tool, "parameters": given}))
+
         for _ in range(2):
-            answered = await client.call_tool("call_tool", {"tool_name": "ask_twice", "parameters": {}})
-            assert text(answered) == "accept Ada; accept Ada"
-            given = {"tool_name": "test_sampling", "parameters": {"prompt": "Hi"}}
-            assert text(await client.call_tool("call_tool", given)) == "LLM response: Ada heard: Hi"
+            assert await again(lambda: call("ask_twice")) == "accept Ada; accept Ada"
+            assert await again(lambda: call("test_sampling", prompt="Hi")) == "LLM response: Ada heard: Hi"
 
 
 async def test_only_the_caller_that_was_asked_continues_its_call_and_only_once(
@@ -129,9 +147,9 @@ async def test_only_the_caller_that_was_asked_continues_its_call_and_only_once(
         ):
             assert (await client.answer(second, forged)).startswith("No call waits for these answers")
         assert (await bob.answer(first, state)).startswith("No call waits for these answers")
-        assert await ada.answer(second, state) == "Answered: accept"
+        assert await ada.reach(second, state) == "Answered: accept"
         for gateway in (third, second, first):
-            assert (await ada.answer(gateway, state)).startswith("No call waits for these answers")
+            assert (await ada.reach(gateway, state)).startswith("No call waits for these answers")
 
 
 async def test_a_client_is_told_that_the_gateway_with_its_call_is_gone(cluster: Cluster, keys: dict[str, str]) -> None:
@@ -139,10 +157,10 @@ async def test_a_client_is_told_that_the_gateway_with_its_call_is_gone(cluster: 
     async with asked(keys["ada"]) as ada:
         state = (await ada.call(first))["requestState"]
         await asyncio.to_thread(first.kill)
-        assert "has ended or does not answer" in await ada.answer(second, state)
+        assert GONE in await ada.answer(second, state)
         await asyncio.to_thread(cluster.restart, first)
         for gateway in (first, third):
-            assert "has ended or does not answer" in await ada.answer(gateway, state)
+            assert GONE in await ada.answer(gateway, state)
 
 
 async def test_a_credential_reaches_nobody_who_is_not_a_gateway_and_nobody_waits_for_one_that_is_silent(
@@ -173,7 +191,7 @@ async def test_a_credential_reaches_nobody_who_is_not_a_gateway_and_nobody_waits
 
             async def is_tried() -> bool:
                 # A gateway reads where the others are at most once a second.
-                assert "has ended or does not answer" in await ada.answer(cluster.gateways[1], state)
+                assert GONE in await ada.answer(cluster.gateways[1], state)
                 return bool(heard)
 
             await until(is_tried)

@@ -82,7 +82,10 @@ async def serves(address: str) -> None:
 
 
 async def test_headers_without_end_are_refused_and_cost_no_memory(config: Path) -> None:
-    async with http_gateway(config, "--database", "none") as (address, process), connection(address) as client:
+    async with (
+        http_gateway(config, "--database", "none", cold=True) as (address, process),
+        connection(address) as client,
+    ):
         before = resident_bytes(process.pid)
         answer = asyncio.create_task(client.rest())
         with contextlib.suppress(ConnectionError):
@@ -115,7 +118,7 @@ async def test_headers_and_bodies_that_drip_are_given_up(config: Path, tmp_path:
 async def test_a_body_over_the_limit_is_refused_while_it_arrives(config: Path, tmp_path: Path, era: str) -> None:
     options = limits(tmp_path, request_bytes=1_000_000)
     chunk = b"f4240\r\n" + b"x" * MEGABYTE + b"\r\n"
-    async with http_gateway(config, "--database", "none", *options) as (address, process):
+    async with http_gateway(config, "--database", "none", *options, cold=True) as (address, process):
         before = resident_bytes(process.pid)
         begin = head(address, "Transfer-Encoding: chunked", f"MCP-Protocol-Version: {era}")
         async with connection(address) as client:

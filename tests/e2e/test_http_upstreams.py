@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
-import sys
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 
@@ -16,6 +15,7 @@ from mcp_optimizer.domain.tools import ServerStatus
 from mcp_optimizer.errors import CallLost
 from tests.conftest import Entry, WriteServers
 from tests.waiting import until
+from tests.warm import WARM_PYTHON
 
 SERVER = Path(__file__).parents[1] / "servers" / "http_server.py"
 KEY = {"X-Key": "secret"}
@@ -28,9 +28,9 @@ def free_port() -> int:
 
 
 @asynccontextmanager
-async def listening(port: int, *script: str, python: Sequence[str] = (sys.executable,)) -> AsyncIterator[None]:
+async def listening(port: int, *script: str) -> AsyncIterator[None]:
     """Run a Python script, and enter the context once it listens on its port."""
-    process = await asyncio.create_subprocess_exec(*python, *script)
+    process = await asyncio.create_subprocess_exec(*WARM_PYTHON, *script)
     try:
         async with asyncio.timeout(20):
             while True:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,10 +13,11 @@ import pytest
 from mcp import Client
 
 from tests.cluster import free_port
-from tests.e2e.running import WARM_PYTHON, until_found
+from tests.e2e.running import until_found
 from tests.e2e.test_relay import Person, text
 from tests.e2e.three_gateways import Cluster, three_gateways
 from tests.postgres import Postgres
+from tests.warm import WARM_PYTHON, warm_server
 
 pytestmark = pytest.mark.filterwarnings("ignore::mcp.MCPDeprecationWarning")
 
@@ -40,10 +40,10 @@ def tools(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def cluster(postgres: Postgres, tools: Path) -> Iterator[Cluster]:
     port, config = free_port(), tools.with_name("mcp.json")
-    asking = {"command": WARM_PYTHON[0], "args": [*WARM_PYTHON[1:], str(SERVERS / "conformant.py"), "--era", "modern"]}
+    asking = warm_server(str(SERVERS / "conformant.py"), "--era", "modern")
     shared = {"url": f"http://127.0.0.1:{port}/mcp", "trust": "off"}
     config.write_text(json.dumps({"mcpServers": {"new": asking, "shared": shared}}))
-    with subprocess.Popen([sys.executable, str(SERVERS / "changing.py"), str(tools), str(port)]) as server:
+    with subprocess.Popen([*WARM_PYTHON, str(SERVERS / "changing.py"), str(tools), str(port)]) as server:
         try:
             with three_gateways(config, postgres.new_database()) as cluster:
                 yield cluster

@@ -14,9 +14,10 @@ import pytest
 from mcp import Client, MCPError
 
 from tests.conftest import WriteServers
-from tests.e2e.running import WARM_PYTHON, gateway_at, gateway_on_stdio
+from tests.e2e.running import gateway_at, gateway_on_stdio
 from tests.e2e.test_http_upstreams import free_port, listening
 from tests.waiting import until
+from tests.warm import warm_server
 
 SERVER = Path(__file__).parents[1] / "servers" / "conformant.py"
 
@@ -72,10 +73,10 @@ async def upstream(transport: str, era: str | None = None) -> AsyncIterator[dict
     """An entry for the server file. Over HTTP, its server runs until the context exits."""
     options = ["--era", era] if era else []
     if transport == "stdio":
-        yield {"command": WARM_PYTHON[0], "args": [*WARM_PYTHON[1:], str(SERVER), *options]}
+        yield warm_server(SERVER, *options)
         return
     port = free_port()
-    async with listening(port, str(SERVER), "--http", str(port), *options, python=WARM_PYTHON):
+    async with listening(port, str(SERVER), "--http", str(port), *options):
         yield {"type": "http", "url": f"http://127.0.0.1:{port}/mcp"}
 
 
@@ -279,8 +280,7 @@ async def test_each_client_is_asked_only_what_its_own_call_needs(
 
 
 async def test_two_servers_keep_their_own_prompts_and_resources(write_servers: WriteServers) -> None:
-    entry = {"command": WARM_PYTHON[0], "args": [*WARM_PYTHON[1:], str(SERVER)]}
-    config = write_servers({"one": entry, "two": entry})
+    config = write_servers({name: warm_server(SERVER) for name in ("one", "two")})
     options = ["--mode", "transparent", "--database", "none", "--encoder", "none"]
     async with client_on_stdio(config, "auto", options, {}) as client, asyncio.timeout(30):
         while len((await client.list_prompts(cache_mode="bypass")).prompts) < 10:

@@ -13,7 +13,7 @@ import pytest
 from mcp import Client
 
 from tests.conftest import WriteServers
-from tests.e2e.running import WARM, WARM_DEMO, gateway_at, over_stdio, until_found
+from tests.e2e.running import WARM, demo_entry, gateway_at, over_stdio, until_found
 
 ARGUMENTS = {"queryDescription": "SELECT * FROM customers LIMIT 100", "maxRows": 100}
 REQUEST = {
@@ -28,8 +28,7 @@ WARNING = "Actual tokens may vary by LLM tokenizer"
 
 @pytest.fixture
 def config(write_servers: WriteServers) -> Path:
-    command, *arguments = WARM_DEMO["sql"]
-    return write_servers({"sql": {"command": command, "args": arguments}})
+    return write_servers({"sql": demo_entry("sql")})
 
 
 def check_the_example(result: dict[str, Any], meta: dict[str, Any]) -> None:

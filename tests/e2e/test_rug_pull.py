@@ -5,7 +5,6 @@ approves. Whatever finds, lists or calls tools agrees at every step.
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -21,6 +20,7 @@ from tests.conftest import Entry, WriteServers, plain_server
 from tests.e2e.running import command, gateway_at
 from tests.e2e.test_http_upstreams import free_port, listening
 from tests.waiting import until
+from tests.warm import warm_server
 
 SERVER = Path(__file__).parents[1] / "servers" / "changing.py"
 
@@ -47,7 +47,7 @@ class World:
 
     @property
     def local(self) -> Entry:
-        return {"command": sys.executable, "args": [str(SERVER), str(self.file)]}
+        return warm_server(SERVER, self.file)
 
     @property
     def remote(self) -> Entry:

@@ -15,8 +15,9 @@ import pytest
 from mcp import Client
 
 from tests.conftest import WriteServers, plain_server
-from tests.e2e.running import WARM_PYTHON, command, gateway_at
+from tests.e2e.running import command, gateway_at
 from tests.e2e.test_relay import Person, client_on_stdio, until_up
+from tests.warm import warm_server
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore::mcp.MCPDeprecationWarning")]
 
@@ -33,7 +34,7 @@ MAY = {"may_change": ["sleep"]}
 
 
 def servers(write_servers: WriteServers, *options: str) -> Path:
-    asking = {"command": WARM_PYTHON[0], "args": [*WARM_PYTHON[1:], str(ASKING), *options]}
+    asking = warm_server(ASKING, *options)
     return write_servers({"asking": asking, "plain": plain_server("plain")})
 
 

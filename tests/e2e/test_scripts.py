@@ -14,15 +14,14 @@ import pytest
 from mcp import Client
 
 from tests.conftest import WriteServers
-from tests.e2e.running import WARM_DEMO, command, gateway_at, over_stdio, until_found
+from tests.e2e.running import command, demo_entry, gateway_at, over_stdio, until_found
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore::mcp.MCPDeprecationWarning")]
 
 
 @pytest.fixture
 def config(write_servers: WriteServers) -> Path:
-    program, *arguments = WARM_DEMO["kanban"]
-    return write_servers({"kanban": {"command": program, "args": arguments}})
+    return write_servers({"kanban": demo_entry("kanban")})
 
 
 @asynccontextmanager

@@ -12,7 +12,7 @@ import pytest
 from mcp import Client, types
 
 from tests.conftest import ROOT, WriteServers
-from tests.e2e.running import WARM_DEMO, over_stdio, until_found
+from tests.e2e.running import WARM_DEMO, demo_entry, over_stdio, until_found
 
 pytest.importorskip("pydantic_monty", reason="needs the extra scripts")
 
@@ -44,7 +44,7 @@ def examples() -> list[Example]:
 @asynccontextmanager
 async def demo_client(write_servers: WriteServers) -> AsyncIterator[Client]:
     """A client of a gateway to new demo servers: an example that changes something changes only its own."""
-    entries = {name: {"command": command, "args": rest} for name, (command, *rest) in WARM_DEMO.items()}
+    entries = {name: demo_entry(name) for name in WARM_DEMO}
     options = ("--database", "none", "--encoder", "none", "--scripts", "write")
     async with over_stdio(write_servers(entries), *options) as client:
         for query, name in (

@@ -10,15 +10,14 @@ import pytest
 from mcp import Client
 
 from tests.conftest import WriteServers
-from tests.e2e.running import WARM_DEMO, command, over_stdio, until_found
+from tests.e2e.running import command, demo_entry, over_stdio, until_found
 
 NOTHING = "The call succeeded. select matched nothing"
 
 
 @pytest.fixture
 def config(write_servers: WriteServers) -> Path:
-    program, *arguments = WARM_DEMO["kanban"]
-    return write_servers({"kanban": {"command": program, "args": arguments}})
+    return write_servers({"kanban": demo_entry("kanban")})
 
 
 async def texts(client: Client, tool: str, select: str, **parameters: Any) -> list[str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
@@ -14,8 +13,9 @@ import pytest
 from mcp import Client
 
 from tests.conftest import WriteServers
-from tests.e2e.running import WARM_DEMO, Finished, command, gateway_at, over_stdio, until_found
+from tests.e2e.running import Finished, command, demo_entry, gateway_at, over_stdio, until_found
 from tests.waiting import until
+from tests.warm import warm_server
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore::mcp.MCPDeprecationWarning")]
 
@@ -32,8 +32,7 @@ SAID = ("--description", "How many cards the busy people of a board have")
 
 @pytest.fixture
 def config(write_servers: WriteServers) -> Path:
-    program, *arguments = WARM_DEMO["kanban"]
-    return write_servers({"kanban": {"command": program, "args": arguments}})
+    return write_servers({"kanban": demo_entry("kanban")})
 
 
 @pytest.fixture
@@ -217,7 +216,7 @@ async def test_a_tool_that_changes_or_goes_away_breaks_the_script_and_everybody_
     tools, source = tmp_path / "tools.json", tmp_path / "script.py"
     tools.write_text(json.dumps(letters("day")))
     source.write_text("post.get_letter(day=today)")
-    entry = {"command": sys.executable, "args": [str(CHANGING), str(tools)], "trust": "off"}
+    entry = {**warm_server(CHANGING, tools), "trust": "off"}
     config = write_servers({"post": entry})
     async with client_of(config, transport, "auto", *options) as client:
         await until_found(client, "get letter", "get_letter")

@@ -10,11 +10,11 @@ import pytest
 
 from mcp_optimizer.serving.forwarded import HEADER
 from tests.e2e.raw_clients import ACCEPT, HELLO, message
-from tests.e2e.running import WARM_PYTHON
 from tests.e2e.test_calls_anywhere import ASKING, Asked
 from tests.e2e.three_gateways import Cluster, Gateway, three_gateways
 from tests.postgres import Postgres
 from tests.servers.login_world import LoginWorld, issuer_world
+from tests.warm import warm_server
 
 
 @pytest.fixture(scope="module")
@@ -27,7 +27,7 @@ def world() -> Iterator[LoginWorld]:
 def cluster(postgres: Postgres, world: LoginWorld, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     folder = tmp_path_factory.mktemp("tokens")
     config, settings = folder / "mcp.json", folder / "settings.toml"
-    asking = {"command": WARM_PYTHON[0], "args": [*WARM_PYTHON[1:], str(ASKING), "--era", "legacy"]}
+    asking = warm_server(ASKING, "--era", "legacy")
     config.write_text(json.dumps({"mcpServers": {"old": asking}}))
     issuer = f'[[token_issuers]]\nname = "corp"\nissuer = "{world.issuer}"\n'
     settings.write_text(f"require_auth = true\n{issuer}")

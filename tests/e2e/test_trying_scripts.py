@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import WriteServers
-from tests.e2e.running import WARM_DEMO, Finished, command, gateway_at
+from tests.e2e.running import Finished, command, demo_entry, gateway_at
 
 pytestmark = pytest.mark.slow
 
@@ -17,8 +17,7 @@ CREATING = "kanban.create_card(column_id=11, title='New')['card']['title']\n"
 
 @pytest.fixture
 def config(write_servers: WriteServers) -> Path:
-    program, *arguments = WARM_DEMO["kanban"]
-    return write_servers({"kanban": {"command": program, "args": arguments}})
+    return write_servers({"kanban": demo_entry("kanban")})
 
 
 async def tried(folder: Path, text: str, config: Path, *options: object, scripts: str = "write") -> Finished:

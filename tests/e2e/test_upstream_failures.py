@@ -77,12 +77,12 @@ async def test_doctor_names_each_bad_server_and_why(write_servers: WriteServers)
     config = write_servers(
         {**BAD, "well": plain_server("well"), "typo": {"command": "npxx"}, "off": {"url": "ftp://x"}}
     )
-    done = await command("doctor", "--config", config, "--start-timeout", 3, "--json", cold=True)
+    done = await command("doctor", "--config", config, "--start-timeout", 8, "--json", cold=True)
     assert done.code == 1
     rows = {row["name"]: row for row in done.json["servers"]}
     assert rows["well"]["status"] == rows["huge"]["status"] == "running"
     assert rows["huge"]["tools"] == 5_000
-    assert "did not answer within 3 s" in rows["never"]["reason"]
+    assert "did not answer within 8 s" in rows["never"]["reason"]
     assert "Welcome! This is not MCP." in rows["noisy"]["reason"]
     assert "the key is missing" in rows["short"]["reason"]
     assert "exited with code 1" in rows["short"]["reason"]
@@ -104,7 +104,7 @@ async def test_a_killed_upstream_fails_its_call_at_once_leaves_the_baseline_and_
         await asyncio.sleep(0.3)
         os.kill(int(pid_file.read_text()), signal.SIGKILL)
         with pytest.raises(CallInterrupted, match="'doomed' stopped in the middle of the call"):
-            await asyncio.wait_for(doomed, 2)
+            await asyncio.wait_for(doomed, 10)
         assert 0 < optimizer.snapshot.baseline_tokens < full
         assert all(tool.server == "other" for tool in optimizer.snapshot.running)
         assert json.loads((await other)["content"][0]["text"])["server"] == "other"
@@ -114,10 +114,10 @@ async def test_a_killed_upstream_fails_its_call_at_once_leaves_the_baseline_and_
 
 
 async def test_a_call_over_its_deadline_ends_with_an_error_and_the_session_goes_on(write_servers: WriteServers) -> None:
-    config = write_servers({"slow": {**plain_server("slow"), "timeout": 0.5}})
+    config = write_servers({"slow": {**plain_server("slow"), "timeout": 4}})
     async with Optimizer.from_config(config) as optimizer:
-        with pytest.raises(CallTimeout, match=r"did not answer within 0\.5 s"):
-            await optimizer.call("sleep", {"seconds": 5})
+        with pytest.raises(CallTimeout, match="did not answer within 4 s"):
+            await optimizer.call("sleep", {"seconds": 30})
         assert not (await optimizer.call("echo", {"value": "still here"})).get("isError")
 
 

@@ -13,8 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.running import COMMAND, WARM, WARM_PYTHON, Finished, command
+from tests.e2e.running import COMMAND, WARM, Finished, command
 from tests.waiting import until
+from tests.warm import WARM_PYTHON
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="forks on Linux only")
 

@@ -7,6 +7,7 @@ import json
 import os
 import re
 import signal
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -21,8 +22,11 @@ from benchmarks.processes import children
 
 from tests.conftest import WriteServers, plain_server
 from tests.e2e.raw_clients import ACCEPT, MODERN, answer_of, message
-from tests.e2e.running import COMMAND, WARM_PYTHON, command
+from tests.e2e.running import COMMAND, command
+from tests.e2e.test_control import listed_gateways
+from tests.e2e.test_stopping import SOAK_SERVER
 from tests.waiting import until
+from tests.warm import warm_server
 
 ASKING = Path(__file__).parents[1] / "servers" / "conformant.py"
 PATIENCE = 90.0
@@ -94,11 +98,11 @@ async def test_workers_answer_at_one_port_take_in_files_and_are_started_again_wh
     config = write_servers({"one": plain_server("one")})
     async with served(config, place, "--mode", "transparent", "--no-reload") as gateway:
         await until(lambda: gateway.all_serve(2), timeout=PATIENCE)
-        status = await command("status", "--config", config, "--database", place, "--json")
-        assert sorted(one["worker"] for one in status.json["gateways"]) == ["1/2", "2/2"]
-        assert {one["address"] for one in status.json["gateways"]} == {gateway.address}
+        gateways = await listed_gateways(2, "--config", config, "--database", place)
+        assert sorted(one["worker"] for one in gateways) == ["1/2", "2/2"]
+        assert {one["address"] for one in gateways} == {gateway.address}
 
-        victim = next(one["pid"] for one in status.json["gateways"] if one["worker"] == "2/2")
+        victim = next(one["pid"] for one in gateways if one["worker"] == "2/2")
         os.kill(victim, signal.SIGKILL)
         await until(lambda: any("Worker 2 ended with signal SIGKILL" in line for line in gateway.written))
         await until(lambda: gateway.all_serve(2), timeout=PATIENCE)
@@ -114,10 +118,11 @@ async def test_workers_answer_at_one_port_take_in_files_and_are_started_again_wh
 async def test_workers_finish_their_calls_when_the_gateway_stops_and_leave_nothing_behind(
     write_servers: WriteServers, tmp_path: Path
 ) -> None:
-    config = write_servers({"one": plain_server("one")})
+    log = tmp_path / "log"
+    config = write_servers({"one": {"command": sys.executable, "args": [str(SOAK_SERVER), str(log)]}})
     async with served(config, tmp_path / "catalog.db", "--mode", "transparent") as gateway:
         await until(lambda: gateway.all_serve(2), timeout=PATIENCE)
-        await until(lambda: lists(gateway, "sleep"), timeout=PATIENCE)
+        await until(lambda: lists(gateway, "wait"), timeout=PATIENCE)
         workers = gateway.workers
         servers = [child for worker in workers for child in children(worker)]
         async with httpx2.AsyncClient(timeout=30) as http:
@@ -125,12 +130,11 @@ async def test_workers_finish_their_calls_when_the_gateway_stops_and_leave_nothi
             await client.connect()
             calling = [
                 asyncio.create_task(
-                    client.request(number, "tools/call", {"name": "sleep", "arguments": {"seconds": 2}})
+                    client.request(number, "tools/call", {"name": "wait", "arguments": {"id": str(number)}})
                 )
                 for number in range(6)
             ]
-            # All of them have arrived by then, and none is done.
-            assert not (await asyncio.wait(calling, timeout=0.7))[0]
+            await until(lambda: len(log.read_text().splitlines()) == 6)
             gateway.process.send_signal(signal.SIGTERM)
             results = [(await call)["result"] for call in calling]
         assert [result.get("isError", False) for result in results] == [False] * 6
@@ -139,7 +143,7 @@ async def test_workers_finish_their_calls_when_the_gateway_stops_and_leave_nothi
 
 
 async def test_an_answer_reaches_the_worker_that_asked(write_servers: WriteServers, tmp_path: Path) -> None:
-    asking = {"command": WARM_PYTHON[0], "args": [*WARM_PYTHON[1:], str(ASKING), "--era", "legacy"]}
+    asking = warm_server(ASKING, "--era", "legacy")
     meta: dict[str, Any] = {types.CLIENT_CAPABILITIES_META_KEY: {"elicitation": {"form": {}}}}
     params = {"name": "ask_with_pid", "arguments": {}, "_meta": meta}
     routing = {"MCP-Protocol-Version": MODERN, "Mcp-Method": "tools/call", "Mcp-Name": "ask_with_pid"}
@@ -161,7 +165,11 @@ async def test_an_answer_reaches_the_worker_that_asked(write_servers: WriteServe
         for asked, answered in (("1/2", "2/2"), ("2/2", "1/2")):
             state = (await call(gateway, asked))["requestState"]
             given = {"q1": {"action": "accept", "content": {"answer": "yes"}}}
-            result = await call(gateway, answered, inputResponses=given, requestState=state)
+            for _ in range(3):
+                result = await call(gateway, answered, inputResponses=given, requestState=state)
+                # The worker that asked has 1.5 s to prove itself, which a busy machine may take from it.
+                if "has ended or does not answer" not in result["content"][0]["text"]:
+                    break
             assert result["content"][0]["text"] == "Answered: accept"
 
 

