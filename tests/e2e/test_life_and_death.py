@@ -144,9 +144,9 @@ async def call_over_http(address: str, busy: int) -> None:
 async def until_ready(process: asyncio.subprocess.Process) -> str:
     """The gateway's address, once a tool can be called."""
     assert process.stderr is not None
-    line = (await asyncio.wait_for(process.stderr.readline(), 20)).decode()
+    line = (await asyncio.wait_for(process.stderr.readline(), 60)).decode()
     address = line.split(" at ")[1].split("/mcp")[0]
-    async with httpx2.AsyncClient() as http, asyncio.timeout(60):
+    async with httpx2.AsyncClient(timeout=30) as http, asyncio.timeout(60):
         while (await http.get(f"{address}/ready")).status_code != 200:
             await asyncio.sleep(0.1)
     return address

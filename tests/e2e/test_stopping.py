@@ -51,7 +51,7 @@ async def test_a_call_under_way_is_answered_before_the_gateway_stops(
         await asyncio.wait_for(process.wait(), 15)
         assert time.monotonic() - started < 10
         assert process.returncode == 0
-        assert not [child for child in children if Path(f"/proc/{child}").exists()]
+        await until(lambda: not [child for child in children if Path(f"/proc/{child}").exists()])
 
 
 async def test_a_gateway_that_stops_says_so_first_then_refuses_new_calls_and_finishes_those_under_way(

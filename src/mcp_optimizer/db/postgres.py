@@ -53,17 +53,26 @@ def engine_of(url: str) -> AsyncEngine:
     # the folder of a socket), and nothing else handles the password.
     async def connect() -> Any:
         try:
-            connection = await asyncpg.connect(url, timeout=_CONNECT_SECONDS, command_timeout=_COMMAND_SECONDS)
-            await connection.execute(f"SET search_path = {SCHEMA}; SET lock_timeout = '{_LOCK_SECONDS}s'")
+            return await _connected(url)
         except TimeoutError:
             raise ConnectionError(f"no response within {_CONNECT_SECONDS} seconds") from None
         except (asyncpg.PostgresError, asyncpg.InterfaceError, ValueError) as error:
             raise ConnectionError(str(error)) from None
-        return connection
 
     return create_async_engine(
         "postgresql+asyncpg://", async_creator=connect, pool_size=2, max_overflow=3, pool_pre_ping=True
     )
+
+
+async def _connected(url: str) -> Any:
+    connection = await asyncpg.connect(url, timeout=_CONNECT_SECONDS, command_timeout=_COMMAND_SECONDS)
+    try:
+        await connection.execute(f"SET search_path = {SCHEMA}; SET lock_timeout = '{_LOCK_SECONDS}s'")
+    except BaseException:
+        # Also when whoever wanted it is cancelled: nobody else knows of it, and it would stay open.
+        connection.terminate()
+        raise
+    return connection
 
 
 def shown(url: str) -> str:

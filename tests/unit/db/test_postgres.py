@@ -22,7 +22,7 @@ from mcp_optimizer.db.database import Database, open_database
 from mcp_optimizer.db.forms import StoredForms
 from mcp_optimizer.db.history import History
 from mcp_optimizer.db.kept_results import KeptResults
-from mcp_optimizer.db.postgres import SCHEMA, shown
+from mcp_optimizer.db.postgres import SCHEMA, engine_of, shown
 from mcp_optimizer.db.schema import HEAD, write_alone
 from mcp_optimizer.db.shapes import StoredShapes
 from mcp_optimizer.db.tables import metadata
@@ -143,6 +143,20 @@ async def test_gateways_that_write_the_same_things_at_once_neither_block_each_ot
     assert ask(postgres_url, "SELECT count(*) FROM tool") == [("200",)]
     assert ask(postgres_url, "SELECT count(*) FROM definition_tokens") == [("200",)]
     assert ask(postgres_url, "SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()") == [("0",)]
+
+
+async def test_whoever_is_cancelled_while_a_connection_opens_leaves_none_behind(postgres_url: str) -> None:
+    engine = engine_of(postgres_url)
+    for step in range(60):
+        opening = asyncio.create_task(engine.connect().start())
+        await asyncio.wait({opening}, timeout=step * 0.0005)
+        opening.cancel()
+        [done], _ = await asyncio.wait({opening})
+        if not done.cancelled():
+            await done.result().close()
+    await engine.dispose()
+    used = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
+    await until(lambda: ask(postgres_url, used) == [("0",)])
 
 
 async def test_connections_that_the_server_ended_are_opened_again(postgres: Postgres, postgres_url: str) -> None:
