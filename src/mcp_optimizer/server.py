@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
-from mcp_optimizer.serving.own_replies import FindToolResponse, find_reply, find_response
+from mcp_optimizer.gateway.found import FindToolResponse, find_response
+from mcp_optimizer.serving.own_replies import find_reply
 
 __all__ = ["FindToolResponse", "find_reply", "find_response"]

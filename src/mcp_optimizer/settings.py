@@ -87,6 +87,11 @@ class GeneralSettings(BaseModel):
         description="Tokens that a reply of find_tool should cost a model: what does not fit is abbreviated or only "
         "named. One large tool may cost more.",
     )
+    find_savings: bool = Field(
+        default=True,
+        description="End the text of a find_tool reply with what it saved, in at most 15 tokens. Programs get the "
+        "figures in any case.",
+    )
     learn_from_use: bool = Field(
         default=True,
         description="Rank tools slightly higher that were called after similar searches. Keeps keyed hashes of words "

@@ -20,7 +20,7 @@ ROOT = Path(__file__).parents[2]
 FOLDERS = ("src", "tests", "benchmarks", "scripts", "examples")
 FILE = Path(__file__).with_name("ratchets.toml")
 
-LONGEST = 300
+LONGEST = 500
 """Maximum lines of a file that has no exception."""
 
 PUBLIC = frozenset({"_exit", "_replace", "_asdict", "_fields", "_mapping"})

@@ -14,7 +14,7 @@ COUNTER = TokenCounter()
 
 
 def tokens(tools: list[McpTool]) -> int:
-    """The tokens of definitions, counted as they were returned."""
+    """The tokens of definitions as their servers sent them."""
     return sum(COUNTER.count_tokens(tool.model_dump_json()) for tool in tools)
 
 
@@ -53,11 +53,14 @@ async def test_scenario_2_no_running_servers_shows_zero_savings(write_servers: W
     assert "gone (failed)" in (found.note or "")
 
 
-async def test_scenario_3_returning_all_available_tools_shows_zero_savings(write_servers: WriteServers) -> None:
+@pytest.mark.parametrize("detail", ["signature", "schema", "full"])
+async def test_scenario_3_returning_all_available_tools_shows_zero_savings(
+    write_servers: WriteServers, detail: str
+) -> None:
     path = write_servers({"one": plain_server("one", "--tools", 9)})
     async with Optimizer.from_config(path) as optimizer:
         everything = "echo sleep die picture facts refuse fail environment grow"
-        found = await optimizer.find(everything, limit=50, detail="full")
+        found = await optimizer.find(everything, limit=50, detail=detail)
     assert len(found.tools) == 9
     assert found.token_metrics.baseline_tokens == found.token_metrics.returned_tokens > 0
     assert found.token_metrics.tokens_saved == 0

@@ -17,7 +17,6 @@ from mcp_optimizer.metrics.savings import PLAIN_PRICES, Assumptions, Prices
 from mcp_optimizer.metrics.usage import Usage, make_usage
 from mcp_optimizer.metrics.weights import weights
 from mcp_optimizer.runtime.lazy import lazy
-from mcp_optimizer.serving.own_replies import find_reply
 
 
 class Costs:
@@ -57,5 +56,4 @@ class Costs:
     def of_search(self, query: str) -> tuple[FoundTools, str, int]:
         """The default reply of find_tool, its text as a model reads it, and its cost."""
         found = self._parts.gateway.find(query, detail=Detail(self._parts.settings.detail))
-        text = find_reply(found)["content"][0]["text"]
-        return found, text, self._parts.counter.count_tokens(text)
+        return found, found.text, found.reply_tokens

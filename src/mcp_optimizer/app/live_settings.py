@@ -30,7 +30,7 @@ def _tell_results(parts: Parts, settings: Settings) -> None:
 
 
 def _tell_find(parts: Parts, settings: Settings) -> None:
-    parts.gateway.use_limits_of_find(settings.find_limit, settings.find_tokens)
+    parts.gateway.use_limits_of_find(settings.find_limit, settings.find_tokens, says_savings=settings.find_savings)
 
 
 def _tell_lists(parts: Parts, settings: Settings) -> None:
@@ -51,7 +51,7 @@ _TOLD: Final[dict[frozenset[str], Tell]] = {
         "max_rows max_tokens preview_tokens result_encoding cache_seconds server_results tool_results "
         "plain_meta".split()
     ): _tell_results,
-    frozenset({"find_limit", "find_tokens"}): _tell_find,
+    frozenset({"find_limit", "find_tokens", "find_savings"}): _tell_find,
     frozenset({"pinned_tools", "minimal_budget", "standard_budget", "full_budget"}): _tell_lists,
     frozenset({"log_level"}): _tell_log,
 }

@@ -23,12 +23,12 @@ from mcp_optimizer.control.listener import ControlListener
 from mcp_optimizer.domain.caller import LOCAL
 from mcp_optimizer.domain.events import Event
 from mcp_optimizer.errors import ConfigurationError
-from mcp_optimizer.gateway.found import ToolListPage
+from mcp_optimizer.gateway.found import FindToolResponse, ToolListPage, find_response
 from mcp_optimizer.largejson.raw import has_large, plain
 from mcp_optimizer.metrics.savings import Prices
 from mcp_optimizer.metrics.sizes import Sizes
 from mcp_optimizer.metrics.usage import Usage
-from mcp_optimizer.serving.own_replies import FindToolResponse, find_reply, find_response
+from mcp_optimizer.serving.own_replies import find_reply
 from mcp_optimizer.settings import Settings, load_settings
 from mcp_optimizer.upstream.spec import ServerSpec
 from mcp_optimizer.upstream.state import UpstreamState

@@ -159,6 +159,7 @@ def build_parts(
         permissions,
         trail,
         stubs=script_stubs(settings),
+        says_savings=settings.find_savings,
     )
     relay = Relay(
         pool,

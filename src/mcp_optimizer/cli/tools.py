@@ -90,7 +90,8 @@ def show_found(out: Console, found: dict[str, Any]) -> None:
     if found["rows"]:
         out.print(
             f"[bold]{metrics['returned_tokens']:,}[/] of {metrics['baseline_tokens']:,} tokens: "
-            f"[green]{metrics['tokens_saved']:,} saved ({metrics['savings_percentage']:.1f} %)[/]"
+            f"[green]{metrics['tokens_saved']:,} saved ({metrics['savings_percentage']:.1f} %)[/]; "
+            f"a model reads {found['response']['reply_tokens']:,}"
         )
     for state in found["not_searched"]:
         told = in_a_line(f"not searched: {state['name']} ({state['status']}) {state['reason']}")

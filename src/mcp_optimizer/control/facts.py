@@ -9,11 +9,10 @@ from mcp_optimizer.catalog import CatalogTool, Snapshot
 from mcp_optimizer.catalog.forms import Detail, ToolForms
 from mcp_optimizer.compression.descriptions import Level
 from mcp_optimizer.gateway.entries import summary
-from mcp_optimizer.gateway.found import FoundTools
+from mcp_optimizer.gateway.found import FoundTools, find_response
 from mcp_optimizer.profiles.lists import ToolLists
 from mcp_optimizer.profiles.tiers import ProfileName
 from mcp_optimizer.results.notices import Notice
-from mcp_optimizer.serving.own_replies import find_response
 from mcp_optimizer.upstream.state import UpstreamState
 
 
@@ -25,7 +24,7 @@ def found_facts(found: FoundTools) -> dict[str, Any]:
             {
                 "name": hit.tool.name,
                 "server": hit.tool.server,
-                "tokens": hit.form.tokens,
+                "tokens": hit.tool.tokens,
                 "score": hit.score,
                 "summary": summary(hit.tool),
             }

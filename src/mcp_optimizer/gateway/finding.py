@@ -17,13 +17,14 @@ from mcp_optimizer.domain.tools import TokenMetrics
 from mcp_optimizer.errors import InvalidRequest, quoted
 from mcp_optimizer.gateway.about import LISTING_PLACES, about_server
 from mcp_optimizer.gateway.conversations import Seen
-from mcp_optimizer.gateway.found import FoundPart, FoundTool, FoundTools
+from mcp_optimizer.gateway.found import FoundPart, FoundTool, FoundTools, json_text
 from mcp_optimizer.gateway.python_text import PythonSources, Stubs, python_text, stub_forms
 from mcp_optimizer.gateway.reply_text import TextSources, reply_text
 from mcp_optimizer.limits import Limits
 from mcp_optimizer.search.engine import Hit, Prior
 from mcp_optimizer.search.several import Several, several
 from mcp_optimizer.search.words import name_key, terms
+from mcp_optimizer.upstream.state import UpstreamState
 
 _AROUND = 500
 """Tokens of a reply reserved for everything except its tools."""
@@ -94,6 +95,8 @@ class Finder:
         use: LearnedUse | None = None,
         shape: Callable[[CatalogTool], str] = lambda _tool: "",
         stubs: Stubs | None = None,
+        *,
+        says_savings: bool = True,
     ) -> None:
         self._forms = forms
         self._count = count
@@ -103,16 +106,22 @@ class Finder:
         self._use = use
         self._shape = shape
         self._stubs = stubs
+        self._says_savings = says_savings
 
-    def use(self, find_limit: int, find_tokens: int) -> None:
+    def use(self, find_limit: int, find_tokens: int, *, says_savings: bool) -> None:
         self._find_limit = find_limit
         self._find_tokens = find_tokens
+        self._says_savings = says_savings
 
     def find(self, snapshot: Snapshot, query: Query, seen: Seen | None = None) -> FoundTools:
-        """The few tools that fit a request, with exact savings against all tools of running servers.
+        """The few tools that fit a request, with exact savings against all tools of running servers, and the reply's
+        text with its cost.
 
-        `seen`: what this conversation was already shown; the reply's text does not repeat it.
+        `seen`: what this conversation was already shown; the text does not repeat it.
         """
+        return self.counted(self._found(snapshot, query, seen))
+
+    def _found(self, snapshot: Snapshot, query: Query, seen: Seen | None) -> FoundTools:
         limit = self._checked_limit(query)
         room = self._limits.reply_tokens - _AROUND
         at_once = room // _LEAST_TOOL
@@ -127,11 +136,11 @@ class Finder:
             FoundTool(tool, hit.score, form, hit.is_general, hit.is_named and query.names(tool))
             for (tool, hit), form in zip(hits, forms, strict=False)
         )
-        returned = sum(found.form.tokens for found in tools)
+        missing = tuple(snapshot.missing())
         found = FoundTools(
             tools,
-            TokenMetrics.of(snapshot.baseline_tokens, returned),
-            tuple(snapshot.missing()),
+            _metrics(snapshot, tools, missing),
+            missing,
             hits[0][1].score if hits else 0.0,
             snapshot.encoder_is_loading,
             len(tools) < len(hits) or len(hits) == at_once < limit,
@@ -139,8 +148,14 @@ class Finder:
             parts=_in_parts(parts, tools),
             not_searched=asked.rest if asked is not None and parts else "",
             held=tuple(snapshot.held.values()),
+            says_savings=self._says_savings,
         )
         return replace(found, text=self._text(found, snapshot, query, seen))
+
+    def counted(self, found: FoundTools) -> FoundTools:
+        """With the text that a model reads, whatever the detail, and its cost."""
+        text = found.text or json_text(found)
+        return replace(found, text=text, reply_tokens=self._count(text))
 
     def _checked_limit(self, query: Query) -> int:
         if query.detail is Detail.PYTHON and self._stubs is None:
@@ -208,20 +223,36 @@ class Finder:
         assert self._stubs is not None
         return self._stubs.stub(snapshot, tool, self._shape(tool))
 
-    def _python(self, found: FoundTools, snapshot: Snapshot, stubs: Stubs, seen: Seen | None) -> str:
+    def _python(self, found: FoundTools, snapshot: Snapshot, stubs: Stubs, seen: Seen | None, budget: int) -> str:
         sources = PythonSources(
             lambda tool: stubs.spelling(snapshot, tool), lambda tool: self._stub(snapshot, tool), self._count
         )
-        return python_text(found, sources, self._find_tokens, seen)
+        return python_text(found, sources, budget, seen)
 
     def _text(self, found: FoundTools, snapshot: Snapshot, query: Query, seen: Seen | None) -> str:
+        """The prose for a model; empty where it reads JSON."""
+        ending = found.savings_line
+        # The last line is part of what a reply should cost.
+        budget = self._find_tokens - (self._count(ending) + 1 if ending else 0)
         if query.detail is Detail.PYTHON and self._stubs is not None:
-            return self._python(found, snapshot, self._stubs, seen)
-        if query.detail is not Detail.SIGNATURE:
+            text = self._python(found, snapshot, self._stubs, seen, budget)
+        elif query.detail is Detail.SIGNATURE:
+            text = self._signatures(found, snapshot, query, seen, budget)
+        else:
             return ""
+        return f"{text}\n{ending}" if ending else text
+
+    def _signatures(self, found: FoundTools, snapshot: Snapshot, query: Query, seen: Seen | None, budget: int) -> str:
         room = self._limits.reply_tokens - _AROUND
         sources = TextSources(self._forms, self._count, room, self._shape, lambda server: _about(snapshot, server))
-        return reply_text(found, sources, self._find_tokens, frozenset(terms(query.text)), seen)
+        return reply_text(found, sources, budget, frozenset(terms(query.text)), seen)
+
+
+def _metrics(snapshot: Snapshot, tools: Sequence[FoundTool], missing: Sequence[UpstreamState]) -> TokenMetrics:
+    """The stored counts of the returned tools against those of all; while servers start, nothing is claimed."""
+    returned = sum(found.tool.tokens for found in tools)
+    is_complete = all(state.status.has_failed for state in missing)
+    return TokenMetrics.of(snapshot.baseline_tokens if is_complete else returned, returned)
 
 
 def _about(snapshot: Snapshot, server: str) -> str:

@@ -1,13 +1,19 @@
-"""What a search returns: the tools in their forms, the savings, and what a reader should know. Frozen values."""
+"""What a search returns: the tools in their forms, the savings, and what a reader should know. Frozen values.
+
+`FoundTools` is for the rooms above; `FindToolResponse` is the reply as programs get it.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+import pydantic_core
+from pydantic import BaseModel
+
 from mcp_optimizer.catalog import CatalogTool
 from mcp_optimizer.catalog.forms import Form
 from mcp_optimizer.domain.pins import HeldTool
-from mcp_optimizer.domain.tools import TokenMetrics
+from mcp_optimizer.domain.tools import McpTool, TokenMetrics
 from mcp_optimizer.errors import listed
 from mcp_optimizer.gateway.held import waiting_note
 from mcp_optimizer.upstream.state import UpstreamState
@@ -63,7 +69,29 @@ class FoundTools:
     held: tuple[HeldTool, ...] = ()
     """Tools that wait for approval, and were not searched."""
     text: str = ""
-    """What a model reads, if it is not the definitions themselves."""
+    """What a model reads: prose with signatures, or the response as JSON."""
+    reply_tokens: int = 0
+    """What that text costs."""
+    says_savings: bool = True
+    """Whether the text says what was saved."""
+
+    @property
+    def is_incomplete(self) -> bool:
+        """Whether servers are still starting, so that neither the tools nor the baseline are complete."""
+        return any(not state.status.has_failed for state in self.missing)
+
+    @property
+    def savings_line(self) -> str:
+        """The savings in at most 15 tokens; empty if they are not wanted. Rounded down, and without commas, which cost
+        a token each.
+        """
+        if not self.says_savings:
+            return ""
+        if self.is_incomplete:
+            return "Saved: unknown until all servers have started."
+        metrics = self.token_metrics
+        share = 100 * metrics.tokens_saved // max(1, metrics.baseline_tokens)
+        return f"Saved {metrics.tokens_saved} of {metrics.baseline_tokens} tokens ({share}%)"
 
     @property
     def general(self) -> list[str]:
@@ -126,5 +154,33 @@ def likelihood(score: float) -> str:
 
 def not_running(states: tuple[UpstreamState, ...]) -> str:
     """Which servers a reply does not cover."""
-    described = listed([f"{state.name} ({state.status})" for state in states])
-    return f"Not included, because not running: {described}."
+    starting = [state.name for state in states if not state.status.has_failed]
+    failed = [f"{state.name} ({state.status})" for state in states if state.status.has_failed]
+    notes = [f"Still starting, not searched yet: {listed(starting)}."] if starting else []
+    notes += [f"Not included, because not running: {listed(failed)}."] if failed else []
+    return " ".join(notes)
+
+
+class FindToolResponse(BaseModel):
+    """The reply of find_tool: tools, best first, which also know their `server` and `score`.
+
+    `reply_tokens` is what the text costs that a model reads; `note` says what a reader should know, if anything.
+    """
+
+    tools: list[McpTool]
+    token_metrics: TokenMetrics
+    reply_tokens: int | None = None
+    note: str | None = None
+
+
+def find_response(found: FoundTools) -> FindToolResponse:
+    tools = [hit.form.definition.model_copy().mark_found(hit.tool.server, hit.score) for hit in found.tools]
+    cost = found.reply_tokens if found.text else None
+    return FindToolResponse(tools=tools, token_metrics=found.token_metrics, reply_tokens=cost, note=found.note or None)
+
+
+def json_text(found: FoundTools) -> str:
+    """The response as a text for a model, compact, because a model pays for whitespace."""
+    unwanted = {"reply_tokens"} if found.says_savings else {"reply_tokens", "token_metrics"}
+    answer = find_response(found).model_dump(mode="json", exclude_none=True, exclude=unwanted)
+    return pydantic_core.to_json(answer).decode("utf-8")

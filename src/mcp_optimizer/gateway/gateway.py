@@ -78,6 +78,8 @@ class Gateway:
         trail: AuditTrail | None = None,
         stubs: Stubs | None = None,
         built_in: BuiltInServers | None = None,
+        *,
+        says_savings: bool = True,
     ) -> None:
         self._trail = trail
         self.built_in = built_in or BuiltInServers(pool)
@@ -89,13 +91,14 @@ class Gateway:
         self._forms = forms
         self.results = results
         stubs = stubs and stubs.but_not_of(self.built_in.has)
-        self._finder = Finder(forms, results.count_or_most, find_limit, find_tokens, limits, use, self.shape, stubs)
+        counting = (forms, results.count_or_most, find_limit, find_tokens, limits)
+        self._finder = Finder(*counting, use, self.shape, stubs, says_savings=says_savings)
         self.limits = limits
         self._check = ArgumentCheck(limits.check_steps)
         self.permissions = permissions or Permissions(Views(Policy()))
 
-    def use_limits_of_find(self, tools: int, tokens: int) -> None:
-        self._finder.use(tools, tokens)
+    def use_limits_of_find(self, tools: int, tokens: int, *, says_savings: bool = True) -> None:
+        self._finder.use(tools, tokens, says_savings=says_savings)
 
     @property
     def snapshot(self) -> Snapshot:
@@ -120,7 +123,8 @@ class Gateway:
     ) -> FoundTools:
         """The few tools that fit a request, with exact savings against all tools of running servers."""
         query = Query(tool_description, tool_keywords, limit, detail)
-        return self._finder.find(self.permissions.views.of(self._catalog.snapshot, caller), query)
+        view = self.permissions.views.of(self._catalog.snapshot, caller)
+        return self._finder.find(view, query)
 
     async def search(
         self,
@@ -146,7 +150,8 @@ class Gateway:
             self._use.searched(caller.conversation, terms(query.text), [hit.tool.key for hit in found.tools])
         if detail is Detail.FULL and len(found.tools) == 1 and found.abbreviated:
             whole = found.tools[0].tool.record.definition.readable_json
-            return replace(found, whole_id=await self.results.keep(whole, caller))
+            found = replace(found, whole_id=await self.results.keep(whole, caller), text="")
+            return await asyncio.to_thread(self._finder.counted, found)
         return found
 
     def list_tools(self, server: str | None = None, offset: int = 0, caller: Caller = LOCAL) -> ToolListPage:

@@ -5,44 +5,43 @@ from __future__ import annotations
 from typing import Any
 
 import pydantic_core
-from pydantic import BaseModel
 
-from mcp_optimizer.domain.tools import McpTool, TokenMetrics
 from mcp_optimizer.gateway.entries import entry
-from mcp_optimizer.gateway.found import FoundTools, ToolListPage
+from mcp_optimizer.gateway.found import FindToolResponse, FoundTools, ToolListPage, find_response
 from mcp_optimizer.gateway.gateway import SCORES_META_KEY
 
 FOUND_META_KEY = "mcp-optimizer/found"
 """The `_meta` key of the complete find_tool reply, for clients that would show structured content to the model."""
 
+SAVINGS_META_KEY = "mcp-optimizer/savings"
+"""The `_meta` key of what a find_tool reply saved: the token metrics, and what the reply costs."""
 
-class FindToolResponse(BaseModel):
-    """The reply of find_tool: tools, best first, which also know their `server` and `score`.
-
-    `note` says what a reader should know about it, if anything.
-    """
-
-    tools: list[McpTool]
-    token_metrics: TokenMetrics
-    note: str | None = None
-
-
-def find_response(found: FoundTools) -> FindToolResponse:
-    tools = [hit.form.definition.model_copy().mark_found(hit.tool.server, hit.score) for hit in found.tools]
-    return FindToolResponse(tools=tools, token_metrics=found.token_metrics, note=found.note or None)
+__all__ = [
+    "FOUND_META_KEY",
+    "SAVINGS_META_KEY",
+    "FindToolResponse",
+    "find_reply",
+    "find_response",
+    "list_response",
+    "reply_with",
+]
 
 
 def find_reply(found: FoundTools, *, structured: bool = True) -> dict[str, Any]:
     """The result of a find_tool call, as sent: a text for the model, and the complete reply for programs.
 
-    The complete reply goes into `_meta` for a client whose model would read it in place of the text.
+    The complete reply goes into `_meta` for a client whose model would read it in place of the text. The savings are in
+    `_meta` in any case.
     """
     answer = find_response(found).model_dump(mode="json", exclude_none=True)
-    shown = {key: value for key, value in answer.items() if key != "token_metrics"}
-    meta: dict[str, Any] = {SCORES_META_KEY: {hit.tool.name: hit.score for hit in found.tools}}
+    savings = {**answer["token_metrics"], "reply_tokens": found.reply_tokens}
+    meta: dict[str, Any] = {
+        SCORES_META_KEY: {hit.tool.name: hit.score for hit in found.tools},
+        SAVINGS_META_KEY: savings,
+    }
     if structured:
-        return {**reply_with(answer, found.text or _json(shown)), "_meta": meta}
-    return {**_told(found.text or _json(shown)), "_meta": {**meta, FOUND_META_KEY: answer}}
+        return {**reply_with(answer, found.text), "_meta": meta}
+    return {**_told(found.text), "_meta": {**meta, FOUND_META_KEY: answer}}
 
 
 def list_response(page: ToolListPage) -> dict[str, Any]:

@@ -8,12 +8,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from mcp_optimizer.catalog.forms import Detail
 from mcp_optimizer.domain.caller import Caller
-from mcp_optimizer.domain.tools import McpTool
+from mcp_optimizer.domain.tools import McpTool, ServerStatus, TokenMetrics
+from mcp_optimizer.gateway.found import FoundTools
 from mcp_optimizer.gateway.gateway import Gateway
-from mcp_optimizer.serving.own_replies import FOUND_META_KEY, find_reply, find_response
+from mcp_optimizer.serving.own_replies import FOUND_META_KEY, SAVINGS_META_KEY, find_reply, find_response
 from mcp_optimizer.token_counter import TokenCounter
 from mcp_optimizer.upstream.state import UpstreamState
 from tests.unit.catalogs import down, gateway_over, live_catalog, mcp_tool, new_gateway, running
@@ -59,13 +62,69 @@ async def test_a_reply_says_what_to_call_where_and_how(gateway: Gateway) -> None
     assert text.split("\n")[0] == first
 
 
-async def test_no_schema_and_no_metrics_cost_the_model_anything(gateway: Gateway) -> None:
+async def test_a_text_has_no_schema_and_of_the_metrics_one_line(gateway: Gateway) -> None:
     reply = find_reply(gateway.find("create a card", detail=Detail.SIGNATURE))
     text = reply["content"][0]["text"]
     assert "inputSchema" not in text
     assert "token_metrics" not in text
     assert reply["structuredContent"]["token_metrics"]["tokens_saved"] > 0
     assert reply["structuredContent"]["tools"][0]["name"] == "create_card"
+
+
+@pytest.mark.parametrize("detail", [Detail.SIGNATURE, Detail.SCHEMA, Detail.FULL])
+@pytest.mark.parametrize("structured", [True, False])
+async def test_every_part_of_a_reply_says_what_was_saved(gateway: Gateway, detail: Detail, structured: bool) -> None:
+    found = gateway.find("create a card", limit=1, detail=detail)
+    reply = find_reply(found, structured=structured)
+    text, metrics = reply["content"][0]["text"], found.token_metrics
+    assert reply["_meta"][SAVINGS_META_KEY] == {**metrics.model_dump(), "reply_tokens": COUNT(text)}
+    complete = reply["structuredContent"] if structured else reply["_meta"][FOUND_META_KEY]
+    assert complete["token_metrics"] == metrics.model_dump()
+    assert complete["reply_tokens"] == COUNT(text)
+    if detail is Detail.SIGNATURE:
+        share = 100 * metrics.tokens_saved // metrics.baseline_tokens
+        assert text.split("\n")[-1] == f"Saved {metrics.tokens_saved} of {metrics.baseline_tokens} tokens ({share}%)"
+    else:
+        assert json.loads(text)["token_metrics"] == metrics.model_dump()
+
+
+@settings(deadline=None)
+@given(returned=st.integers(0, 90_000_000), saved=st.integers(0, 9_000_000))
+@pytest.mark.parametrize("encoding", ["cl100k_base", "o200k_base"])
+def test_the_line_about_savings_has_at_most_15_tokens_and_never_rounds_up(
+    encoding: str, returned: int, saved: int
+) -> None:
+    metrics = TokenMetrics.of(returned + saved, returned)
+    line = FoundTools((), metrics, ()).savings_line
+    assert TokenCounter(encoding).count_tokens(f"\n{line}") <= 15
+    share = int(line.split("(")[1].rstrip("%)"))
+    assert share <= 100 * saved / max(1, returned + saved)
+
+
+async def test_a_setting_turns_the_line_off_and_programs_still_get_the_figures(gateway: Gateway) -> None:
+    gateway.use_limits_of_find(5, 400, says_savings=False)
+    for detail in (Detail.SIGNATURE, Detail.FULL):
+        reply = find_reply(gateway.find("create a card", detail=detail))
+        assert "aved" not in reply["content"][0]["text"]
+        assert reply["structuredContent"]["token_metrics"]["tokens_saved"] > 0
+
+
+async def test_while_servers_start_a_reply_says_so_and_claims_no_savings() -> None:
+    gateway = await gateway_over(GIT, down("jira", status=ServerStatus.STARTING), down("slack"))
+    found = gateway.find("record changes to the repository", limit=1, detail=Detail.SIGNATURE)
+    assert found.tools[0].tool.name == "git_commit"
+    assert found.token_metrics == TokenMetrics.of(found.tools[0].tool.tokens, found.tools[0].tool.tokens)
+    assert "Still starting, not searched yet: jira. Not included, because not running: slack (failed)." in found.text
+    assert found.text.endswith("\nSaved: unknown until all servers have started.")
+
+
+async def test_a_server_that_runs_but_is_not_taken_in_yet_is_still_starting() -> None:
+    catalog = await live_catalog(GIT)
+    catalog.on_state(running("jira", mcp_tool("create_issue", "Create an issue")))
+    found = new_gateway(catalog).find("create an issue", detail=Detail.SIGNATURE)
+    assert "Still starting, not searched yet: jira." in found.text
+    assert "(running)" not in found.text
+    assert found.token_metrics.tokens_saved == 0
 
 
 async def test_a_large_tool_is_shown_with_what_it_requires_and_what_the_request_is_about(gateway: Gateway) -> None:
@@ -244,7 +303,7 @@ async def test_definitions_that_are_asked_for_are_json(gateway: Gateway) -> None
     reply = find_reply(gateway.find("create a card", limit=1, detail=Detail.FULL))
     shown = json.loads(reply["content"][0]["text"])
     assert shown["tools"] == reply["structuredContent"]["tools"]
-    assert shown.keys() == {"tools"}
+    assert shown.keys() == {"tools", "token_metrics"}
 
 
 async def test_what_a_reader_should_know_is_in_the_text() -> None:

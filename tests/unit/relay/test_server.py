@@ -133,7 +133,7 @@ async def test_find_tool_answers_a_program_with_definitions_and_savings(open_ser
             "find_tool", tool_description="create an issue", tool_keywords="github", limit=1, detail="full"
         )
         assert found["tools"] == [ISSUE.model_dump(mode="json")]
-        assert found.keys() == {"tools", "token_metrics"}
+        assert found.keys() == {"tools", "token_metrics", "reply_tokens"}
         FindToolResponse.model_validate(found)
         baseline = sum(
             TokenCounter().count_tool_tokens(tool)
@@ -180,8 +180,10 @@ async def test_savings_are_exact_whatever_the_detail_that_is_asked_for(open_serv
         full = await served.answer("find_tool", tool_description="create search issue", detail="full")
         found = await served.answer("find_tool", tool_description="create search issue", detail=detail)
         sent = [json.dumps(tool, separators=(",", ":"), ensure_ascii=False) for tool in found["tools"]]
-        assert found["token_metrics"]["returned_tokens"] == sum(map(TokenCounter().count_tokens, sent))
-        assert found["token_metrics"]["baseline_tokens"] == full["token_metrics"]["baseline_tokens"]
+        assert found["token_metrics"] == full["token_metrics"]
+        originals = [McpTool.model_validate(tool) for tool in full["tools"]]
+        assert found["token_metrics"]["returned_tokens"] == sum(map(TokenCounter().count_tool_tokens, originals))
+        assert found["reply_tokens"] == TokenCounter().count_tokens(served.last_result["content"][0]["text"])
         assert [tool["name"] for tool in found["tools"]] == [tool["name"] for tool in full["tools"]]
         for cheaper, original in zip(sent, full["tools"], strict=True):
             dearest = TokenCounter().count_tool_tokens(McpTool.model_validate(original))
