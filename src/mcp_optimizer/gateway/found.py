@@ -82,16 +82,13 @@ class FoundTools:
 
     @property
     def savings_line(self) -> str:
-        """The savings in at most 15 tokens; empty if they are not wanted. Rounded down, and without commas, which cost
-        a token each.
-        """
+        """The savings in at most 15 tokens; empty if they are not wanted. Commas would cost a token each."""
         if not self.says_savings:
             return ""
         if self.is_incomplete:
             return "Saved: unknown until all servers have started."
         metrics = self.token_metrics
-        share = 100 * metrics.tokens_saved // max(1, metrics.baseline_tokens)
-        return f"Saved {metrics.tokens_saved} of {metrics.baseline_tokens} tokens ({share}%)"
+        return f"Saved {metrics.tokens_saved} of {metrics.baseline_tokens} tokens"
 
     @property
     def general(self) -> list[str]:
